@@ -1,0 +1,58 @@
+"""``python -m benchmarks [GROUP …] [--json]``: exit code 1 where a limit does not hold."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from benchmarks.table import Budget, Row, table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Each is a module of this package; its ``run()`` answers rows, or names that end with a unit,
+#: figures and limits.
+GROUPS = ("wrapper", "openvino", "ncnn", "startup", "rewriting", "deploy")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure the chosen groups and print one table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"of {', '.join(GROUPS)}; all")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    args = parser.parse_args(argv)
+    if unknown := [name for name in args.groups if name not in GROUPS]:
+        parser.error(f"'{unknown[0]}' is not a group; wanted {', '.join(GROUPS)}")
+    rows = _measure(args.groups or GROUPS)
+    load = os.getloadavg()[0]
+    if args.json:
+        document = {"schema": 1, "load": load, "rows": [row.to_json() for row in rows]}
+        print(json.dumps(document, indent=2, ensure_ascii=False))
+    else:
+        print(table(rows))
+        print(f"\nload average {load:.1f} on {os.cpu_count()} cores; the ratio is ours to bare")
+    return 0 if all(row.holds for row in rows) else 1
+
+
+def _measure(groups: Sequence[str]) -> list[Row | Budget]:
+    rows = []
+    for group in groups:
+        for found in import_module(f"benchmarks.{group}").run():
+            row = found if isinstance(found, Row) else _budget(group, *found)
+            print("  ".join(filter(None, row.cells())), file=sys.stderr)
+            rows.append(row)
+    return rows
+
+
+def _budget(group: str, name: str, measured: float, limit: float) -> Budget:
+    """A figure whose name ends with its unit."""
+    what, _, unit = name.rpartition(", ")
+    return Budget(group, what, measured, unit, limit)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

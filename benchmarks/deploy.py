@@ -1,0 +1,73 @@
+"""``enginebay deploy`` against a script that exports, loads, runs and compares by hand."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, TypeVar
+
+from benchmarks.processes import cost, peak_memory
+from benchmarks.startup import COMMAND
+from benchmarks.table import Row
+from benchmarks.turns import undisturbed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+MODELS = Path(__file__).with_name("models.py")
+TURNS = 5
+BY_HAND = "a script by hand"
+
+Figure = TypeVar("Figure")
+
+
+def run() -> Iterator[Row]:
+    """ResNet-50: time and memory; then the memory of a model of a gigabyte."""
+    yield from _times()
+    ours = min(_in_folder(_deploy, "resnet50", peak_memory) for _ in range(2))
+    bare = min(_in_folder(_script, "resnet50", peak_memory) for _ in range(2))
+    yield _row("ResNet-50: peak memory", BY_HAND, ours, bare, "MB", 1.2)
+    ours = _in_folder(_deploy, "linear_stack", peak_memory)
+    yield _row("1 GB of Linear: peak memory", "its weights", ours, linear_bytes(), "MB", 3.0)
+
+
+def linear_bytes() -> int:
+    """The weights of the large model; torch is imported only here."""
+    from benchmarks.models import LINEAR_BYTES
+
+    return LINEAR_BYTES
+
+
+def _times() -> Iterator[Row]:
+    """The clock's time, and the processors', which depends far less on what else runs here."""
+    pairs = [
+        (_in_folder(_deploy, "resnet50", cost), _in_folder(_script, "resnet50", cost))
+        for _ in range(1 + TURNS)
+    ]
+    ours, bare = zip(*pairs[1:], strict=True)  # the first pair has filled the disk's cache
+    for kind in ("wall", "processor"):
+        mine, theirs = (undisturbed([getattr(c, kind) for c in side]) for side in (ours, bare))
+        yield _row(f"ResNet-50: {kind} time", BY_HAND, mine, theirs, "s", 1.15)
+
+
+def _row(what: str, against: str, ours: float, bare: float, unit: str, limit: float) -> Row:
+    return Row("deploy", what, against, ours, bare, unit, ours / bare, limit)
+
+
+def _in_folder(
+    command: Callable[[str, str], tuple[str, ...]],
+    model: str,
+    measure: Callable[[tuple[str, ...]], Figure],
+) -> Figure:
+    with TemporaryDirectory(prefix="enginebay-benchmark-") as folder:
+        return measure(command(model, folder))
+
+
+def _deploy(model: str, folder: str) -> tuple[str, ...]:
+    work_dir = ("--work-dir", f"{folder}/artifact")
+    return (str(COMMAND), "deploy", f"{MODELS}:{model}", "--backend", "onnxruntime", *work_dir)
+
+
+def _script(model: str, folder: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", "benchmarks.by_hand", model, folder)

@@ -1,0 +1,72 @@
+"""The models that are measured; ``enginebay deploy benchmarks/models.py:resnet50`` finds them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class Add(nn.Module):
+    """One Add: all that is left of a call is what surrounds it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """X + 1."""
+        return x + 1.0
+
+
+def add(size: int) -> tuple[nn.Module, Tensor]:
+    """The Add with ``size`` floats."""
+    return Add(), torch.linspace(-1, 1, size)
+
+
+class Bottleneck(nn.Module):
+    """A residual block: 1×1, 3×3 and 1×1 convolutions, four times as wide at its end."""
+
+    def __init__(self, channels: int, width: int, stride: int) -> None:
+        super().__init__()
+        out = 4 * width
+        self.body = nn.Sequential(
+            *_convolution(channels, width, 1),
+            nn.ReLU(),
+            *_convolution(width, width, 3, stride),
+            nn.ReLU(),
+            *_convolution(width, out, 1),
+        )
+        fits = stride == 1 and channels == out
+        self.shortcut = (
+            nn.Identity() if fits else nn.Sequential(*_convolution(channels, out, 1, stride))
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """N×C×H×W → N×4·width×H/stride×W/stride."""
+        return torch.relu(self.body(x) + self.shortcut(x))
+
+
+def _convolution(channels: int, out: int, kernel: int, stride: int = 1) -> tuple[nn.Module, ...]:
+    convolution = nn.Conv2d(channels, out, kernel, stride, padding=kernel // 2, bias=False)
+    return convolution, nn.BatchNorm2d(out)
+
+
+def resnet50() -> tuple[nn.Module, Tensor]:
+    """ResNet-50 with random weights: 25.6 M parameters, 4.1 G multiply-adds."""
+    torch.manual_seed(0)
+    layers = [*_convolution(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+    channels = 64
+    for width, blocks, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+        for block in range(blocks):
+            layers.append(Bottleneck(channels, width, 1 if block else stride))
+            channels = 4 * width
+    layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 1000)]
+    return nn.Sequential(*layers).eval(), torch.randn(1, 3, 224, 224)
+
+
+#: Bytes of weights in :func:`linear_stack`: 16 square matrices of float32.
+LINEAR_BYTES = 16 * 4096 * 4096 * 4
+
+
+def linear_stack() -> tuple[nn.Module, Tensor]:
+    """1.07 GB of Linear layers, 16 times 4096×4096."""
+    torch.manual_seed(0)
+    return nn.Sequential(*(nn.Linear(4096, 4096, bias=False) for _ in range(16))), torch.randn(
+        1, 4096
+    )

@@ -1,0 +1,94 @@
+"""The ncnn wrapper against the best call of the bare engine: same network, same options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import enginebay as eb
+from benchmarks import models
+from benchmarks.turns import calls, compare
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+    from torch import Tensor, nn
+
+#: One thread: two pools would take turns spinning.
+PARAMS = {"threads": 1}
+
+#: Name, model with its input, calls a turn, turns, and how much longer ours may take.
+CASES: tuple[tuple[str, Callable[[], tuple[nn.Module, Tensor]], int, int, float], ...] = (
+    ("tiny", lambda: models.add(16), 200, 200, 1.3),
+    ("ResNet-50", models.resnet50, 1, 40, 1.03),
+)
+
+
+def run() -> list[tuple[str, float, float]]:
+    """One ratio and its limit a case; then a batch of eight against eight raw calls."""
+    rows = []
+    for name, model, calls_a_turn, turns, limit in CASES:
+        with TemporaryDirectory(prefix="enginebay-benchmark-") as folder:
+            network, x = model()
+            ratio = _ratio(network, x, Path(folder) / "a", 1, calls_a_turn, turns)
+            rows.append((f"ncnn, {name}: wrapper to bare (ratio)", ratio, limit))
+    with TemporaryDirectory(prefix="enginebay-benchmark-") as folder:
+        network, x = models.resnet50()
+        ratio = _ratio(network, x, Path(folder) / "a", 8, 1, 10)
+        rows.append(("ncnn, ResNet-50: batch 8 to eight bare calls (ratio)", ratio, 1.05))
+    return rows
+
+
+def _ratio(
+    model: nn.Module, x: Tensor, folder: Path, batch: int, calls_a_turn: int, turns: int
+) -> float:
+    artifact = eb.deploy(
+        model,
+        x,
+        work_dir=folder,
+        backend="ncnn",
+        params=PARAMS,
+        input_names=["x"],
+        dynamic_shapes={"x": {0: "batch"}} if batch > 1 else None,
+    ).artifact
+    piece = x.numpy()
+    with eb.load(artifact) as wrapper:
+        feed = {"x": piece.repeat(batch, 0)}
+        bare = _bare(artifact, piece)
+
+        def eight() -> None:
+            for _ in range(batch):
+                bare()
+
+        measured = compare(
+            calls(wrapper, feed),
+            calls(eight if batch > 1 else bare),
+            calls_a_turn=calls_a_turn,
+            turns=turns,
+        )
+    return measured.ratio
+
+
+def _bare(artifact: eb.Artifact, x: np.ndarray[Any, Any]) -> Callable[[], Any]:
+    """The least that a caller of ncnn does: one extractor, one input, one output."""
+    import ncnn
+    import numpy as np
+
+    net = ncnn.Net()
+    net.opt.num_threads = 1
+    net.opt.use_fp16_packed = net.opt.use_fp16_storage = net.opt.use_fp16_arithmetic = False
+    net.opt.use_bf16_storage = net.opt.use_bf16_packed = False
+    param, weights, _ = (artifact.path / file for file in artifact.files)
+    assert net.load_param(str(param)) == 0
+    assert net.load_model(str(weights)) == 0
+    (given,), (wanted,) = net.input_indexes(), net.output_indexes()
+    piece = x[0] if x.ndim > 1 else x
+
+    def call() -> Any:
+        extractor = net.create_extractor()
+        extractor.input(given, ncnn.Mat(piece).clone())
+        return np.array(extractor.extract(wanted)[1].numpy("f"))
+
+    return call

@@ -1,0 +1,75 @@
+"""OpenVINO's wrapper against the engine's own best call: shared inputs, outputs left in place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import enginebay as eb
+from benchmarks import models
+from benchmarks.turns import calls, compare
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+    from torch import Tensor, nn
+
+#: One thread on both sides: two pools would take turns spinning.
+PARAMS = {"threads": 1}
+
+
+class _Case(NamedTuple):
+    what: str
+    model: Callable[[], tuple[nn.Module, Tensor]]
+    limit: float
+    calls_a_turn: int
+    turns: int
+
+
+CASES = (
+    _Case("Add, 16 floats", lambda: models.add(16), 1.5, 300, 300),
+    _Case("ResNet-50", models.resnet50, 1.03, 1, 100),
+)
+
+
+def run() -> list[tuple[str, float, float]]:
+    """Each model: the wrapper's time over the bare engine's, and what that may be at most."""
+    return [(f"{case.what}, of bare", _ratio(case), case.limit) for case in CASES]
+
+
+def _ratio(case: _Case) -> float:
+    model, example = case.model()
+    with TemporaryDirectory(prefix="enginebay-benchmark-") as folder:
+        deployed = eb.deploy(
+            model, example, work_dir=Path(folder) / "artifact", backend="openvino", params=PARAMS
+        )
+        with eb.load(deployed.artifact) as wrapper:
+            feed = {wrapper.input_names[0]: example.numpy()}
+            found = compare(
+                calls(wrapper, feed),
+                calls(_bare(deployed.artifact, example.numpy())),
+                calls_a_turn=case.calls_a_turn,
+                turns=case.turns,
+            )
+    return found.ratio
+
+
+def _bare(artifact: eb.Artifact, array: np.ndarray[Any, Any]) -> Callable[[], Any]:
+    """The quickest of the ways to call a request: the array shared, the result a view.
+
+    ``infer({name: array}, share_inputs=True, share_outputs=True)`` takes twice as long on a tiny
+    model: it looks at the dict in Python.
+    """
+    import openvino as ov
+
+    options = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": "1"}
+    compiled = ov.Core().compile_model(artifact.path / artifact.files[0], "CPU", options)
+    request = compiled.create_infer_request()
+
+    def call() -> Any:
+        request.set_input_tensor(0, ov.Tensor(array, shared_memory=True))
+        return request.infer(share_outputs=True)[0]
+
+    return call

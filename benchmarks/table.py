@@ -1,0 +1,119 @@
+"""What a group answers, and the one table that it ends in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: How a figure of each unit is written: its factor from seconds or bytes, and its digits.
+_UNITS = {"µs": (1e6, 2), "ms": (1e3, 1), "s": (1.0, 2), "MB": (1e-6, 0)}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One comparison.
+
+    Attributes:
+        group: The group that measured it.
+        what: What was done.
+        against: What the bare side is.
+        ours: Enginebay's seconds or bytes.
+        bare: The other side's.
+        unit: What they are printed in: ``µs``, ``ms``, ``s`` or ``MB``.
+        ratio: Ours to bare, as the group's own statistics give it.
+        limit: What the ratio may be at most.
+    """
+
+    group: str
+    what: str
+    against: str
+    ours: float
+    bare: float
+    unit: str
+    ratio: float
+    limit: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether the ratio is within its limit."""
+        return self.ratio <= self.limit
+
+    def to_json(self) -> dict[str, Any]:
+        """The row for ``--json``, in seconds or bytes."""
+        return {**vars(self), "holds": self.holds}
+
+    def cells(self) -> tuple[str, ...]:
+        """The row as the table shows it."""
+        return (
+            self.group,
+            self.what,
+            self.against,
+            self._figure(self.ours),
+            self._figure(self.bare),
+            f"{self.ratio:.3f}",
+            f"{self.limit:g}",
+            _verdict(self.holds),
+        )
+
+    def _figure(self, value: float) -> str:
+        factor, digits = _UNITS[self.unit]
+        return f"{value * factor:.{digits}f} {self.unit}"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A figure that is not a ratio, and what it may be at most.
+
+    Attributes:
+        group: The group that measured it.
+        what: What was done.
+        ours: The figure, in ``unit``.
+        unit: Any: ``ms``, ``us``, ``%``.
+        limit: What the figure may be at most, in the same unit.
+    """
+
+    group: str
+    what: str
+    ours: float
+    unit: str
+    limit: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether the figure is within its limit."""
+        return self.ours <= self.limit
+
+    def to_json(self) -> dict[str, Any]:
+        """The row for ``--json``, in its own unit."""
+        return {**vars(self), "holds": self.holds}
+
+    def cells(self) -> tuple[str, ...]:
+        """The row as the table shows it."""
+        figure, limit = f"{self.ours:.2f} {self.unit}", f"{self.limit:g} {self.unit}"
+        return (self.group, self.what, "", figure, "", "", limit, _verdict(self.holds))
+
+
+_HEAD = ("GROUP", "WHAT", "AGAINST", "OURS", "BARE", "RATIO", "LIMIT", "")
+_RIGHT = {3, 4, 5, 6}
+
+
+def table(rows: Sequence[Row | Budget]) -> str:
+    """The rows in columns."""
+    lines = [_HEAD, *(row.cells() for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(_line(line, widths) for line in lines)
+
+
+def _verdict(holds: bool) -> str:
+    return "holds" if holds else "MISSED"
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = [
+        cell.rjust(width) if index in _RIGHT else cell.ljust(width)
+        for index, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    ]
+    return "  ".join(padded).rstrip()

@@ -1,0 +1,130 @@
+"""``nox`` runs what every change must pass; ``nox -s NAME`` runs one part of it.
+
+Each package is tested from its wheel, in an environment with that wheel and its dependencies only.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2024.10.9"
+nox.options.sessions = ["lint", "core", "onnxruntime", "openvino", "ncnn", "no_torch", "together"]
+nox.options.reuse_existing_virtualenvs = True
+nox.options.error_on_missing_interpreters = True
+
+ROOT = Path(__file__).parent
+PACKAGES = {
+    "enginebay": "packages/core",
+    "enginebay-onnxruntime": "packages/backend-onnxruntime",
+    "enginebay-openvino": "packages/backend-openvino",
+    "enginebay-ncnn": "packages/backend-ncnn",
+}
+TESTS = ("pytest>=8", "pytest-timeout", "hypothesis", "psutil")
+
+
+def install(session: nox.Session, *wanted: str, extras: tuple[str, ...] = TESTS) -> None:
+    """Build the wheels of our packages among ``wanted`` and install everything in one go."""
+    folder = Path(session.create_tmp()) / "wheels"
+    requirements = []
+    for requirement in wanted:
+        name, bracket, extra = requirement.partition("[")
+        if name in PACKAGES:
+            session.run(
+                *("python", "-m", "pip", "wheel", "--quiet", "--no-deps"),
+                *("--wheel-dir", str(folder), str(ROOT / PACKAGES[name])),
+            )
+            (wheel,) = folder.glob(f"{name.replace('-', '_')}-[0-9]*.whl")
+            requirement = f"{name}{bracket}{extra} @ {wheel.resolve().as_uri()}"
+        requirements.append(requirement)
+    # The wheel of a version that was installed before must replace it: the number may not change.
+    ours = [requirement.partition("[")[0].partition(" ")[0] for requirement in wanted]
+    session.run("python", "-m", "pip", "uninstall", "-y", "-q", *(n for n in ours if n in PACKAGES))
+    session.install("-c", str(ROOT / "constraints.txt"), *requirements, *extras)
+
+
+def pytest(session: nox.Session, *arguments: str) -> None:
+    """Run pytest with the repository's settings, one thread for each library."""
+    session.run(
+        *("python", "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT)),
+        *arguments,
+        *session.posargs,
+        env={"OMP_NUM_THREADS": "2"},
+    )
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Ruff, mypy strict and the contract between the rooms."""
+    session.install(
+        *("-c", "constraints.txt", "ruff", "mypy", "import-linter", "nox", "pytest", "hypothesis"),
+        *("torch", "onnx>=1.21", "onnxscript", "onnxruntime", "psutil", "types-psutil"),
+        *(word for path in PACKAGES.values() for word in ("-e", path)),
+    )
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("mypy", *(f"{path}/src" for path in PACKAGES.values()))
+    session.run("mypy", "benchmarks", "noxfile.py")
+    session.run("lint-imports", "--config", "pyproject.toml", "--no-cache")
+
+
+@nox.session
+def core(session: nox.Session) -> None:
+    """Core's own tests, with its export extra and no engine."""
+    install(session, "enginebay[export]")
+    pytest(session, "packages/core/tests")
+    pytest(session, "--doctest-modules", "--pyargs", "enginebay")
+
+
+@nox.session
+def onnxruntime(session: nox.Session) -> None:
+    """The ONNX Runtime backend's tests."""
+    install(
+        session,
+        "enginebay[export]",
+        "enginebay-onnxruntime[cpu,custom-ops]",
+    )
+    # Core's rewriters are needed, or not, on an engine: this is the one they were written for.
+    needed = "packages/core/tests/rewriting/test_builtin.py"
+    pytest(session, "packages/backend-onnxruntime", needed)
+
+
+@nox.session
+def openvino(session: nox.Session) -> None:
+    """The OpenVINO backend's tests, quantisation included."""
+    install(session, "enginebay[export]", "enginebay-openvino[int8]")
+    pytest(session, "packages/backend-openvino")
+
+
+@nox.session
+def ncnn(session: nox.Session) -> None:
+    """The ncnn backend's tests."""
+    install(session, "enginebay[export]", "enginebay-ncnn")
+    pytest(session, "packages/backend-ncnn")
+
+
+@nox.session
+def no_torch(session: nox.Session) -> None:
+    """Inference with NumPy, in an environment that has no torch."""
+    install(session, "enginebay", "enginebay-onnxruntime[cpu]", "onnx>=1.21")
+    pytest(session, "tests/no_torch")
+
+
+@nox.session
+def together(session: nox.Session) -> None:
+    """What crosses packages: all wheels in one environment, the example, the README's commands."""
+    install(
+        session,
+        *("enginebay[export]", "enginebay-onnxruntime[cpu]", "enginebay-openvino"),
+        *("enginebay-ncnn", "scikit-learn"),
+    )
+    pytest(session, "tests", "--ignore=tests/no_torch")
+
+
+@nox.session
+def benchmarks(session: nox.Session) -> None:
+    """The ratios against the bare engine, printed as a table; not part of the default run."""
+    engines = ("enginebay-onnxruntime[cpu]", "enginebay-openvino", "enginebay-ncnn")
+    install(session, "enginebay[export]", *engines, extras=("psutil",))
+    session.run("python", "-m", "benchmarks", *session.posargs)

@@ -1,0 +1,101 @@
+"""What pnnx is given: the IR as it is, and where that fails the IR with its operators lowered."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from enginebay.arrays import NumpyArray
+    from enginebay.ir.model import IRModel
+    from enginebay_ncnn.plan import BlobType
+    from enginebay_ncnn.shapes import InputShape
+    from enginebay_ncnn.torchscript import Frozen
+
+
+@dataclass(frozen=True)
+class Feed:
+    """One input of a candidate's file.
+
+    Attributes:
+        shape: The model's input, with the dtype that the file takes.
+        dtype: The model's dtype of it.
+        stored: What its blob must hold; None where the network tells.
+    """
+
+    shape: InputShape
+    dtype: str
+    stored: BlobType | None = None
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One file to try.
+
+    Attributes:
+        path: The file; pnnx may write beside it.
+        feeds: Its inputs in order.
+        reference: What it computes for the examples; None where nothing can say so.
+        places: Source lines of the model by operator.
+    """
+
+    path: Path
+    feeds: tuple[Feed, ...]
+    reference: tuple[NumpyArray, ...] | None = None
+    places: Mapping[str, list[str]] = field(default_factory=dict)
+
+
+def candidates(
+    ir: IRModel,
+    shapes: tuple[InputShape, ...],
+    examples: Mapping[str, NumpyArray],
+    folder: Path,
+) -> Iterator[tuple[str, Callable[[], Candidate]]]:
+    """The candidates in order, each with its name for messages, made when it is wanted."""
+    feeds = tuple(Feed(shape, shape.dtype) for shape in shapes)
+    if ir.kind == "onnx":
+        yield "as it is", lambda: Candidate(_copy(ir, folder), feeds)
+        return
+    from enginebay_ncnn.torchscript import Frozen
+
+    frozen = Frozen.read(ir.path, examples)
+    yield (
+        "as it is",
+        lambda: Candidate(frozen.save(folder), feeds, frozen.outputs, frozen.places),
+    )
+    if any(shape.is_open for shape in shapes):
+        return  # lowerings are bound to sizes
+    yield "with its operators lowered", lambda: _lowered(frozen, feeds, folder)
+
+
+def _lowered(frozen: Frozen, feeds: tuple[Feed, ...], folder: Path) -> Candidate:
+    from enginebay_ncnn.lowering.retrace import retrace
+
+    target = folder / "lowered.pt"
+    tables = retrace(frozen.module, frozen.examples, target)
+    floats = [
+        Feed(msgspec.structs.replace(feed.shape, dtype="float32"), feed.dtype, "float32")
+        for feed in feeds
+    ]
+    integers = [
+        Feed(
+            msgspec.structs.replace(feeds[place].shape, dtype="int64"), feeds[place].dtype, "int32"
+        )
+        for place in tables
+    ]
+    return Candidate(target, (*floats, *integers), frozen.outputs, frozen.places)
+
+
+def _copy(ir: IRModel, folder: Path) -> Path:
+    # pnnx writes a file of its own beside the model.
+    for file in ir.files:
+        place = folder / "ir" / file.relative_to(ir.path.parent)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, place)
+    return folder / "ir" / ir.path.name

@@ -1,0 +1,147 @@
+"""TorchScript or ONNX in, ncnn's network out, proven to load and to run."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from enginebay.errors import (
+    ConversionError,
+    InferenceError,
+    IsolationError,
+    MissingDependencyError,
+)
+from enginebay.isolation import call
+from enginebay_ncnn import pnnx
+from enginebay_ncnn.candidates import candidates
+from enginebay_ncnn.graph import Graph
+from enginebay_ncnn.layers import check_layers
+from enginebay_ncnn.planning import draw_up, settle
+from enginebay_ncnn.shapes import input_shapes
+
+if TYPE_CHECKING:
+    from enginebay.arrays import NumpyArray
+    from enginebay.hooks import ConvertRequest
+    from enginebay_ncnn.candidates import Candidate
+    from enginebay_ncnn.params import NcnnParams
+    from enginebay_ncnn.plan import Plan
+    from enginebay_ncnn.shapes import InputShape
+
+
+def convert(request: ConvertRequest) -> list[Path]:
+    """Write the network, its weights and its plan into the work folder.
+
+    Returns:
+        The three files, the network first.
+
+    Raises:
+        ConversionError: pnnx or ncnn failed, or the network does not give the IR's numbers.
+    """
+    params: NcnnParams = request.params  # type: ignore[assignment]  # core built them from our class
+    _refuse_int8(params)
+    scratch = Path(mkdtemp(prefix=".ncnn-", dir=request.work_dir))
+    try:
+        return _convert(request, params, scratch)
+    finally:
+        shutil.rmtree(scratch)
+
+
+def _refuse_int8(params: NcnnParams) -> None:
+    if params.precision == "int8":
+        raise MissingDependencyError(
+            "precision int8 needs ncnn's programs ncnn2table and ncnn2int8, which are in no "
+            "package for Python: they have to be built from ncnn's sources",
+            hint="--precision fp16 halves the weights",
+        )
+
+
+def _convert(request: ConvertRequest, params: NcnnParams, scratch: Path) -> list[Path]:
+    shapes = input_shapes(request.ir.inputs, params)
+    examples = {shape.name: _example(shape) for shape in shapes}
+    failures: dict[str, ConversionError] = {}
+    for name, prepare in candidates(request.ir, shapes, examples, scratch):
+        request.progress(f"pnnx, {name}")
+        try:
+            converted, plan = _attempt(prepare(), request, params, scratch, examples)
+        except ConversionError as err:
+            failures[name] = err
+        else:
+            return _publish(converted, plan, params, request.work_dir)
+    raise _failed(failures)
+
+
+def _failed(failures: dict[str, ConversionError]) -> ConversionError:
+    if len(failures) == 1:
+        return next(iter(failures.values()))
+    told = "; ".join(f"{name}: {err}" for name, err in failures.items())
+    error = ConversionError(told, hint=next(iter(failures.values())).hint)
+    error.__cause__ = ExceptionGroup("every attempt failed", list(failures.values()))
+    return error
+
+
+def _attempt(
+    candidate: Candidate,
+    request: ConvertRequest,
+    params: NcnnParams,
+    scratch: Path,
+    examples: dict[str, NumpyArray],
+) -> tuple[pnnx.Converted, Plan]:
+    converted = pnnx.convert(candidate, scratch, params)
+    graph = Graph.read(converted.param)
+    check_layers(graph, converted.ignored, params, candidate.places)
+    plan = draw_up(request.ir, candidate, converted, graph)
+    request.progress("first run")
+    found = _first_run(plan, params, scratch, examples)
+    return converted, settle(plan, request.ir.outputs, found, candidate.reference)
+
+
+def _example(shape: InputShape) -> NumpyArray:
+    """Numbers of order one; as integers, ones and zeros, which any table and any mask takes."""
+    rng = np.random.default_rng(0)
+    if shape.dtype in ("float32", "float16"):
+        return rng.standard_normal(shape.smallest).astype(shape.dtype)
+    return (rng.random(shape.smallest) < 0.75).astype(shape.dtype)
+
+
+def _first_run(
+    plan: Plan, params: NcnnParams, scratch: Path, examples: dict[str, NumpyArray]
+) -> list[NumpyArray]:
+    where = scratch / "plan.json"
+    plan.write(where)
+    inputs, outputs = scratch / "inputs.npz", scratch / "outputs.npz"
+    np.savez(inputs, *(examples[port.name] for port in plan.inputs))
+    try:
+        call(
+            "enginebay_ncnn.proof:prove",
+            scratch,
+            where,
+            params.replace(work_dir=None).to_mapping(),
+            inputs,
+            outputs,
+            timeout=params.pnnx_timeout,
+            result_type=str,
+        )
+    except (IsolationError, InferenceError) as err:
+        error = ConversionError(f"ncnn cannot run what pnnx wrote: {err}")
+        for note in getattr(err, "__notes__", ()):
+            error.add_note(note)
+        raise error from err
+    with np.load(outputs, allow_pickle=False) as file:
+        return [file[key] for key in file.files]
+
+
+def _publish(
+    converted: pnnx.Converted, plan: Plan, params: NcnnParams, work_dir: Path
+) -> list[Path]:
+    name = params.file_name
+    targets = [work_dir / file for file in (name, name.sibling(".bin"), name.sibling(".plan.json"))]
+    shutil.move(converted.param, targets[0])
+    shutil.move(converted.weights, targets[1])
+    if not targets[1].stat().st_size:  # no weights at all: an artifact has no empty files
+        targets[1].write_bytes(bytes(4))
+    plan.write(targets[2])
+    return targets

@@ -1,0 +1,50 @@
+"""Is ncnn here, is pnnx's program here, and does the device answer?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import enginebay as eb
+from enginebay.environment import Tier, check_import, failed, passed
+
+if TYPE_CHECKING:
+    from enginebay.hooks import CheckEnvRequest
+
+_FIX = "pip install --force-reinstall ncnn pnnx"
+
+
+def check_tier(request: CheckEnvRequest) -> eb.EnvReport:
+    """The checks of one tier; the smoke tier is core's."""
+    if request.tier is Tier.IMPORT:
+        return check_import("ncnn", fix=_FIX) + _check_pnnx()
+    if request.tier is Tier.DEVICE:
+        return _check_device(request.params.device)
+    return eb.EnvReport()
+
+
+def _check_pnnx() -> eb.EnvReport:
+    from enginebay_ncnn.pnnx import program
+
+    try:
+        return passed(Tier.IMPORT, "pnnx", found=str(program()))
+    except eb.EnginebayError as err:
+        return failed(Tier.IMPORT, "pnnx", found=str(err), wanted="its program", fix=_FIX)
+
+
+def _check_device(device: str) -> eb.EnvReport:
+    import ncnn
+
+    from enginebay_ncnn.network import vulkan_index
+
+    if (index := vulkan_index(device)) is None:
+        return passed(Tier.DEVICE, "cpu", found=f"{ncnn.get_cpu_count()} cores")
+    count = ncnn.get_gpu_count()
+    if index < count:
+        return passed(Tier.DEVICE, device, found=ncnn.get_gpu_info(index).device_name())
+    return failed(
+        Tier.DEVICE,
+        device,
+        found=f"ncnn sees {count} Vulkan devices",
+        wanted=f"at least {index + 1}",
+        fix="install the Vulkan driver of the graphics card, or use --device cpu",
+    )

@@ -1,0 +1,69 @@
+"""Layers that ncnn does not know, and parameters that pnnx could not write."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from enginebay.errors import ConversionError
+from enginebay.isolation import call
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from enginebay_ncnn.graph import Graph, Layer
+    from enginebay_ncnn.params import NcnnParams
+
+_SHOWN = 4
+
+
+def check_layers(
+    graph: Graph,
+    ignored: Mapping[str, str],
+    params: NcnnParams,
+    places: Mapping[str, list[str]],
+) -> None:
+    """Refuse a network that ncnn would load wrongly or not at all.
+
+    Args:
+        graph: The network.
+        ignored: What pnnx ignored, by the name of the layer.
+        params: The backend's parameters, which may bring layers of their own.
+        places: Source lines by operator.
+
+    Raises:
+        ConversionError: Names the operators, and where in the model they stand.
+    """
+    own = {*params.custom_layers, *params.module_ops}
+    types = sorted({layer.type for layer in graph.layers} - own)
+    unknown = set(
+        call(
+            "enginebay_ncnn.proof:unknown_layers",
+            types,
+            timeout=params.pnnx_timeout,
+            result_type=list[str],
+        )
+    )
+    wrong = [
+        layer
+        for layer in graph.layers
+        if layer.type in unknown or (layer.name in ignored and layer.type not in own)
+    ]
+    if not wrong:
+        return
+    by_type = {layer.type: layer for layer in wrong}
+    told = [_describe(layer, ignored, places) for layer in by_type.values()]
+    more = f" and {len(told) - _SHOWN} more kinds" if len(told) > _SHOWN else ""
+    raise ConversionError(
+        f"ncnn has no layer for {'; '.join(told[:_SHOWN])}{more}",
+        hint="declare it in custom_layers, or rewrite that part of the model",
+    )
+
+
+def _describe(layer: Layer, ignored: Mapping[str, str], places: Mapping[str, list[str]]) -> str:
+    text = f"{layer.type} ('{layer.name}'"
+    if layer.name in ignored:
+        text += f", {ignored[layer.name]}"
+    operator = layer.type.partition(".")[2].replace(".", "_")  # torch.fft.rfft is aten::fft_rfft
+    if found := places.get(operator, []):
+        text += f", in {', '.join(found[:_SHOWN])}{' …' if len(found) > _SHOWN else ''}"
+    return text + ")"

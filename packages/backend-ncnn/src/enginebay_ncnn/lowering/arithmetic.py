@@ -1,0 +1,256 @@
+"""Elementwise operators on tensors of any rank, and integers as floats."""
+
+# ruff: noqa: D103 - each lowering is documented by the operator whose name it carries
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from enginebay_ncnn.lowering.layout import (
+    MAX_RANK,
+    as_three,
+    axis_of,
+    lower_permute,
+    lower_squeeze,
+    reshape,
+)
+from enginebay_ncnn.lowering.registry import count_of, is_constant, lowers, sizes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+
+
+def elementwise(function: Callable[..., Tensor], *operands: Any) -> Tensor:
+    """Apply a function to operands that broadcast, with as few dimensions as they need."""
+    operands = tuple(map(_scalar, operands))
+    tensors = [
+        each.float() if isinstance(each, torch.Tensor) else torch.tensor(float(each))
+        for each in operands
+    ]
+    shape = broadcast(*(sizes_of(each) for each in tensors))
+    if len(shape) <= MAX_RANK:
+        plain = [
+            t if isinstance(each, torch.Tensor) else float(each)
+            for t, each in zip(tensors, operands, strict=True)
+        ]
+        if not isinstance(plain[0], torch.Tensor):
+            plain[0] = tensors[0]
+        return function(*plain)
+    padded = [(1,) * (len(shape) - each.ndim) + tuple(sizes_of(each)) for each in tensors]
+    merged = _merged(padded, shape)
+    small = [reshape(t, sizes) for t, sizes in zip(tensors, merged, strict=True)]
+    return reshape(function(*small), shape)
+
+
+def flat(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Apply a function of single elements to a tensor of any rank."""
+    if x.ndim <= MAX_RANK:
+        return function(x)
+    shape = sizes_of(x)
+    return reshape(function(reshape(x, (1, math.prod(shape[:-1]), shape[-1]))), shape)
+
+
+def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that tensors of these shapes have together."""
+    broadcast_shapes: Any = torch.broadcast_shapes
+    return tuple(broadcast_shapes(*shapes))
+
+
+def _scalar(operand: Any) -> Any:
+    """A constant of one number as that number."""
+    if isinstance(operand, torch.Tensor) and is_constant(operand) and operand.ndim == 0:
+        return float(operand)
+    return operand
+
+
+def _merged(shapes: list[tuple[int, ...]], result: tuple[int, ...]) -> list[list[int]]:
+    """Shapes in which neighbouring dimensions that broadcast alike are one."""
+    merged: list[list[int]] = [[] for _ in shapes]
+    last = None
+    for axis, size in enumerate(result):
+        if size == 1:
+            continue
+        pattern = tuple(shape[axis] == 1 for shape in shapes)
+        for sizes, shape in zip(merged, shapes, strict=True):
+            if pattern == last:
+                sizes[-1] *= shape[axis]
+            else:
+                sizes.append(shape[axis])
+        last = pattern
+    return merged
+
+
+@lowers("add")
+def lower_add(a: Any, b: Any, alpha: float = 1) -> Tensor:
+    return elementwise(lambda x, y: x + (y if alpha == 1 else y * alpha), a, b)
+
+
+@lowers("sub", "subtract")
+def lower_sub(a: Any, b: Any, alpha: float = 1) -> Tensor:
+    return elementwise(lambda x, y: x - (y if alpha == 1 else y * alpha), a, b)
+
+
+@lowers("rsub")
+def lower_rsub(a: Any, b: Any, alpha: float = 1) -> Tensor:
+    return elementwise(lambda x, y: (y - x) if alpha == 1 else y - x * alpha, a, b)
+
+
+@lowers("mul", "multiply")
+def lower_mul(a: Any, b: Any) -> Tensor:
+    return elementwise(lambda x, y: x * y, a, b)
+
+
+@lowers("div", "true_divide", "divide")
+def lower_div(a: Any, b: Any, rounding_mode: str | None = None) -> Tensor:
+    result = elementwise(lambda x, y: x / y, a, b)
+    if rounding_mode == "floor":
+        return result.floor()
+    return result.trunc() if rounding_mode == "trunc" else result
+
+
+@lowers("floor_divide")
+def lower_floor_divide(a: Any, b: Any) -> Tensor:
+    return lower_div(a, b, "floor")
+
+
+@lowers("remainder")
+def lower_remainder(a: Any, b: Any) -> Tensor:
+    return elementwise(torch.remainder, a, b)
+
+
+@lowers("fmod")
+def lower_fmod(a: Any, b: Any) -> Tensor:
+    return elementwise(torch.fmod, a, b)
+
+
+@lowers("atan2")
+def lower_atan2(a: Tensor, b: Tensor) -> Tensor:
+    return elementwise(torch.atan2, a, b)
+
+
+@lowers("pow")
+def lower_pow(a: Any, b: Any) -> Tensor:
+    if b in (2, 3):
+        return elementwise(lambda x, y: x * y, a, lower_pow(a, 2) if b == 3 else a)
+    if b == 0.5:
+        root: Tensor = a.sqrt()
+        return root
+    return elementwise(torch.pow, a, b)
+
+
+@lowers("square")
+def lower_square(x: Tensor) -> Tensor:
+    return lower_mul(x, x)
+
+
+@lowers("softmax")
+def lower_softmax(x: Tensor, dim: int, *_: Any) -> Tensor:
+    dim = axis_of(x, dim)
+    if x.ndim <= MAX_RANK:
+        return x.softmax(dim)
+    return reshape(as_three(x, dim).softmax(1), sizes_of(x))
+
+
+def _reduce(
+    function: Callable[..., Tensor], x: Tensor, dim: Any = None, keepdim: bool = False
+) -> Tensor:
+    """Reduce over dimensions of a tensor of any rank."""
+    if dim is None or dim == []:
+        return function(reshape(x, (count_of(x),)), 0, False)
+    dims = sorted({axis_of(x, axis) for axis in ([dim] if isinstance(dim, int) else dim)})
+    if x.ndim <= MAX_RANK:
+        return function(x, dims, keepdim)
+    shape = sizes_of(x)
+    kept = [axis for axis in range(x.ndim) if axis not in dims]
+    rows = lower_permute(x, [*kept, *dims])
+    rows = reshape(rows, (1, math.prod(shape[axis] for axis in kept), -1))
+    sizes = [1 if axis in dims else n for axis, n in enumerate(shape) if keepdim or axis in kept]
+    return reshape(function(rows, [2], False), sizes)
+
+
+@lowers("sum")
+def lower_sum(x: Tensor, dim: Any = None, keepdim: bool = False, **_: Any) -> Tensor:
+    return _reduce(torch.sum, x, dim, keepdim)
+
+
+@lowers("mean")
+def lower_mean(x: Tensor, dim: Any = None, keepdim: bool = False, **_: Any) -> Tensor:
+    return _reduce(torch.mean, x, dim, keepdim)
+
+
+@lowers("amax", "max")
+def lower_amax(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    return _reduce(torch.amax, x, dim, keepdim)
+
+
+@lowers("amin", "min")
+def lower_amin(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    return _reduce(torch.amin, x, dim, keepdim)
+
+
+@lowers("norm", "linalg_vector_norm")
+def lower_norm(x: Tensor, p: float = 2, dim: Any = None, keepdim: bool = False, **_: Any) -> Tensor:
+    if p == 2:
+        return lower_sum(lower_mul(x, x), dim, keepdim).sqrt()
+    if p == 1:
+        return lower_sum(flat(torch.abs, x), dim, keepdim)
+    if p == math.inf:
+        return lower_amax(flat(torch.abs, x), dim, keepdim)
+    return lower_sum(flat(lambda t: t.abs() ** p, x), dim, keepdim) ** (1 / p)
+
+
+@lowers("cosine_similarity")
+def lower_cosine_similarity(a: Tensor, b: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    def unit(x: Tensor) -> Tensor:
+        return lower_div(x, lower_norm(x, 2, dim, True).clamp(eps, 3e38))
+
+    return lower_sum(lower_mul(unit(a), unit(b)), dim)
+
+
+@lowers("logsumexp")
+def lower_logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
+    top = lower_amax(x, dim, True)
+    total = lower_sum(flat(torch.exp, lower_sub(x, top)), dim, True).log()
+    result = lower_add(total, top)
+    return result if keepdim else lower_squeeze(result, dim)
+
+
+@lowers("log_softmax")
+def lower_log_softmax(x: Tensor, dim: int, *_: Any) -> Tensor:
+    return lower_sub(x, lower_logsumexp(x, dim, True))
+
+
+@lowers("var")
+def lower_var(
+    x: Tensor,
+    dim: Any = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    correction: float | None = None,
+) -> Tensor:
+    dims = list(range(x.ndim)) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    if isinstance(unbiased, bool):
+        correction = float(unbiased)
+    count = math.prod(sizes_of(x)[axis] for axis in dims)
+    deviation = lower_sub(x, lower_mean(x, dims, True))
+    total = lower_mean(lower_mul(deviation, deviation), dims, keepdim)
+    return total * (count / (count - (1.0 if correction is None else correction)))
+
+
+@lowers("std")
+def lower_std(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    return lower_var(x, *args, **kwargs).sqrt()
+
+
+@lowers("addcmul")
+def lower_addcmul(x: Tensor, a: Tensor, b: Tensor, value: float = 1) -> Tensor:
+    return lower_add(x, lower_mul(a, b), value)
+
+
+@lowers("lerp")
+def lower_lerp(a: Tensor, b: Tensor, weight: Any) -> Tensor:
+    return elementwise(lambda x, y, w: x + (y - x) * w, a, b, weight)

@@ -1,0 +1,161 @@
+"""Matrix products of any rank, and attention."""
+
+# ruff: noqa: D103 - each lowering is documented by the operator whose name it carries
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.nn import functional
+
+from enginebay_ncnn.lowering.arithmetic import broadcast, lower_add, lower_mul, lower_softmax
+from enginebay_ncnn.lowering.layout import (
+    axis_of,
+    lower_expand,
+    lower_permute,
+    lower_transpose,
+    lower_unsqueeze,
+    reshape,
+)
+from enginebay_ncnn.lowering.registry import is_constant, lowers, sizes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+
+@lowers("matmul", "bmm", "mm", "mv", "dot")
+def lower_matmul(a: Tensor, b: Tensor) -> Tensor:
+    a, b = a.float(), b.float()
+    if a.ndim == 1 or b.ndim == 1:
+        left = lower_unsqueeze(a, 0) if a.ndim == 1 else a
+        right = lower_unsqueeze(b, 1) if b.ndim == 1 else b
+        shape = (
+            *sizes_of(a)[:-1],
+            *(sizes_of(b)[:-2] if b.ndim > 1 else ()),
+            *sizes_of(b)[-1:][: b.ndim - 1],
+        )
+        return reshape(lower_matmul(left, right), shape)
+    if is_constant(b) and b.ndim == 2:
+        return functional.linear(a, b.t().contiguous())
+    batch = broadcast(sizes_of(a)[:-2], sizes_of(b)[:-2])
+    count = math.prod(batch)
+    if count == 1:
+        result = reshape(a, sizes_of(a)[-2:]) @ reshape(b, sizes_of(b)[-2:])
+        return reshape(result, (*batch, *sizes_of(result)))
+    left = lower_expand(a, (*batch, *sizes_of(a)[-2:]))
+    right = lower_expand(b, (*batch, *sizes_of(b)[-2:]))
+    # One dimension of size one stands in front, where ncnn looks for a batch.
+    left = reshape(left, (1, count, *sizes_of(a)[-2:]))
+    right = reshape(right, (1, count, *sizes_of(b)[-2:]))
+    result = left @ right
+    return reshape(result, (*batch, *sizes_of(result)[-2:]))
+
+
+@lowers("linear")
+def lower_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    if not is_constant(weight) or (bias is not None and not is_constant(bias)):
+        result = lower_matmul(x, lower_transpose(weight, -1, -2) if weight.ndim > 1 else weight)
+        return result if bias is None else lower_add(result, bias)
+    if x.ndim <= 2:
+        return functional.linear(x, weight, bias)
+    flat = reshape(x, (1, math.prod(sizes_of(x)[:-1]), sizes_of(x)[-1]))
+    return reshape(functional.linear(flat, weight, bias), (*sizes_of(x)[:-1], sizes_of(weight)[0]))
+
+
+@lowers("addmm")
+def lower_addmm(x: Tensor, a: Tensor, b: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
+    if is_constant(x) and is_constant(b) and x.ndim == 1 and beta == alpha == 1:
+        return functional.linear(a, b.t().contiguous(), x)
+    product = lower_matmul(a, b)
+    product = product if alpha == 1 else product * alpha
+    return lower_add(product, x if beta == 1 else x * beta)
+
+
+@lowers("baddbmm")
+def lower_baddbmm(x: Tensor, a: Tensor, b: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
+    return lower_addmm(x, a, b, beta, alpha)
+
+
+@lowers("scaled_dot_product_attention")
+def lower_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,  # noqa: ARG001 - nothing is dropped in evaluation
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    *,
+    mask_is_bool: bool = False,
+) -> Tensor:
+    if enable_gqa:
+        groups = sizes_of(query)[-3] // sizes_of(key)[-3]
+        key, value = (_repeat_heads(each, groups) for each in (key, value))
+    factor = sizes_of(query)[-1] ** -0.5 if scale is None else scale
+    scores = lower_matmul(query * factor, lower_transpose(key, -1, -2))
+    if is_causal:
+        causal = torch.ones(sizes_of(scores)[-2:], dtype=torch.bool).tril()
+        attn_mask, mask_is_bool = causal, True
+    if attn_mask is not None:
+        if mask_is_bool or attn_mask.dtype is torch.bool:
+            attn_mask = (attn_mask.float() - 1.0) * 1e30
+        else:
+            attn_mask = attn_mask.clamp(min=-1e30)
+        scores = lower_add(scores, attn_mask)
+    return lower_matmul(lower_softmax(scores, -1), value)
+
+
+def _repeat_heads(x: Tensor, groups: int) -> Tensor:
+    shape = (*sizes_of(x)[:-3], sizes_of(x)[-3] * groups, *sizes_of(x)[-2:])
+    wide = lower_unsqueeze(x, axis_of(x, -2))
+    return reshape(lower_expand(wide, (*sizes_of(x)[:-2], groups, *sizes_of(x)[-2:])), shape)
+
+
+@lowers("einsum")
+def lower_einsum(equation: str, operands: Sequence[Tensor], **_: Any) -> Tensor:
+    inputs, arrow, output = equation.replace(" ", "").partition("->")
+    terms = inputs.split(",")
+    if not arrow:
+        letters = "".join(terms)
+        output = "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
+    result, term = operands[0], terms[0]
+    for place in range(1, len(terms)):
+        later = output + "".join(terms[place + 1 :])
+        result, term = _contract(result, term, operands[place], terms[place], later)
+    summed = [axis for axis, letter in enumerate(term) if letter not in output]
+    if summed:
+        result = result.sum(summed)
+        term = "".join(letter for letter in term if letter in output)
+    return lower_permute(result, [term.index(letter) for letter in output])
+
+
+def _contract(a: Tensor, left: str, b: Tensor, right: str, later: str) -> tuple[Tensor, str]:
+    """Two operands as one batched matrix product."""
+    sizes = dict(zip(left, sizes_of(a), strict=True)) | dict(zip(right, sizes_of(b), strict=True))
+    both = [c for c in left if c in right]
+    batch = [c for c in both if c in later]
+    inner = [c for c in both if c not in later]
+    rows = [c for c in left if c not in right]
+    columns = [c for c in right if c not in left]
+
+    def flat(x: Tensor, term: str, *groups: list[str]) -> Tensor:
+        x = lower_permute(x, [term.index(c) for group in groups for c in group])
+        return reshape(x, [math.prod(sizes[c] for c in group) for group in groups])
+
+    if not inner:
+        spread = "".join(batch + rows + columns)
+        product = lower_mul(_spread(a, left, spread, sizes), _spread(b, right, spread, sizes))
+        return product, spread
+    product = lower_matmul(flat(a, left, batch, rows, inner), flat(b, right, batch, inner, columns))
+    term = "".join(batch + rows + columns)
+    return reshape(product, [sizes[c] for c in term]), term
+
+
+def _spread(x: Tensor, term: str, letters: str, sizes: dict[str, int]) -> Tensor:
+    kept = [c for c in letters if c in term]
+    x = lower_permute(x, [term.index(c) for c in kept])
+    return reshape(x, [sizes[c] if c in term else 1 for c in letters])

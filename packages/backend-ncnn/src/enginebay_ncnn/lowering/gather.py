@@ -1,0 +1,304 @@
+"""Look-ups: ncnn has tables for int32 inputs, and products with zeros and ones for the rest."""
+
+# ruff: noqa: D103 - each lowering is documented by the operator whose name it carries
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.nn import functional
+
+from enginebay_ncnn.lowering.arithmetic import (
+    broadcast,
+    elementwise,
+    lower_amax,
+    lower_amin,
+    lower_sum,
+)
+from enginebay_ncnn.lowering.contraction import lower_matmul
+from enginebay_ncnn.lowering.layout import (
+    as_three,
+    axis_of,
+    lower_cat,
+    lower_permute,
+    lower_unsqueeze,
+    narrow,
+    reshape,
+)
+from enginebay_ncnn.lowering.logic import lower_eq, lower_gt, lower_lt
+from enginebay_ncnn.lowering.registry import (
+    UnsupportedError,
+    constant,
+    count_of,
+    is_constant,
+    lowers,
+    sizes_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+#: Up to so many runs of neighbours, a look-up is a concatenation of slices.
+_RUNS = 64
+
+
+def one_hot(index: Tensor, count: int) -> Tensor:
+    """``(index) × count``: one where the index is, zero elsewhere."""
+    if is_constant(index):
+        wrapped = index.long() % count
+        return constant(functional.one_hot(wrapped, count).float())
+    return lower_eq(lower_unsqueeze(index, index.ndim), constant(torch.arange(count).float()))
+
+
+def pick(x: Tensor, dim: int, index: Tensor) -> Tensor:
+    """``x`` at a vector of places along one dimension."""
+    dim = axis_of(x, dim)
+    shape = (*sizes_of(x)[:dim], count_of(index), *sizes_of(x)[dim + 1 :])
+    if is_constant(index):
+        runs = _runs([place % sizes_of(x)[dim] for place in index.tolist()])
+        if len(runs) <= _RUNS:
+            return lower_cat([narrow(x, dim, start, length) for start, length in runs], dim)
+    chosen = one_hot(reshape(index, (count_of(index),)), sizes_of(x)[dim])
+    three = as_three(x, dim)
+    outer = sizes_of(three)[0]
+    if outer == 1:
+        return reshape(lower_matmul(chosen, reshape(three, sizes_of(three)[1:])), shape)
+    return reshape(lower_matmul(chosen, three), shape)
+
+
+def _runs(places: list[int]) -> list[tuple[int, int]]:
+    """Places as starts and lengths of neighbours."""
+    runs: list[tuple[int, int]] = []
+    for place in places:
+        if runs and place == sum(runs[-1]):
+            runs[-1] = (runs[-1][0], runs[-1][1] + 1)
+        else:
+            runs.append((place, 1))
+    return runs
+
+
+@lowers("index_select")
+def lower_index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
+    return pick(x, dim, reshape(index, (count_of(index),)))
+
+
+@lowers("embedding")
+def lower_embedding(weight: Tensor, indices: Tensor, *_: Any) -> Tensor:
+    if indices.dtype is torch.int64 and is_constant(weight):
+        return functional.embedding(indices, weight)
+    return reshape(
+        pick(weight, 0, reshape(indices, (count_of(indices),))),
+        (*sizes_of(indices), sizes_of(weight)[-1]),
+    )
+
+
+@lowers("index")
+def lower_index(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    used = [dim for dim, index in enumerate(indices) if index is not None]
+    tensors: list[Any] = [indices[dim] for dim in used]
+    if any(each.dtype is torch.bool for each in tensors):
+        return _by_mask(x, used, tensors)
+    if len(used) == 1:
+        (dim,), (index,) = used, tensors
+        picked = pick(x, dim, reshape(index, (count_of(index),)))
+        return reshape(picked, (*sizes_of(x)[:dim], *sizes_of(index), *sizes_of(x)[dim + 1 :]))
+    neighbours = used == list(range(used[0], used[-1] + 1))
+    order = used + [dim for dim in range(x.ndim) if dim not in used]
+    rest = [sizes_of(x)[dim] for dim in range(x.ndim) if dim not in used]
+    shape = broadcast(*(sizes_of(each) for each in tensors))
+    count = math.prod(sizes_of(x)[dim] for dim in used)
+    flat = _flat_index(tensors, [sizes_of(x)[dim] for dim in used])
+    table = reshape(lower_permute(x, order), (count, math.prod(rest)))
+    found = reshape(pick(table, 0, reshape(flat, (count_of(flat),))), (*shape, *rest))
+    if not neighbours or used[0] == 0:
+        return found
+    front = list(range(len(shape), len(shape) + used[0]))
+    back = list(range(len(shape) + used[0], len(shape) + len(rest)))
+    return lower_permute(found, [*front, *range(len(shape)), *back])
+
+
+def _flat_index(indices: list[Tensor], sizes: list[int]) -> Tensor:
+    """Several indices as one into their dimensions laid flat."""
+    if all(map(is_constant, indices)):
+        total = torch.zeros((), dtype=torch.int64)
+        for index, size in zip(indices, sizes, strict=True):
+            total = total * size + index.long() % size
+        return constant(total)
+    flat = indices[0].float()
+    if is_constant(indices[0]):
+        constant(flat)
+    for index, size in zip(indices[1:], sizes[1:], strict=True):
+        flat = elementwise(lambda a, b, n=size: a * n + b, flat, index)
+    return flat
+
+
+def _by_mask(x: Tensor, used: list[int], masks: list[Tensor]) -> Tensor:
+    if len(masks) > 1 or not is_constant(masks[0]):
+        raise UnsupportedError("a selection by a mask: its result has no fixed size")
+    (mask,) = masks
+    places = constant(mask.reshape(-1).nonzero().flatten())
+    dim = used[0]
+    shape = (*sizes_of(x)[:dim], count_of(mask), *sizes_of(x)[dim + mask.ndim :])
+    return pick(reshape(x, shape), dim, places)
+
+
+@lowers("gather")
+def lower_gather(x: Tensor, dim: int, index: Tensor, *_: Any, **__: Any) -> Tensor:
+    dim = axis_of(x, dim)
+    last = [*(axis for axis in range(x.ndim) if axis != dim), dim]
+    back = [last.index(axis) for axis in range(x.ndim)]
+    rows = lower_permute(x, last)
+    places = lower_permute(index, last)
+    if is_constant(index):
+        constant(places)
+    for axis, size in enumerate(sizes_of(places)[:-1]):
+        rows = narrow(rows, axis, 0, size)
+    outer, width, count = math.prod(sizes_of(rows)[:-1]), sizes_of(rows)[-1], sizes_of(places)[-1]
+    flat = reshape(places, (outer, count))
+    if is_constant(index):
+        constant(flat)
+    found = _rows(reshape(rows, (outer, width)), flat)
+    return lower_permute(reshape(found, sizes_of(places)), back)
+
+
+def _rows(x: Tensor, index: Tensor) -> Tensor:
+    """``out[i, j] = x[i, index[i, j]]``."""
+    outer, width = sizes_of(x)
+    count = sizes_of(index)[1]
+    if is_constant(index):
+        if (index == index[:1]).all():
+            return pick(x, 1, constant(index[0]))
+        flat = (torch.arange(outer)[:, None] * width + index).reshape(-1)
+        return reshape(pick(reshape(x, (outer * width,)), 0, constant(flat)), (outer, count))
+    chosen = one_hot(index, width)
+    product = lower_matmul(chosen, lower_unsqueeze(x, 2))
+    return reshape(product, (outer, count))
+
+
+@lowers("argmax")
+def lower_argmax(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    if dim is None:
+        x, dim = reshape(x, (count_of(x),)), 0
+    return _first_of(x, lower_amax(x, dim, True), dim, keepdim)
+
+
+@lowers("argmin")
+def lower_argmin(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    return lower_argmax(-x, dim, keepdim)
+
+
+def _first_of(x: Tensor, extreme: Tensor, dim: int, keepdim: bool) -> Tensor:
+    """The first place along a dimension where a tensor is its extreme."""
+    dim = axis_of(x, dim)
+    size = sizes_of(x)[dim]
+    places = constant(
+        torch.arange(size, dtype=torch.float32).reshape([size] + [1] * (x.ndim - dim - 1))
+    )
+    is_there = lower_eq(x, extreme)
+    return lower_amin(
+        elementwise(lambda c, p: p * c + size * (1.0 - c), is_there, places), dim, keepdim
+    )
+
+
+@lowers("max.dim")
+def lower_max_dim(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    return lower_amax(x, dim, keepdim), lower_argmax(x, dim, keepdim)
+
+
+@lowers("min.dim")
+def lower_min_dim(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    return lower_amin(x, dim, keepdim), lower_argmin(x, dim, keepdim)
+
+
+def _order(x: Tensor, dim: int, count: int, descending: bool) -> tuple[Tensor, Tensor]:
+    """The ``count`` largest or smallest along a dimension, and where they are.
+
+    An element's place in the order is how many come before it: those that are larger, and equal
+    ones in front of it.
+    """
+    dim = axis_of(x, dim)
+    last = [*(axis for axis in range(x.ndim) if axis != dim), dim]
+    rows = lower_permute(x, last)
+    shape = sizes_of(rows)
+    size = shape[-1]
+    rows = reshape(rows, (count_of(x) // size, size))
+    own, other = lower_unsqueeze(rows, 2), lower_unsqueeze(rows, 1)
+    before = lower_gt(other, own) if descending else lower_lt(other, own)
+    in_front = constant(torch.ones(size, size).tril(-1))
+    tied = elementwise(lambda e, f: e * f, lower_eq(other, own), in_front)
+    places = lower_sum(elementwise(lambda a, b: a + b, before, tied), 2)
+    chosen = lower_eq(
+        lower_unsqueeze(places, 1), constant(torch.arange(count).float().reshape(count, 1))
+    )
+    numbers = constant(torch.arange(size).float().reshape(1, size, 1))
+    back = [last.index(axis) for axis in range(x.ndim)]
+    results = []
+    for table in (lower_unsqueeze(rows, 2), numbers):
+        found = reshape(lower_matmul(chosen, table), (*shape[:-1], count))
+        results.append(lower_permute(found, back))
+    return results[0], results[1]
+
+
+@lowers("topk")
+def lower_topk(
+    x: Tensor, k: int, dim: int = -1, largest: bool = True, *_: Any
+) -> tuple[Tensor, Tensor]:
+    return _order(x, dim, k, largest)
+
+
+@lowers("sort")
+def lower_sort(
+    x: Tensor, dim: int = -1, descending: bool = False, **_: Any
+) -> tuple[Tensor, Tensor]:
+    return _order(x, dim, sizes_of(x)[dim], descending)
+
+
+@lowers("sort.stable")
+def lower_stable_sort(
+    x: Tensor, *, stable: bool | None = None, dim: int = -1, descending: bool = False
+) -> tuple[Tensor, Tensor]:
+    del stable  # the order of equal elements is kept in any case
+    return _order(x, dim, sizes_of(x)[dim], descending)
+
+
+@lowers("argsort")
+def lower_argsort(x: Tensor, dim: int = -1, descending: bool = False, **_: Any) -> Tensor:
+    return _order(x, dim, sizes_of(x)[dim], descending)[1]
+
+
+@lowers("unfold")
+def lower_unfold(x: Tensor, dim: int, size: int, step: int) -> Tensor:
+    dim = axis_of(x, dim)
+    shape = sizes_of(x)
+    count = (shape[dim] - size) // step + 1
+    index = torch.arange(count)[:, None] * step + torch.arange(size)
+    windows = pick(x, dim, constant(index.reshape(-1)))
+    windows = reshape(windows, (*shape[:dim], count, size, *shape[dim + 1 :]))
+    order = [axis for axis in range(windows.ndim) if axis != dim + 1]
+    return lower_permute(windows, [*order, dim + 1])
+
+
+@lowers("as_strided")
+def lower_as_strided(
+    x: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Tensor:
+    index = torch.tensor(storage_offset or 0)
+    for extent, step in zip(size, stride, strict=True):
+        index = index.unsqueeze(-1) + torch.arange(extent) * step
+    return reshape(pick(reshape(x, (count_of(x),)), 0, constant(index.reshape(-1))), size)
+
+
+@lowers("one_hot")
+def lower_one_hot(index: Tensor, num_classes: int) -> Tensor:
+    return one_hot(index, num_classes)
+
+
+@lowers("cumsum")
+def lower_cumsum(x: Tensor, dim: int, **_: Any) -> Tensor:
+    dim = axis_of(x, dim)
+    size = sizes_of(x)[dim]
+    below = constant(torch.ones(size, size).tril())
+    return reshape(lower_matmul(below, as_three(x, dim)), sizes_of(x))

@@ -1,0 +1,110 @@
+"""From parameters and files to a loaded ``ncnn.Net``."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from enginebay.errors import ConversionError, MissingDependencyError, ParamsError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    import ncnn
+
+    from enginebay_ncnn.params import NcnnParams
+
+
+def vulkan_index(device: str) -> int | None:
+    """Which of the Vulkan devices is meant; None for the processor.
+
+    Raises:
+        ParamsError: The device is neither ``cpu`` nor ``vulkan`` nor ``vulkan:N``.
+    """
+    kind, _, number = device.partition(":")
+    if device == "cpu":
+        return None
+    if kind != "vulkan" or not (number or "0").isdecimal() or device.endswith(":"):
+        raise ParamsError(
+            f"device '{device}' is not one of ncnn's: wanted cpu, vulkan or vulkan:N",
+            hint="--device cpu",
+        )
+    return int(number or 0)
+
+
+def load(param: Path, weights: Path, params: NcnnParams) -> tuple[ncnn.Net, list[str]]:
+    """Load a network.
+
+    Returns:
+        The network, and what was asked for and is not there.
+
+    Raises:
+        ConversionError: ncnn refuses the files, or a custom layer's name.
+    """
+    import ncnn
+
+    net = ncnn.Net()
+    fallbacks = _configure(net, params)
+    for name, layer in custom_layers(params.custom_layers).items():
+        # ncnn calls both without the interpreter's lock ever leaving this thread.
+        if net.register_custom_layer(name, layer, _forget):
+            raise ConversionError(
+                f"ncnn cannot register the custom layer '{name}': it has one of that name",
+                hint="give the layer another name",
+            )
+    if net.load_param(str(param)):
+        raise ConversionError(f"ncnn cannot read '{param.name}': it has a layer ncnn does not know")
+    if net.load_model(str(weights)):
+        raise ConversionError(f"ncnn cannot read the weights '{weights.name}'")
+    return net, fallbacks
+
+
+def custom_layers(declared: Mapping[str, str]) -> dict[str, Any]:
+    """The classes of custom layers by the names of their types.
+
+    Raises:
+        ParamsError: A declaration is not ``package.module:Class``.
+        MissingDependencyError: The package cannot be imported.
+    """
+    return {name: _find_class(name, path) for name, path in declared.items()}
+
+
+def _find_class(name: str, path: str) -> Any:
+    module, colon, attribute = path.partition(":")
+    if not (module and colon and attribute):
+        raise ParamsError(f"custom layer {name}='{path}' is not package.module:Class")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as err:
+        raise MissingDependencyError(
+            f"custom layer {name}='{path}' cannot be imported: {err}",
+            hint=f"put the package of '{module}' on the Python path",
+        ) from err
+
+
+def _forget(_layer: Any) -> None:
+    """Custom layers are Python objects: nothing to destroy."""
+
+
+def _configure(net: ncnn.Net, params: NcnnParams) -> list[str]:
+    import ncnn
+
+    option = net.opt
+    half = params.precision == "fp16"
+    # By default ncnn stores half floats wherever the processor has instructions for them.
+    option.use_fp16_packed = option.use_fp16_storage = half
+    option.use_fp16_arithmetic = half and params.fp16_arithmetic
+    option.use_bf16_storage = option.use_bf16_packed = False
+    option.lightmode = params.light_mode
+    option.use_packing_layout = params.packing
+    option.use_winograd_convolution = params.winograd
+    option.num_threads = params.threads or ncnn.get_physical_big_cpu_count()
+    index = vulkan_index(params.device)
+    if index is None:
+        return []
+    if index >= ncnn.get_gpu_count():
+        return [f"{params.device} was asked for and is not there: the network runs on the cpu"]
+    option.use_vulkan_compute = True
+    net.set_vulkan_device(index)
+    return []

@@ -1,0 +1,50 @@
+"""What pnnx and ncnn can be told."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import enginebay as eb
+
+
+class NcnnParams(eb.BackendParams):
+    """Parameters of ncnn.
+
+    Args:
+        work_dir (str): The folder that the artifact becomes.
+        file_name (str): File name of the network. The suffix .param is added where it has none.
+        device (str): cpu, vulkan or vulkan:N.
+        precision (str): fp32 keeps weights and blobs as they are; fp16 stores them in half
+            precision and computes in single precision. int8 is refused, with the reason.
+        fp16_arithmetic (bool): Compute in half precision too, where the processor can.
+        threads (int): Threads inside one layer; 0 lets ncnn choose.
+        light_mode (bool): Release each intermediate blob as soon as no layer needs it.
+        packing (bool): Let ncnn store several channels of a blob side by side for its vector code.
+        winograd (bool): Use the Winograd algorithm for convolutions: faster, and less exact.
+        optimization (int): pnnx's optimisation level, 0, 1 or 2.
+        custom_layers (dict): Layers of your own, each as Type=package.module:Class, where Class
+            is derived from ncnn.Layer. The package must be importable where the artifact runs.
+        module_ops (list): Classes of modules that pnnx keeps as one layer each, such as
+            my_models.head.Decode, for custom_layers to provide.
+        pnnx_timeout (float): Seconds that pnnx may take, and the first load of its result as many.
+        input_shapes (str): Input shapes, such as input:1x3x224x224,mask:1x77.
+        min_shapes (str): Smallest input shapes; a dimension that differs becomes dynamic.
+        max_shapes (str): Largest input shapes.
+    """
+
+    file_name: eb.FileName = eb.FileName("model", suffix=".param")
+    precision: Literal["fp32", "fp16", "int8"] = "fp32"
+    fp16_arithmetic: bool = False
+    threads: int = 0
+    light_mode: bool = True
+    packing: bool = True
+    winograd: bool = True
+    optimization: Literal[0, 1, 2] = 2
+    custom_layers: dict[str, str] = {}
+    module_ops: tuple[str, ...] = ()
+    pnnx_timeout: float = 600.0
+
+    def get_model_files(self) -> tuple[str, ...]:
+        """The network, its weights, and the plan that leads from tensors to blobs."""
+        name = self.file_name
+        return self.in_work_dir(name, name.sibling(".bin"), name.sibling(".plan.json"))

@@ -1,0 +1,52 @@
+"""The hooks that Enginebay calls. Imports no engine: each hook reaches for what it needs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import enginebay as eb
+from enginebay_ncnn.params import NcnnParams
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from enginebay.hooks import CheckEnvRequest, ConvertRequest, WrapperRequest
+
+
+@eb.hookimpl
+def backend_info() -> eb.BackendInfo:
+    """Say what this backend is."""
+    return eb.BackendInfo(
+        name="ncnn",
+        irs=("torchscript", "onnx"),
+        params=NcnnParams,
+        api_version=1,
+        devices=("cpu", "vulkan"),
+        dtypes=("float32", "float16", "int64", "int32", "bool"),
+        precisions=("fp32", "fp16"),
+        runtime_distributions=("ncnn>=1.0.20261020", "pnnx>=20261020"),
+    )
+
+
+@eb.hookimpl
+def check_env(request: CheckEnvRequest) -> eb.EnvReport:
+    """Check that ncnn imports, that pnnx is there, and that the device answers."""
+    from enginebay_ncnn.environment import check_tier
+
+    return check_tier(request)
+
+
+@eb.hookimpl
+def to_backend(request: ConvertRequest) -> list[Path]:
+    """Write the ``.param``, the ``.bin`` and the plan that leads from tensors to blobs."""
+    from enginebay_ncnn.convert import convert
+
+    return convert(request)
+
+
+@eb.hookimpl
+def build_wrapper(request: WrapperRequest) -> eb.Wrapper:
+    """Load the network."""
+    from enginebay_ncnn.wrapper import NcnnWrapper
+
+    return NcnnWrapper.from_request(request)

@@ -1,0 +1,109 @@
+"""The program pnnx: how it is called, and what it says when it fails without saying so."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from enginebay.errors import ConversionError, IsolationError, MissingDependencyError
+from enginebay.isolation import run
+
+if TYPE_CHECKING:
+    from enginebay_ncnn.candidates import Candidate
+    from enginebay_ncnn.params import NcnnParams
+
+_IGNORED = re.compile(r"^ignore (?P<kind>\S+) (?P<name>\S+) param (?P<param>.*)$")
+
+#: The batch axis that pnnx writes where a tensor has none.
+_NO_BATCH = 233
+
+
+def program() -> Path:
+    """Where pnnx's program lies: in its package, which is not imported.
+
+    The console script of the same name starts it through a second Python; the package's
+    ``convert`` does so too, and does not look at the exit code.
+
+    Raises:
+        MissingDependencyError: pnnx is not installed.
+    """
+    spec = importlib.util.find_spec("pnnx")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        for name in ("pnnx", "pnnx.exe"):
+            if (found := Path(folder) / name).is_file():
+                return found
+    raise MissingDependencyError("the program pnnx is not installed", hint="pip install pnnx")
+
+
+class Converted:
+    """What pnnx wrote for one model.
+
+    Attributes:
+        param: The network.
+        weights: Its weights.
+        ignored: The ``ignore …`` lines by the name of the layer that they are about.
+    """
+
+    def __init__(self, folder: Path, output: str) -> None:
+        self.param = folder / "net.param"
+        self.weights = folder / "net.bin"
+        self.ignored = {
+            match["name"]: match["param"]
+            for line in output.splitlines()
+            if (match := _IGNORED.match(line))
+        }
+        self._script = (folder / "net.py").read_text()
+
+    def batch_axis(self, blob: str) -> int | None:
+        """Which axis of the tensor at the network's edge is the blob's batch."""
+        found = re.search(rf"\b{blob}\.numpy\(\)?(?:, )?batch_index=(\d+)\)", self._script)
+        axis = int(found[1]) if found else _NO_BATCH
+        return None if axis == _NO_BATCH else axis
+
+
+def convert(candidate: Candidate, folder: Path, params: NcnnParams) -> Converted:
+    """Run pnnx on a TorchScript or ONNX file.
+
+    Args:
+        candidate: The file and its inputs.
+        folder: Where everything that pnnx writes goes.
+        params: The backend's parameters.
+
+    Raises:
+        ConversionError: It crashed, ran out of time, or wrote no network.
+    """
+    outputs = {
+        "ncnnparam": "net.param",
+        "ncnnbin": "net.bin",
+        "ncnnpy": "net.py",
+        "pnnxparam": "pnnx.param",
+        "pnnxbin": "pnnx.bin",
+        "pnnxpy": "pnnx.py",
+        "pnnxonnx": "pnnx.onnx",
+    }
+    shapes = [feed.shape for feed in candidate.feeds]
+    words = [f"{key}={folder / name}" for key, name in outputs.items()]
+    words += [f"fp16={int(params.precision == 'fp16')}", f"optlevel={params.optimization}"]
+    if shapes:
+        words.append("inputshape=" + ",".join(shape.smallest_text for shape in shapes))
+    if any(shape.is_open for shape in shapes):
+        words.append("inputshape2=" + ",".join(shape.largest_text for shape in shapes))
+    if params.module_ops:
+        words.append("moduleop=" + ",".join(params.module_ops))
+    try:
+        finished = run(
+            [program(), candidate.path, *words],
+            timeout=params.pnnx_timeout,
+            cwd=folder,
+            required_outputs=[folder / "net.param", folder / "net.py"],
+        )
+    except MissingDependencyError:
+        raise
+    except IsolationError as err:
+        error = ConversionError(f"pnnx failed: {err}")
+        for note in getattr(err, "__notes__", ()):
+            error.add_note(note)
+        raise error from err
+    return Converted(folder, finished.output)

@@ -1,0 +1,124 @@
+"""One network and its plan: arrays in, arrays out, a fresh extractor for each call."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from enginebay.arrays import numpy_dtype
+from enginebay.errors import InferenceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import ncnn
+
+    from enginebay.arrays import NumpyArray
+    from enginebay_ncnn.plan import Plan, Port
+
+_FAILED = "ncnn could not compute '{name}' (blob {blob}, code {code})"
+
+
+class Session:
+    """Runs a network on one piece of a batch.
+
+    Args:
+        net: The loaded network.
+        plan: How its blobs become the model's tensors.
+    """
+
+    def __init__(self, net: ncnn.Net, plan: Plan) -> None:
+        places = dict(zip(net.input_names(), net.input_indexes(), strict=True))
+        self._inputs = [(port, places[port.blob], _encoder(port)) for port in plan.inputs]
+        self._outputs = [(port, _decoder(port)) for port in plan.outputs]
+        self._open = net.create_extractor
+        self._net = net  # an extractor does not keep it alive
+
+    def run(self, feed: Mapping[str, NumpyArray]) -> list[NumpyArray]:
+        """The outputs in the model's order; none of them shares memory with anything.
+
+        Raises:
+            InferenceError: A layer failed, or an input cannot be a blob.
+        """
+        extractor = self._open()
+        for port, place, encode in self._inputs:
+            if code := extractor.input(place, encode(feed[port.name])):
+                raise InferenceError(_FAILED.format(name=port.name, blob=port.blob, code=code))
+        results = []
+        for port, decode in self._outputs:
+            code, mat = extractor.extract(port.blob)
+            if code:
+                raise InferenceError(_FAILED.format(name=port.name, blob=port.blob, code=code))
+            results.append(decode(mat))
+        return results
+
+
+def _encoder(port: Port) -> Callable[[NumpyArray], ncnn.Mat]:
+    import ncnn
+
+    wanted = np.dtype(port.stored)
+    axis = port.batch_axis
+
+    def encode(array: NumpyArray) -> ncnn.Mat:
+        if not array.size:
+            raise InferenceError(
+                f"input '{port.name}' of shape {array.shape} is empty: ncnn holds no empty tensor"
+            )
+        if array.dtype != wanted:
+            array = _stored(port, array, wanted)
+        if axis is not None:
+            if array.shape[axis] != 1:
+                return ncnn.Mat(np.ascontiguousarray(array), batch_index=axis)
+            array = array.squeeze(axis)
+        if not array.ndim:
+            array = array.reshape(1)
+        # A Mat made from an array borrows its memory, without the padding that layers rely on.
+        return ncnn.Mat(np.ascontiguousarray(array)).clone()
+
+    return encode
+
+
+def _stored(port: Port, array: NumpyArray, wanted: np.dtype[Any]) -> NumpyArray:
+    converted = array.astype(wanted)
+    if array.dtype == np.int64 and (converted != array).any():
+        raise InferenceError(
+            f"input '{port.name}' holds {np.abs(array).max()}, "
+            f"more than ncnn's {port.stored} can hold"
+        )
+    return converted
+
+
+def _decoder(port: Port) -> Callable[[ncnn.Mat], NumpyArray]:
+    letter = "i" if port.stored == "int32" else "f"
+    given = None if port.dtype == port.stored else numpy_dtype(port.dtype)
+    return partial(_decode, port=port, letter=letter, given=given)
+
+
+def _decode(mat: ncnn.Mat, *, port: Port, letter: str, given: np.dtype[Any] | None) -> NumpyArray:
+    if port.batch_axis is not None:
+        if mat.n > 1:
+            array = mat.numpy(letter, batch_index=port.batch_axis)
+        else:
+            array = np.expand_dims(mat.numpy(letter), min(port.batch_axis, mat.dims))
+    else:
+        array = mat.numpy(letter)
+    if array.ndim != len(port.shape):
+        array = _with_rank(array, port)
+    # A copy without the gaps between channels; the Mat's own memory may be another output's too.
+    return np.array(array, dtype=given, order="C")
+
+
+def _with_rank(array: NumpyArray, port: Port) -> NumpyArray:
+    """The same values with the model's rank: ncnn leaves out some dimensions of size one."""
+    if array.size == np.prod(port.shape):
+        return array.reshape(port.shape)
+    squeezed = array.squeeze()
+    ones = [axis for axis, size in enumerate(port.shape) if size == 1]
+    if squeezed.ndim + len(ones) != len(port.shape):
+        raise InferenceError(
+            f"ncnn gave '{port.name}' the shape {array.shape}; wanted rank {len(port.shape)}, "
+            f"as in {port.shape}"
+        )
+    return np.expand_dims(squeezed, tuple(ones))

@@ -1,0 +1,128 @@
+"""The input shapes that pnnx is told: it folds everything that depends on a fixed size."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from enginebay.errors import ConversionError, ParamsError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from enginebay.tensors import TensorSpec
+    from enginebay_ncnn.params import NcnnParams
+
+#: pnnx's names of dtypes.
+_DTYPES = {
+    "float32": "f32",
+    "float16": "f16",
+    "int64": "i64",
+    "int32": "i32",
+    "bool": "bool",
+}
+
+
+class InputShape(msgspec.Struct, frozen=True):
+    """The sizes of one input.
+
+    Attributes:
+        name: The model's name of the input.
+        dtype: Its dtype.
+        smallest: Its smallest dims.
+        largest: Its largest dims.
+    """
+
+    name: str
+    dtype: str
+    smallest: tuple[int, ...]
+    largest: tuple[int, ...]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether some size may change."""
+        return self.smallest != self.largest
+
+    @property
+    def smallest_text(self) -> str:
+        """The smallest dims as pnnx reads them: ``[1,3,8,8]f32``."""
+        return _text(self.smallest, self.dtype)
+
+    @property
+    def largest_text(self) -> str:
+        """The largest dims as pnnx reads them."""
+        return _text(self.largest, self.dtype)
+
+
+def input_shapes(specs: Sequence[TensorSpec], params: NcnnParams) -> tuple[InputShape, ...]:
+    """The shape of each input, from what the model says and what the params say.
+
+    A batch that is open is 1: larger ones are cut, one call a piece.
+
+    Raises:
+        ConversionError: A size is open and the params do not give it, or ncnn cannot hold the
+            input's dtype.
+        ParamsError: The params' shapes do not fit the model's.
+    """
+    profiles = dict(params.shape_profiles())
+    if "" in profiles and len(specs) == 1:
+        profiles[specs[0].name] = profiles.pop("")
+    for name in profiles:
+        if name not in {spec.name for spec in specs}:
+            raise ParamsError(
+                f"there is a shape for '{name}', which is not an input of the model: "
+                f"it has {', '.join(spec.name for spec in specs)}"
+            )
+    return tuple(_input_shape(spec, profiles.get(spec.name)) for spec in specs)
+
+
+def batch_name(specs: Sequence[TensorSpec]) -> str | None:
+    """The name of the open dimension that is the batch: the first axis of every input with one."""
+    names = {
+        spec.dims[0] for spec in specs if spec.dims and any(isinstance(d, str) for d in spec.dims)
+    }
+    name = names.pop() if len(names) == 1 else None
+    return name if isinstance(name, str) else None
+
+
+def _input_shape(spec: TensorSpec, profile: object) -> InputShape:
+    if spec.dtype not in _DTYPES:
+        raise ConversionError(
+            f"input '{spec.name}' is {spec.dtype}: ncnn computes in float32 and knows no other "
+            f"input than {', '.join(_DTYPES)}"
+        )
+    smallest = _known(spec, getattr(profile, "min", None))
+    largest = _known(spec, getattr(profile, "max", None))
+    return InputShape(spec.name, spec.dtype, smallest, largest)
+
+
+def _known(spec: TensorSpec, given: tuple[int | None, ...] | None) -> tuple[int, ...]:
+    if spec.dims is None and (given is None or None in given):
+        raise ConversionError(
+            f"the shape of input '{spec.name}' is not known, and pnnx needs it",
+            hint=f"--input-shapes {spec.name}:1x3x224x224",
+        )
+    dims = spec.dims if spec.dims is not None else given
+    assert dims is not None
+    given = given or (None,) * len(dims)
+    if len(given) != len(dims):
+        raise ParamsError(f"the shape {given} does not fit {spec.describe()}")
+    return tuple(_size(spec, axis, dim, given[axis]) for axis, dim in enumerate(dims))
+
+
+def _size(spec: TensorSpec, axis: int, dim: int | str | None, given: int | None) -> int:
+    if isinstance(dim, int):
+        return dim
+    if axis == 0:
+        return 1
+    if given is None:
+        raise ConversionError(
+            f"dimension {axis} of {spec.describe()} is open, and pnnx needs a size",
+            hint=f"give its range: --input-shapes {spec.name}:… --min-shapes … --max-shapes …",
+        )
+    return given
+
+
+def _text(dims: tuple[int, ...], dtype: str) -> str:
+    return f"[{','.join(map(str, dims))}]{_DTYPES[dtype]}"

@@ -1,0 +1,118 @@
+"""TorchScript before pnnx sees it: frozen, run once, and asked where its operators come from."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from enginebay.errors import ConversionError, MissingDependencyError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from torch import Tensor
+
+    from enginebay.arrays import NumpyArray
+
+_FRAME = re.compile(r"^(?P<file>\S+\.py)\((?P<line>\d+)\)", re.MULTILINE)
+
+#: Code between the model's and the operator.
+_BETWEEN = ("/torch/", "/src/enginebay", "-packages/enginebay")
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """A frozen module: constants folded, attributes inlined, outputs unchanged.
+
+    pnnx crashes on some modules that are not frozen.
+
+    Attributes:
+        module: The module.
+        examples: Inputs in the model's order.
+        outputs: What it gives for them.
+        places: The lines of the model's source where each kind of operator stands.
+    """
+
+    module: Any
+    examples: tuple[Tensor, ...]
+    outputs: tuple[NumpyArray, ...]
+    places: Mapping[str, list[str]]
+
+    @classmethod
+    def read(cls, path: Path, examples: Mapping[str, NumpyArray]) -> Frozen:
+        """Freeze a TorchScript file.
+
+        Raises:
+            ConversionError: The file does not run on the examples.
+            MissingDependencyError: torch is not installed.
+        """
+        try:
+            import torch
+        except ImportError as err:
+            raise MissingDependencyError(
+                "converting TorchScript needs torch", hint="pip install 'enginebay[export]'"
+            ) from err
+        with quiet():
+            load: Any = torch.jit.load
+            model = load(str(path), map_location="cpu")
+        tensors = tuple(torch.from_numpy(array.copy()) for array in examples.values())
+        try:
+            with torch.no_grad(), quiet():
+                # Without numerics: folding a batch norm into a convolution is pnnx's business.
+                frozen: Any = torch.jit.freeze(model.eval(), optimize_numerics=False)
+                outputs = frozen(*(tensor.clone() for tensor in tensors))
+        except RuntimeError as err:
+            lines = [line for line in str(err).splitlines() if line.strip()]
+            raise ConversionError(
+                f"the TorchScript does not run on {_shapes(examples)}: {lines[-1]}"
+            ) from err
+        arrays = tuple(tensor.numpy() for tensor in _flat(outputs))
+        return cls(frozen, tensors, arrays, _places(frozen.inlined_graph))
+
+    def save(self, folder: Path) -> Path:
+        """Write it for pnnx."""
+        import torch
+
+        target = folder / "frozen.pt"
+        with quiet():
+            torch.jit.save(self.module, str(target))
+        return target
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Let torch not warn: TorchScript is deprecated, and it is what pnnx reads."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _flat(outputs: Any) -> list[Any]:
+    if isinstance(outputs, dict):
+        outputs = list(outputs.values())
+    if isinstance(outputs, list | tuple):
+        return [tensor for each in outputs for tensor in _flat(each)]
+    return [outputs]
+
+
+def _places(graph: Any) -> dict[str, list[str]]:
+    """Source lines by operator name, as ``slice`` of ``aten::slice``."""
+    places: dict[str, list[str]] = {}
+    for node in graph.nodes():
+        name = node.kind().rpartition("::")[2].rstrip("_")
+        frames = [
+            f"{frame['file']}:{frame['line']}" for frame in _FRAME.finditer(node.sourceRange())
+        ]
+        own = [frame for frame in frames if not any(part in frame for part in _BETWEEN)]
+        place = "/".join(own[0].split("/")[-2:]) if own else None
+        if place and place not in places.setdefault(name, []):
+            places[name].append(place)
+    return places
+
+
+def _shapes(examples: Mapping[str, NumpyArray]) -> str:
+    return ", ".join(f"{name} {a.dtype}{list(a.shape)}" for name, a in examples.items())

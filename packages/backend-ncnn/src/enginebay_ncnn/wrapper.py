@@ -1,0 +1,138 @@
+"""A loaded ncnn network behind the wrapper contract."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import enginebay as eb
+from enginebay.errors import InferenceError
+from enginebay.tensors import TensorSpec
+from enginebay_ncnn.network import load, vulkan_index
+from enginebay_ncnn.plan import Plan
+from enginebay_ncnn.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import ncnn
+
+    from enginebay.arrays import NumpyArray
+    from enginebay.hooks import WrapperRequest
+    from enginebay_ncnn.params import NcnnParams
+    from enginebay_ncnn.plan import Port
+
+
+class NcnnWrapper(eb.Wrapper):
+    """Runs one network; calls may overlap, since each has an extractor of its own."""
+
+    concurrent = True
+
+    def __init__(
+        self,
+        net: ncnn.Net,
+        plan: Plan,
+        *,
+        receipt: eb.Receipt,
+        inputs: Sequence[TensorSpec] = (),
+        outputs: Sequence[TensorSpec] = (),
+    ) -> None:
+        super().__init__(
+            inputs=inputs or [_spec(port) for port in plan.inputs],
+            outputs=outputs or [_spec(port) for port in plan.outputs],
+        )
+        self._session = Session(net, plan)
+        self._receipt = receipt
+        self._cut = {p.name: p.loop_axis for p in plan.inputs if p.loop_axis is not None}
+        self._join = [port.loop_axis for port in plan.outputs]
+        # With one piece a call there is nothing to cut, and this is the session itself.
+        self.execute = self._in_pieces if self._cut else self._session.run  # type: ignore[method-assign]
+
+    @classmethod
+    def from_request(cls, request: WrapperRequest) -> NcnnWrapper:
+        """Load the artifact's network as the request says."""
+        params: NcnnParams = request.params  # type: ignore[assignment]  # core built them from our class
+        param, weights, plan = (request.directory / file for file in request.files)
+        net, fallbacks = load(param, weights, params)
+        return cls(
+            net,
+            Plan.read(plan),
+            receipt=_receipt(net, params, fallbacks),
+            inputs=request.inputs,
+            outputs=request.outputs,
+        )
+
+    @property
+    def receipt(self) -> eb.Receipt:
+        """What the network was loaded with."""
+        return self._receipt
+
+    def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
+        """One pass through an extractor for each piece of the batch."""
+        return self._in_pieces(feed)
+
+    def _in_pieces(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
+        sizes = {feed[name].shape[axis] for name, axis in self._cut.items()}
+        if sizes == {1}:
+            return self._session.run(feed)
+        if len(sizes) > 1:
+            raise InferenceError(f"the inputs have batches of different sizes: {sorted(sizes)}")
+        (size,) = sizes
+        if not size:
+            return self._nothing(feed)
+        pieces = [self._session.run(self._piece(feed, index)) for index in range(size)]
+        return [
+            each[0] if axis is None else np.concatenate(each, axis)
+            for each, axis in zip(zip(*pieces, strict=True), self._join, strict=True)
+        ]
+
+    def _piece(self, feed: dict[str, NumpyArray], index: int) -> dict[str, NumpyArray]:
+        piece = dict(feed)
+        for name, axis in self._cut.items():
+            piece[name] = feed[name][(slice(None),) * axis + (slice(index, index + 1),)]
+        return piece
+
+    def _nothing(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
+        """An empty batch: only the network knows the other sizes, so it runs on zeros."""
+        feed = dict(feed)
+        for name, axis in self._cut.items():
+            shape = list(feed[name].shape)
+            shape[axis] = 1
+            feed[name] = np.zeros(shape, feed[name].dtype)
+        return [
+            array if axis is None else array[(slice(None),) * axis + (slice(0, 0),)]
+            for array, axis in zip(self._session.run(feed), self._join, strict=True)
+        ]
+
+    def release(self) -> None:
+        """Let go of the network; calls that are under way keep it until they end."""
+        del self._session, self.execute
+
+
+def _spec(port: Port) -> TensorSpec:
+    dims: list[int | str] = list(port.shape)
+    if port.loop_axis is not None:
+        dims[port.loop_axis] = "batch"
+    return TensorSpec(port.name, port.dtype, tuple(dims))
+
+
+def _receipt(net: ncnn.Net, params: NcnnParams, fallbacks: list[str]) -> eb.Receipt:
+    import ncnn
+
+    vulkan = bool(net.opt.use_vulkan_compute)
+    index = vulkan_index(params.device)
+    name = ncnn.get_gpu_info(index).device_name() if vulkan else ""
+    return eb.Receipt(
+        engine=f"ncnn {ncnn.__version__}",
+        device=params.device if vulkan else "cpu",
+        device_name=name,
+        provider="Vulkan" if vulkan else "CPU",
+        precision=params.precision,
+        fallbacks=tuple(fallbacks),
+        details=_details(net),
+    )
+
+
+def _details(net: ncnn.Net) -> dict[str, Any]:
+    return {"threads": str(net.opt.num_threads), "layers": str(len(net.layers()))}

@@ -1,0 +1,98 @@
+"""Operations that pnnx and ncnn cannot do as they are, and do once they are lowered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import nn
+
+from enginebay.errors import ConversionError
+from enginebay_ncnn import convert
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Apply(nn.Module):
+    """A function between two linear layers, as it stands in a model."""
+
+    def __init__(self, function: Callable[..., Any], width: int = 8) -> None:
+        super().__init__()
+        self.function = function
+        self.before = nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(self.before(x)) * 2.0
+
+
+def windows(x):
+    """Cut 4×4 positions into windows of 2×2 and put them together in another order."""
+    parts = x.view(1, 2, 2, 2, 2, 8).permute(0, 1, 3, 2, 4, 5)
+    attended = parts.reshape(4, 4, 8).softmax(-1)
+    return attended.view(1, 2, 2, 2, 2, 8).permute(0, 3, 1, 2, 4, 5).reshape(1, 16, 8)
+
+
+def causal(x):
+    mask = torch.ones(16, 16, dtype=torch.bool).tril()
+    scores = x @ x.transpose(1, 2)
+    return torch.where(mask, scores, torch.finfo(torch.float32).min).softmax(-1) @ x
+
+
+def assigned(x):
+    y = torch.zeros_like(x)
+    y[:, 1:] = x[:, :-1]
+    y[:, 0] = 1.0
+    return y
+
+
+def masked(x):
+    return x.masked_fill(x > 0.5, -1.0)
+
+
+def largest(x):
+    values, places = x.topk(3, dim=1)
+    return values + places
+
+
+OPERATIONS = {
+    "window partition": windows,
+    "causal mask": causal,
+    "assignment to a slice": assigned,
+    "masked fill": masked,
+    "top k": largest,
+    "slice with a step": lambda x: torch.cat([x[:, ::2], x[:, 1::2]], -1),
+    "gather": lambda x: x.gather(2, torch.arange(128).reshape(1, 16, 8).remainder(8)),
+    "index by a table": lambda x: x[:, torch.tensor([3, 1, 4, 1, 5, 9, 2, 6])],
+    "comparison": lambda x: (x >= 0).to(x.dtype) * x,
+    "argmax": lambda x: x.argmax(-1, keepdim=True) + x,
+    "6-D transpose": lambda x: x.view(1, 2, 2, 4, 2, 4).transpose(1, 4).reshape(1, 16, 8),
+    "unfold": lambda x: x.unfold(1, 4, 2).sum(-1),
+    "lower triangle": lambda x: (x @ x.transpose(1, 2)).tril(),
+    "logical": lambda x: ((x > 0) & (x < 1) | (x < -1)).float(),
+}
+
+
+@pytest.fixture
+def _bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the file as it is."""
+    every = convert.candidates
+
+    def first(*args: Any) -> Any:
+        yield next(iter(every(*args)))
+
+    monkeypatch.setattr(convert, "candidates", first)
+
+
+@pytest.mark.usefixtures("_bare")
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_it_fails_as_it_is(deploy, name):
+    with pytest.raises(ConversionError):
+        deploy(Apply(OPERATIONS[name]), torch.randn(1, 16, 8), ir="torchscript")
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_it_is_verified_once_lowered(deploy, name):
+    deployed = deploy(Apply(OPERATIONS[name]), torch.randn(1, 16, 8), ir="torchscript")
+    assert deployed.verdict == "verified"

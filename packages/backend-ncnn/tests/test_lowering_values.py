@@ -1,0 +1,283 @@
+"""Every lowering gives the numbers of the operator that it stands for, whatever the shapes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from enginebay_ncnn.lowering import script  # noqa: F401 - fills the table
+from enginebay_ncnn.lowering.registry import LOWERINGS, UnsupportedError, constant
+
+aten = torch.ops.aten
+settings.register_profile("lowering", max_examples=40, deadline=None)
+settings.load_profile("lowering")
+
+sizes = st.integers(1, 4)
+shapes = st.lists(sizes, min_size=1, max_size=6).map(tuple)
+
+
+def numbers(shape: tuple[int, ...]) -> torch.Tensor:
+    return torch.randn(shape)
+
+
+def whole(shape: tuple[int, ...], low: int = -3, high: int = 4) -> torch.Tensor:
+    return torch.randint(low, high, shape).float()
+
+
+def truths(shape: tuple[int, ...]) -> torch.Tensor:
+    return (torch.rand(shape) < 0.5).float()
+
+
+@st.composite
+def broadcasting(draw: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    shape = draw(shapes)
+    other = tuple(n if draw(st.booleans()) else 1 for n in shape)[draw(st.integers(0, 2)) :]
+    return (shape, other) if draw(st.booleans()) else (other or (1,), shape)
+
+
+def check(found: Any, wanted: Any, **tolerance: float) -> None:
+    if isinstance(wanted, list | tuple):
+        assert len(found) == len(wanted)
+        for one, other in zip(found, wanted, strict=True):
+            check(one, other, **tolerance)
+        return
+    assert tuple(found.shape) == tuple(wanted.shape)
+    torch.testing.assert_close(found.float(), wanted.float(), **tolerance)
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "maximum", "minimum", "atan2"])
+@given(both=broadcasting())
+def test_arithmetic_broadcasts_at_any_rank(name, both):
+    a, b = map(numbers, both)
+    check(LOWERINGS[name](a, b), getattr(aten, name)(a, b))
+
+
+@pytest.mark.parametrize("name", ["eq", "ne", "lt", "gt", "le", "ge"])
+@given(both=broadcasting())
+def test_comparisons_are_zeros_and_ones(name, both):
+    a, b = map(whole, both)
+    check(LOWERINGS[name](a, b), getattr(aten, name)(a, b))
+
+
+@pytest.mark.parametrize("name", ["lt", "gt", "eq"])
+def test_comparisons_see_the_smallest_difference(name):
+    a = torch.tensor([1.0, 1e-30, -1e-38, 3e38])
+    b = torch.nextafter(a, torch.tensor(math.inf))
+    check(LOWERINGS[name](a, b), getattr(aten, name)(a, b))
+
+
+@pytest.mark.parametrize("name", ["div", "remainder", "fmod", "floor_divide"])
+@given(both=broadcasting())
+def test_divisions(name, both):
+    a, b = whole(both[0], -20, 21), whole(both[1], 1, 5)
+    check(LOWERINGS[name](a, b), getattr(aten, name)(a, b))
+
+
+@pytest.mark.parametrize("mode", [None, "floor", "trunc"])
+def test_rounding_of_divisions(mode):
+    a, b = torch.tensor([7.0, -7.0, 6.0]), torch.tensor([2.0, 2.0, -4.0])
+    check(LOWERINGS["div"](a, b, rounding_mode=mode), torch.div(a, b, rounding_mode=mode))
+
+
+@pytest.mark.parametrize("name", ["logical_and", "logical_or", "logical_xor"])
+@given(both=broadcasting())
+def test_logic(name, both):
+    a, b = map(truths, both)
+    check(LOWERINGS[name](a, b), getattr(aten, name)(a, b))
+    check(LOWERINGS["logical_not"](a), a.logical_not())
+
+
+@given(both=broadcasting())
+def test_where_takes_either_number_unrounded(both):
+    condition, a = truths(both[0]), numbers(both[1]) * 1e20
+    b = numbers(both[0])
+    found = LOWERINGS["where"](condition, a, b)
+    assert torch.equal(found, torch.where(condition.bool(), a, b))
+
+
+@pytest.mark.parametrize("value", [-math.inf, torch.finfo(torch.float32).min, 3.5])
+def test_a_mask_with_the_least_number(value):
+    x, mask = torch.randn(2, 3, 4), torch.rand(2, 1, 4) < 0.5
+    mask[..., 0] = False
+    found = LOWERINGS["masked_fill"](x, mask.float(), value)
+    check(found.softmax(-1), x.masked_fill(mask, value).softmax(-1))
+
+
+@given(shape=shapes, data=st.data())
+def test_permutations_at_any_rank(shape, data):
+    x = numbers(shape)
+    order = data.draw(st.permutations(range(len(shape))))
+    assert torch.equal(LOWERINGS["permute"](x, order), x.permute(order))
+
+
+@given(shape=shapes, data=st.data())
+def test_slices_with_steps(shape, data):
+    x = numbers(shape)
+    dim = data.draw(st.integers(-len(shape), len(shape) - 1))
+    start, end = (data.draw(st.none() | st.integers(-5, 5)) for _ in range(2))
+    step = data.draw(st.integers(1, 3))
+    wanted = aten.slice(x, dim, start, end, step)
+    assume(wanted.numel())
+    assert torch.equal(LOWERINGS["slice"](x, dim, start, end, step), wanted)
+
+
+def test_an_empty_slice_is_refused():
+    with pytest.raises(UnsupportedError, match="ncnn holds no empty tensor"):
+        LOWERINGS["slice"](torch.ones(3), 0, 2, 2)
+
+
+@given(shape=shapes, data=st.data())
+def test_pieces_and_their_assembly(shape, data):
+    x = numbers(shape)
+    dim = data.draw(st.integers(-len(shape), len(shape) - 1))
+    index = data.draw(st.integers(-shape[dim], shape[dim] - 1))
+    parts = data.draw(st.integers(1, 3))
+    assert torch.equal(LOWERINGS["select"](x, dim, index), x.select(dim, index))
+    check(LOWERINGS["split"](x, parts, dim), list(x.split(parts, dim)), rtol=0, atol=0)
+    check(LOWERINGS["chunk"](x, parts, dim), list(x.chunk(parts, dim)), rtol=0, atol=0)
+    check(LOWERINGS["tensor_split"](x, shape[dim], dim), list(x.tensor_split(shape[dim], dim)))
+    check(LOWERINGS["unbind"](x, dim), list(x.unbind(dim)), rtol=0, atol=0)
+    assert torch.equal(LOWERINGS["cat"]([x, x * 2], dim), torch.cat([x, x * 2], dim))
+    assert torch.equal(LOWERINGS["stack"]([x, x * 2], dim), torch.stack([x, x * 2], dim))
+    assert torch.equal(LOWERINGS["roll"](x, [index], [dim]), x.roll(index, dim))
+    counts = [data.draw(st.integers(1, 2)) for _ in shape]
+    assert torch.equal(LOWERINGS["repeat"](x, [2, *counts]), x.repeat(2, *counts))
+    assert torch.equal(LOWERINGS["repeat_interleave"](x, 2, dim), x.repeat_interleave(2, dim))
+
+
+@given(shape=shapes, data=st.data())
+def test_reductions_at_any_rank(shape, data):
+    x = numbers(shape)
+    dims = data.draw(
+        st.lists(st.integers(0, len(shape) - 1), min_size=1, max_size=len(shape), unique=True)
+    )
+    keep = data.draw(st.booleans())
+    for name in ("sum", "mean", "amax", "amin", "logsumexp"):
+        check(LOWERINGS[name](x, dims, keep), getattr(torch, name)(x, dims, keep))
+    for p in (1, 2, 3, math.inf):
+        wanted = torch.linalg.vector_norm(x, p, dims, keep)
+        check(LOWERINGS["linalg_vector_norm"](x, p, dims, keep), wanted, rtol=1e-4, atol=1e-5)
+    check(
+        LOWERINGS["var"](x, dims, correction=0, keepdim=keep),
+        x.var(dims, correction=0, keepdim=keep),
+    )
+
+
+@given(shape=shapes, data=st.data())
+def test_orders_and_extremes(shape, data):
+    x = whole(shape)
+    dim = data.draw(st.integers(-len(shape), len(shape) - 1))
+    keep = data.draw(st.booleans())
+    check(LOWERINGS["argmax"](x, dim, keep), x.argmax(dim, keep))
+    check(LOWERINGS["argmin"](x, dim, keep), x.argmin(dim, keep))
+    for down in (True, False):
+        found = LOWERINGS["sort"](x, dim, down)
+        check(found, tuple(x.sort(dim=dim, descending=down, stable=True)))
+    k = data.draw(st.integers(1, shape[dim]))
+    check(LOWERINGS["topk"](x, k, dim)[0], x.topk(k, dim).values)
+
+
+@given(shape=shapes, data=st.data(), live=st.booleans())
+def test_look_ups(shape, data, live):
+    x = numbers(shape)
+    dim = data.draw(st.integers(0, len(shape) - 1))
+    count = data.draw(st.integers(1, 5))
+    index = torch.randint(0, shape[dim], (count,))
+    given_index = index.float() if live else constant(index)
+    check(LOWERINGS["index_select"](x, dim, given_index), x.index_select(dim, index))
+    places = torch.randint(0, shape[dim], shape)
+    given_places = places.float() if live else constant(places)
+    check(LOWERINGS["gather"](x, dim, given_places), x.gather(dim, places))
+
+
+@given(shape=st.lists(sizes, min_size=2, max_size=4).map(tuple), live=st.booleans())
+def test_several_indices_at_once(shape, live):
+    x = numbers(shape)
+    rows, columns = torch.randint(0, shape[0], (3, 1)), torch.randint(0, shape[-1], (2,))
+    used = [rows.float(), columns.float()] if live else [constant(rows), constant(columns)]
+    middle = [None] * (len(shape) - 2)
+    wanted = x[(rows, *[slice(None)] * len(middle), columns)]
+    check(LOWERINGS["index"](x, [used[0], *middle, used[1]]), wanted)
+
+
+@given(batch=shapes, n=sizes, k=sizes, m=sizes, data=st.data())
+def test_products_of_any_rank(batch, n, k, m, data):
+    batch = batch[:4]
+    left = tuple(size if data.draw(st.booleans()) else 1 for size in batch)
+    a, b = numbers((*left, n, k)), numbers((*batch, k, m))
+    check(LOWERINGS["matmul"](a, b), a @ b, rtol=1e-4, atol=1e-5)
+    check(LOWERINGS["matmul"](a, b[(0,) * len(batch)][:, 0]), a @ b[(0,) * len(batch)][:, 0])
+    weight = constant(numbers((m, k)))
+    check(LOWERINGS["linear"](a, weight), aten.linear(a, weight), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes"),
+    [
+        ("bij,bjk->bik", [(2, 3, 4), (2, 4, 5)]),
+        ("bhwc,hkc->bhwk", [(1, 3, 4, 5), (3, 2, 5)]),
+        ("i,j->ij", [(3,), (4,)]),
+        ("ij->ji", [(3, 4)]),
+        ("ijk->i", [(3, 4, 2)]),
+        ("bld,bmd,m->bl", [(2, 3, 4), (2, 5, 4), (5,)]),
+        ("ij,ij", [(3, 4), (3, 4)]),
+    ],
+)
+def test_einsum(equation, shapes):
+    operands = [torch.randn(shape) for shape in shapes]
+    wanted = torch.einsum(equation, *operands)
+    check(LOWERINGS["einsum"](equation, operands), wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"scale": 0.3}])
+@pytest.mark.parametrize("mask", [None, "bool", "float"])
+def test_attention(options, mask):
+    if mask and options.get("is_causal"):
+        pytest.skip("torch refuses both")
+    query, key, value = (torch.randn(1, 4, 5, 8) for _ in range(3))
+    given_mask = {None: None, "bool": torch.rand(5, 5) < 0.7, "float": torch.randn(5, 5)}[mask]
+    if mask == "bool":
+        given_mask[:, 0] = True
+    wanted = aten.scaled_dot_product_attention(query, key, value, given_mask, **options)
+    found = LOWERINGS["scaled_dot_product_attention"](query, key, value, given_mask, **options)
+    check(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_attention_of_grouped_queries():
+    query, key = torch.randn(1, 4, 5, 8), torch.randn(1, 2, 5, 8)
+    wanted = aten.scaled_dot_product_attention(query, key, key, enable_gqa=True)
+    found = LOWERINGS["scaled_dot_product_attention"](query, key, key, enable_gqa=True)
+    check(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+@given(shape=shapes, data=st.data())
+def test_normalisations(shape, data):
+    x = numbers(shape)
+    kept = shape[data.draw(st.integers(0, len(shape) - 1)) :]
+    weight, bias = constant(numbers(kept)), constant(numbers(kept))
+    found = LOWERINGS["layer_norm"](x, kept, weight, bias, 1e-5)
+    check(found, aten.layer_norm(x, kept, weight, bias, 1e-5), rtol=1e-3, atol=1e-4)
+    check(
+        LOWERINGS["rms_norm"](x, kept, weight), aten.rms_norm(x, kept, weight), rtol=1e-3, atol=1e-4
+    )
+    check(LOWERINGS["softmax"](x, -1), x.softmax(-1))
+    check(LOWERINGS["cumsum"](x, 0), x.cumsum(0), rtol=1e-4, atol=1e-5)
+
+
+@given(shape=shapes, data=st.data())
+def test_windows(shape, data):
+    x = numbers(shape)
+    dim = data.draw(st.integers(0, len(shape) - 1))
+    size = data.draw(st.integers(1, shape[dim]))
+    step = data.draw(st.integers(1, 3))
+    assert torch.equal(LOWERINGS["unfold"](x, dim, size, step), x.unfold(dim, size, step))
+
+
+def test_every_lowering_is_for_an_operator_that_torch_has():
+    unknown = [name for name in LOWERINGS if not hasattr(aten, name.partition(".")[0])]
+    assert unknown == []

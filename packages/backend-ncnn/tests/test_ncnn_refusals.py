@@ -1,0 +1,95 @@
+"""What cannot be converted is refused, with the operator, the place and the reason."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+from torch import nn
+
+import enginebay as eb
+from enginebay.errors import ConversionError, MissingDependencyError, ParamsError
+from enginebay_ncnn.network import load, vulkan_index
+from enginebay_ncnn.params import NcnnParams
+
+
+class Sorted(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.fft.rfft(x).abs()
+
+
+def test_an_operator_that_ncnn_lacks_is_named_with_its_place(deploy):
+    with pytest.raises(ConversionError) as caught:
+        deploy(Sorted(), torch.randn(1, 8), ir="torchscript")
+    assert re.search(
+        r"ncnn has no layer for torch\.fft\.rfft .*test_ncnn_refusals\.py:\d+", str(caught.value)
+    )
+
+
+def test_the_reasons_of_every_attempt_are_told(deploy):
+    with pytest.raises(ConversionError) as caught:
+        deploy(Sorted(), torch.randn(1, 8))
+    text = str(caught.value)
+    assert "torchscript: as it is: " in text
+    assert "; with its operators lowered: " in text
+    assert "onnx: " in text
+
+
+def test_int8_is_refused_with_the_reason(deploy, convolutions):
+    with pytest.raises(MissingDependencyError) as caught:
+        deploy(*convolutions, params={"precision": "int8"})
+    assert str(caught.value) == (
+        "precision int8 needs ncnn's programs ncnn2table and ncnn2int8, which are in no package "
+        "for Python: they have to be built from ncnn's sources"
+    )
+    assert caught.value.hint == "--precision fp16 halves the weights"
+
+
+def test_an_open_size_without_a_range(deploy):
+    with pytest.raises(ConversionError) as caught:
+        deploy(nn.ReLU(), torch.randn(1, 3, 8), dynamic_shapes={"input": {2: "length"}})
+    assert "dimension 2 of input float32[1, 3, length] is open, and pnnx needs a size" in str(
+        caught.value
+    )
+
+
+def test_a_dtype_that_ncnn_does_not_have(deploy):
+    with pytest.raises(ConversionError, match="input 'input' is float64: ncnn computes in float32"):
+        deploy(nn.ReLU(), torch.randn(1, 3, dtype=torch.float64))
+
+
+def test_nothing_is_left_where_a_conversion_failed(deploy, tmp_path):
+    with pytest.raises(ConversionError):
+        deploy(Sorted(), torch.randn(1, 8))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_time_limit_ends_pnnx(deploy, convolutions):
+    with pytest.raises(ConversionError, match=r"pnnx failed: 'pnnx' ran past its time limit"):
+        deploy(*convolutions, ir="onnx", params={"pnnx_timeout": 0.001})
+
+
+def test_a_device_that_is_none():
+    with pytest.raises(ParamsError) as caught:
+        vulkan_index("cuda")
+    assert str(caught.value) == (
+        "device 'cuda' is not one of ncnn's: wanted cpu, vulkan or vulkan:N"
+    )
+    assert [vulkan_index(device) for device in ("cpu", "vulkan", "vulkan:2")] == [None, 0, 2]
+
+
+def test_a_custom_layer_that_cannot_be_found():
+    with pytest.raises(ParamsError, match=r"is not package\.module:Class"):
+        load("x", "y", NcnnParams(custom_layers={"Mine": "nowhere"}))
+    with pytest.raises(MissingDependencyError, match="cannot be imported"):
+        load("x", "y", NcnnParams(custom_layers={"Mine": "no_such_package:Mine"}))
+
+
+def test_a_damaged_plan_is_an_artifact_error(deploy, convolutions):
+    path = deploy(*convolutions).artifact.path / "model.plan.json"
+    from enginebay_ncnn.plan import Plan
+
+    path.write_text('{"inputs": 1}')
+    with pytest.raises(eb.EnginebayError, match="does not hold ncnn's plan"):
+        Plan.read(path)

@@ -1,0 +1,3 @@
+"""ONNX Runtime as an Enginebay backend."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,90 @@
+"""Custom-op libraries: found by path or by package, and loaded into session options."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from enginebay.errors import ConversionError, MissingDependencyError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: Where libraries given by path are kept inside an artifact.
+FOLDER = "custom_ops"
+
+
+def is_path(library: str) -> bool:
+    """True for a shared library's path, False for the name of an installed package.
+
+    Example:
+        >>> is_path("libops.so"), is_path("build/libops.so.1"), is_path("onnxruntime_extensions")
+        (True, True, False)
+    """
+    name = Path(library).suffix in (".so", ".dll", ".dylib")
+    return name or not all(part.isidentifier() for part in library.split("."))
+
+
+def given_libraries(libraries: Iterable[str]) -> list[Path]:
+    """Where each library lies on this machine.
+
+    Args:
+        libraries: Paths of shared libraries, or packages with a ``get_library_path()``.
+
+    Raises:
+        ConversionError: A path leads to no file, or a package knows no library.
+        MissingDependencyError: A package is not installed.
+    """
+    return [_file(Path(name)) if is_path(name) else _from_package(name) for name in libraries]
+
+
+def carried_libraries(libraries: Iterable[str], directory: Path) -> list[Path]:
+    """Where each library of an artifact lies: those that were given by path, inside of it.
+
+    Raises:
+        ConversionError: The artifact does not hold one of them.
+        MissingDependencyError: A package is not installed.
+    """
+    return [
+        _file(directory / FOLDER / Path(name).name) if is_path(name) else _from_package(name)
+        for name in libraries
+    ]
+
+
+def _file(path: Path) -> Path:
+    if not path.is_file():
+        raise ConversionError(f"custom-op library '{path}' is not a file")
+    return path
+
+
+def _from_package(name: str) -> Path:
+    try:
+        package: Any = importlib.import_module(name)
+    except ImportError as err:
+        raise MissingDependencyError(
+            f"custom-op package '{name}' cannot be imported: {err}",
+            hint=f"pip install {name.replace('_', '-')}",
+        ) from err
+    if not hasattr(package, "get_library_path"):
+        raise ConversionError(
+            f"package '{name}' holds no custom-op library: it has no get_library_path()",
+            hint="pass the library's path",
+        )
+    return Path(package.get_library_path())
+
+
+def register(paths: Iterable[Path], options: Any) -> None:
+    """Load the libraries into session options.
+
+    Raises:
+        ConversionError: A library does not load or exports no ``RegisterCustomOps``.
+    """
+    for path in paths:
+        try:
+            options.register_custom_ops_library(str(path))
+        except Exception as err:
+            raise ConversionError(
+                f"custom-op library '{path.name}' does not load: {err}",
+                hint="build it for this version of ONNX Runtime and this platform",
+            ) from err

@@ -1,0 +1,91 @@
+"""Is there one working ONNX Runtime here, and does it load the wanted providers?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import enginebay as eb
+from enginebay.environment import Tier, check_import, failed, passed
+
+if TYPE_CHECKING:
+    from enginebay.hooks import CheckEnvRequest
+    from enginebay_onnxruntime.params import OnnxruntimeParams
+
+#: Both wheels write into the same folder, so that the second one installed breaks the first.
+RIVALS = ("onnxruntime", "onnxruntime-gpu")
+
+
+def check_tier(request: CheckEnvRequest) -> eb.EnvReport:
+    """The checks of one tier; the smoke tier is core's."""
+    if request.tier is Tier.METADATA:
+        return _check_rivals()
+    if request.tier is Tier.IMPORT:
+        return check_import("onnxruntime", fix=_install(request))
+    if request.tier is Tier.DEVICE:
+        return _check_device(request)
+    return eb.EnvReport()
+
+
+def _install(request: CheckEnvRequest) -> str:
+    extra = "gpu" if request.params.device.startswith("cuda") else "cpu"
+    return f"pip install --force-reinstall 'enginebay-onnxruntime[{extra}]'"
+
+
+def _check_rivals() -> eb.EnvReport:
+    from importlib_metadata import PackageNotFoundError, version
+
+    found = {}
+    for name in RIVALS:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    if len(found) < len(RIVALS):
+        return eb.EnvReport()
+    return failed(
+        Tier.METADATA,
+        "one onnxruntime",
+        found=" and ".join(f"{name} {number}" for name, number in found.items()),
+        wanted="only one of them: both write into the folder onnxruntime/",
+        fix="pip uninstall -y onnxruntime onnxruntime-gpu && "
+        "pip install onnxruntime-gpu  # or onnxruntime, for a machine without a GPU",
+    )
+
+
+def _check_device(request: CheckEnvRequest) -> eb.EnvReport:
+    from enginebay_onnxruntime.providers import available_providers, wanted_providers
+
+    params: OnnxruntimeParams = request.params  # type: ignore[assignment]  # core built them from our class
+    available = available_providers()
+    report = eb.EnvReport()
+    for provider in wanted_providers(params):
+        if provider in available:
+            report += passed(Tier.DEVICE, provider, found="compiled in")
+        else:
+            report += failed(
+                Tier.DEVICE,
+                provider,
+                found=f"this build has {', '.join(available)}",
+                wanted=provider,
+                fix=_install(request),
+            )
+    return report + _check_custom_ops(params) if request.with_custom_ops else report
+
+
+def _check_custom_ops(params: OnnxruntimeParams) -> eb.EnvReport:
+    from onnxruntime import SessionOptions
+
+    from enginebay_onnxruntime.custom_ops import given_libraries, register
+
+    names = params.custom_ops or ("onnxruntime_extensions",)
+    try:
+        register(given_libraries(names), SessionOptions())
+    except eb.EnginebayError as err:
+        return failed(
+            Tier.DEVICE,
+            "custom ops",
+            found=str(err),
+            wanted=f"a library that loads: {', '.join(names)}",
+            fix=err.hint or "",
+        )
+    return passed(Tier.DEVICE, "custom ops", found=", ".join(names))

@@ -1,0 +1,55 @@
+"""What ONNX Runtime can be told."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+import enginebay as eb
+
+Threads = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class OnnxruntimeParams(eb.BackendParams):
+    """Parameters of ONNX Runtime.
+
+    Args:
+        work_dir (str): The folder that the artifact becomes.
+        file_name (str): File name of the model. The suffix .onnx is added where it has none.
+        device (str): cpu, cuda or cuda:N.
+        precision (str): fp32 leaves the model as it is; fp16 converts weights and arithmetic to
+            half precision and keeps the dtypes of inputs and outputs.
+        providers (list): Execution providers in order of preference. By default the device
+            chooses them; where they are named, they win over it.
+        provider_options (dict): Options of the providers, each as
+            Provider.option=value, such as CUDAExecutionProvider.cudnn_conv_algo_search=DEFAULT.
+        session_options (dict): Session configuration entries, such as
+            session.set_denormal_as_zero=1.
+        intra_op_threads (int): Threads inside one operator; 0 lets ONNX Runtime choose.
+        inter_op_threads (int): Threads across operators; anything but 1 runs branches in parallel,
+            0 lets ONNX Runtime choose how many.
+        graph_optimization (str): How far the graph is optimised when it is loaded.
+        optimized_cache (str): A folder that keeps the optimised model, so that later loads with
+            the same model, version and options skip the optimisation.
+        custom_ops (list): Custom-op libraries: paths of shared libraries, which are copied into
+            the artifact, or names of installed packages with get_library_path(), such as
+            onnxruntime_extensions.
+        profile (str): Write ONNX Runtime's profile to a file with this prefix when the wrapper
+            is closed; the receipt then names the file.
+        input_shapes (str): Input shapes, such as input:1x3x224x224,mask:1x77.
+        min_shapes (str): Smallest input shapes; a dimension that differs becomes dynamic.
+        max_shapes (str): Largest input shapes.
+    """
+
+    file_name: eb.FileName = eb.FileName("model", suffix=".onnx")
+    precision: Literal["fp32", "fp16"] = "fp32"
+    providers: tuple[str, ...] = ()
+    provider_options: dict[str, str] = {}
+    session_options: dict[str, str] = {}
+    intra_op_threads: Threads = 0
+    inter_op_threads: Threads = 1
+    graph_optimization: Literal["disable", "basic", "extended", "all"] = "all"
+    optimized_cache: str | None = None
+    custom_ops: tuple[str, ...] = ()
+    profile: str | None = None

@@ -1,0 +1,61 @@
+"""The hooks that Enginebay calls. Imports no engine: each hook reaches for what it needs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import enginebay as eb
+from enginebay_onnxruntime.dtypes import SUPPORTED
+from enginebay_onnxruntime.params import OnnxruntimeParams
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from enginebay.hooks import CheckEnvRequest, ConvertRequest, RewritersRequest, WrapperRequest
+
+
+@eb.hookimpl
+def backend_info() -> eb.BackendInfo:
+    """Say what this backend is."""
+    return eb.BackendInfo(
+        name="onnxruntime",
+        irs=("onnx",),
+        params=OnnxruntimeParams,
+        api_version=1,
+        devices=("cpu", "cuda"),
+        dtypes=SUPPORTED,
+        precisions=("fp32", "fp16"),
+        runtime_distributions=("onnxruntime>=1.22 | onnxruntime-gpu>=1.22",),
+    )
+
+
+@eb.hookimpl
+def check_env(request: CheckEnvRequest) -> eb.EnvReport:
+    """Check that one ONNX Runtime is installed, imports, and loads the wanted providers."""
+    from enginebay_onnxruntime.environment import check_tier
+
+    return check_tier(request)
+
+
+@eb.hookimpl
+def to_backend(request: ConvertRequest) -> list[Path]:
+    """Write the ``.onnx`` file that the session will load."""
+    from enginebay_onnxruntime.convert import convert
+
+    return convert(request)
+
+
+@eb.hookimpl
+def build_wrapper(request: WrapperRequest) -> eb.Wrapper:
+    """Create the session."""
+    from enginebay_onnxruntime.wrapper import load
+
+    return load(request)
+
+
+@eb.hookimpl
+def rewriters(request: RewritersRequest) -> eb.RewriterSet:  # noqa: ARG001  # they choose by themselves
+    """Hand over the rewriters for what ONNX Runtime has no kernel for."""
+    from enginebay_onnxruntime.rewriters import rewriters as declared
+
+    return declared

@@ -1,0 +1,121 @@
+"""Execution providers: which ones are wanted, with which options, and which one really works."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from enginebay.errors import ParamsError, nearest
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+    from enginebay_onnxruntime.params import OnnxruntimeParams
+
+CPU = "CPUExecutionProvider"
+_BY_DEVICE = {"cpu": (CPU,), "cuda": ("CUDAExecutionProvider", CPU)}
+#: The providers that keep tensors in CUDA memory and number their device by ``device_id``.
+ON_CUDA = ("CUDAExecutionProvider", "TensorrtExecutionProvider")
+
+
+def wanted_providers(params: OnnxruntimeParams) -> tuple[str, ...]:
+    """The providers asked for, by name or through the device.
+
+    Raises:
+        ParamsError: The device is neither ``cpu`` nor ``cuda`` nor ``cuda:N``, or ONNX Runtime
+            has no provider of that name.
+    """
+    kind, colon, index = params.device.partition(":")
+    if kind not in _BY_DEVICE or (colon and not (kind == "cuda" and index.isdecimal())):
+        raise ParamsError(
+            f"device '{params.device}' is not one of ONNX Runtime's: wanted cpu, cuda or cuda:N",
+            hint="pass --device cpu, or name the provider with --providers",
+        )
+    for provider in params.providers:
+        _check_name(provider)
+    return params.providers or _BY_DEVICE[kind]
+
+
+def _check_name(provider: str) -> None:
+    from onnxruntime import get_all_providers
+
+    known = get_all_providers()
+    if provider not in known:
+        close = nearest(provider, known)
+        raise ParamsError(
+            f"provider '{provider}' is not one of ONNX Runtime's: "
+            f"this build has {', '.join(available_providers())}",
+            hint=f"did you mean '{close}'?" if close else "leave --providers out",
+        )
+
+
+def available_providers() -> list[str]:
+    """What this build of ONNX Runtime was compiled with; not all of it need load."""
+    import onnxruntime
+
+    return list(onnxruntime.get_available_providers())
+
+
+def provider_options(params: OnnxruntimeParams) -> dict[str, dict[str, str]]:
+    """The options of each wanted provider, the device's number included.
+
+    Raises:
+        ParamsError: An option names no provider, or one that is not wanted.
+    """
+    options: dict[str, dict[str, str]] = {name: {} for name in wanted_providers(params)}
+    _, _, index = params.device.partition(":")
+    for name in ON_CUDA:
+        if index and name in options:
+            options[name]["device_id"] = index
+    for key, value in params.provider_options.items():
+        name, _, option = key.partition(".")
+        if name not in options or not option:
+            raise ParamsError(
+                f"provider option '{key}={value}' belongs to no provider that is used: "
+                f"wanted PROVIDER.OPTION=VALUE with one of {', '.join(options)}",
+                hint="name the provider with --providers, or leave the option out",
+            )
+        options[name][option] = value
+    return options
+
+
+def records_nodes(params: OnnxruntimeParams) -> bool:
+    """Whether a session is asked to record which provider takes which node."""
+    return wanted_providers(params)[0] != CPU
+
+
+def node_counts(params: OnnxruntimeParams, session: onnxruntime.InferenceSession) -> Counter[str]:
+    """How many nodes each provider took; empty where the session did not record it."""
+    counts: Counter[str] = Counter()
+    if not records_nodes(params) or not hasattr(session, "get_provider_graph_assignment_info"):
+        return counts  # ONNX Runtime knows how since 1.24
+    for part in session.get_provider_graph_assignment_info():
+        counts[part.ep_name] += len(part.get_nodes())
+    return counts
+
+
+def working_provider(session: onnxruntime.InferenceSession, counts: Counter[str]) -> str:
+    """The first provider that loaded and has something to do."""
+    loaded: list[str] = session.get_providers()
+    return next((name for name in loaded if counts[name]), loaded[0])
+
+
+def fallbacks(
+    params: OnnxruntimeParams, session: onnxruntime.InferenceSession, counts: Counter[str]
+) -> tuple[str, ...]:
+    """One sentence for each provider that was wanted and does not work."""
+    wanted, loaded = wanted_providers(params), session.get_providers()
+    found = [f"{name} was asked for and did not load" for name in wanted if name not in loaded]
+    if counts and wanted[0] in loaded and not counts[wanted[0]]:
+        found.append(f"{wanted[0]} was asked for and takes no node of this model")
+    if params.device != "cpu" and not any(name in ON_CUDA for name in wanted):
+        found.append(f"device {params.device} was asked for, and the providers do not use it")
+    return tuple(found)
+
+
+def device_of(provider: str, session: onnxruntime.InferenceSession) -> str:
+    """Where a provider computes, as torch writes it: ``cpu`` or ``cuda:0``."""
+    if provider not in ON_CUDA:
+        return "cpu"
+    index = session.get_provider_options().get(provider, {}).get("device_id", "0")
+    return f"cuda:{index}"

@@ -1,0 +1,175 @@
+"""From parameters to a session."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from enginebay.errors import ConversionError, FallbackError, MissingDependencyError
+from enginebay_onnxruntime import cache
+from enginebay_onnxruntime.custom_ops import carried_libraries, register
+from enginebay_onnxruntime.providers import (
+    CPU,
+    available_providers,
+    provider_options,
+    records_nodes,
+    wanted_providers,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import onnxruntime
+
+    from enginebay.hooks import WrapperRequest
+    from enginebay_onnxruntime.params import OnnxruntimeParams
+
+_log = logging.getLogger(__name__)
+
+_LEVELS = {
+    "disable": "ORT_DISABLE_ALL",
+    "basic": "ORT_ENABLE_BASIC",
+    "extended": "ORT_ENABLE_EXTENDED",
+    "all": "ORT_ENABLE_ALL",
+}
+_ERROR_SEVERITY = 3  # OrtLoggingLevel: warnings about providers are told by the receipt instead
+
+
+def create_session(request: WrapperRequest) -> tuple[onnxruntime.InferenceSession, str]:
+    """A session on the artifact's model, and what the cache of optimised models did.
+
+    Returns:
+        The session, and ``hit``, ``written`` or, where no cache is asked for, an empty text.
+
+    Raises:
+        MissingDependencyError: ONNX Runtime does not import.
+        ParamsError: A provider or a provider's option does not exist or fit.
+        ConversionError: ONNX Runtime cannot load the model or a custom-op library.
+        FallbackError: Strict, and a part of the graph would run on the CPU instead.
+    """
+    import_onnxruntime()
+    params: OnnxruntimeParams = request.params  # type: ignore[assignment]  # core built them from our class
+    model = request.directory / request.files[0]
+    if not params.optimized_cache:
+        return _load(model, request, session_options(request)), ""
+    files = [request.directory / file for file in request.files]
+    place = cache.entry(params.optimized_cache, files, _facts(params))
+    optimized = cache.find(place)
+    if optimized:
+        try:
+            return _load(optimized, request, session_options(request, level="disable")), "hit"
+        except ConversionError as err:
+            _log.warning("the optimised model in '%s' is written again: %s", place, err)
+    options = session_options(request)
+    with cache.writing(place, options):
+        return _load(model, request, options), "written"
+
+
+def import_onnxruntime() -> None:
+    """Import ONNX Runtime.
+
+    Raises:
+        MissingDependencyError: It is not installed, or broken.
+    """
+    try:
+        import onnxruntime  # noqa: F401  # only to see whether it imports
+    except ImportError as err:
+        raise MissingDependencyError(
+            f"ONNX Runtime cannot be imported: {err}",
+            hint="pip install 'enginebay-onnxruntime[cpu]', or [gpu]",
+        ) from err
+
+
+def session_options(
+    request: WrapperRequest, *, level: str | None = None
+) -> onnxruntime.SessionOptions:
+    """Session options from the parameters, custom-op libraries loaded.
+
+    Args:
+        request: What is to be loaded.
+        level: Instead of the level of graph optimisation in the parameters.
+    """
+    import onnxruntime
+
+    params: OnnxruntimeParams = request.params  # type: ignore[assignment]  # core built them from our class
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = _ERROR_SEVERITY
+    options.intra_op_num_threads = params.intra_op_threads
+    if params.inter_op_threads != 1:
+        options.execution_mode = onnxruntime.ExecutionMode.ORT_PARALLEL
+        options.inter_op_num_threads = params.inter_op_threads
+    chosen = _LEVELS[level or params.graph_optimization]
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, chosen)
+    if records_nodes(params):
+        options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    if _refuses_cpu(request):
+        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    if _is_half_precision(request):
+        # Since 1.24 what this fusion makes of a Transpose and a MatMul in float16 takes the process
+        # down when NCHWc layouts are chosen next: microsoft/onnxruntime#28392.
+        key = "optimization.disable_specified_optimizers"
+        options.add_session_config_entry(key, "MatmulTransposeFusion")
+    for key, value in params.session_options.items():
+        options.add_session_config_entry(key, value)
+    _enable_profile(options, params.profile)
+    register(carried_libraries(params.custom_ops, request.directory), options)
+    return options
+
+
+def _is_half_precision(request: WrapperRequest) -> bool:
+    params: OnnxruntimeParams = request.params  # type: ignore[assignment]  # core built them from our class
+    specs = (*request.inputs, *request.outputs)
+    return params.precision == "fp16" or any(spec.dtype == "float16" for spec in specs)
+
+
+def _enable_profile(options: Any, prefix: str | None) -> None:
+    if not prefix:
+        return
+    from pathlib import Path
+
+    # ONNX Runtime writes nothing, and says nothing, where the folder is missing.
+    Path(prefix).parent.mkdir(parents=True, exist_ok=True)
+    options.enable_profiling = True
+    options.profile_file_prefix = prefix
+
+
+def _refuses_cpu(request: WrapperRequest) -> bool:
+    """Whether the session itself is to refuse nodes that would run on the CPU instead."""
+    first = wanted_providers(request.params)[0]  # type: ignore[arg-type]  # core built them from our class
+    return request.strict and first != CPU and first in available_providers()
+
+
+def _load(
+    model: Path, request: WrapperRequest, options: onnxruntime.SessionOptions
+) -> onnxruntime.InferenceSession:
+    import onnxruntime
+
+    available = available_providers()
+    # A session that refuses the CPU also refuses to be given it by name.
+    unwanted = {CPU} if _refuses_cpu(request) else set()
+    providers = [
+        (name, given)
+        for name, given in provider_options(request.params).items()  # type: ignore[arg-type]  # core built them from our class
+        if name in available and name not in unwanted
+    ] or [(CPU, {})]
+    try:
+        # Its own fallback would print to stdout and try the CPU, now and in the middle of a run.
+        return onnxruntime.InferenceSession(
+            str(model), options, providers=providers, enable_fallback=0
+        )
+    except Exception as err:
+        if request.strict and "fallback" in str(err).lower():
+            raise FallbackError(f"ONNX Runtime refuses to fall back to the CPU: {err}") from err
+        raise ConversionError(f"ONNX Runtime cannot load '{model.name}': {err}") from err
+
+
+def _facts(params: OnnxruntimeParams) -> tuple[object, ...]:
+    """What an optimised model depends on, beside the files."""
+    import onnxruntime
+
+    return (
+        onnxruntime.__version__,
+        params.graph_optimization,
+        provider_options(params),
+        sorted(params.session_options.items()),
+    )

@@ -1,0 +1,186 @@
+"""check-env: real tiers, real metadata, real environments that lack something."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import onnxruntime
+import pytest
+
+import enginebay as eb
+import enginebay_onnxruntime
+from enginebay.cli import main
+from enginebay.errors import ParamsError
+
+HAS_CUDA = "CUDAExecutionProvider" in onnxruntime.get_available_providers()
+no_cuda = pytest.mark.skipif(HAS_CUDA, reason="this build of ONNX Runtime has CUDA")
+
+
+@pytest.fixture
+def distributions(tmp_path, monkeypatch):
+    """Put distributions' metadata on the path, as pip leaves it."""
+
+    def distributions(**versions):
+        for name, version in versions.items():
+            info = tmp_path / "site" / f"{name}-{version}.dist-info"
+            info.mkdir(parents=True)
+            name = name.replace("_", "-")
+            (info / "METADATA").write_text(
+                f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+            )
+        monkeypatch.syspath_prepend(tmp_path / "site")
+
+    return distributions
+
+
+def test_all_four_tiers_are_green(backend):
+    report = backend.check_env()
+    assert report.ok, report
+    assert {check.tier for check in report.checks} == {"metadata", "import", "device", "smoke"}
+    found = {check.name: check.found for check in report.checks}
+    assert found["onnxruntime"] == f"onnxruntime {onnxruntime.__version__}"
+    assert found["CPUExecutionProvider"] == "compiled in"
+    assert found["build, run, compare"].startswith(
+        f"onnxruntime {onnxruntime.__version__} on CPUExecutionProvider, worst difference"
+    )
+    assert backend.is_available()
+
+
+def test_both_wheels_at_once(backend, distributions):
+    distributions(onnxruntime="1.31.1", onnxruntime_gpu="1.31.0")
+    report = backend.check_env()
+    check = report.failed
+    assert (check.tier, check.name) == ("metadata", "one onnxruntime")
+    assert check.found == "onnxruntime 1.31.1 and onnxruntime-gpu 1.31.0"
+    assert check.wanted == "only one of them: both write into the folder onnxruntime/"
+    assert check.fix == (
+        "pip uninstall -y onnxruntime onnxruntime-gpu && "
+        "pip install onnxruntime-gpu  # or onnxruntime, for a machine without a GPU"
+    )
+    assert [check.status for check in report.checks[-3:]] == ["skipped"] * 3
+
+
+def test_a_wheel_that_is_too_old(backend, distributions):
+    distributions(onnxruntime="1.10.0")
+    check = backend.check_env().failed
+    assert check.found == "onnxruntime 1.10.0"
+    assert check.fix == 'pip install "onnxruntime>=1.22"'
+
+
+def test_a_wheel_that_does_not_import(backend, tmp_path, monkeypatch):
+    package = tmp_path / "site" / "onnxruntime"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise ImportError('libfoo.so.1: cannot open')")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    check = backend.check_env().failed
+    assert (check.tier, check.name) == ("import", "onnxruntime")
+    assert check.found == "ImportError: libfoo.so.1: cannot open"
+    assert check.fix == "pip install --force-reinstall 'enginebay-onnxruntime[cpu]'"
+
+
+def test_an_import_that_hangs(backend, tmp_path, monkeypatch):
+    package = tmp_path / "site" / "onnxruntime"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("import time\ntime.sleep(600)")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    check = backend.check_env(timeout=3.0).failed
+    assert check.tier == "import"
+    assert "3" in check.found
+
+
+@no_cuda
+def test_cuda_that_is_not_in_the_build(backend):
+    report = backend.check_env(backend.Params(device="cuda"))
+    check = report.failed
+    assert (check.tier, check.name) == ("device", "CUDAExecutionProvider")
+    assert check.found.startswith("this build has ")
+    assert check.fix == "pip install --force-reinstall 'enginebay-onnxruntime[gpu]'"
+    assert report.checks[-1].status == "skipped"
+
+
+@pytest.mark.skipif(
+    "AzureExecutionProvider" not in onnxruntime.get_available_providers(),
+    reason="this build has no AzureExecutionProvider",
+)
+def test_a_provider_that_is_compiled_in_and_does_no_work(backend):
+    report = backend.check_env(backend.Params(providers=("AzureExecutionProvider",)))
+    assert report.failed.tier == "smoke"
+    assert "refuses to fall back to the CPU" in report.failed.found
+
+
+def test_an_unknown_provider(backend):
+    with pytest.raises(ParamsError, match=r"^provider 'MyExecutionProvider' is not one of"):
+        backend.check_env(backend.Params(providers=("MyExecutionProvider",)))
+
+
+def test_the_command_answers_0_where_all_is_green(capsys):
+    assert main(["check-env", "onnxruntime", "--json"]) == 0
+    (result,) = json.loads(capsys.readouterr().out)["backends"]
+    assert result["ok"] is True
+
+
+@no_cuda
+def test_the_command_answers_3_where_a_named_one_is_not(capsys):
+    assert main(["check-env", "onnxruntime", "--device", "cuda"]) == 3
+    out = capsys.readouterr().out
+    assert "onnxruntime: NOT OK" in out
+    assert "fix: pip install --force-reinstall 'enginebay-onnxruntime[gpu]'" in out
+
+
+# -- an environment without ONNX Runtime ----------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def bare_python(tmp_path_factory):
+    """A Python that has all packages of this one, but no onnxruntime."""
+    folder = tmp_path_factory.mktemp("bare")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    installed = Path(sysconfig.get_path("purelib"))
+    for entry in installed.iterdir():
+        if not entry.name.startswith("onnxruntime"):
+            (site / entry.name).symlink_to(entry)
+    ours = {Path(module.__file__).parents[1] for module in (eb, enginebay_onnxruntime)}
+    (site / "ours.pth").write_text("\n".join(str(path) for path in ours - {installed}))
+    return folder / "bin" / "python"
+
+
+def run(python, *arguments):
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    return subprocess.run(
+        [python, "-m", "enginebay", *arguments],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+
+
+def test_check_env_without_onnxruntime(bare_python):
+    done = run(bare_python, "check-env", "onnxruntime")
+    assert done.returncode == 3, done
+    assert "metadata  FAILED   onnxruntime: not installed" in done.stdout
+    assert "wanted: onnxruntime>=1.22 or onnxruntime-gpu>=1.22" in done.stdout
+    assert 'fix: pip install "onnxruntime>=1.22"' in done.stdout
+
+
+def test_no_name_is_no_failure(bare_python):
+    done = run(bare_python, "check-env")
+    assert done.returncode == 0, done
+    assert "onnxruntime: NOT OK" in done.stdout
+
+
+def test_loading_an_artifact_without_onnxruntime(bare_python, write, tmp_path):
+    model = write("(float[n] x) => (float[n] y) { y = Relu(x) }")
+    eb.convert(model, backend="onnxruntime", work_dir=tmp_path / "artifact")
+    code = f"import enginebay; enginebay.load({str(tmp_path / 'artifact')!r})"
+    done = subprocess.run([bare_python, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.strip().splitlines()[-1] == (
+        "enginebay.errors.MissingDependencyError: "
+        "ONNX Runtime cannot be imported: No module named 'onnxruntime'"
+    )

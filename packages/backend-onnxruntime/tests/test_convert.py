@@ -1,0 +1,207 @@
+"""What ends up in the work folder, in full and in half precision."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from torch import nn
+
+import enginebay as eb
+from enginebay.errors import ConversionError, MismatchError
+
+
+@pytest.fixture
+def weighted(tmp_path):
+    """Write ``x + w`` with its weights in the file or beside it, in a folder below."""
+
+    def weighted(location=None, folder="ir", name="net.onnx"):
+        graph = onnx.parser.parse_graph(
+            "g (float[n, 1024] x) => (float[n, 1024] y) { y = Add(x, w) }"
+        )
+        weights = np.arange(1024, dtype=np.float32)
+        graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
+        opsets = [onnx.helper.make_opsetid("", 21)]
+        model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10)
+        path = tmp_path / folder / name
+        path.parent.mkdir(exist_ok=True)
+        if location:
+            (path.parent / location).parent.mkdir(exist_ok=True)
+            onnx.save(model, path, save_as_external_data=True, location=location, size_threshold=0)
+        else:
+            onnx.save(model, path)
+        return path
+
+    return weighted
+
+
+def check(wrapper):
+    x = np.ones((2, 1024), np.float32)
+    with wrapper:
+        np.testing.assert_array_equal(wrapper({"x": x})["y"], x + np.arange(1024))
+
+
+@pytest.mark.parametrize("location", [None, "net.onnx.data", "weights/w.bin"])
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_the_files_are_those_that_the_model_needs(backend, weighted, tmp_path, location, precision):
+    out = tmp_path / "out"
+    params = {"work_dir": str(out), "file_name": "renamed", "precision": precision}
+    written = backend.to_backend(weighted(location), **params)
+    extra = [out / location] if location and precision == "fp32" else []
+    assert written == (out / "renamed.onnx", *extra)
+    check(backend.build_wrapper(**params))
+
+
+def test_large_half_precision_models_keep_weights_beside(backend, weighted, tmp_path, monkeypatch):
+    monkeypatch.setattr("enginebay_onnxruntime.convert.LARGE", 100)
+    out = tmp_path / "out"
+    params = {"work_dir": str(out), "precision": "fp16"}
+    for _ in range(2):  # a second conversion replaces the first
+        written = backend.to_backend(weighted("w.bin"), **params)
+        assert written == (out / "model.onnx", out / "model.onnx.data")
+        assert (out / "model.onnx.data").stat().st_size < 1024 * 4
+        (weights,) = onnx.load(out / "model.onnx").graph.initializer
+        assert weights.data_type == onnx.TensorProto.FLOAT16
+    check(backend.build_wrapper(**params))
+
+
+def test_the_models_own_folder_as_work_folder(backend, weighted):
+    path = weighted("w.bin", name="model.onnx")
+    before = path.read_bytes()
+    params = {"work_dir": str(path.parent)}
+    assert backend.to_backend(path, **params) == (path, path.parent / "w.bin")
+    assert path.read_bytes() == before
+    check(backend.build_wrapper(**params))
+
+
+def test_half_precision_does_not_replace_the_model_it_reads(backend, weighted):
+    path = weighted(name="model.onnx")
+    before = path.read_bytes()
+    with pytest.raises(ConversionError) as raised:
+        backend.to_backend(path, work_dir=str(path.parent), precision="fp16")
+    assert str(raised.value) == (
+        f"precision fp16 would replace '{path}', the model that is converted"
+    )
+    assert raised.value.hint == "pass another --work-dir or --file-name"
+    assert path.read_bytes() == before
+
+
+def test_weights_never_take_the_models_place(backend, weighted, tmp_path):
+    with pytest.raises(ConversionError, match=r"two files would become .*model\.onnx"):
+        backend.to_backend(weighted("model.onnx"), work_dir=str(tmp_path / "out"))
+
+
+def test_half_precision_reaches_into_local_functions(backend, write, tmp_path):
+    model = onnx.load(write("(float[n] x) => (float[n] y) { y = local.twice(x) }"))
+    twice = onnx.parser.parse_function(
+        '<domain: "local", opset_import: ["": 21]> twice (a) => (b)'
+        " { two = Constant<value = float[1] {2}>()  b = Mul(a, two) }"
+    )
+    model.functions.append(twice)
+    model.opset_import.append(onnx.helper.make_opsetid("local", 1))
+    onnx.save(model, tmp_path / "local.onnx")
+    params = {"work_dir": str(tmp_path / "out"), "precision": "fp16"}
+    backend.to_backend(tmp_path / "local.onnx", **params)
+    with backend.build_wrapper(**params) as wrapper:
+        assert wrapper({"x": np.ones(2, np.float32)})["y"].tolist() == [2, 2]
+
+
+class Convolutions(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1), nn.BatchNorm2d(16), nn.ReLU())
+        self.block = nn.Sequential(nn.Conv2d(16, 16, 3, 1, 1), nn.BatchNorm2d(16), nn.SiLU())
+        self.head = nn.Linear(16, 10)
+
+    def forward(self, image):
+        x = self.stem(image)
+        x = x + self.block(x)
+        x = nn.functional.interpolate(x, scale_factor=2.0, mode="bilinear")
+        scores = self.head(x.mean((2, 3)))
+        return {"scores": scores, "label": scores.argmax(1)}
+
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(100, 32)
+        self.norm = nn.LayerNorm(32)
+        self.attention = nn.MultiheadAttention(32, 4, batch_first=True)
+        self.mlp = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 32))
+
+    def forward(self, tokens, mask):
+        x = self.norm(self.embed(tokens))
+        mixed, _ = self.attention(x, x, x, key_padding_mask=mask, need_weights=False)
+        return self.mlp(x + mixed).softmax(-1)
+
+
+MODELS = {
+    "convolutions": (Convolutions, {"image": torch.randn(2, 3, 16, 16)}),
+    "encoder": (
+        Encoder,
+        {"tokens": torch.randint(100, (2, 6)), "mask": torch.arange(6).repeat(2, 1) > 4},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_networks_verify_in_half_precision(name, tmp_path):
+    torch.manual_seed(0)
+    build, inputs = MODELS[name]
+    done = eb.deploy(
+        build().eval(),
+        inputs,
+        backend="onnxruntime",
+        work_dir=tmp_path / "out",
+        params={"precision": "fp16"},
+        exporter="dynamo",
+        dynamic_shapes={name: {0: "batch"} for name in inputs},
+    )
+    assert done.verdict == "verified"
+    assert done.receipt.precision == "fp16"
+    model = onnx.load(done.artifact.path / "model.onnx")
+    assert any(one.data_type == onnx.TensorProto.FLOAT16 for one in model.graph.initializer)
+    with eb.load(done.artifact) as wrapper:
+        assert [spec.dtype for spec in wrapper.outputs] == (
+            ["float32", "int64"] if name == "convolutions" else ["float32"]
+        )
+        out = wrapper({key: torch.cat([value, value[:1]]) for key, value in inputs.items()})
+    assert all(len(value) == 3 for value in out.values())
+
+
+def test_a_model_that_is_half_precision_already(tmp_path):
+    model = nn.Linear(4, 4).half()
+    done = eb.deploy(model, torch.ones(1, 4).half(), backend="onnxruntime", work_dir=tmp_path / "o")
+    assert (done.verdict, done.receipt.precision) == ("verified", "fp16")
+    assert done.artifact.outputs[0].dtype == "float16"
+
+
+def test_weights_beyond_half_precision_are_a_mismatch(tmp_path):
+    class Large(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(torch.full((4,), 1e6))
+
+        def forward(self, x):
+            return x * self.scale
+
+    with pytest.raises(MismatchError):
+        eb.deploy(
+            Large(),
+            torch.ones(1, 4),
+            backend="onnxruntime",
+            work_dir=tmp_path / "out",
+            params={"precision": "fp16"},
+        )
+    assert not (tmp_path / "out").exists()
+
+
+def test_transpose_and_matmul_in_half_precision_load(load):
+    """Without its workaround this takes the process down: microsoft/onnxruntime#28392."""
+    wrapper = load(
+        "(float16[b, 6, 32] x, float16[32, 4] w) => (float16[6, b, 4] y)"
+        " { t = Transpose<perm = [1, 0, 2]>(x)  y = MatMul(t, w) }"
+    )
+    x, w = np.ones((2, 6, 32), np.float16), np.ones((32, 4), np.float16)
+    assert (wrapper({"x": x, "w": w})["y"] == 32).all()

@@ -1,0 +1,100 @@
+"""Parameters: documented, and the same through flags, mappings and manifests."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+
+from enginebay.errors import ParamsError
+from enginebay_onnxruntime.params import OnnxruntimeParams
+
+FLAGS = [
+    *("--work-dir", "out", "--file-name", "net", "--device", "cuda:1", "--precision", "fp16"),
+    *("--providers", "CUDAExecutionProvider,CPUExecutionProvider"),
+    *("--provider-options", "CUDAExecutionProvider.use_tf32=0"),
+    *("--provider-options", "CUDAExecutionProvider.gpu_mem_limit=1000"),
+    *("--session-options", "session.set_denormal_as_zero=1"),
+    *("--intra-op-threads", "2", "--inter-op-threads", "3", "--graph-optimization", "basic"),
+    *("--optimized-cache", "cache", "--custom-ops", "libops.so,onnxruntime_extensions"),
+    *("--profile", "run", "--input-shapes", "x:1x3", "--min-shapes", "x:1x1"),
+    *("--max-shapes", "x:1x9"),
+]
+
+
+@pytest.fixture
+def parser():
+    parser = argparse.ArgumentParser(prog="convert")
+    OnnxruntimeParams.add_arguments(parser)
+    return parser
+
+
+def test_every_flag_reaches_its_field(parser):
+    params = OnnxruntimeParams.from_args(parser.parse_args(FLAGS))
+    assert params == OnnxruntimeParams(
+        work_dir="out",
+        file_name="net.onnx",
+        device="cuda:1",
+        precision="fp16",
+        providers=("CUDAExecutionProvider", "CPUExecutionProvider"),
+        provider_options={
+            "CUDAExecutionProvider.use_tf32": "0",
+            "CUDAExecutionProvider.gpu_mem_limit": "1000",
+        },
+        session_options={"session.set_denormal_as_zero": "1"},
+        intra_op_threads=2,
+        inter_op_threads=3,
+        graph_optimization="basic",
+        optimized_cache="cache",
+        custom_ops=("libops.so", "onnxruntime_extensions"),
+        profile="run",
+        input_shapes={"x": (1, 3)},
+        min_shapes={"x": (1, 1)},
+        max_shapes={"x": (1, 9)},
+    )
+    assert OnnxruntimeParams.from_mapping(params.to_mapping()) == params
+
+
+def test_no_flag_is_the_default(parser):
+    assert OnnxruntimeParams.from_args(parser.parse_args([])) == OnnxruntimeParams()
+
+
+def test_every_field_is_documented_and_a_flag(parser):
+    flags = {name for action in parser._actions for name in action.option_strings}
+    for field in OnnxruntimeParams.__struct_fields__:
+        assert "--" + field.replace("_", "-") in flags
+
+
+def test_the_help_reads_well(parser):
+    text = " ".join(parser.format_help().split())
+    assert (
+        "--precision {fp32,fp16} fp32 leaves the model as it is; fp16 converts weights and "
+        "arithmetic to half precision and keeps the dtypes of inputs and outputs. (default: fp32)"
+    ) in text
+    assert "--graph-optimization {disable,basic,extended,all}" in text
+    assert "(default: all)" in text
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "hint"),
+    [
+        ("precisoin", "fp16", "did you mean 'precision'?"),
+        ("graph_optimisation", "all", "did you mean 'graph_optimization'?"),
+    ],
+)
+def test_a_misspelled_field(field, value, hint):
+    with pytest.raises(ParamsError) as raised:
+        OnnxruntimeParams(**{field: value})
+    assert raised.value.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("precision", "int8"), ("graph_optimization", "99"), ("providers", "CPU")]
+)
+def test_a_value_that_does_not_fit(field, value):
+    with pytest.raises(ParamsError, match=field):
+        OnnxruntimeParams(**{field: value})
+
+
+def test_the_files_of_the_artifact():
+    assert OnnxruntimeParams(file_name="net", work_dir="out").get_model_files() == ("out/net.onnx",)

@@ -1,0 +1,160 @@
+"""What was asked for, what works instead, and whether the receipt says so."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import enginebay as eb
+from enginebay.errors import FallbackError, ParamsError
+
+RELU = "(float[n] x) => (float[n] y) { y = Relu(x) }"
+HAS_CUDA = "CUDAExecutionProvider" in onnxruntime.get_available_providers()
+no_cuda = pytest.mark.skipif(HAS_CUDA, reason="this build of ONNX Runtime has CUDA")
+#: A provider that is in the plain CPU wheel and takes none of ONNX's own operators.
+AZURE = "AzureExecutionProvider"
+azure = pytest.mark.skipif(
+    AZURE not in onnxruntime.get_available_providers(), reason=f"this build has no {AZURE}"
+)
+
+
+def test_the_receipt_of_a_plain_load(load):
+    receipt = load(RELU).receipt
+    assert receipt == eb.Receipt(
+        engine=f"onnxruntime {onnxruntime.__version__}",
+        device="cpu",
+        provider="CPUExecutionProvider",
+        precision="fp32",
+        details={"providers": "CPUExecutionProvider"},
+    )
+
+
+@no_cuda
+@pytest.mark.parametrize("device", ["cuda", "cuda:1"])
+def test_cuda_that_does_not_load_is_in_the_receipt(load, device):
+    wrapper = load(RELU, device=device)
+    assert wrapper.receipt.device == "cpu"
+    assert wrapper.receipt.provider == "CPUExecutionProvider"
+    assert wrapper.receipt.fallbacks == ("CUDAExecutionProvider was asked for and did not load",)
+    assert wrapper.native_device is None
+    assert wrapper({"x": np.array([-1, 1], np.float32)})["y"].tolist() == [0, 1]
+
+
+@no_cuda
+def test_strict_refuses_cuda_that_does_not_load(load):
+    with pytest.raises(FallbackError) as raised:
+        load(RELU, device="cuda", strict=True)
+    assert str(raised.value) == (
+        "backend 'onnxruntime' fell back, and strict refuses that: "
+        "CUDAExecutionProvider was asked for and did not load"
+    )
+    assert raised.value.hint == "enginebay check-env onnxruntime --device cuda"
+
+
+@no_cuda
+def test_an_artifact_for_the_cpu_is_loaded_for_cuda(load, tmp_path):
+    load(RELU)
+    with eb.load(tmp_path / "artifact_0", device="cuda") as wrapper:
+        assert wrapper.receipt.fallbacks
+    with pytest.raises(FallbackError):
+        eb.load(tmp_path / "artifact_0", device="cuda", strict=True)
+
+
+def test_a_device_that_the_named_providers_do_not_use_is_in_the_receipt(load):
+    wrapper = load(RELU, device="cuda", providers=["CPUExecutionProvider"])
+    assert wrapper.receipt.fallbacks == (
+        "device cuda was asked for, and the providers do not use it",
+    )
+
+
+def test_strict_on_the_cpu_is_no_fallback(load):
+    assert load(RELU, strict=True).receipt.fallbacks == ()
+
+
+@azure
+def test_a_provider_that_takes_no_node_is_in_the_receipt(load):
+    receipt = load(RELU, providers=[AZURE, "CPUExecutionProvider"]).receipt
+    if "nodes" in receipt.details:  # ONNX Runtime tells since 1.24
+        assert receipt.provider == "CPUExecutionProvider"
+        assert receipt.details["nodes"] == "CPUExecutionProvider 1"
+        assert receipt.fallbacks == (f"{AZURE} was asked for and takes no node of this model",)
+
+
+@azure
+def test_strict_has_the_session_refuse_nodes_on_the_cpu(load):
+    with pytest.raises(FallbackError) as raised:
+        load(RELU, providers=[AZURE, "CPUExecutionProvider"], strict=True)
+    assert str(raised.value).startswith("ONNX Runtime refuses to fall back to the CPU: ")
+    assert "explicitly disabled by the user" in str(raised.value)
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:x", "cuda:-1", "cpu:1", "", "CUDA"])
+def test_an_unknown_device(load, device):
+    with pytest.raises(ParamsError) as raised:
+        load(RELU, device=device)
+    assert str(raised.value) == (
+        f"device '{device}' is not one of ONNX Runtime's: wanted cpu, cuda or cuda:N"
+    )
+    assert raised.value.hint == "pass --device cpu, or name the provider with --providers"
+
+
+def test_an_unknown_provider(load):
+    with pytest.raises(ParamsError) as raised:
+        load(RELU, providers=["CUDAExecutionProvidr"])
+    assert str(raised.value) == (
+        "provider 'CUDAExecutionProvidr' is not one of ONNX Runtime's: "
+        f"this build has {', '.join(onnxruntime.get_available_providers())}"
+    )
+    assert raised.value.hint == "did you mean 'CUDAExecutionProvider'?"
+
+
+@pytest.mark.parametrize(
+    "key", ["CUDAExecutionProvider.device_id", "arena", "CPUExecutionProvider."]
+)
+def test_an_option_of_a_provider_that_is_not_used(load, key):
+    with pytest.raises(ParamsError) as raised:
+        load(RELU, provider_options={key: "1"})
+    assert str(raised.value) == (
+        f"provider option '{key}=1' belongs to no provider that is used: "
+        "wanted PROVIDER.OPTION=VALUE with one of CPUExecutionProvider"
+    )
+    assert raised.value.hint == "name the provider with --providers, or leave the option out"
+
+
+def test_the_devices_number_and_other_options_reach_the_provider():
+    from enginebay_onnxruntime.params import OnnxruntimeParams
+    from enginebay_onnxruntime.providers import provider_options
+
+    params = OnnxruntimeParams(
+        device="cuda:2",
+        provider_options={"CUDAExecutionProvider.cudnn_conv_algo_search": "DEFAULT"},
+    )
+    assert provider_options(params) == {
+        "CUDAExecutionProvider": {"device_id": "2", "cudnn_conv_algo_search": "DEFAULT"},
+        "CPUExecutionProvider": {},
+    }
+    named = params.replace(provider_options={"CUDAExecutionProvider.device_id": "1"})
+    assert provider_options(named)["CUDAExecutionProvider"] == {"device_id": "1"}
+
+
+def test_nothing_is_printed(load, capfd):
+    load(RELU, device="cpu" if HAS_CUDA else "cuda")
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "precision"),
+    [
+        ("(float16[n] x) => (float16[n] y) { y = Relu(x) }", "fp16"),
+        ("(int64[n] x) => (float16[n] y) { y = Cast<to = 10>(x) }", "fp16"),
+        ("(bfloat16[n] x) => (bfloat16[n] y) { y = Identity(x) }", "bf16"),
+        ("(double[n] x) => (double[n] y) { y = Relu(x) }", "fp32"),
+    ],
+)
+def test_the_precision_is_read_off_inputs_and_outputs(load, text, precision):
+    assert load(text).receipt.precision == precision
+
+
+def test_converted_weights_are_half_precision(load):
+    assert load(RELU, precision="fp16").receipt.precision == "fp16"

@@ -1,0 +1,266 @@
+"""Session options, the profile, and the cache of optimised models."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+
+import numpy as np
+import pytest
+
+import enginebay as eb
+from enginebay.errors import ConversionError, ParamsError
+
+#: Two constants to fold, so that optimising can be seen in the number of nodes.
+FOLDABLE = """(float[n] x) => (float[n] y)
+    <float[1] a = {2}, float[1] b = {3}> { c = Mul(a, b)  d = Add(x, c)  y = Identity(d) }"""
+ONES = np.ones(2, np.float32)
+
+
+def test_threads(load):
+    wrapper = load(FOLDABLE, intra_op_threads=1, inter_op_threads=2)
+    options = wrapper.session.get_session_options()
+    assert (options.intra_op_num_threads, options.inter_op_num_threads) == (1, 2)
+    assert options.execution_mode.name == "ORT_PARALLEL"
+    assert load(FOLDABLE).session.get_session_options().execution_mode.name == "ORT_SEQUENTIAL"
+
+
+@pytest.mark.parametrize("field", ["intra_op_threads", "inter_op_threads"])
+def test_a_negative_number_of_threads(backend, field):
+    with pytest.raises(ParamsError, match=f"^-1 does not fit .*{field}: wanted int >= 0"):
+        backend.Params(**{field: -1})
+
+
+def test_session_configuration_entries(load):
+    wrapper = load(FOLDABLE, session_options={"session.set_denormal_as_zero": "1"})
+    options = wrapper.session.get_session_options()
+    assert options.get_session_config_entry("session.set_denormal_as_zero") == "1"
+    tiny = np.array([1e-40], np.float32)
+    neg = "(float[n] x) => (float[n] y) { y = Neg(x) }"
+    assert load(neg)({"x": tiny})["y"] < 0
+
+
+@pytest.mark.parametrize(
+    ("level", "nodes"), [("disable", 3), ("basic", 1), ("extended", 1), ("all", 1)]
+)
+def test_levels_of_graph_optimization(load, tmp_path, level, nodes):
+    import onnx
+
+    wrapper = load(FOLDABLE, graph_optimization=level, optimized_cache=str(tmp_path / "cache"))
+    assert wrapper({"x": ONES})["y"].tolist() == [7, 7]
+    (model,) = (tmp_path / "cache").glob("*/model.onnx")
+    assert len(onnx.load(model).graph.node) == nodes
+
+
+def test_a_profile_is_written_and_named(load, tmp_path, caplog):
+    prefix = tmp_path / "profiles" / "run"
+    wrapper = load(FOLDABLE, profile=str(prefix))
+    wrapper({"x": ONES})
+    with caplog.at_level(logging.INFO, "enginebay_onnxruntime"):
+        wrapper.close()
+    (file,) = prefix.parent.iterdir()
+    assert wrapper.receipt.details["profile"] == str(file)
+    assert caplog.messages == [f"ONNX Runtime wrote its profile to '{file}'"]
+    assert any(event.get("cat") == "Node" for event in json.loads(file.read_text()))
+
+
+# -- the cache of optimised models ---------------------------------------------------------------
+
+
+class Cache:
+    """An artifact, and the folder that keeps its optimised model."""
+
+    def __init__(self, load, tmp_path):
+        self.folder = tmp_path / "cache"
+        self._load = load
+
+    def use(self, text=FOLDABLE, **params):
+        """Load, check the numbers, and say what the cache did."""
+        wrapper = self._load(text, optimized_cache=str(self.folder), **params)
+        assert wrapper({"x": ONES})["y"].tolist() == [7, 7]
+        return wrapper.receipt.details["optimized_cache"]
+
+    @property
+    def entries(self):
+        return sorted(self.folder.iterdir())
+
+
+@pytest.fixture
+def cache(load, tmp_path):
+    return Cache(load, tmp_path)
+
+
+def test_the_second_load_is_a_hit(cache):
+    assert cache.use() == "written"
+    assert cache.use() == "hit"
+    assert len(cache.entries) == 1
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"graph_optimization": "basic"},
+        {"session_options": {"session.disable_prepacking": "1"}},
+        {"providers": ["CPUExecutionProvider"], "device": "cpu", "precision": "fp16"},
+    ],
+)
+def test_other_parameters_are_another_model(cache, params):
+    assert cache.use() == "written"
+    assert cache.use(**params) == "written"
+    assert cache.use(**params) == cache.use() == "hit"
+
+
+def test_another_model_is_another_model(cache):
+    assert cache.use() == "written"
+    assert cache.use(FOLDABLE.replace("{2}", "{3}").replace("b = {3}", "b = {2}")) == "written"
+
+
+def test_weights_outside_the_model_file_count(backend, write, tmp_path):
+    import onnx
+
+    folder = tmp_path / "external"
+    folder.mkdir()
+    path = folder / "model.onnx"
+    for value, found in [(1.0, "written"), (2.0, "written"), (2.0, "hit"), (1.0, "hit")]:
+        model = onnx.load(
+            write("(float[n] x) => (float[n] y) <float[1] c = {0}> { y = Add(x, c) }")
+        )
+        weights = np.full(1, value, np.float32)
+        model.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(weights, "c"))
+        for file in folder.iterdir():
+            file.unlink()
+        onnx.save(model, path, save_as_external_data=True, location="w.bin", size_threshold=0)
+        artifact = eb.convert(
+            path,
+            backend="onnxruntime",
+            work_dir=tmp_path / "artifact",
+            params={"optimized_cache": str(tmp_path / "cache")},
+            overwrite=True,
+        )
+        with eb.load(artifact) as wrapper:
+            assert wrapper.receipt.details["optimized_cache"] == found
+            assert wrapper({"x": ONES})["y"].tolist() == [1 + value] * 2
+
+
+@pytest.mark.parametrize("damage", ["truncate", "empty", "flip", "remove", "no digest"])
+def test_a_damaged_entry_is_written_again(cache, damage):
+    cache.use()
+    (entry,) = cache.entries
+    model = entry / "model.onnx"
+    content = model.read_bytes()
+    if damage == "truncate":
+        model.write_bytes(content[: len(content) // 2])
+    elif damage == "empty":
+        model.write_bytes(b"")
+    elif damage == "flip":
+        model.write_bytes(content.replace(np.float32(6).tobytes(), np.float32(7).tobytes()))
+        assert model.read_bytes() != content
+    elif damage == "remove":
+        model.unlink()
+    else:
+        (entry / "sha256").unlink()
+    assert cache.use() == "written"
+    assert model.read_bytes() == content
+    assert cache.use() == "hit"
+    assert cache.entries == [entry]
+
+
+def test_weights_lie_beside_the_optimised_model(backend, tmp_path):
+    import onnx
+
+    weights = np.arange(4096, dtype=np.float32)
+    graph = onnx.parser.parse_graph("g (float[4096] x) => (float[4096] y) { y = Add(x, w) }")
+    graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
+    opset = onnx.helper.make_opsetid("", 21)
+    onnx.save(
+        onnx.helper.make_model(graph, opset_imports=[opset], ir_version=10), tmp_path / "model.onnx"
+    )
+    x = np.ones(4096, np.float32)
+    for found in ("written", "hit"):
+        with backend.build_wrapper(
+            work_dir=str(tmp_path), optimized_cache=str(tmp_path / "c")
+        ) as w:
+            assert w.receipt.details["optimized_cache"] == found
+            np.testing.assert_array_equal(w({"x": x})["y"], x + weights)
+    (entry,) = (tmp_path / "c").iterdir()
+    assert (entry / "model.onnx.data").stat().st_size >= weights.nbytes
+    (entry / "model.onnx.data").write_bytes(b"damaged")
+    with backend.build_wrapper(work_dir=str(tmp_path), optimized_cache=str(tmp_path / "c")) as w:
+        assert w.receipt.details["optimized_cache"] == "written"
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_a_network_with_shapes_in_its_graph(tmp_path, precision):
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(3, 8, 3)
+            self.head = nn.Linear(8, 64)
+
+        def forward(self, x):
+            x = self.conv(x).relu()
+            return self.head(x.reshape(x.shape[0], 8, -1).amax(-1)).softmax(-1)
+
+    artifact = eb.deploy(
+        Net().eval(),
+        torch.randn(2, 3, 8, 8),
+        backend="onnxruntime",
+        work_dir=tmp_path / "net",
+        params={"optimized_cache": str(tmp_path / "cache"), "precision": precision},
+        dynamic_shapes={"x": {0: "batch"}},
+    ).artifact
+    with eb.load(artifact) as wrapper:
+        assert wrapper.receipt.details["optimized_cache"] == "hit"
+    assert eb.verify(artifact).verdict == "verified"
+
+
+def test_an_entry_that_does_not_load_is_written_again(cache, caplog):
+    from enginebay_onnxruntime.cache import digest_of
+
+    cache.use()
+    (entry,) = cache.entries
+    (entry / "model.onnx").write_bytes(b"whole, and no model")
+    files = sorted(path for path in entry.iterdir() if path.name != "sha256")
+    (entry / "sha256").write_text(digest_of(files))
+    assert cache.use() == "written"
+    assert caplog.messages[0].startswith(f"the optimised model in '{entry}' is written again: ")
+
+
+def test_several_writers_at_once(cache, write, backend, tmp_path):
+    write(FOLDABLE)
+    start = threading.Barrier(6)
+    found = []
+
+    def load():
+        start.wait()
+        with backend.build_wrapper(
+            work_dir=str(tmp_path), optimized_cache=str(cache.folder)
+        ) as wrapper:
+            found.append(wrapper({"x": ONES})["y"].tolist())
+
+    threads = [threading.Thread(target=load) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [[7, 7]] * 6
+    assert len(cache.entries) == 1
+
+
+def test_a_failed_load_leaves_nothing_in_the_cache(backend, tmp_path):
+    (tmp_path / "model.onnx").write_bytes(b"not a model")
+    with pytest.raises(ConversionError):
+        backend.build_wrapper(work_dir=str(tmp_path), optimized_cache=str(tmp_path / "cache"))
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_cache_that_cannot_be_written(cache, tmp_path):
+    tmp_path.joinpath("cache").mkdir(mode=0o500)
+    with pytest.raises(ConversionError, match="Permission denied"):
+        cache.use()

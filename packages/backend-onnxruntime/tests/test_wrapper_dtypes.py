@@ -1,0 +1,148 @@
+"""Every dtype that arrays and ONNX Runtime share comes through as it is."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+
+from enginebay.errors import ConversionError, InputError
+
+TWICE = "(T[n, 3] x) => (T[m, 3] y) { y = Concat<axis = 0>(x, x) }"
+SHARED = {
+    "float": "float32",
+    "double": "float64",
+    "float16": "float16",
+    "bool": "bool",
+    "int8": "int8",
+    "int16": "int16",
+    "int32": "int32",
+    "int64": "int64",
+    "uint8": "uint8",
+    "uint16": "uint16",
+    "uint32": "uint32",
+    "uint64": "uint64",
+}
+
+
+@pytest.mark.parametrize("onnx_name", SHARED)
+def test_every_dtype_comes_back_as_it_went_in(load, onnx_name):
+    wrapper = load(TWICE.replace("T", onnx_name))
+    dtype = SHARED[onnx_name]
+    x = np.array([[0, 1, 100], [7, 0, 1]]).astype(dtype)
+    y = wrapper({"x": x})["y"]
+    assert y.dtype == x.dtype
+    np.testing.assert_array_equal(y, np.concatenate([x, x]))
+    t = wrapper({"x": torch.from_numpy(x)})["y"]
+    assert t.dtype == getattr(torch, dtype)
+    np.testing.assert_array_equal(t.numpy(), y)
+
+
+@pytest.mark.parametrize("largest", [2**63 - 1, -(2**63), 2**64 - 1])
+def test_large_integers_keep_every_bit(load, largest):
+    wrapper = load(TWICE.replace("T", "int64" if largest < 2**63 else "uint64"))
+    x = np.full((1, 3), largest, dtype=wrapper.inputs[0].dtype)
+    assert wrapper({"x": x})["y"].tolist() == [[largest] * 3] * 2
+
+
+def test_bfloat16_as_numpy_and_as_torch(load):
+    wrapper = load("(bfloat16[n, 3] x) => (bfloat16[m, 3] y) { y = Concat<axis = 0>(x, x) }")
+    x = np.array([[1.5, -2, 3e38]], dtype=ml_dtypes.bfloat16)
+    y = wrapper({"x": x})["y"]
+    assert y.dtype == ml_dtypes.bfloat16
+    np.testing.assert_array_equal(y, np.concatenate([x, x]))
+    t = torch.tensor([[1.5, -2, 3e38]], dtype=torch.bfloat16)
+    assert torch.equal(wrapper({"x": t})["y"], torch.cat([t, t]))
+    assert wrapper.receipt.precision == "bf16"
+
+
+def test_bfloat16_with_any_strides_sizes_and_neighbours(load):
+    wrapper = load(
+        "(bfloat16[a, b] x, int64[a] n, bool[] flag) => (bfloat16[b, a] y, int64[a] m, bool[] f)"
+        " { y = Transpose(x)  m = Identity(n)  f = Not(flag) }"
+    )
+    x = np.arange(24, dtype=np.float32).astype(ml_dtypes.bfloat16).reshape(4, 6)[::-2, ::3]
+    out = wrapper({"x": x, "n": np.arange(4)[::2], "flag": np.array(True)})
+    np.testing.assert_array_equal(out["y"], x.T)
+    assert out["m"].tolist() == [0, 2]
+    assert out["f"].shape == ()
+    assert not out["f"]
+    empty = wrapper({"x": x[:0], "n": np.arange(0), "flag": np.array(False)})
+    assert empty["y"].shape == (2, 0)
+
+
+def test_bfloat16_scalar(load):
+    wrapper = load("(bfloat16[] x) => (bfloat16[] y) { y = Identity(x) }")
+    y = wrapper({"x": np.array(2.5, dtype=ml_dtypes.bfloat16)})["y"]
+    assert y.shape == ()
+    assert float(y) == 2.5
+
+
+def test_bfloat16_outputs_are_not_the_inputs_memory(load):
+    wrapper = load(
+        "(bfloat16[n] x, float[n] z) => (bfloat16[n] x, float[n] z, bfloat16[n] y)"
+        " { y = Identity(x) }",
+    )
+    x, z = np.ones(4, dtype=ml_dtypes.bfloat16), np.ones(4, dtype=np.float32)
+    first = wrapper({"x": x, "z": z})
+    wrapper({"x": x * 2, "z": z * 2})
+    x[:] = z[:] = 7
+    assert all(value.tolist() == [1, 1, 1, 1] for value in first.values())
+
+
+def test_bfloat16_from_float32_inputs(load):
+    wrapper = load("(float[n] x) => (bfloat16[n] y) { y = Cast<to = 16>(x) }")
+    y = wrapper({"x": torch.tensor([1.0, 2.0])})["y"]
+    assert y.dtype == torch.bfloat16
+    assert y.tolist() == [1.0, 2.0]
+
+
+def test_strings(load):
+    wrapper = load("(string[n] x) => (string[m] y) { y = Concat<axis = 0>(x, x) }")
+    y = wrapper({"x": np.array(["a", "né", ""], dtype=object)})["y"]
+    assert y.tolist() == ["a", "né", "", "a", "né", ""]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (np.ones((1, 3), ">f4"), "input 'x' has dtype >f4, wanted float32"),
+        (np.ones((1, 3)), "input 'x' has dtype float64, wanted float32"),
+        (torch.ones(1, 3, dtype=torch.float16), "input 'x' has dtype float16, wanted float32"),
+    ],
+)
+def test_another_dtype_is_refused_before_the_engine(load, given, message):
+    wrapper = load(TWICE.replace("T", "float"))
+    with pytest.raises(InputError) as raised:
+        wrapper({"x": given})
+    assert str(raised.value) == message
+    assert raised.value.hint == "convert it: x.astype('float32')"
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (
+            "(float[4] x) => (seq(float[4]) s) { s = SequenceConstruct(x) }",
+            "output 's' of the model is a seq(tensor(float))",
+        ),
+        (
+            "(optional(float[4]) o) => (float[4] y) { y = OptionalGetElement(o) }",
+            "input 'o' of the model is a optional(tensor(float))",
+        ),
+        (
+            "(float[4] x) => (float8e4m3fn[4] y) { y = Cast<to = 17>(x) }",
+            "output 'y' of the model is a tensor(float8e4m3fn)",
+        ),
+    ],
+)
+def test_what_no_array_holds_is_refused_when_the_model_is_loaded(backend, write, text, what):
+    model = write(text)
+    with pytest.raises(ConversionError) as raised:
+        backend.build_wrapper(work_dir=str(model.parent))
+    assert str(raised.value) == (
+        f"{what}: wanted a tensor of float32, uint8, int8, uint16, int16, int32, int64, bool, "
+        "float16, float64, uint32, uint64, bfloat16, string"
+    )
+    assert raised.value.hint == "convert it inside the model, as in ConcatFromSequence or Cast"

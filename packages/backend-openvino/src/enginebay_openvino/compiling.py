@@ -1,0 +1,162 @@
+"""From parameters to a compiled model, and to what it says about itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import enginebay as eb
+from enginebay.errors import ConversionError
+from enginebay_openvino.devices import is_here, offered, openvino_device
+from enginebay_openvino.reasons import reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import openvino as ov
+
+    from enginebay.hooks import WrapperRequest
+    from enginebay_openvino.params import OpenvinoParams
+
+#: Inference precisions by our names. int8 layers are in the network; the others run in fp32.
+_HINTS = {"fp32": "f32", "fp16": "f16", "bf16": "bf16", "int8": "f32"}
+_PRECISIONS = {"f32": "fp32", "f16": "fp16", "bf16": "bf16"}
+
+#: The layers whose arithmetic says what a network computes in, as the plugins name them.
+_ARITHMETIC = ("Convolution", "Deconvolution", "FullyConnected", "MatMul", "Gemm")
+
+
+def compile_model(request: WrapperRequest) -> tuple[ov.CompiledModel, eb.Receipt]:
+    """Read the network and compile it for its device.
+
+    Raises:
+        ParamsError: The device is none of OpenVINO's.
+        ConversionError: OpenVINO cannot read or compile the network, or refuses a property.
+    """
+    import openvino as ov
+
+    params: OpenvinoParams = request.params  # type: ignore[assignment]  # core built them from our class
+    core = ov.Core()
+    available = offered(core)
+    wanted = openvino_device(params.device, available)
+    device = wanted if is_here(wanted, available) else "CPU"
+    path = request.directory / request.files[0]
+    try:
+        compiled = core.compile_model(path, device, _properties(params))
+    except Exception as err:
+        raise ConversionError(f"OpenVINO cannot load '{path.name}': {reason(err)}") from err
+    missing = (
+        (f"device {wanted} was asked for; this machine offers {', '.join(available)}",)
+        if device != wanted
+        else ()
+    )
+    return compiled, _receipt(core, compiled, params, missing)
+
+
+def _properties(params: OpenvinoParams) -> dict[str, str]:
+    """The parameters as OpenVINO's properties; ``params.properties`` win."""
+    found = {
+        # Left alone, a CPU with bfloat16 computes in that.
+        "INFERENCE_PRECISION_HINT": _HINTS[params.precision],
+        "PERFORMANCE_HINT": params.performance_hint.upper(),
+    }
+    if params.precision == "fp32":
+        # Otherwise activations are quantised where weights are stored in 8 or 4 bits.
+        found["EXECUTION_MODE_HINT"] = "ACCURACY"
+    if params.streams:
+        found["NUM_STREAMS"] = str(params.streams)
+    if params.threads:
+        found["INFERENCE_NUM_THREADS"] = str(params.threads)
+    if params.cache_dir:
+        found["CACHE_DIR"] = params.cache_dir
+    return found | params.properties
+
+
+def _receipt(
+    core: ov.Core, compiled: ov.CompiledModel, params: OpenvinoParams, missing: tuple[str, ...]
+) -> eb.Receipt:
+    import openvino as ov
+
+    devices = [device.strip("()") for device in compiled.get_property("EXECUTION_DEVICES")]
+    report = _reporter(compiled, devices[0])
+    layers = _arithmetic(compiled)
+    precision = _precision(report("INFERENCE_PRECISION_HINT"), layers, params)
+    told = {
+        "inference_precision": report("INFERENCE_PRECISION_HINT"),
+        "weights": "f16" if params.fp16_weights else "",
+        "layers": ", ".join(f"{count} {kind}" for kind, count in sorted(layers.items())),
+        "performance_hint": report("PERFORMANCE_HINT").lower(),
+        "streams": report("NUM_STREAMS"),
+        "threads": report("INFERENCE_NUM_THREADS"),
+        "loaded_from_cache": report("LOADED_FROM_CACHE").lower() if params.cache_dir else "",
+    }
+    return eb.Receipt(
+        engine=f"openvino {ov.__version__.partition('-')[0]}",
+        device=devices[0].lower(),
+        device_name=str(core.get_property(devices[0], "FULL_DEVICE_NAME")),
+        provider=", ".join(devices),
+        precision=precision,
+        fallbacks=(*missing, *_shortfalls(params, precision, told)),
+        details={name: text for name, text in told.items() if text},
+    )
+
+
+def _reporter(compiled: ov.CompiledModel, device: str) -> Callable[[str], str]:
+    """Asks the compiled model for a property; one that AUTO made answers for its device."""
+    try:
+        inner = compiled.get_property("DEVICE_PROPERTIES").get(device, {})
+    except RuntimeError:  # only virtual devices have it
+        inner = {}
+
+    def report(name: str) -> str:
+        try:
+            value = inner[name] if name in inner else compiled.get_property(name)
+        except RuntimeError:  # not every device has every property
+            return ""
+        return value.get_type_name() if hasattr(value, "get_type_name") else _text(value)
+
+    return report
+
+
+def _text(value: Any) -> str:
+    """A property's value as users write it: ``PerformanceMode.LATENCY`` is ``LATENCY``."""
+    return str(value).rpartition(".")[2]
+
+
+def _arithmetic(compiled: ov.CompiledModel) -> dict[str, int]:
+    """How many arithmetic layers compute in each of OpenVINO's types."""
+    counts: dict[str, int] = {}
+    for node in compiled.get_runtime_model().get_ops():
+        info = node.get_rt_info()
+        if "layerType" in info and info["layerType"].value in _ARITHMETIC:
+            kind = info["runtimePrecision"].value
+            counts[kind] = counts.get(kind, 0) + 1
+    return counts
+
+
+def _precision(hint: str, layers: dict[str, int], params: OpenvinoParams) -> str:
+    """The coarsest of what the numbers go through."""
+    if "i8" in layers or "u8" in layers:
+        return "int8"
+    if params.fp16_weights and hint == "f32":
+        return "fp16"
+    return _PRECISIONS.get(hint, params.precision)
+
+
+def _shortfalls(params: OpenvinoParams, precision: str, told: dict[str, str]) -> list[str]:
+    """What was asked for and is not what the compiled model reports."""
+    lines = []
+    asked = {"streams": params.streams, "threads": params.threads}
+    if params.precision == "int8" and precision != "int8":
+        lines.append("precision int8 was asked for; no layer computes in it")
+    hint = _HINTS[params.precision]
+    if told["inference_precision"] not in (hint, ""):
+        lines.append(
+            f"inference precision {hint} was asked for; "
+            f"the compiled model reports {told['inference_precision']}"
+        )
+    lines += [
+        f"{number} {name} were asked for; the compiled model has {told[name]}"
+        for name, number in asked.items()
+        if number and told[name].isdecimal() and int(told[name]) < number
+    ]
+    return lines

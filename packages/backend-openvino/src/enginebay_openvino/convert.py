@@ -1,0 +1,153 @@
+"""An IR becomes OpenVINO's own: the network as ``.xml``, the weights as ``.bin``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from enginebay.errors import ConversionError, EnginebayError
+from enginebay.ir.quiet import quiet
+from enginebay.ir.torch_file import read_exported_program, read_torchscript
+from enginebay_openvino.devices import offered, openvino_device
+from enginebay_openvino.dtypes import dtype_name, is_shared, openvino_type
+from enginebay_openvino.reasons import reason
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import openvino as ov
+
+    from enginebay.hooks import ConvertRequest
+    from enginebay.ir.model import IRModel
+    from enginebay.tensors import TensorSpec
+    from enginebay_openvino.params import OpenvinoParams
+
+
+def convert(request: ConvertRequest) -> list[Path]:
+    """Write the network and its weights into the work folder.
+
+    Returns:
+        The ``.xml`` file, then the ``.bin`` file where there are weights.
+
+    Raises:
+        ParamsError: The device is none of OpenVINO's, or int8 lacks its calibration data.
+        MissingDependencyError: int8 is wanted and NNCF is not installed.
+        ConversionError: OpenVINO does not know an operator, or reads the model as another one.
+    """
+    import openvino as ov
+
+    params: OpenvinoParams = request.params  # type: ignore[assignment]  # core built them from our class
+    openvino_device(params.device, offered(ov.Core()))
+    if params.precision == "int8":
+        from enginebay_openvino.quantize import check_int8
+
+        check_int8(params)
+    model = _read(request.ir)
+    _check(model, request.ir)
+    _name(model, request.ir)
+    if params.precision == "int8":
+        from enginebay_openvino.quantize import quantize
+
+        request.progress("calibrating")
+        model = quantize(model, params)
+    target = request.work_dir / params.file_name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    ov.save_model(model, target, compress_to_fp16=params.fp16_weights)
+    return _written(target)
+
+
+def _written(target: Path) -> list[Path]:
+    weights = target.with_suffix(".bin")
+    if weights.stat().st_size:
+        return [target, weights]
+    weights.unlink()  # a network without weights is read without the file
+    return [target]
+
+
+def _read(ir: IRModel) -> ov.Model:
+    readers = {
+        "onnx": _read_onnx,
+        "torchscript": _read_torchscript,
+        "exported_program": _read_exported_program,
+    }
+    try:
+        return readers[ir.kind](ir)
+    except EnginebayError:
+        raise
+    except Exception as err:
+        raise ConversionError(f"OpenVINO cannot convert '{ir.path.name}': {reason(err)}") from err
+
+
+def _read_onnx(ir: IRModel) -> ov.Model:
+    import openvino as ov
+
+    return ov.Core().read_model(ir.path)
+
+
+def _read_torchscript(ir: IRModel) -> ov.Model:
+    import openvino as ov
+
+    module, _ = read_torchscript(ir.path)
+    # A trace keeps no shapes; where the IR has none either, OpenVINO works out what it can.
+    inputs = [(_shape(spec), openvino_type(spec.dtype)) for spec in ir.inputs]
+    with quiet():
+        return ov.convert_model(module, input=inputs or None)
+
+
+def _read_exported_program(ir: IRModel) -> ov.Model:
+    import openvino as ov
+
+    program, _ = read_exported_program(ir.path)
+    with quiet():
+        model = ov.convert_model(program)
+    # Every dimension comes out as dynamic, whatever the program says.
+    if len(model.inputs) == len(ir.inputs):
+        model.reshape(dict(zip(model.inputs, map(_shape, ir.inputs), strict=True)))
+    return model
+
+
+def _shape(spec: TensorSpec) -> ov.PartialShape:
+    import openvino as ov
+
+    if spec.dims is None:
+        return ov.PartialShape.dynamic()
+    return ov.PartialShape([dim if isinstance(dim, int) else -1 for dim in spec.dims])
+
+
+def _check(model: ov.Model, ir: IRModel) -> None:
+    """Refuse a network whose inputs and outputs are not the model's."""
+    for kind, ports, specs in _sides(model, ir):
+        if len(ports) != len(specs):
+            raise ConversionError(
+                f"OpenVINO reads '{ir.path.name}' as a network with {len(ports)} {kind}s, "
+                f"wanted {len(specs)}: {', '.join(spec.name for spec in specs)}"
+            )
+        for port, spec in zip(ports, specs, strict=True):
+            if not is_shared(spec.dtype):
+                raise ConversionError(
+                    f"{kind} '{spec.name}' of '{ir.path.name}' is {spec.dtype}: wanted bools or "
+                    "numbers of 8 bits and more, which arrays and OpenVINO lay out alike",
+                    hint="convert it inside the model, as in Cast",
+                )
+            found = dtype_name(port.element_type)
+            if found != spec.dtype:
+                raise ConversionError(
+                    f"OpenVINO reads {kind} '{spec.name}' of '{ir.path.name}' as {found}, "
+                    f"wanted {spec.dtype}"
+                )
+
+
+def _name(model: ov.Model, ir: IRModel) -> None:
+    """Name inputs and outputs as the model does, for whoever reads the files without us.
+
+    The wrapper goes by position, since OpenVINO changes names that occur twice.
+    """
+    for _, ports, specs in _sides(model, ir):
+        for port, spec in zip(ports, specs, strict=True):
+            port.get_tensor().set_names({spec.name})
+
+
+def _sides(model: ov.Model, ir: IRModel) -> list[tuple[str, Sequence[Any], Sequence[TensorSpec]]]:
+    """Inputs and outputs, where the IR knows them."""
+    sides = [("input", model.inputs, ir.inputs), ("output", model.outputs, ir.outputs)]
+    return [side for side in sides if side[2]]

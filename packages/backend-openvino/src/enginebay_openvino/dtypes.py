@@ -1,0 +1,58 @@
+"""NumPy's names of dtypes and OpenVINO's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import openvino as ov
+
+#: ``openvino.Type``'s members by NumPy's names, for what arrays and OpenVINO lay out alike. It
+#: packs several elements of 4 bits and less into a byte, and as of 2026.4 its Python interface
+#: frees text twice.
+_TYPES = {
+    **{f"float{bits}": f"f{bits}" for bits in (16, 32, 64)},
+    **{f"int{bits}": f"i{bits}" for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": f"u{bits}" for bits in (8, 16, 32, 64)},
+    "bfloat16": "bf16",
+    "bool": "boolean",
+    "float8_e4m3fn": "f8e4m3",
+    "float8_e5m2": "f8e5m2",
+    "float8_e8m0fnu": "f8e8m0",
+}
+_NAMES = {openvino: numpy for numpy, openvino in _TYPES.items()}
+
+
+def is_shared(dtype: str) -> bool:
+    """Whether arrays of a spec's dtype can be handed to OpenVINO.
+
+    Example:
+        >>> is_shared("bfloat16"), is_shared("int4"), is_shared("string")
+        (True, False, False)
+    """
+    return dtype in _TYPES
+
+
+def openvino_type(dtype: str) -> ov.Type:
+    """OpenVINO's type of a spec's dtype; ``dynamic`` where it has none.
+
+    Example:
+        >>> openvino_type("bool").get_type_name()
+        'boolean'
+    """
+    import openvino as ov
+
+    found: ov.Type = getattr(ov.Type, _TYPES.get(dtype, "dynamic"))
+    return found
+
+
+def dtype_name(element_type: ov.Type) -> str:
+    """The name that a spec has for OpenVINO's type; its own name where there is none.
+
+    Example:
+        >>> import openvino
+        >>> dtype_name(openvino.Type.f16)
+        'float16'
+    """
+    name: str = element_type.get_type_name()
+    return _NAMES.get(name, name)

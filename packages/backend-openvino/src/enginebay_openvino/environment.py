@@ -1,0 +1,103 @@
+"""Is there one working OpenVINO here, and does it offer the wanted device?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import enginebay as eb
+from enginebay.environment import Tier, check_import, failed, passed
+from enginebay.errors import ParamsError
+
+if TYPE_CHECKING:
+    import openvino as ov
+
+    from enginebay.hooks import CheckEnvRequest
+    from enginebay_openvino.params import OpenvinoParams
+
+#: Both wheels write into the same folder, so that the second one installed breaks the first.
+RIVALS = ("openvino", "openvino-nightly")
+
+_INSTALL = "pip install --force-reinstall openvino"
+_DRIVERS = {
+    "GPU": "install Intel's GPU driver (Debian, Ubuntu: apt install intel-opencl-icd)",
+    "NPU": "install Intel's NPU driver: https://github.com/intel/linux-npu-driver/releases",
+}
+
+
+def check_tier(request: CheckEnvRequest) -> eb.EnvReport:
+    """The checks of one tier; the smoke tier is core's."""
+    params: OpenvinoParams = request.params  # type: ignore[assignment]  # core built them from our class
+    if request.tier is Tier.METADATA:
+        return _check_rivals()
+    if request.tier is Tier.IMPORT:
+        return _check_imports(params)
+    if request.tier is Tier.DEVICE:
+        return _check_device(params)
+    return eb.EnvReport()
+
+
+def _check_rivals() -> eb.EnvReport:
+    from enginebay.environment import installed_version
+
+    found = {name: installed_version(name) for name in RIVALS}
+    if None in found.values():
+        return eb.EnvReport()
+    return failed(
+        Tier.METADATA,
+        "one openvino",
+        found=" and ".join(f"{name} {number}" for name, number in found.items()),
+        wanted="only one of them: both write into the folder openvino/",
+        fix="pip uninstall -y openvino openvino-nightly && pip install openvino",
+    )
+
+
+def _check_imports(params: OpenvinoParams) -> eb.EnvReport:
+    report = check_import("openvino", fix=_INSTALL)
+    if params.precision == "int8":
+        report += check_import("nncf", fix="pip install 'enginebay-openvino[int8]'")
+    return report
+
+
+def _check_device(params: OpenvinoParams) -> eb.EnvReport:
+    import openvino as ov
+
+    from enginebay_openvino.devices import is_here, offered, openvino_device
+
+    core = ov.Core()
+    available = offered(core)
+    try:
+        name = openvino_device(params.device, available)
+    except ParamsError as err:
+        return failed(Tier.DEVICE, params.device, found=str(err), fix=err.hint or "")
+    if is_here(name, available):
+        found = passed(Tier.DEVICE, name, found=_full_name(core, name, available))
+        return found + _check_precision(core, name, params.precision)
+    return failed(
+        Tier.DEVICE,
+        name,
+        found=f"OpenVINO offers {', '.join(available)}",
+        wanted=name,
+        fix=_DRIVERS.get(name.partition(".")[0], "--device cpu"),
+    )
+
+
+def _full_name(core: ov.Core, name: str, available: tuple[str, ...]) -> str:
+    if name == "AUTO":
+        return f"chooses among {', '.join(available)}"
+    return str(core.get_property(name, "FULL_DEVICE_NAME"))
+
+
+def _check_precision(core: ov.Core, name: str, precision: str) -> eb.EnvReport:
+    """fp32 is computed everywhere; what else the device is good at it says itself."""
+    if precision == "fp32" or name == "AUTO":
+        return eb.EnvReport()
+    capabilities = core.get_property(name, "OPTIMIZATION_CAPABILITIES")
+    if precision.upper() in capabilities:
+        return passed(Tier.DEVICE, precision, found=f"{name} computes in it")
+    return failed(
+        Tier.DEVICE,
+        precision,
+        found=f"{name} offers {', '.join(capabilities)}",
+        wanted=precision.upper(),
+        fix="--precision fp32",
+    )

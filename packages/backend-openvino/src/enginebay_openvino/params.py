@@ -1,0 +1,49 @@
+"""What OpenVINO can be told."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+import enginebay as eb
+
+
+class OpenvinoParams(eb.BackendParams):
+    """Parameters of OpenVINO.
+
+    Args:
+        work_dir (str): The folder that the artifact becomes.
+        file_name (str): File name of the model. The suffix .xml is added where it has none; the
+            weights lie beside it with the suffix .bin.
+        device (str): cpu, gpu, gpu.N, npu or auto.
+        precision (str): What the engine computes in, whatever the processor would prefer. int8
+            quantises the model when it is converted and computes the rest in fp32.
+        calibration (str): An .npz file with recorded inputs, which int8 is calibrated with: for
+            each input an array with one sample for each entry of its first axis, or the
+            samples.npz of an artifact.
+        fp16_weights (bool): Store the weights in half precision. The files become half as large,
+            and the results that much less exact, in whatever precision they are computed.
+        performance_hint (str): What to tune for, one call's time or many calls at once.
+        streams (int): Calls that run side by side; 0 lets the performance hint decide.
+        threads (int): Threads on the CPU; 0 lets OpenVINO choose.
+        cache_dir (str): A folder that keeps compiled models, so that later loads are quick.
+        properties (dict): Other OpenVINO properties, such as CPU_DENORMALS_OPTIMIZATION=YES.
+        input_shapes (str): Input shapes, such as input:1x3x224x224,mask:1x77.
+        min_shapes (str): Smallest input shapes; a dimension that differs becomes dynamic.
+        max_shapes (str): Largest input shapes.
+    """
+
+    file_name: eb.FileName = eb.FileName("model", suffix=".xml")
+    precision: Literal["fp32", "fp16", "bf16", "int8"] = "fp32"
+    calibration: str | None = None
+    fp16_weights: bool = False
+    performance_hint: Literal["latency", "throughput", "cumulative_throughput"] = "latency"
+    streams: Annotated[int, msgspec.Meta(ge=0)] = 0
+    threads: Annotated[int, msgspec.Meta(ge=0)] = 0
+    cache_dir: str | None = None
+    properties: dict[str, str] = {}
+
+    def get_model_files(self) -> tuple[str, ...]:
+        """The network's ``.xml`` and the weights' ``.bin``."""
+        return self.in_work_dir(self.file_name, self.file_name.sibling(".bin"))

@@ -1,0 +1,56 @@
+"""The hooks that Enginebay calls. Imports no engine: each hook reaches for what it needs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import enginebay as eb
+from enginebay_openvino.params import OpenvinoParams
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from enginebay.hooks import CheckEnvRequest, ConvertRequest, WrapperRequest
+
+
+@eb.hookimpl
+def backend_info() -> eb.BackendInfo:
+    """Say what this backend is."""
+    return eb.BackendInfo(
+        name="openvino",
+        # ONNX first: it needs no torch to read, and keeps the names of inputs and outputs.
+        irs=("onnx", "torchscript", "exported_program"),
+        params=OpenvinoParams,
+        api_version=1,
+        devices=("cpu", "gpu", "npu", "auto"),
+        dtypes=(
+            *("float32", "float16", "bfloat16", "float64", "bool"),
+            *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+        ),
+        precisions=("fp32", "fp16", "bf16", "int8"),
+        runtime_distributions=("openvino>=2026.4",),
+    )
+
+
+@eb.hookimpl
+def check_env(request: CheckEnvRequest) -> eb.EnvReport:
+    """Check that one OpenVINO is installed, imports, and offers the wanted device."""
+    from enginebay_openvino.environment import check_tier
+
+    return check_tier(request)
+
+
+@eb.hookimpl
+def to_backend(request: ConvertRequest) -> list[Path]:
+    """Write the ``.xml`` and ``.bin`` files."""
+    from enginebay_openvino.convert import convert
+
+    return convert(request)
+
+
+@eb.hookimpl
+def build_wrapper(request: WrapperRequest) -> eb.Wrapper:
+    """Compile the model for its device."""
+    from enginebay_openvino.wrapper import OpenvinoWrapper
+
+    return OpenvinoWrapper.from_request(request)

@@ -1,0 +1,25 @@
+"""What OpenVINO has to say, without the places in its C++ sources."""
+
+from __future__ import annotations
+
+import re
+
+#: Lines that say where in OpenVINO's own code something was noticed, or nothing at all.
+_NOISE = re.compile(
+    r"Exception from \S+:\d+:|Check '.*' failed at \S+:\d+:|FrontEnd API failed with \w+:"
+    r"|Model wasn't fully converted\..*|Summary:"
+)
+_LIMIT = 500
+
+
+def reason(err: BaseException) -> str:
+    r"""The message of an exception of OpenVINO's, on one line.
+
+    Example:
+        >>> reason(RuntimeError("Exception from src/a.cpp:84:\nno room\nat all\n\n"))
+        'no room; at all'
+    """
+    lines = (line.strip().removeprefix("-- ") for line in str(err).splitlines())
+    text = "; ".join(line for line in lines if line and not _NOISE.fullmatch(line))
+    text = text or type(err).__name__
+    return text if len(text) <= _LIMIT else f"{text[: _LIMIT - 1]}…"

@@ -1,0 +1,165 @@
+"""A compiled model behind the wrapper contract."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import enginebay as eb
+from enginebay.arrays import is_torch, numpy_dtype
+from enginebay.errors import UsageError
+from enginebay.tensors import TensorSpec
+from enginebay_openvino.compiling import compile_model
+from enginebay_openvino.dtypes import dtype_name, openvino_type
+from enginebay_openvino.reasons import reason
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from concurrent.futures import Future
+
+    import openvino as ov
+
+    from enginebay.arrays import NumpyArray
+    from enginebay.hooks import WrapperRequest
+    from enginebay.tensors import Array
+
+
+class OpenvinoWrapper(eb.Wrapper):
+    """Runs one compiled model; calls that overlap have an infer request each.
+
+    Attributes:
+        compiled: The ``openvino.CompiledModel``; gone once the wrapper is closed.
+    """
+
+    concurrent = True
+
+    def __init__(
+        self,
+        compiled: ov.CompiledModel,
+        *,
+        receipt: eb.Receipt,
+        inputs: Sequence[TensorSpec] = (),
+        outputs: Sequence[TensorSpec] = (),
+    ) -> None:
+        super().__init__(
+            inputs=inputs or _specs(compiled.inputs, "input"),
+            outputs=outputs or _specs(compiled.outputs, "output"),
+        )
+        import openvino as ov
+
+        self.compiled = compiled
+        self._receipt = receipt
+        self._tensor = ov.Tensor
+        # By position: the engine may know an input by another name, or by none.
+        self._ports = tuple((n, spec.name, _foreign(spec)) for n, spec in enumerate(self.inputs))
+        self._dtypes = tuple(numpy_dtype(spec.dtype) for spec in self.outputs)
+        self._idle: list[ov.InferRequest] = []
+        self._workers = ThreadPoolExecutor(
+            compiled.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"), "enginebay-openvino"
+        )
+
+    @classmethod
+    def from_request(cls, request: WrapperRequest) -> OpenvinoWrapper:
+        """Load the artifact's network and compile it as the request says."""
+        compiled, receipt = compile_model(request)
+        return cls(compiled, receipt=receipt, inputs=request.inputs, outputs=request.outputs)
+
+    @property
+    def receipt(self) -> eb.Receipt:
+        """What the compiled model reports, not what it was asked for."""
+        return self._receipt
+
+    def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
+        """One inference on the caller's memory; only the outputs are copied."""
+        try:
+            request = self._idle.pop()
+        except IndexError:
+            request = self.compiled.create_infer_request()
+        # The request holds bare pointers: what is copied here must live until it has run.
+        shared = [
+            self._share(request, index, feed[name], foreign) for index, name, foreign in self._ports
+        ]
+        try:
+            results = request.infer(share_outputs=True).to_tuple()
+        except RuntimeError as err:
+            raise RuntimeError(reason(err)) from err
+        del shared
+        # Views of the request's memory, which its next call overwrites; bfloat16 is float16 there.
+        outputs = [
+            result.copy() if result.dtype == dtype else result.copy().view(dtype)
+            for result, dtype in zip(results, self._dtypes, strict=True)
+        ]
+        self._idle.append(request)  # not after an exception: it may be in any state then
+        return outputs
+
+    def _share(
+        self, request: ov.InferRequest, index: int, array: NumpyArray, foreign: ov.Type | None
+    ) -> NumpyArray:
+        flags = array.flags
+        if not (flags.c_contiguous and flags.writeable):  # OpenVINO shares no other arrays
+            array = np.array(array, order="C")
+        if foreign is None:
+            tensor = self._tensor(array, shared_memory=True)
+        else:
+            tensor = self._tensor(array.view(f"u{array.itemsize}"), array.shape, foreign)
+        request.set_input_tensor(index, tensor)
+        return array
+
+    def submit(self, inputs: Mapping[str, Array]) -> Future[dict[str, Any]]:
+        """Run the model once without waiting for it.
+
+        As many calls run side by side as the engine has streams (``--performance-hint
+        throughput``); the others wait in line. The inputs are copied, so that the caller's arrays
+        are free at once.
+
+        Args:
+            inputs: As for a plain call.
+
+        Returns:
+            A future; its ``result()`` is what the plain call returns, or raises what it raises.
+
+        Raises:
+            UsageError: The wrapper is closed.
+
+        Example:
+            >>> futures = [wrapper.submit({"x": x}) for x in images]  # doctest: +SKIP
+            >>> results = [future.result() for future in futures]  # doctest: +SKIP
+        """
+        own = {name: _copy(value) for name, value in inputs.items()}
+        try:
+            return self._workers.submit(self, own)
+        except RuntimeError as err:
+            raise UsageError("this wrapper is closed", hint="load the artifact again") from err
+
+    def release(self) -> None:
+        """Wait for submitted calls, then let go of the compiled model and its requests."""
+        self._workers.shutdown()
+        self._idle.clear()
+        del self.compiled
+
+
+def _copy(value: Array) -> Array:
+    return value.detach().clone() if is_torch(value) else np.array(value)
+
+
+def _foreign(spec: TensorSpec) -> ov.Type | None:
+    """OpenVINO's type where it cannot be told from NumPy's dtype."""
+    return None if numpy_dtype(spec.dtype).isbuiltin == 1 else openvino_type(spec.dtype)
+
+
+def _specs(ports: Sequence[Any], kind: str) -> list[TensorSpec]:
+    """A compiled model's ports as specs; dynamic dimensions get a name of their own."""
+    return [
+        _spec(port, min(port.names, default=f"{kind}_{number}"))
+        for number, port in enumerate(ports)
+    ]
+
+
+def _spec(port: Any, name: str) -> TensorSpec:
+    dtype, shape = dtype_name(port.element_type), port.partial_shape
+    if shape.rank.is_dynamic:
+        return TensorSpec(name, dtype, None)
+    dims = (dim.get_length() if dim.is_static else f"{name}_{n}" for n, dim in enumerate(shape))
+    return TensorSpec(name, dtype, tuple(dims))

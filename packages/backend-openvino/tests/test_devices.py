@@ -1,0 +1,163 @@
+"""Devices, precisions and properties: what was asked for, and what the compiled model reports."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import openvino
+import pytest
+
+import enginebay as eb
+from enginebay.errors import ConversionError, FallbackError, ParamsError
+
+MATMUL = (
+    "(float[n, 64] x) => (float[n, 64] y) <float[64, 64] w = {"
+    + ", ".join(["0.1234567"] * 4096)
+    + "}> { y = MatMul(x, w) }"
+)
+CORE = openvino.Core()
+CAPABILITIES = CORE.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+HAS_GPU = any(device.startswith("GPU") for device in CORE.available_devices)
+no_gpu = pytest.mark.skipif(HAS_GPU, reason="OpenVINO offers a GPU here")
+X = np.linspace(-1, 1, 128, dtype=np.float32).reshape(2, 64)
+
+
+def reference():
+    return X.astype(np.float64) @ np.full((64, 64), 0.1234567)
+
+
+def needs(precision):
+    return pytest.mark.skipif(
+        precision not in CAPABILITIES, reason=f"this processor has no {precision}"
+    )
+
+
+def test_fp32_is_computed_in_fp32_whatever_the_processor_prefers(load):
+    wrapper = load(MATMUL, strict=True)
+    assert wrapper.receipt.precision == "fp32"
+    assert wrapper.receipt.details["inference_precision"] == "f32"
+    assert wrapper.receipt.details["layers"] == "1 f32"
+    assert wrapper.receipt.fallbacks == ()
+    np.testing.assert_allclose(wrapper({"x": X})["y"], reference(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("precision", "hint"),
+    [
+        pytest.param("bf16", "bf16", marks=needs("BF16")),
+        pytest.param("fp16", "f16", marks=needs("FP16")),
+    ],
+)
+def test_a_lower_precision_is_what_the_compiled_model_reports(load, precision, hint):
+    wrapper = load(MATMUL, precision=precision)
+    assert wrapper.receipt.details["inference_precision"] in (hint, "f32")
+    if wrapper.receipt.fallbacks:
+        assert wrapper.receipt.precision == "fp32"
+        return
+    assert wrapper.receipt.precision == precision
+    error = np.abs(wrapper({"x": X})["y"] - reference()).max()
+    assert 1e-5 < error < 0.1  # it is really computed in it
+
+
+def test_auto_says_which_device_it_took(load):
+    wrapper = load(MATMUL, device="auto")
+    assert wrapper.receipt.device.upper() in CORE.available_devices
+    assert wrapper.receipt.precision == "fp32"
+    assert wrapper.receipt.details["inference_precision"] == "f32"
+    np.testing.assert_allclose(wrapper({"x": X})["y"], reference(), rtol=1e-5, atol=1e-5)
+
+
+@no_gpu
+@pytest.mark.parametrize("device", ["gpu", "GPU.1", "npu"])
+def test_a_device_that_is_not_here_is_a_fallback(load, device):
+    wrapper = load(MATMUL, device=device)
+    offered = ", ".join(CORE.available_devices)
+    assert wrapper.receipt.fallbacks == (
+        f"device {device.upper()} was asked for; this machine offers {offered}",
+    )
+    assert wrapper.receipt.device == "cpu"
+    with pytest.raises(FallbackError) as raised:
+        load(MATMUL, device=device, strict=True)
+    assert "backend 'openvino' fell back, and strict refuses that: device" in str(raised.value)
+
+
+@pytest.mark.parametrize("device", ["tpu", "cuda:0", "gpu.x", "", "cpu,gpu"])
+def test_a_device_that_is_nowhere(load, device):
+    with pytest.raises(ParamsError) as raised:
+        load(MATMUL, device=device)
+    assert str(raised.value) == (
+        f"device '{device}' is not one of OpenVINO's: wanted cpu, gpu, gpu.N, npu or auto"
+    )
+    assert raised.value.hint == f"this machine offers {', '.join(CORE.available_devices).lower()}"
+
+
+def test_another_device_when_it_is_loaded(load, tmp_path):
+    load(MATMUL).close()
+    with eb.load(tmp_path / "artifact_0", device="auto") as wrapper:
+        assert wrapper.receipt.details["performance_hint"] == "latency"
+    with pytest.raises(ParamsError, match="device 'abacus' is not one of OpenVINO's"):
+        eb.load(tmp_path / "artifact_0", device="abacus")
+
+
+def test_hint_streams_and_threads_reach_the_engine(load):
+    details = load(MATMUL, performance_hint="throughput", threads=1).receipt.details
+    assert (details["performance_hint"], details["threads"]) == ("throughput", "1")
+    details = load(MATMUL, streams=1).receipt.details
+    assert (details["performance_hint"], details["streams"]) == ("latency", "1")
+
+
+def test_more_streams_than_there_are_threads_for(load):
+    receipt = load(MATMUL, streams=3, threads=1).receipt
+    assert receipt.fallbacks == ("3 streams were asked for; the compiled model has 1",)
+
+
+def test_any_other_property(load):
+    wrapper = load(MATMUL, properties={"CPU_DENORMALS_OPTIMIZATION": "YES"})
+    assert wrapper.compiled.get_property("CPU_DENORMALS_OPTIMIZATION") is True
+
+
+@pytest.mark.parametrize(
+    ("properties", "reason"),
+    [
+        ({"FROBNICATE": "1"}, "NotFound: Unsupported property FROBNICATE by CPU plugin."),
+        ({"NUM_STREAMS": "x"}, "Could not read number of streams from str: x; stoi"),
+    ],
+)
+def test_a_property_that_the_engine_refuses(load, properties, reason):
+    with pytest.raises(ConversionError) as raised:
+        load(MATMUL, properties=properties)
+    assert str(raised.value) == f"OpenVINO cannot load 'model.xml': {reason}"
+
+
+def test_the_cache_of_compiled_models(load, tmp_path):
+    cache = tmp_path / "cache"
+    first = load(MATMUL, cache_dir=str(cache))
+    assert first.receipt.details["loaded_from_cache"] == "false"
+    expected = first({"x": X})["y"]
+    second = eb.load(tmp_path / "artifact_0")
+    assert second.receipt.details["loaded_from_cache"] == "true"
+    assert second.receipt.precision == "fp32"
+    np.testing.assert_array_equal(second({"x": X})["y"], expected)
+    second.close()
+    (blob,) = cache.glob("*.blob")
+    blob.write_bytes(b"damaged" * 100)
+    with eb.load(tmp_path / "artifact_0") as third:
+        np.testing.assert_array_equal(third({"x": X})["y"], expected)
+
+
+def test_a_cache_that_cannot_be_made(load, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ConversionError, match=r"^OpenVINO cannot load 'model\.xml': Couldn't cre"):
+        load(MATMUL, cache_dir=str(tmp_path / "file" / "cache"))
+
+
+def test_loads_from_many_threads(load, tmp_path):
+    load(MATMUL).close()
+
+    def once(_):
+        with eb.load(tmp_path / "artifact_0") as wrapper:
+            return np.allclose(wrapper({"x": X})["y"], reference(), rtol=1e-5, atol=1e-5)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(once, range(8)))

@@ -1,0 +1,168 @@
+"""int8 with NNCF, for real where it is installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import enginebay as eb
+from enginebay.errors import MissingDependencyError, ParamsError
+
+HAS_NNCF = importlib.util.find_spec("nncf") is not None
+nncf = pytest.mark.skipif(not HAS_NNCF, reason="nncf is not installed")
+CONV = (
+    "(float[1, 3, 16, 16] x) => (float[1, 8, 14, 14] y) <float[8, 3, 3, 3] w = {W}>"
+    " { y = Conv(x, w) }"
+)
+
+
+@pytest.fixture(scope="module")
+def model(write):
+    weights = np.random.default_rng(0).standard_normal(216)
+    return write(CONV.replace("W", ", ".join(f"{value:.6f}" for value in weights)))
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    rng = np.random.default_rng(1)
+    path = tmp_path / "calibration.npz"
+    np.savez(path, x=rng.standard_normal((12, 1, 3, 16, 16)).astype(np.float32))
+    return path
+
+
+def int8(model, folder, calibration):
+    params = {"precision": "int8", "calibration": calibration and str(calibration)}
+    return eb.convert(model, backend="openvino", work_dir=folder, params=params)
+
+
+@nncf
+def test_int8_layers_compute_in_int8(model, recorded, tmp_path, capfd):
+    int8(model, tmp_path / "int8", recorded)
+    assert capfd.readouterr().out == ""  # standard output belongs to the caller's data
+    eb.convert(model, backend="openvino", work_dir=tmp_path / "fp32")
+    recorded.unlink()  # it is not needed again
+    x = np.random.default_rng(2).standard_normal((1, 3, 16, 16)).astype(np.float32)
+    with eb.load(tmp_path / "int8") as quantised, eb.load(tmp_path / "fp32") as full:
+        found, wanted = quantised({"x": x})["y"], full({"x": x})["y"]
+        assert quantised.output_names == ("y",)
+        assert quantised.receipt.precision == "int8"
+        assert quantised.receipt.fallbacks == ()
+        assert quantised.receipt.details["layers"] in ("1 i8", "1 u8")
+    scale = np.abs(wanted).max()
+    assert 1e-4 * scale < np.abs(found - wanted).max() < 0.05 * scale
+
+
+@nncf
+def test_deploy_verifies_int8_with_the_samples_of_an_artifact(tmp_path):
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU()).eval()
+    x = torch.randn(1, 3, 16, 16)
+    eb.deploy(net, x, backend="openvino", ir="torchscript", work_dir=tmp_path / "fp32")
+    deployed = eb.deploy(
+        net,
+        x,
+        backend="openvino",
+        ir="torchscript",
+        work_dir=tmp_path / "int8",
+        params={"precision": "int8", "calibration": tmp_path / "fp32" / "samples.npz"},
+    )
+    assert deployed.verdict == "verified"
+    assert deployed.verification.precision == "int8"
+
+
+@nncf
+def test_a_network_with_nothing_to_quantise_says_so(write, tmp_path):
+    model = write("(float[n] x) => (float[n] y) { y = Relu(x) }")
+    np.savez(tmp_path / "c.npz", x=np.ones((2, 4), np.float32))
+    int8(model, tmp_path / "out", tmp_path / "c.npz")
+    with eb.load(tmp_path / "out") as wrapper:
+        assert wrapper.receipt.precision == "fp32"
+        assert wrapper.receipt.fallbacks == (
+            "precision int8 was asked for; no layer computes in it",
+        )
+
+
+def test_an_onnx_file_that_is_quantised_already(load):
+    wrapper = load(
+        "(float[1, 3, 16, 16] x) => (float[1, 8, 14, 14] y)"
+        f" <int8[8, 3, 3, 3] w = {{{', '.join(str(n % 100 - 50) for n in range(216))}}},"
+        " float s = {0.02}, uint8 z = {128}, int8 z0 = {0}>"
+        " { q = QuantizeLinear(x, s, z)  d = DequantizeLinear(q, s, z)"
+        " v = DequantizeLinear(w, s, z0)  y = Conv(d, v) }"
+    )
+    assert wrapper.receipt.precision == "int8"  # what it computes in, whatever was asked
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda path: None, "precision int8 needs calibration data"),
+        (lambda path: path, "calibration data '{path}' is not a file"),
+    ],
+)
+def test_without_calibration_data(model, tmp_path, make, message):
+    path = make(tmp_path / "missing.npz")
+    with pytest.raises(ParamsError) as raised:
+        int8(model, tmp_path / "out", path)
+    assert str(raised.value) == message.format(path=path)
+    assert raised.value.hint
+
+
+@nncf
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"z": np.ones((2, 1, 3, 16, 16), np.float32)}, "lacks input 'x': it has z"),
+        (
+            {"x": np.ones((2, 3, 16, 16), np.float32)},
+            "has shape (3, 16, 16) for input 'x', wanted [1,3,16,16]",
+        ),
+        ({"x": np.ones((2, 1, 3, 16, 16))}, "has dtype float64 for input 'x', wanted float32"),
+        ({"x": np.ones((0, 1, 3, 16, 16), np.float32)}, "holds no sample"),
+        ({}, "holds no sample"),
+    ],
+)
+def test_calibration_data_that_does_not_fit(model, tmp_path, arrays, message):
+    path = tmp_path / "c.npz"
+    np.savez(path, **arrays)
+    with pytest.raises(ParamsError) as raised:
+        int8(model, tmp_path / "out", path)
+    assert str(raised.value) == f"calibration data '{path}' {message}"
+
+
+@nncf
+@pytest.mark.parametrize("content", [b"", b"not an archive", b"\x80\x04cos\nsystem\n."])
+def test_calibration_data_that_is_something_else(model, tmp_path, content):
+    path = tmp_path / "c.npz"
+    path.write_bytes(content)
+    with pytest.raises(ParamsError, match=f"^calibration data '{path}' cannot be read: "):
+        int8(model, tmp_path / "out", path)
+
+
+def test_without_nncf(model, recorded, tmp_path, monkeypatch):
+    # An import system in which the package is not there: find_spec answers None for it.
+    monkeypatch.delitem(sys.modules, "nncf", raising=False)
+    monkeypatch.setattr(
+        sys,
+        "meta_path",
+        [_without_nncf(finder) for finder in sys.meta_path],
+    )
+    with pytest.raises(MissingDependencyError) as raised:
+        int8(model, tmp_path / "out", recorded)
+    assert str(raised.value) == "precision int8 needs NNCF, which is not installed"
+    assert raised.value.hint == "pip install 'enginebay-openvino[int8]'"
+
+
+def _without_nncf(finder):
+    class Finder:
+        def find_spec(self, name, path=None, target=None):
+            return None if name == "nncf" else finder.find_spec(name, path, target)
+
+        def __getattr__(self, name):
+            return getattr(finder, name)
+
+    return Finder()

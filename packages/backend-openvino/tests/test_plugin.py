@@ -1,0 +1,83 @@
+"""What the plugin says about itself, what it imports, and what its page says."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import enginebay as eb
+from enginebay.errors import ParamsError
+from enginebay_openvino.params import OpenvinoParams
+
+README = Path(__file__).parents[1] / "README.md"
+
+
+def test_loading_the_plugin_imports_no_engine():
+    code = (
+        "import sys, enginebay as eb; eb.get_backend('openvino').Params();"
+        "print([name for name in ('openvino', 'torch', 'onnx', 'nncf') if name in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
+
+
+def test_running_an_artifact_imports_no_torch(write, tmp_path):
+    model = write("(float[2] x) => (float[2] y) { y = Relu(x) }")
+    eb.convert(model, backend="openvino", work_dir=tmp_path / "out")
+    code = (
+        "import sys, numpy as np, enginebay as eb\n"
+        f"with eb.load({str(tmp_path / 'out')!r}) as net:\n"
+        "    print(net({'x': np.array([-1, 2], np.float32)})['y'].tolist())\n"
+        "print([name for name in ('torch', 'onnx', 'nncf') if name in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines() == ["[0.0, 2.0]", "[]"]
+
+
+def test_what_it_is(backend):
+    assert backend.info.irs[0] == "onnx"
+    assert set(backend.info.irs) == {"onnx", "torchscript", "exported_program"}
+    assert backend.info.devices == ("cpu", "gpu", "npu", "auto")
+    assert backend.info.precisions[0] == "fp32"
+
+
+def test_the_files_of_an_artifact():
+    params = OpenvinoParams(work_dir="out", file_name="net")
+    assert [Path(file).as_posix() for file in params.get_model_files()] == [
+        "out/net.xml",
+        "out/net.bin",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"precision": "fp8"}, "wanted one of 'fp32', 'fp16', 'bf16', 'int8'"),
+        ({"performance_hint": "speed"}, "wanted one of 'latency', 'throughput'"),
+        ({"theads": 2}, "OpenvinoParams got 'theads', which is not one of its fields"),
+        ({"streams": -1}, "wanted int >= 0"),
+    ],
+)
+def test_params_are_checked(given, message):
+    with pytest.raises(ParamsError) as raised:
+        OpenvinoParams(**given)
+    assert message in str(raised.value)
+
+
+def test_every_parameter_is_a_flag(capsys):
+    from enginebay.cli import main
+
+    assert main(["convert", "openvino", "--help"]) == 0
+    shown = capsys.readouterr().out
+    for name in OpenvinoParams.__struct_fields__:
+        assert f"--{name.replace('_', '-')}" in shown
+
+
+def test_the_page_lists_every_parameter():
+    rows = re.findall(r"^\| (`[^|]+) \|", README.read_text(encoding="utf-8"), re.MULTILINE)
+    listed = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert sorted(listed) == sorted(OpenvinoParams.__struct_fields__)

@@ -1,0 +1,7 @@
+"""``python -m enginebay``."""
+
+import sys
+
+from enginebay.cli import main
+
+sys.exit(main())

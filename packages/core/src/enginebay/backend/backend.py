@@ -1,0 +1,338 @@
+"""Backend: one plugin behind typed methods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from enginebay.errors import (
+    BackendUnavailableError,
+    ConversionError,
+    EnginebayError,
+    FallbackError,
+    UsageError,
+    disk_error,
+)
+from enginebay.hooks import ConvertRequest, RewritersRequest, WrapperRequest
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Callable, Iterator, Sequence
+
+    from enginebay.environment import EnvReport
+    from enginebay.hooks import BackendInfo, CheckEnvRequest
+    from enginebay.inference.wrapper import Wrapper
+    from enginebay.ir.model import IRKind, IRModel
+    from enginebay.params import BackendParams
+    from enginebay.plugins import LoadedPlugin
+    from enginebay.rewriting import RewriterSet
+
+#: Taken where no backend is named and several are installed.
+DEFAULT_BACKEND = "onnxruntime"
+
+
+def default_backend() -> str:
+    """The name of the only installed backend, else ``onnxruntime``."""
+    from enginebay.plugins import list_backends
+
+    usable = [status.name for status in list_backends() if status.state == "installed"]
+    return usable[0] if len(usable) == 1 else DEFAULT_BACKEND
+
+
+def get_backend(name: str) -> Backend:
+    """Load one backend by name.
+
+    Raises:
+        BackendNotFoundError: No installed distribution provides it.
+        PluginError: Its plugin is broken, duplicated, disabled or made for another API version.
+    """
+    from enginebay.plugins import load_backend
+
+    return Backend(load_backend(name))
+
+
+class Backend:
+    """What callers hold of a backend.
+
+    Attributes:
+        name: The name users type.
+        info: What the plugin says it is and can do.
+        Params: The class that declares its parameters.
+        distribution: The distribution that provides the plugin.
+        distribution_version: That distribution's version.
+    """
+
+    def __init__(self, plugin: LoadedPlugin) -> None:
+        self._plugin = plugin
+        self.info: BackendInfo = plugin.info
+        self.name = plugin.info.name
+        self.Params: type[BackendParams] = plugin.info.params
+        self.distribution = plugin.status.distribution
+        self.distribution_version = plugin.status.version
+        self._available: dict[bool, bool] = {}
+
+    def __repr__(self) -> str:
+        return f"<Backend {self.name} from {self.distribution}>"
+
+    # -- is it usable? ------------------------------------------------------------------------
+
+    def get_version(self) -> str:
+        """The installed version of the engine.
+
+        Raises:
+            BackendUnavailableError: The engine is not installed.
+        """
+        from enginebay.environment import installed_version
+
+        if not self.info.runtime_distributions:
+            return self.distribution_version
+        wanted = self.info.runtime_distributions[0]
+        version = installed_version(wanted)
+        if version is None:
+            raise BackendUnavailableError(
+                f"the engine of backend '{self.name}' is not installed: wanted {wanted}",
+                hint=f"enginebay check-env {self.name}",
+            )
+        return version
+
+    def check_env(
+        self,
+        params: BackendParams | None = None,
+        *,
+        with_custom_ops: bool = False,
+        timeout: float = 120.0,
+    ) -> EnvReport:
+        """What was found here, in four tiers, each in a child process.
+
+        Args:
+            params: What the backend would be used with; the defaults where it is left out.
+            with_custom_ops: Whether its custom-op libraries must load too.
+            timeout: Seconds that each tier may take.
+        """
+        from enginebay.backend.checking import check_environment
+
+        return check_environment(
+            self.name, params or self.Params(), with_custom_ops=with_custom_ops, timeout=timeout
+        )
+
+    def check_tier(self, request: CheckEnvRequest) -> EnvReport:
+        """The plugin's own checks of one tier, run in this process."""
+        from enginebay.environment import EnvReport
+
+        return self._plugin.call("check_env", request=request) or EnvReport()
+
+    def is_available(self, with_custom_ops: bool = False) -> bool:
+        """True where a tiny model was built, run and compared here; asked once a process."""
+        if with_custom_ops not in self._available:
+            report = self.check_env(with_custom_ops=with_custom_ops)
+            self._available[with_custom_ops] = report.ok
+        return self._available[with_custom_ops]
+
+    def params_from(self, params: BackendParams | Mapping[str, Any] | None) -> BackendParams:
+        """Parameters of this backend's own class.
+
+        Raises:
+            ParamsError: A field is unknown, or a value does not fit.
+            UsageError: They are another backend's.
+        """
+        if params is None:
+            return self.Params()
+        if isinstance(params, self.Params):
+            return params
+        if isinstance(params, Mapping):
+            return self.Params.from_mapping(params)
+        raise UsageError(
+            f"backend '{self.name}' takes {self.Params.__name__} or a mapping, "
+            f"found {type(params).__name__}"
+        )
+
+    # -- IR → engine --------------------------------------------------------------------------
+
+    def to_backend(self, ir: str | Path | IRModel, **params: Any) -> tuple[Path, ...]:
+        """Convert with parameters given by name; see :meth:`to_backend_from_param`."""
+        return self.to_backend_from_param(ir, self.Params(**params))
+
+    def to_backend_from_param(
+        self, ir: str | Path | IRModel, params: BackendParams
+    ) -> tuple[Path, ...]:
+        """Write the engine's files into ``params.work_dir``, the current folder by default.
+
+        This is the bare conversion: no manifest, no verification, files with the same names are
+        replaced. :func:`enginebay.convert` makes an artifact of it.
+
+        Returns:
+            The paths of the files.
+
+        Raises:
+            ConversionError: The engine's converter failed.
+        """
+        work_dir = Path(params.work_dir or ".")
+        work_dir.mkdir(parents=True, exist_ok=True)
+        return tuple(work_dir / file for file in self.convert(read_ir(ir), params, work_dir))
+
+    def convert(
+        self,
+        ir: IRModel,
+        params: BackendParams,
+        work_dir: Path,
+        progress: Callable[[str], None] | None = None,
+    ) -> tuple[Path, ...]:
+        """Ask the plugin to convert, and check what it answers.
+
+        Returns:
+            The paths of the engine's files relative to ``work_dir``.
+
+        Raises:
+            ConversionError: The backend does not take this IR, its converter failed, or a file
+                that it promised is missing, empty or outside ``work_dir``.
+        """
+        if ir.kind not in self.info.irs:
+            raise ConversionError(
+                f"backend '{self.name}' does not convert from {ir.kind} ('{ir.path.name}'): "
+                f"it takes {', '.join(self.info.irs)}"
+            )
+        request = ConvertRequest(
+            ir=ir, params=params, work_dir=work_dir, progress=progress or _ignore
+        )
+        try:
+            written = self._plugin.call("to_backend", request=request)
+        except EnginebayError:
+            raise
+        except Exception as err:
+            if disk_error(err):
+                raise  # not the converter's fault; whoever owns the folder says it
+            raise ConversionError(
+                f"backend '{self.name}' could not convert '{ir.path.name}': "
+                f"{type(err).__name__}: {err}"
+            ) from err
+        return self._written_files(written, work_dir)
+
+    def _written_files(self, written: Any, work_dir: Path) -> tuple[Path, ...]:
+        if written is None or isinstance(written, str | Path):
+            raise ConversionError(
+                f"to_backend of '{self.name}' answered {written!r}: wanted a list of files"
+            )
+        root = work_dir.resolve()
+        files = []
+        for path in written:
+            file = (work_dir / path).resolve()
+            if not file.is_relative_to(root):
+                raise ConversionError(f"backend '{self.name}' wrote '{file}' outside its work_dir")
+            if not file.is_file() or not file.stat().st_size:
+                raise ConversionError(
+                    f"backend '{self.name}' promised the file '{path}', which is missing or empty"
+                )
+            files.append(file.relative_to(root))
+        if not files:
+            raise ConversionError(f"backend '{self.name}' wrote no file")
+        return tuple(files)
+
+    # -- engine → wrapper ---------------------------------------------------------------------
+
+    def build_wrapper(self, **params: Any) -> Wrapper:
+        """Load converted files with parameters given by name."""
+        return self.build_wrapper_from_param(self.Params(**params))
+
+    def build_wrapper_from_param(self, params: BackendParams) -> Wrapper:
+        """Load the files that :meth:`to_backend_from_param` wrote with the same parameters."""
+        directory = Path(params.work_dir or ".")
+        files = tuple(Path(file).relative_to(directory) for file in params.get_model_files())
+        return self.load(WrapperRequest(directory=directory, files=files, params=params))
+
+    def load(self, request: WrapperRequest) -> Wrapper:
+        """Ask the plugin for a wrapper.
+
+        Raises:
+            ConversionError: The engine cannot load the files.
+            FallbackError: ``request.strict``, and the receipt lists a fallback.
+        """
+        from enginebay.inference.wrapper import Wrapper
+
+        try:
+            wrapper = self._plugin.call("build_wrapper", request=request)
+        except EnginebayError:
+            raise
+        except Exception as err:
+            raise ConversionError(
+                f"backend '{self.name}' could not load '{request.files[0]}': "
+                f"{type(err).__name__}: {err}"
+            ) from err
+        if not isinstance(wrapper, Wrapper):
+            raise ConversionError(
+                f"build_wrapper of '{self.name}' answered {wrapper!r}: wanted a Wrapper"
+            )
+        if request.strict and wrapper.receipt.fallbacks:
+            fallbacks = "; ".join(wrapper.receipt.fallbacks)
+            wrapper.close()
+            raise FallbackError(
+                f"backend '{self.name}' fell back, and strict refuses that: {fallbacks}",
+                hint=f"enginebay check-env {self.name} --device {request.params.device}",
+            )
+        return wrapper
+
+    # -- the rest of the contract -------------------------------------------------------------
+
+    def rewriters(self, ir: IRKind = "onnx") -> list[RewriterSet]:
+        """The rewriters that this plugin and the cross-cutting ones contribute to an export."""
+        request = RewritersRequest(backend=self.name, ir=ir)
+        answers = self._plugin.call_all("rewriters", request=request)
+        return [found.from_distribution(status.distribution) for status, found in answers]
+
+    def build_param_from_config(self, config: Mapping[str, Any], work_dir: str) -> BackendParams:
+        """Parameters from the ``backend_config`` section of a deploy config."""
+        section = dict(config.get("backend_config", {}))
+        wanted = section.pop("type", self.name)
+        if wanted != self.name:
+            raise UsageError(f"the config is for backend '{wanted}', not '{self.name}'")
+        return self.Params.from_mapping({**section, "work_dir": work_dir})
+
+    # -- the console tool ---------------------------------------------------------------------
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Add a flag for each documented parameter."""
+        self.Params.add_arguments(parser)
+
+    @contextmanager
+    def parse_args(
+        self, parser: ArgumentParser, args: Sequence[str] | None = None
+    ) -> Iterator[Namespace]:
+        """Add the flags, yield the parsed arguments, and convert when the block ends well."""
+        parser.add_argument("ir", help="the IR file to convert")
+        self.add_arguments(parser)
+        parsed = parser.parse_args(args)
+        yield parsed
+        self.to_backend_from_param(parsed.ir, self.Params.from_args(parsed))
+
+    def main(self, argv: Sequence[str] | None = None) -> None:
+        """The backend as a console tool: convert an IR file with flags from the parameters."""
+        from argparse import ArgumentParser
+
+        parser = ArgumentParser(description=f"Convert an IR file with {self.name}.")
+        with self.parse_args(parser, argv):
+            pass
+
+
+def read_ir(ir: str | Path | IRModel) -> IRModel:
+    """An IR file as an :class:`~enginebay.ir.model.IRModel`.
+
+    Raises:
+        UsageError: The file is a Python model rather than an IR.
+    """
+    from enginebay.ir.model import IRModel
+    from enginebay.ir.sources import load_model
+
+    if isinstance(ir, IRModel):
+        return ir
+    source = load_model(ir)
+    if source.ir is None:
+        raise UsageError(
+            f"'{ir}' is not an IR file: wanted .onnx, .pt (TorchScript) or .pt2",
+            hint="enginebay export MODEL first, or enginebay deploy MODEL",
+        )
+    return source.ir
+
+
+def _ignore(_text: str) -> None:
+    """Progress that nobody watches."""

@@ -1,0 +1,145 @@
+"""Is a backend usable here? Four tiers, each in a child process, the last one a tiny real run."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from enginebay.environment import EnvReport, Tier, check_distributions, failed, passed, skipped
+from enginebay.errors import EnginebayError, IsolationError
+
+if TYPE_CHECKING:
+    from enginebay.backend.backend import Backend
+    from enginebay.ir.model import IRModel
+    from enginebay.params import BackendParams
+
+#: relu(2 x) on float32[1, 3, 4, 4] as an ONNX file (opset 13), so that checking an engine needs
+#: no exporter. tests/test_checking.py builds the same bytes with onnx.helper.
+_TINY_ONNX = (
+    "CAgSCWVuZ2luZWJheTp8ChUKAXgKA3R3bxIGZG91YmxlIgNNdWwKEQoGZG91YmxlEgF5IgRSZWx1EgVzbW9rZSoPCAEQ"
+    "AUIDdHdvSgQAAABAWhsKAXgSFgoUCAESEAoCCAEKAggDCgIIBAoCCARiGwoBeRIWChQIARIQCgIIAQoCCAMKAggECgII"
+    "BEIECgAQDQ=="
+)
+_TINY_SHAPE = (1, 3, 4, 4)
+
+
+def check_environment(
+    name: str, params: BackendParams, *, with_custom_ops: bool, timeout: float
+) -> EnvReport:
+    """Run the tiers in order; after one that fails, the others are reported as skipped.
+
+    Args:
+        name: The backend.
+        params: What it would be used with.
+        with_custom_ops: Whether its custom-op libraries must load too.
+        timeout: Seconds that each tier may take.
+    """
+    from enginebay.isolation import call
+
+    report = EnvReport()
+    for tier in Tier:
+        if not report.ok:
+            cause = report.failed
+            assert cause is not None
+            report += skipped(tier, tier.value, found=f"{cause.name} failed before")
+            continue
+        try:
+            report += call(
+                "enginebay.backend.checking:check_tier",
+                name,
+                tier,
+                params.to_mapping(),
+                with_custom_ops,
+                timeout=timeout,
+                result_type=EnvReport,
+            )
+        except IsolationError as err:
+            report += failed(tier, tier.value, found=str(err), fix=err.hint or "")
+    return report
+
+
+def check_tier(name: str, tier: Tier, params: dict[str, Any], with_custom_ops: bool) -> EnvReport:
+    """One tier, in this process; what the plugin adds comes after core's own checks."""
+    from enginebay.backend.backend import get_backend
+    from enginebay.hooks import CheckEnvRequest
+
+    backend = get_backend(name)
+    own = EnvReport()
+    if tier is Tier.METADATA:
+        own = check_distributions(backend.info.runtime_distributions)
+    with TemporaryDirectory(prefix="enginebay-check-") as folder:
+        request = CheckEnvRequest(
+            tier=tier,
+            params=backend.Params.from_mapping(params),
+            with_custom_ops=with_custom_ops,
+            work_dir=Path(folder),
+        )
+        report = own + backend.check_tier(request)
+        if tier is Tier.SMOKE and report.ok:
+            report += _smoke(backend, request.params, Path(folder))
+    return report
+
+
+def _smoke(backend: Backend, params: BackendParams, folder: Path) -> EnvReport:
+    """Build relu(2 x), run it, compare."""
+    import numpy as np
+
+    from enginebay.hooks import WrapperRequest
+
+    what = "build, run, compare"
+    x = np.linspace(-1, 1, num=int(np.prod(_TINY_SHAPE)), dtype=np.float32).reshape(_TINY_SHAPE)
+    try:
+        ir = _tiny_ir(backend, folder)
+        files = backend.convert(ir, params, folder)
+        request = WrapperRequest(
+            directory=folder,
+            files=files,
+            params=params,
+            inputs=ir.inputs,
+            outputs=ir.outputs,
+            strict=True,  # a device that was asked for and is not used is not green
+        )
+        with backend.load(request) as wrapper:
+            receipt = wrapper.receipt
+            y = wrapper({"x": x})["y"]
+    except EnginebayError as err:
+        return failed(Tier.SMOKE, what, found=str(err), fix=err.hint or "")
+    error = float(np.max(np.abs(y - np.maximum(2 * x, 0))))
+    # 2 x has no rounding error in any binary format that holds x; 1/128 is bfloat16's epsilon.
+    if not error <= 2 / 128:
+        return failed(Tier.SMOKE, what, found=f"wrong by {error:.2g}", wanted="relu(2 x)")
+    told = f"{receipt.engine} on {receipt.provider or receipt.device}"
+    return passed(Tier.SMOKE, what, found=f"{told}, worst difference {error:.1g}")
+
+
+def _tiny_ir(backend: Backend, folder: Path) -> IRModel:
+    from enginebay.ir.model import IRModel
+    from enginebay.tensors import TensorSpec
+
+    if "onnx" in backend.info.irs:
+        path = folder / "smoke-ir" / "smoke.onnx"
+        path.parent.mkdir()
+        path.write_bytes(base64.b64decode(_TINY_ONNX))
+        return IRModel(
+            kind="onnx",
+            path=path,
+            files=(path,),
+            inputs=(TensorSpec("x", "float32", _TINY_SHAPE),),
+            outputs=(TensorSpec("y", "float32", _TINY_SHAPE),),
+            exporter="file",
+            opset=13,
+        )
+    import torch
+
+    from enginebay.ir.export import export
+    from enginebay.ir.model import SUFFIXES
+
+    class Smoke(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.relu(2 * x)
+
+    kind = backend.info.irs[0]
+    path = folder / f"smoke-ir{SUFFIXES[kind]}"
+    return export(Smoke(), torch.ones(_TINY_SHAPE), ir=kind, path=path, output_names=["y"])

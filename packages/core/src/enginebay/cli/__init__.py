@@ -1,0 +1,110 @@
+"""The command line: one file per command, nothing but parsing and printing.
+
+A command is a module of this package with ``add_arguments(parser, argv)`` and ``run(args)``; only
+the one that is asked for is imported. Data goes to stdout, talk to stderr.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import ModuleType
+
+    from enginebay.cli.parser import Parser
+
+#: The commands in the order of ``enginebay --help``.
+COMMANDS = {
+    "backends": "list the installed backends",
+    "check-env": "check what a backend needs, in four tiers",
+    "deploy": "turn a model into a verified artifact",
+    "export": "turn a model into an IR: ONNX, TorchScript or ExportedProgram",
+    "convert": "turn an IR into a backend's artifact",
+    "run": "run an artifact on inputs",
+    "verify": "compare an artifact with its model again",
+    "inspect": "show what an artifact or an IR file holds",
+    "rewriters": "list what is rewritten when a model is exported for a backend",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        argv: The arguments after the program's name; those of the process by default.
+
+    Returns:
+        The exit code: 0 ok, 1 the operation failed, 2 usage, 3 backend unavailable,
+        130 interrupted.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments == ["--version"]:  # before anything is imported: this one is asked for by scripts
+        from enginebay import __version__
+
+        sys.stdout.write(f"enginebay {__version__}\n")
+        return 0
+    from enginebay.cli.failures import guarded
+
+    return guarded(arguments, _run)
+
+
+def _run(arguments: list[str]) -> int:
+    if not arguments:
+        sys.stderr.write(_help())
+        return 2
+    if arguments[0] in ("-h", "--help"):
+        sys.stdout.write(_help())
+        return 0
+    name, rest = arguments[0], arguments[1:]
+    module = _command(name)
+    parser = _parser(name)
+    module.add_arguments(parser, rest)
+    args = parser.parse_args(rest)
+    args.argv = arguments
+    code: int = module.run(args)
+    return code
+
+
+def _help() -> str:
+    width = max(map(len, COMMANDS))
+    commands = "\n".join(f"  {name:<{width}}  {text}" for name, text in COMMANDS.items())
+    return (
+        "usage: enginebay COMMAND ...\n\n"
+        "Turn a PyTorch model into a verified artifact on any inference engine.\n\n"
+        f"commands:\n{commands}\n\n"
+        "enginebay COMMAND -h tells what a command takes, enginebay --version which one this is.\n"
+        "Exit codes: 0 ok, 1 the operation failed, 2 usage, 3 backend unavailable, "
+        "130 interrupted.\n"
+    )
+
+
+def _command(name: str) -> ModuleType:
+    from importlib import import_module
+
+    if name in COMMANDS:
+        return import_module(f"enginebay.cli.{name.replace('-', '_')}")
+    from enginebay.errors import UsageError, nearest
+
+    close = nearest(name, COMMANDS)
+    raise UsageError(
+        f"'{name}' is not a command; wanted one of {', '.join(COMMANDS)}",
+        hint=f"did you mean 'enginebay {close}'?" if close else "enginebay -h",
+    )
+
+
+def _parser(name: str) -> Parser:
+    from enginebay.cli.parser import Parser
+
+    text = COMMANDS[name]
+    parser = Parser(
+        prog=f"enginebay {name}", description=f"{text[0].upper()}{text[1:]}.", allow_abbrev=False
+    )
+    parser.add_argument(
+        "--traceback", action="store_true", help="show the whole chain behind an error"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON document, also about an error"
+    )
+    return parser

@@ -1,0 +1,98 @@
+"""``enginebay check-env``: what a backend needs, in four tiers."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from enginebay.cli.output import NONE_INSTALLED, print_json, say, styled, talk_on_stderr
+from enginebay.errors import EnginebayError
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+
+UNAVAILABLE = 3
+_MARKS = {"ok": ("ok", "green"), "failed": ("FAILED", "red"), "skipped": ("skipped", "dim")}
+
+
+def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
+    """Add the command's flags."""
+    parser.usage = "enginebay check-env [NAME ...] [--device DEVICE] [flags]"
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="backends; all installed by default"
+    )
+    parser.add_argument("--device", help="the device the backend would run on")
+    parser.add_argument(
+        "--with-custom-ops", action="store_true", help="custom-op libraries must load too"
+    )
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=120.0,
+        metavar="SECONDS",
+        help="limit for each tier (default: 120)",
+    )
+
+
+def run(args: Namespace) -> int:
+    """Check each backend; a named one that is not green fails the command with exit code 3."""
+    from enginebay.plugins import list_backends
+
+    names = args.names or [status.name for status in list_backends()]
+    if not names:
+        say(NONE_INSTALLED)
+    with talk_on_stderr():
+        results = [_check(name, args) for name in dict.fromkeys(names)]
+    if args.json:
+        print_json({"backends": results})
+    else:
+        for result in results:
+            _print(result)
+    broken = any(not result["ok"] for result in results)
+    return UNAVAILABLE if broken and args.names else 0
+
+
+def _check(name: str, args: Namespace) -> dict[str, Any]:
+    from enginebay.backend import get_backend
+
+    try:
+        backend = get_backend(name)
+        params = backend.Params(device=args.device) if args.device else backend.Params()
+        report = backend.check_env(
+            params, with_custom_ops=args.with_custom_ops, timeout=args.timeout
+        )
+    except EnginebayError as err:
+        if args.traceback:
+            import traceback
+
+            traceback.print_exception(err, file=sys.stderr)
+        return {"name": name, "ok": False, "reason": str(err), "fix": err.hint, "checks": []}
+    import msgspec
+
+    checks = msgspec.to_builtins(report.checks)
+    return {"name": name, "ok": report.ok, "reason": "", "fix": None, "checks": checks}
+
+
+def _print(result: dict[str, Any]) -> None:
+    state = (
+        styled("ok", "green", sys.stdout) if result["ok"] else styled("NOT OK", "red", sys.stdout)
+    )
+    sys.stdout.write(f"{styled(result['name'], 'bold', sys.stdout)}: {state}\n")
+    if result["reason"]:
+        sys.stdout.write(f"  {result['reason']}\n")
+    if result["fix"]:
+        sys.stdout.write(f"  fix: {result['fix']}\n")
+    for check in result["checks"]:
+        _print_check(check)
+
+
+def _print_check(check: Any) -> None:
+    mark, colour = _MARKS[check["status"]]
+    mark = styled(mark.ljust(7), colour, sys.stdout)
+    sys.stdout.write(f"  {check['tier']:<8}  {mark}  {check['name']}: {check['found']}\n")
+    if check["status"] == "failed":
+        if check["wanted"]:
+            sys.stdout.write(f"{'':21}wanted: {check['wanted']}\n")
+        if check["fix"]:
+            sys.stdout.write(f"{'':21}fix: {check['fix']}\n")

@@ -1,0 +1,99 @@
+"""``enginebay convert NAME IR``: an IR becomes a backend's artifact, not verified."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from enginebay.cli.arguments import add_backend_flags, add_work_dir, typed_again
+from enginebay.cli.output import (
+    print_fields,
+    print_json,
+    print_next,
+    short_path,
+    size_text,
+    talk_on_stderr,
+)
+from enginebay.cli.verdict import headline, shape_text
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from enginebay.artifact import Artifact
+
+
+def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
+    """Add the command's flags, and those of the backend that is named."""
+    parser.usage = "enginebay convert NAME IR [--work-dir FOLDER] [flags]"
+    parser.add_argument("name", metavar="NAME", help="the backend; NAME -h lists its parameters")
+    parser.add_argument(
+        "ir", metavar="IR", type=Path, help="a .onnx, .pt (TorchScript) or .pt2 file"
+    )
+    add_work_dir(parser)
+    name = _backend_in(argv)
+    if name:
+        add_backend_flags(parser, name, argv)
+
+
+def _backend_in(argv: list[str]) -> str | None:
+    """The backend's name on a command line whose flags are not known yet.
+
+    It is the first word; where flags come first, the first word that names an installed backend.
+    """
+    words = [word for word in argv if not word.startswith("-")]
+    if not words or words[0] == argv[0]:
+        return words[0] if words else None
+    from enginebay.plugins import list_backends
+
+    known = {status.name for status in list_backends()}
+    return next((word for word in words if word in known), None)
+
+
+def run(args: Namespace) -> int:
+    """Convert, and say where the artifact is."""
+    import msgspec
+
+    from enginebay.backend import get_backend
+    from enginebay.conversion import convert
+
+    backend = get_backend(args.name)
+    with talk_on_stderr():
+        artifact = convert(
+            args.ir,
+            backend=backend.name,
+            work_dir=args.work_dir or Path(f"{args.ir.stem}-{backend.name}"),
+            params=backend.Params.from_args(args),
+            overwrite=args.overwrite,
+            command=typed_again(args.argv),
+        )
+    if args.json:
+        print_json(
+            {"artifact": str(artifact.path), "manifest": msgspec.to_builtins(artifact.manifest)}
+        )
+        return 0
+    verification = artifact.manifest.verification
+    assert verification is not None
+    print_fields(
+        (
+            ("verdict", headline(verification)),
+            ("artifact", f"{short_path(artifact.path)} ({size_text(artifact.manifest.files)})"),
+        )
+    )
+    print_next(_next(artifact))
+    return 0
+
+
+def _next(artifact: Artifact) -> list[str]:
+    folder = shlex.quote(short_path(artifact.path))
+    inputs = [
+        f"--input {shlex.quote(f'{spec.name}={shape_text(_sizes(spec.dims))}')}"
+        for spec in artifact.inputs
+        if not spec.is_static and spec.dims
+    ]
+    return [" ".join(["enginebay run", folder, *inputs]), f"enginebay inspect {folder}"]
+
+
+def _sizes(dims: tuple[int | str, ...]) -> tuple[int, ...]:
+    """A shape to try: open dimensions of size 1."""
+    return tuple(dim if isinstance(dim, int) else 1 for dim in dims)

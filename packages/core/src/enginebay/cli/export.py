@@ -1,0 +1,110 @@
+"""``enginebay export``: a model becomes an IR file."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from enginebay.cli.arguments import MODEL_HELP, add_inputs
+from enginebay.cli.output import (
+    human_size,
+    print_fields,
+    print_json,
+    print_next,
+    short_path,
+    talk_on_stderr,
+)
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from enginebay.ir.model import IRModel
+
+
+def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
+    """Add the command's flags."""
+    parser.usage = "enginebay export MODEL [--output FILE] [--input NAME=SPEC] [flags]"
+    parser.add_argument("model", metavar="MODEL", help=MODEL_HELP)
+    add_inputs(parser, "the model's own")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="the IR file; its suffix chooses the IR (default: the model's name, .onnx)",
+    )
+    parser.add_argument(
+        "--ir",
+        choices=("onnx", "torchscript", "exported_program"),
+        help="the IR (default: what --output ends with)",
+    )
+    parser.add_argument("--backend", metavar="NAME", help="apply the rewriters for this engine")
+    parser.add_argument("--exporter", choices=("dynamo", "torchscript"), help="the ONNX exporter")
+    parser.add_argument(
+        "--opset", type=int, metavar="N", help="the ONNX opset (default: the exporter's)"
+    )
+    parser.add_argument("--min-shapes", metavar="SHAPES", help="smallest shapes: x:1x3x32x32,…")
+    parser.add_argument("--max-shapes", metavar="SHAPES", help="largest shapes, likewise")
+    parser.add_argument("--overwrite", action="store_true", help="replace the file if it is there")
+
+
+def run(args: Namespace) -> int:
+    """Export, and say what was written."""
+    from enginebay.exporting import export
+    from enginebay.ir.inputs import parse_inputs
+    from enginebay.params import parse_shapes
+
+    with talk_on_stderr():
+        model = export(
+            args.model,
+            parse_inputs(args.inputs) if args.inputs else None,
+            ir=args.ir,
+            backend=args.backend,
+            path=args.output,
+            exporter=args.exporter,
+            opset=args.opset,
+            min_shapes=parse_shapes(args.min_shapes or ""),
+            max_shapes=parse_shapes(args.max_shapes or ""),
+            overwrite=args.overwrite,
+        )
+    if args.json:
+        print_json({"ir": ir_document(model)})
+        return 0
+    print_ir(model)
+    file = shlex.quote(short_path(model.path))
+    print_next([f"enginebay inspect {file}", *_conversion(model, args.backend, file)])
+    return 0
+
+
+def _conversion(model: IRModel, backend: str | None, file: str) -> list[str]:
+    from enginebay.backend import default_backend, get_backend
+    from enginebay.errors import BackendUnavailableError
+
+    try:
+        engine = get_backend(backend or default_backend())
+    except BackendUnavailableError:
+        return []
+    return [f"enginebay convert {engine.name} {file}"] if model.kind in engine.info.irs else []
+
+
+def ir_document(model: IRModel) -> dict[str, Any]:
+    """An IR as plain JSON values."""
+    import msgspec
+
+    described: dict[str, Any] = msgspec.to_builtins(model, enc_hook=str)  # paths
+    return {**described, "sha256": model.digest()}
+
+
+def print_ir(model: IRModel) -> None:
+    """Describe an IR on stdout."""
+    opset = f", opset {model.opset}" if model.opset else ""
+    print_fields(
+        (
+            ("ir", model.kind + (f" by {model.exporter}" if model.exporter else "") + opset),
+            *(("file", f"{short_path(f)} ({human_size(f.stat().st_size)})") for f in model.files),
+            ("sha256", model.digest()),
+            *(("input", spec.describe()) for spec in model.inputs),
+            *(("output", spec.describe()) for spec in model.outputs),
+            *(("note", note) for note in model.notes),
+        )
+    )

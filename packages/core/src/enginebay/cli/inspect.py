@@ -1,0 +1,107 @@
+"""``enginebay inspect``: what an artifact or an IR file holds."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from enginebay.cli.deploy import engine_text
+from enginebay.cli.export import ir_document, print_ir
+from enginebay.cli.output import human_size, print_fields, print_json, print_table, short_path
+from enginebay.cli.verdict import headline, print_outputs
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from enginebay.artifact import Artifact, IRRecord, Part
+
+
+def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
+    """Add the command's flags."""
+    parser.usage = "enginebay inspect ARTIFACT|IR [flags]"
+    parser.add_argument(
+        "path",
+        metavar="ARTIFACT|IR",
+        type=Path,
+        help="the folder of an artifact, or a .onnx, .pt (TorchScript) or .pt2 file",
+    )
+
+
+def run(args: Namespace) -> int:
+    """Describe the folder or the file; the artifact's files are checked on the way."""
+    import msgspec
+
+    from enginebay.artifact import open_artifact
+    from enginebay.backend import read_ir
+
+    if args.path.suffix in (".onnx", ".pt", ".pt2") and not args.path.is_dir():
+        model = read_ir(args.path)
+        if args.json:
+            print_json({"ir": ir_document(model)})
+        else:
+            print_ir(model)
+        return 0
+    artifact = open_artifact(args.path)
+    if args.json:
+        print_json(
+            {"artifact": str(artifact.path), "manifest": msgspec.to_builtins(artifact.manifest)}
+        )
+    else:
+        _print(artifact)
+    return 0
+
+
+def _print(artifact: Artifact) -> None:
+    manifest = artifact.manifest
+    verification = manifest.verification
+    torch = f", torch {manifest.torch_version}" if manifest.torch_version else ""
+    print_fields(
+        (
+            ("artifact", short_path(artifact.path)),
+            ("verdict", headline(verification) if verification else "unverified"),
+            ("backend", f"{manifest.backend} {manifest.engine_version}"),
+            ("plugin", f"{manifest.plugin.distribution} {manifest.plugin.version}"),
+            ("engine", engine_text(manifest.receipt)),
+            *(
+                ("fallback", text)
+                for text in (manifest.receipt.fallbacks if manifest.receipt else ())
+            ),
+            ("params", ", ".join(f"{k}={_value(v)}" for k, v in manifest.params.items())),
+            ("ir", _ir_text(manifest.ir)),
+            *(("note", note) for note in (manifest.ir.notes if manifest.ir else ())),
+            ("made", f"{manifest.created} by enginebay {manifest.enginebay_version}{torch}"),
+            ("on", f"{manifest.platform}, Python {manifest.python}"),
+            *(("pinned", f"{field} {value}") for field, value in manifest.pinned.items()),
+            ("command", manifest.command),
+            *(("input", spec.describe()) for spec in manifest.inputs),
+            *(("output", spec.describe()) for spec in manifest.outputs),
+            *(("part", _part_text(part)) for part in manifest.parts),
+        )
+    )
+    if verification and verification.outputs:
+        sys.stdout.write("\n")
+        print_outputs(verification)
+    sys.stdout.write("\n")
+    print_table(
+        ("FILE", "SIZE", "SHA256"),
+        [(entry.path, human_size(entry.size), entry.sha256) for entry in manifest.files],
+        right=("SIZE",),
+    )
+
+
+def _value(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _part_text(part: Part) -> str:
+    takes, gives = (", ".join(spec.name for spec in specs) for specs in (part.inputs, part.outputs))
+    return f"{part.folder}: {takes} → {gives}"
+
+
+def _ir_text(ir: IRRecord | None) -> str:
+    if ir is None:
+        return ""
+    opset = f", opset {ir.opset}" if ir.opset else ""
+    return f"{ir.kind} by {ir.exporter or 'hand'}{opset}, sha256 {ir.sha256}"

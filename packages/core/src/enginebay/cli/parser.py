@@ -1,0 +1,38 @@
+"""argparse, whose errors are Enginebay's: one line, a hint, exit code 2, a document with --json."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser
+from typing import TYPE_CHECKING, NoReturn
+
+from enginebay.errors import UsageError, nearest
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
+
+_UNKNOWN = "unrecognized arguments: "
+
+
+class Parser(ArgumentParser):
+    """A parser that raises where argparse would print its usage and exit."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise what is wrong with the command line.
+
+        Raises:
+            UsageError: Always.
+        """
+        hint = f"{self.prog} -h"
+        if message.startswith(_UNKNOWN):
+            unknown = message.removeprefix(_UNKNOWN)
+            message = f"'{unknown}' is not among the arguments of {self.prog}"
+            word = unknown.split()[0].partition("=")[0].lstrip("-")
+            # Without the dashes, which would make any two flags alike.
+            close = nearest(word, [flag.lstrip("-") for flag in self._option_string_actions])
+            hint = f"did you mean --{close}?" if close else hint
+        raise UsageError(message, hint=hint)
+
+    def print_help(self, file: SupportsWrite[str] | None = None) -> None:
+        """Print the help; unlike argparse's own, a pipe or a disk that does not take it is told."""
+        (file or sys.stdout).write(self.format_help())

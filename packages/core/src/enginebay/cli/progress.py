@@ -1,0 +1,61 @@
+"""Progress on a terminal: one line a step, with the time it takes; nothing elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from enginebay.steps import Step
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[Step], None] | None]:
+    """Yield what watches the steps; None where stderr is not a terminal.
+
+    The lines give way to the closing table where that is seen too, and stay where it is not:
+    after an error, or with stdout redirected.
+    """
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    shown_twice = sys.stdout.isatty()  # asked now: rich puts something else in stdout's place
+    console = Console(stderr=True)
+    columns = _columns()
+    with Progress(*columns, console=console, transient=True, refresh_per_second=5) as shown:
+        shown.live.transient = False
+        tasks: list[tuple[Step, Any]] = []  # the steps are kept, so that none gets another's line
+
+        def watch(step: Step) -> None:
+            if not tasks or tasks[-1][0] is not step:
+                tasks.append((step, shown.add_task(step.name, total=1, step=step)))
+            shown.update(tasks[-1][1], completed=step.seconds is not None)
+
+        yield watch
+        shown.live.transient = shown_twice
+
+
+def _columns() -> tuple[Any, ...]:
+    """A mark, the step's name, its seconds, its detail."""
+    from rich.progress import ProgressColumn, SpinnerColumn, Task
+    from rich.text import Text
+
+    class Mark(SpinnerColumn):
+        def render(self, task: Task) -> Any:
+            if not task.finished:
+                return super().render(task)
+            return Text("✗", "red") if task.fields["step"].failed else Text("✓", "green")
+
+    class Words(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            step: Step = task.fields["step"]
+            seconds = task.elapsed or 0.0 if step.seconds is None else step.seconds
+            return Text(f"{step.name:<10}{seconds:>7.1f} s  {step.detail}".rstrip())
+
+    return Mark(), Words()

@@ -1,0 +1,53 @@
+"""``enginebay rewriters``: what would be rewritten for a backend, and which plugin says so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from enginebay.cli.output import print_json, print_table, say
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+
+def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
+    """Add the command's flags."""
+    parser.usage = "enginebay rewriters [--backend NAME] [--ir IR] [--json]"
+    parser.add_argument(
+        "--backend", metavar="NAME", help="the engine; by default the only one installed"
+    )
+    parser.add_argument(
+        "--ir",
+        choices=("onnx", "torchscript", "exported_program"),
+        help="the IR; by default the one that the backend prefers",
+    )
+
+
+def run(args: Namespace) -> int:
+    """List the rewriters that would apply, the most specific first for each name."""
+    from enginebay.backend import default_backend, get_backend
+    from enginebay.rewriting import builtin_rewriters, list_rewriters
+
+    backend = get_backend(args.backend or default_backend())
+    ir = args.ir or backend.info.irs[0]
+    sets = [*backend.rewriters(ir), builtin_rewriters()]
+    rows = [
+        {
+            "kind": rewriter.kind,
+            "name": rewriter.name,
+            "condition": rewriter.condition,
+            "distribution": rewriter.distribution,
+        }
+        for rewriter in list_rewriters(sets, backend=backend.name, ir=ir)
+    ]
+    if args.json:
+        print_json({"backend": backend.name, "ir": ir, "rewriters": rows})
+        return 0
+    if not rows:
+        say(f"Nothing is rewritten for {backend.name} from {ir}.")
+        return 0
+    print_table(
+        ("KIND", "NAME", "CONDITION", "DISTRIBUTION"),
+        [tuple(value or "" for value in row.values()) for row in rows],
+    )
+    return 0

@@ -1,0 +1,151 @@
+"""``enginebay run ARTIFACT``: one run on given, recorded or made-up inputs."""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from enginebay.cli.arguments import add_inputs
+from enginebay.cli.deploy import engine_text
+from enginebay.cli.output import print_fields, print_json, print_table, talk_on_stderr
+from enginebay.cli.verdict import shape_text
+from enginebay.errors import UsageError
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from enginebay.arrays import NumpyArray
+    from enginebay.artifact import Artifact
+    from enginebay.inference.receipt import Receipt
+    from enginebay.tensors import TensorSpec
+
+
+def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
+    """Add the command's flags."""
+    parser.usage = "enginebay run ARTIFACT [--input NAME=SPEC] [--output FILE.npz] [flags]"
+    parser.add_argument("artifact", metavar="ARTIFACT", type=Path)
+    add_inputs(parser, "the first that the artifact was verified with, else made up")
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE.npz", help="keep the outputs in this file"
+    )
+    parser.add_argument("--device", help="run elsewhere than where the artifact was made for")
+    parser.add_argument(
+        "--strict", action="store_true", help="refuse what the engine falls back on"
+    )
+
+
+def run(args: Namespace) -> int:
+    """Run once and describe the outputs."""
+    from enginebay.artifact import open_artifact
+    from enginebay.loading import load
+
+    if args.output:
+        _check_output(args.output)
+    artifact = open_artifact(args.artifact)
+    with talk_on_stderr(), load(artifact, device=args.device, strict=args.strict) as wrapper:
+        inputs = _inputs(artifact, wrapper.inputs, args.inputs)
+        start = time.perf_counter()
+        outputs = wrapper(inputs)
+        seconds = time.perf_counter() - start
+        receipt = wrapper.receipt
+    if args.output:
+        _save(args.output, outputs)
+    if args.json:
+        print_json(_document(outputs, receipt, seconds))
+    else:
+        _print(outputs, receipt, seconds)
+    return 0
+
+
+def _inputs(artifact: Artifact, specs: tuple[TensorSpec, ...], texts: list[str]) -> dict[str, Any]:
+    from enginebay.ir.inputs import inputs_for, parse_inputs
+    from enginebay.samples import load_samples
+    from enginebay.verifying import SAMPLES_FILE
+
+    recorded = artifact.path / SAMPLES_FILE
+    if texts or not recorded.is_file():
+        return inputs_for(specs, parse_inputs(texts))
+    return load_samples(recorded)[0].inputs
+
+
+def _check_output(path: Path) -> None:
+    """Refuse a file that cannot be written before anything is run."""
+    if path.suffix != ".npz":
+        raise UsageError(
+            f"'{path}' cannot keep the outputs: wanted a .npz file", hint=f"--output {path}.npz"
+        )
+    if not path.parent.is_dir():
+        raise UsageError(f"'{path}' cannot be written: there is no folder '{path.parent}'")
+
+
+def _save(path: Path, outputs: dict[str, NumpyArray]) -> None:
+    """Write the outputs so that ``--input FILE.npz`` reads them; an old file goes at the end."""
+    from enginebay.errors import EnginebayError
+    from enginebay.samples import save_arrays
+
+    half = path.with_name(f".{path.name}.half")
+    try:
+        save_arrays(half, outputs)
+        half.replace(path)
+    except OSError as err:
+        half.unlink(missing_ok=True)
+        raise EnginebayError(
+            f"'{path}' cannot be written: {err.strerror}", hint="choose another --output"
+        ) from err
+
+
+def _describe(name: str, array: NumpyArray) -> dict[str, Any]:
+    row: dict[str, Any] = {"name": name, "dtype": array.dtype.name, "shape": list(array.shape)}
+    figures: dict[str, Any] = dict.fromkeys(("min", "max", "mean"))
+    if array.size and array.dtype.kind not in "cOSU":
+        numbers = array.astype("float64") if array.dtype.kind not in "iu" else array
+        figures = {
+            "min": _json_number(numbers.min().item()),
+            "max": _json_number(numbers.max().item()),
+            "mean": _json_number(float(numbers.mean(dtype="float64"))),
+        }
+    return row | figures
+
+
+def _json_number(value: float) -> float | str:
+    """NaN and infinities as text: JSON has no such numbers."""
+    return value if math.isfinite(value) else str(value)
+
+
+def _document(outputs: dict[str, NumpyArray], receipt: Receipt, seconds: float) -> dict[str, Any]:
+    import msgspec
+
+    described = [_describe(name, array) for name, array in outputs.items()]
+    return {"outputs": described, "seconds": seconds, "receipt": msgspec.to_builtins(receipt)}
+
+
+def _print(outputs: dict[str, NumpyArray], receipt: Receipt, seconds: float) -> None:
+    rows = [_describe(name, array) for name, array in outputs.items()]
+    print_table(
+        ("OUTPUT", "DTYPE", "SHAPE", "MIN", "MAX", "MEAN"),
+        [
+            (
+                row["name"],
+                row["dtype"],
+                shape_text(tuple(row["shape"])),
+                *(_figure(row[key]) for key in ("min", "max", "mean")),
+            )
+            for row in rows
+        ],
+        right=("MIN", "MAX", "MEAN"),
+    )
+    print_fields(
+        (
+            ("engine", engine_text(receipt)),
+            *(("fallback", fallback) for fallback in receipt.fallbacks),
+            ("seconds", f"{seconds:.4f} for the first call"),
+        )
+    )
+
+
+def _figure(value: float | str | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,352 @@
+"""The straight line: a model becomes a verified artifact."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from enginebay.artifact import Artifact, Verification, staging
+from enginebay.backend import convert_parts, default_backend, get_backend
+from enginebay.conversion import describe, portable
+from enginebay.errors import (
+    ConversionError,
+    EnginebayError,
+    ExportError,
+    MismatchError,
+    UsageError,
+    disk_error,
+)
+from enginebay.inference.receipt import Receipt
+from enginebay.intake import take_in
+from enginebay.ir.model import SUFFIXES
+from enginebay.ir.partition import split
+from enginebay.rewriting import RewriteReport
+from enginebay.rewriting.marks import mark_nodes
+from enginebay.samples import Sample, save_samples
+from enginebay.steps import Step, Steps
+from enginebay.trial import Trial
+from enginebay.verifying import SAMPLES_FILE, attempt, judge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from enginebay.artifact import Part
+    from enginebay.backend import Backend
+    from enginebay.intake import Intake
+    from enginebay.ir.attempts import ExporterName
+    from enginebay.ir.model import IRKind, IRModel
+    from enginebay.params import BackendParams
+    from enginebay.rewriting import RewriterSet
+
+
+class Deployment(msgspec.Struct, frozen=True, kw_only=True):
+    """What :func:`deploy` answers.
+
+    Attributes:
+        artifact: The artifact under its final name.
+        verification: The verdict with its figures.
+        receipt: What the engine says that it ran; None where it crashed.
+        steps: What was done, and how long each step took, in seconds.
+        notes: What the caller should know: which exporter or IR was not used and why, what fell
+            back.
+        rewriting: Which rewriters fired, how often, and which never did; None where the model
+            came as a file that needs no export.
+    """
+
+    artifact: Artifact
+    verification: Verification
+    receipt: Receipt | None
+    steps: tuple[Step, ...]
+    notes: tuple[str, ...]
+    rewriting: RewriteReport | None
+
+    @property
+    def verdict(self) -> str:
+        """``verified``, ``mismatched``, ``unverified`` or ``crashed``."""
+        return self.verification.verdict
+
+
+def deploy(
+    model: Any,
+    args: Any = None,
+    *,
+    work_dir: str | Path,
+    backend: str | None = None,
+    params: BackendParams | Mapping[str, Any] | None = None,
+    ir: IRKind | None = None,
+    exporter: ExporterName | None = None,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    dynamic_shapes: Mapping[str, Any] | None = None,
+    rewriters: Sequence[RewriterSet] = (),
+    partition: Sequence[str] = (),
+    config: Mapping[str, Any] | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    allow_mismatch: bool = False,
+    overwrite: bool = False,
+    keep_ir: bool = False,
+    strict: bool = False,
+    timeout: float = 1800.0,
+    watch: Callable[[Step], None] | None = None,
+    command: str = "",
+) -> Deployment:
+    """Turn a model into a verified artifact.
+
+    The reference outputs come from the model as it is; then it is exported with the rewriters for
+    its engine, converted, run by the engine in a child process, and compared. The artifact
+    appears under its final name complete, or not at all.
+
+    Args:
+        model: An ``nn.Module``, or text: ``file.py:attr``, ``module:attr``, or a ``.onnx``,
+            ``.pt`` (TorchScript) or ``.pt2`` file.
+        args: Example inputs: a tensor, a tuple of positional arguments, or a dict by name.
+        work_dir: The folder that the artifact becomes; it must not exist yet.
+        backend: The engine; by default the only one installed, else ``onnxruntime``.
+        params: The backend's parameters, or its fields by name.
+        ir: Use this IR; by default the backend's preferred ones in order, until one works.
+        exporter: ``dynamo`` or ``torchscript`` for ONNX; by default the first that works.
+        input_names: Instead of the parameter names of ``forward``.
+        output_names: Instead of ``output``, ``output_0`` … or the keys of the result.
+        dynamic_shapes: ``{"x": {0: "batch"}}`` or ``{"x": {0: ("batch", 1, 8)}}``; by default
+            the dimensions where the params' smallest and largest shapes differ. The artifact is
+            verified at the example's, the smallest and the largest sizes.
+        rewriters: Rewriters of your own.
+        partition: Names of marks, in the order of the model, to cut it at: it becomes one
+            artifact with several engines that run one after the other. See
+            :func:`enginebay.mark` and :func:`enginebay.marks`.
+        config: The deployment config that rewriters see as ``ctx.config``.
+        rtol: Replaces the relative tolerance, which follows the dtype and the precision.
+        atol: Replaces the absolute tolerance.
+        allow_mismatch: Publish the artifact although its numbers differ or its engine crashed.
+        overwrite: Replace the artifact that is there already, once the new one is complete.
+        keep_ir: Keep the IR in the artifact's folder ``ir``.
+        strict: Refuse what the engine falls back on.
+        timeout: Seconds that loading and running the engine may take.
+        watch: Called with each step when it starts, when its detail changes and when it ends.
+        command: What to type to make the artifact again; kept in its manifest.
+
+    Raises:
+        UsageError: An argument is wrong; nothing was written.
+        BackendUnavailableError: The backend cannot be used.
+        ModelError: The model's forward raised.
+        ExportError: No exporter could do it.
+        ConversionError: The engine's converter failed.
+        MismatchError: The numbers differ, or the engine crashed; carries ``.verdict``.
+
+    Example:
+        >>> import enginebay as eb, tempfile, torch
+        >>> with tempfile.TemporaryDirectory() as folder:  # doctest: +SKIP
+        ...     eb.deploy(torch.nn.ReLU(), torch.ones(1, 3), work_dir=f"{folder}/relu").verdict
+        'verified'
+    """
+    engine = get_backend(backend or default_backend())
+    given = engine.params_from(params)
+    kinds = _kinds(engine, ir, partition)
+    steps = Steps(watch)
+    with staging(work_dir, overwrite=overwrite) as stage:
+        with steps("reference") as tell:
+            intake = take_in(
+                model,
+                args,
+                backend=engine.name,
+                params=given,
+                input_names=input_names,
+                output_names=output_names,
+                dynamic_shapes=dynamic_shapes,
+            )
+            tell(intake.description)
+        build = _Build(
+            engine, given, intake, stage.dir, exporter, rewriters, partition, config, steps
+        )
+        exported, files, parts, notes = build.first_that_works(kinds)
+        with steps("verify") as tell:
+            verification, receipt = _verify(
+                engine,
+                given,
+                intake,
+                exported,
+                files,
+                parts,
+                stage.dir,
+                rtol=rtol,
+                atol=atol,
+                strict=strict,
+                timeout=timeout,
+            )
+            tell(verification.verdict)
+        if not allow_mismatch:
+            _insist(verification)
+        with steps("publish") as tell:
+            manifest = describe(
+                engine,
+                exported,
+                given,
+                files,
+                verification=verification,
+                receipt=receipt,
+                command=command,
+                parts=parts,
+            )
+            if not keep_ir:
+                shutil.rmtree(stage.dir / IR_FOLDER, ignore_errors=True)
+            artifact = stage.publish(manifest)
+            tell(str(artifact.path))
+    fallbacks = receipt.fallbacks if receipt else ()
+    return Deployment(
+        artifact=artifact,
+        verification=verification,
+        receipt=receipt,
+        steps=tuple(steps.done),
+        notes=(*notes, *exported.notes, *fallbacks),
+        rewriting=intake.rewriting,
+    )
+
+
+#: Where the IR is written, and kept on request.
+IR_FOLDER = "ir"
+
+
+def _kinds(engine: Backend, ir: IRKind | None, partition: Sequence[str]) -> tuple[IRKind, ...]:
+    """The IRs to try, in order; only an ONNX graph can be cut."""
+    kinds: tuple[IRKind, ...] = (ir,) if ir else engine.info.irs
+    if not partition:
+        return kinds
+    if isinstance(partition, str):
+        raise UsageError(
+            f"partition is the text '{partition}', wanted a sequence of names",
+            hint=f"partition=('{partition}',)",
+        )
+    if "onnx" not in kinds:
+        raise UsageError(
+            f"only an ONNX graph can be cut, and this deployment goes through {', '.join(kinds)}",
+            hint="leave out the cuts, or choose ir='onnx' and a backend that takes it",
+        )
+    return ("onnx",)
+
+
+class _Build:
+    """Export and convert, for the first IR that goes through both."""
+
+    def __init__(
+        self,
+        engine: Backend,
+        params: BackendParams,
+        intake: Intake,
+        folder: Path,
+        exporter: ExporterName | None,
+        rewriters: Sequence[RewriterSet],
+        cuts: Sequence[str],
+        config: Mapping[str, Any] | None,
+        steps: Steps,
+    ) -> None:
+        self._engine = engine
+        self._params = params
+        self._intake = intake
+        self._folder = folder
+        self._exporter = exporter
+        self._rewriters = [*rewriters, mark_nodes()] if cuts else rewriters
+        self._cuts = cuts
+        self._config = config
+        self._steps = steps
+
+    def first_that_works(
+        self, kinds: Sequence[IRKind]
+    ) -> tuple[IRModel, tuple[Path, ...], tuple[Part, ...], tuple[str, ...]]:
+        """The IR, the engine's files relative to the folder, and why earlier IRs were not used."""
+        failures: list[EnginebayError] = []
+        for kind in kinds:
+            try:
+                exported, files, parts = self._through(kind)
+            except (ExportError, ConversionError) as err:
+                if full := disk_error(err):
+                    raise full from err  # no other IR would help; staging says which disk
+                failures.append(err)
+                _empty(self._folder)
+            else:
+                notes = tuple(
+                    f"{failed} was not used: {err}"
+                    for failed, err in zip(kinds, failures, strict=False)
+                )
+                return exported, files, parts, notes
+        if len(failures) == 1:
+            raise failures[0]
+        told = "; ".join(f"{kind}: {err}" for kind, err in zip(kinds, failures, strict=True))
+        raise ConversionError(f"no IR leads to backend '{self._engine.name}': {told}") from (
+            ExceptionGroup("every IR failed", failures)
+        )
+
+    def _through(self, kind: IRKind) -> tuple[IRModel, tuple[Path, ...], tuple[Part, ...]]:
+        with self._steps("export") as tell:
+            exported = self._intake.export(
+                kind,
+                self._folder / IR_FOLDER / f"model{SUFFIXES[kind]}",
+                exporter=self._exporter,
+                backend=self._engine.name,
+                rewriters=self._rewriters,
+                config=self._config,
+            )
+            tell(f"{exported.kind} by {exported.exporter}")
+        with self._steps("convert") as tell:
+            parts = self._convert_parts(exported, tell) if self._cuts else ()
+            files = tuple(Path(path) for part in parts for path in part.paths)
+            files = files or self._engine.convert(exported, self._params, self._folder, tell)
+            tell(", ".join(file.as_posix() for file in files))
+        return exported, files, parts
+
+    def _convert_parts(self, exported: IRModel, tell: Callable[[str], None]) -> tuple[Part, ...]:
+        models = split(exported, self._cuts, self._folder / IR_FOLDER / "parts")
+        return convert_parts(self._engine, models, self._params, self._folder, tell)
+
+
+def _verify(
+    engine: Backend,
+    params: BackendParams,
+    intake: Intake,
+    exported: IRModel,
+    files: tuple[Path, ...],
+    parts: tuple[Part, ...],
+    folder: Path,
+    **options: Any,
+) -> tuple[Verification, Receipt | None]:
+    # An exporter may drop inputs that the graph does not use.
+    samples = [
+        Sample({spec.name: sample.inputs[spec.name] for spec in exported.inputs}, sample.outputs)
+        for sample in intake.samples
+    ]
+    save_samples(folder / SAMPLES_FILE, samples)
+    trial = Trial(
+        backend=engine.name,
+        directory=folder,
+        files=files,
+        params=portable(params),
+        inputs=exported.inputs,
+        outputs=exported.outputs,
+        samples=folder / SAMPLES_FILE,
+        strict=options.pop("strict"),
+        parts=parts,
+    )
+    if intake.why_no_reference:
+        return attempt(trial, intake.why_no_reference, timeout=options["timeout"])
+    return judge(trial, samples, intake.description, **options)
+
+
+def _insist(verification: Verification) -> None:
+    if verification.verdict in ("mismatched", "crashed"):
+        raise MismatchError(
+            verification.summary(),
+            verdict=verification,
+            hint="look at the model or the params; --allow-mismatch (allow_mismatch=True) "
+            "publishes the artifact with this verdict",
+        )
+
+
+def _empty(folder: Path) -> None:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()

@@ -1,0 +1,288 @@
+"""What was found on this machine, what was wanted, and what to type to fix it.
+
+A backend's ``check_env`` puts its report together from the functions here::
+
+    @eb.hookimpl
+    def check_env(request):
+        if request.tier is Tier.IMPORT:
+            return check_import("myengine", fix="pip install myengine")
+        if request.tier is Tier.DEVICE:
+            return passed(request.tier, "cpu", "8 cores")
+        return EnvReport()
+
+Reports are added with ``+``.
+"""
+
+from __future__ import annotations
+
+import time
+from enum import StrEnum
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from enginebay.errors import PluginError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from packaging.requirements import Requirement
+
+
+class Tier(StrEnum):
+    """How deep a check goes. Iterating gives the tiers in the order they are checked."""
+
+    METADATA = "metadata"  #: distributions are installed; nothing is imported
+    IMPORT = "import"  #: the runtime imports
+    DEVICE = "device"  #: the device answers
+    SMOKE = "smoke"  #: a tiny model is built, runs and gives the right numbers
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that was looked at.
+
+    Attributes:
+        tier: How deep it went.
+        name: What it is about, short: ``onnxruntime``, ``CUDAExecutionProvider``.
+        status: How it went.
+        found: What is there, in one line: a version, the reason of a failure.
+        wanted: What should be there.
+        fix: The command to type.
+        seconds: How long it took.
+    """
+
+    tier: Tier
+    name: str
+    status: Literal["ok", "failed", "skipped"]
+    found: str
+    wanted: str = ""
+    fix: str = ""
+    seconds: float = 0.0
+
+
+class EnvReport(msgspec.Struct, frozen=True):
+    """The checks that were made, in order.
+
+    Attributes:
+        checks: None of them where there was nothing to look at.
+
+    Example:
+        >>> report = passed(Tier.IMPORT, "engine", "engine 1.2") + EnvReport()
+        >>> report.ok, len(report.checks)
+        (True, 1)
+    """
+
+    checks: tuple[Check, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """True where no check failed: an empty report is ok, and so is a skipped check."""
+        return self.failed is None
+
+    @property
+    def failed(self) -> Check | None:
+        """The first check that failed, if any."""
+        return next((check for check in self.checks if check.status == "failed"), None)
+
+    def __add__(self, other: EnvReport) -> EnvReport:
+        return EnvReport(self.checks + other.checks)
+
+
+def passed(tier: Tier, name: str, found: str, *, seconds: float = 0.0) -> EnvReport:
+    """A report of one check that went well; the arguments are :class:`Check`'s."""
+    return EnvReport((Check(tier=tier, name=name, status="ok", found=found, seconds=seconds),))
+
+
+def failed(
+    tier: Tier, name: str, *, found: str, wanted: str = "", fix: str = "", seconds: float = 0.0
+) -> EnvReport:
+    """A report of one check that failed; the arguments are :class:`Check`'s."""
+    check = Check(
+        tier=tier,
+        name=name,
+        status="failed",
+        found=found,
+        wanted=wanted,
+        fix=fix,
+        seconds=seconds,
+    )
+    return EnvReport((check,))
+
+
+def skipped(tier: Tier, name: str, found: str) -> EnvReport:
+    """A report of one check that does not apply here; ``found`` says why."""
+    return EnvReport((Check(tier=tier, name=name, status="skipped", found=found),))
+
+
+def check_import(module: str, *, wanted: str = "", fix: str = "") -> EnvReport:
+    """Import a module and report its version, or in one line why it does not import.
+
+    Whatever importing it does to the process is done to this one: call it where that does not
+    matter, as in ``check_env``, which runs in a child process.
+
+    Args:
+        module: Its full name.
+        wanted: What should be there, for the report of a failure.
+        fix: The command to type, for the report of a failure.
+
+    Returns:
+        One check of tier import.
+
+    Example:
+        >>> check_import("no_such_engine", fix="pip install no-such-engine").failed.found
+        "ModuleNotFoundError: No module named 'no_such_engine'"
+    """
+    from importlib import import_module
+
+    started = time.perf_counter()
+    try:
+        imported = import_module(module)
+    except Exception as error:  # noqa: BLE001 - a broken wheel can raise anything
+        seconds = time.perf_counter() - started
+        reason = _one_line(error)
+        return failed(Tier.IMPORT, module, found=reason, wanted=wanted, fix=fix, seconds=seconds)
+    seconds = time.perf_counter() - started
+    version = getattr(imported, "__version__", None)
+    found = f"{module} {version}" if version else f"{module}, which does not tell its version"
+    return passed(Tier.IMPORT, module, found, seconds=seconds)
+
+
+def check_distributions(requirements: Iterable[str]) -> EnvReport:
+    """Check that distributions are installed, by their metadata; nothing is imported.
+
+    Args:
+        requirements: As in a ``pyproject.toml``: ``onnxruntime>=1.20``, with extras and markers
+            where needed. Alternatives are separated by ``|``; one of them is enough. What an
+            extra asks for must be installed too. A requirement whose marker excludes this machine
+            is skipped.
+
+    Returns:
+        One check of tier metadata for each requirement.
+
+    Raises:
+        PluginError: A requirement cannot be read.
+
+    Example:
+        >>> check_distributions(["no-such-engine>=2 | msgspec>=0.19"]).ok
+        True
+    """
+    if isinstance(requirements, str):
+        raise PluginError(
+            f"the requirements are one text, '{requirements}', and not several",
+            hint=f'write ("{requirements}",)',
+        )
+    return sum((_check_requirement(text) for text in requirements), EnvReport())
+
+
+def installed_version(requirement: str) -> str | None:
+    """The version of the first alternative of a requirement that is installed, whatever is wanted.
+
+    Args:
+        requirement: As for :func:`check_distributions`.
+
+    Example:
+        >>> installed_version("no-such-engine | also-not-there") is None
+        True
+    """
+    from importlib_metadata import PackageNotFoundError, version
+
+    for part in requirement.split("|"):
+        try:
+            return version(_parse(part, requirement).name)
+        except PackageNotFoundError:
+            continue
+    return None
+
+
+def _check_requirement(text: str) -> EnvReport:
+    alternatives = [_parse(part, text) for part in text.split("|")]
+    here = [option for option in alternatives if not option.marker or option.marker.evaluate()]
+    if not here:
+        return skipped(Tier.METADATA, alternatives[0].name, f"not for this machine: {text.strip()}")
+    states = [(option, *_state(option)) for option in here]
+    for option, found, good in states:
+        if good:
+            return passed(Tier.METADATA, option.name, found)
+    # Of two packages that own the same module, mend the one that is there.
+    option, found, _ = next((state for state in states if state[1]), states[0])
+    return failed(
+        Tier.METADATA,
+        option.name,
+        found=found or "not installed",
+        wanted=" or ".join(_plain(each) for each in here),
+        fix=f'pip install "{_plain(option)}"',
+    )
+
+
+def _parse(part: str, whole: str) -> Requirement:
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    try:
+        return Requirement(part.strip())
+    except InvalidRequirement as error:
+        reason = str(error).splitlines()[0]
+        raise PluginError(
+            f"requirement '{whole}' cannot be read: {reason}",
+            hint="write it as in pyproject.toml: 'name>=1.2', alternatives separated by '|'",
+        ) from error
+
+
+def _state(wanted: Requirement) -> tuple[str, bool]:
+    """What is installed under the name, in words (none where nothing is), and if it will do."""
+    from importlib_metadata import PackageNotFoundError, distribution
+
+    try:
+        installed = distribution(wanted.name)
+        version = installed.metadata.get("Version")
+    except PackageNotFoundError:
+        return "", False
+    except FileNotFoundError:  # a folder that an interrupted pip left behind
+        return f"{wanted.name} without metadata", False
+    found = f"{wanted.name} {version or 'without a version'}"
+    if not _version_fits(wanted, version):
+        return found, False
+    missing = _missing_for_extras(wanted, installed.requires or ())
+    return (f"{found} without {', '.join(missing)}", False) if missing else (found, True)
+
+
+def _version_fits(wanted: Requirement, version: str | None) -> bool:
+    from packaging.version import InvalidVersion
+
+    try:
+        # A pre-release that is installed was put there on purpose.
+        return version is not None and wanted.specifier.contains(version, prereleases=True)
+    except InvalidVersion:
+        return False
+
+
+def _missing_for_extras(wanted: Requirement, requires: Iterable[str]) -> list[str]:
+    """What the wanted extras ask for, out of a distribution's ``requires``, and do not have."""
+    from packaging.requirements import Requirement
+
+    if not wanted.extras:
+        return []
+    return [
+        _plain(dependency)
+        for dependency in map(Requirement, requires)
+        if any(_belongs_to(dependency, extra) for extra in wanted.extras)
+        and not _state(dependency)[1]
+    ]
+
+
+def _belongs_to(dependency: Requirement, extra: str) -> bool:
+    marker = dependency.marker
+    return bool(marker and marker.evaluate({"extra": extra}) and not marker.evaluate({"extra": ""}))
+
+
+def _plain(requirement: Requirement) -> str:
+    """The requirement without its marker, as pip takes it on a command line."""
+    from packaging.requirements import Requirement
+
+    plain = Requirement(str(requirement))
+    plain.marker = None
+    return str(plain)
+
+
+def _one_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return ": ".join([type(error).__name__, *lines[:1]])

@@ -1,0 +1,182 @@
+"""Every error that Enginebay raises on purpose.
+
+::
+
+    EnginebayError                    exit code 1
+    ├── UsageError                    2   the call itself is wrong
+    │   ├── InputError                2   a tensor's name, dtype or shape
+    │   ├── ParamsError               2   a backend's parameters, a shape string
+    │   ├── ModelSourceError          2   MODEL does not name a model
+    │   ├── RewriterError             2   a rewriter's declaration
+    │   └── ArtifactExistsError       2   the work directory is taken
+    ├── BackendUnavailableError       3   the named backend cannot be used
+    │   ├── BackendNotFoundError      3   nobody provides it
+    │   └── PluginError               3   its plugin is broken, disabled or too old
+    ├── MissingDependencyError        3   a package that this step needs is not installed
+    ├── ModelError                    1   the model's own code raised
+    ├── ExportError                   1   model → IR failed
+    ├── ConversionError               1   IR → engine failed
+    ├── InferenceError                1   the engine failed on good inputs
+    ├── ArtifactError                 1   an artifact is damaged, foreign or from the future
+    ├── FallbackError                 1   strict mode, and the engine fell back
+    ├── MismatchError                 1   the numbers are not the model's; carries ``.verdict``
+    └── IsolationError                1   a child process did not do its work
+        ├── ChildCrashedError         1   it ended with a signal or an exit code
+        └── ChildTimeoutError         1   it ran past its time limit
+
+The message says first what failed, with the value in quotes, then what was wanted and what was
+found. ``hint`` is the command or the argument to change.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from enginebay.verification import Verification
+
+
+class EnginebayError(Exception):
+    """The root of the tree.
+
+    Args:
+        message: What failed, what was wanted, what was found; one line where it can be.
+        hint: What to type or change next, without the word "hint".
+
+    Example:
+        >>> str(EnginebayError("the oven is cold", hint="light it"))
+        'the oven is cold'
+    """
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class UsageError(EnginebayError):
+    """The call itself is wrong: an argument, a name, a combination."""
+
+    exit_code = 2
+
+
+class InputError(UsageError):
+    """A tensor handed over has a wrong name, dtype, rank or shape."""
+
+
+class ParamsError(UsageError):
+    """A backend's parameters do not fit their declaration."""
+
+
+class ModelSourceError(UsageError):
+    """The text or object given as a model does not lead to one."""
+
+
+class RewriterError(UsageError):
+    """A rewriter is declared wrongly, or two equally specific ones compete."""
+
+
+class ArtifactExistsError(UsageError):
+    """The work directory is taken, and nothing in it was touched."""
+
+
+class BackendUnavailableError(EnginebayError):
+    """The named backend cannot be used here."""
+
+    exit_code = 3
+
+
+class BackendNotFoundError(BackendUnavailableError):
+    """No installed distribution provides the named backend."""
+
+
+class PluginError(BackendUnavailableError):
+    """A plugin is broken, duplicated, disabled or made for another API version."""
+
+
+class MissingDependencyError(EnginebayError):
+    """A package that this step needs is not installed."""
+
+    exit_code = 3
+
+
+class ModelError(EnginebayError):
+    """The model's own code raised."""
+
+
+class ExportError(EnginebayError):
+    """The model could not be turned into the wanted IR."""
+
+
+class ConversionError(EnginebayError):
+    """The engine's converter refused the IR or did not write what it promised."""
+
+
+class InferenceError(EnginebayError):
+    """The engine failed on inputs that fit."""
+
+
+class ArtifactError(EnginebayError):
+    """An artifact is damaged, foreign, incomplete or from a newer version."""
+
+
+class FallbackError(EnginebayError):
+    """Strict mode: the engine did not run everything where and how it was asked to."""
+
+
+class MismatchError(EnginebayError):
+    """The artifact does not give the model's numbers.
+
+    Attributes:
+        verdict: The whole :class:`~enginebay.verification.Verification`.
+    """
+
+    def __init__(self, message: str, *, verdict: Verification, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.verdict = verdict
+
+
+class IsolationError(EnginebayError):
+    """A child process did not do its work."""
+
+
+class ChildCrashedError(IsolationError):
+    """A child process ended with a signal or a non-zero exit code."""
+
+
+class ChildTimeoutError(IsolationError):
+    """A child process ran past its time limit and was ended."""
+
+
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
+
+
+def disk_error(error: BaseException | None) -> OSError | None:
+    """The full or read-only disk behind an error, however deep in its chain; else None.
+
+    Example:
+        >>> disk_error(ValueError("no")) is None
+        True
+    """
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in _DISK:
+            return error
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name most like ``name``, for "did you mean" hints; None where none is close.
+
+    Example:
+        >>> nearest("onxruntime", ["onnxruntime", "ncnn"])
+        'onnxruntime'
+    """
+    from difflib import get_close_matches
+
+    matches = get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return matches[0] if matches else None

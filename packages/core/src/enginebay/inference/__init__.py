@@ -1,0 +1,1 @@
+"""Running an engine: the wrapper contract, arrays of either kind, timing and the receipt."""

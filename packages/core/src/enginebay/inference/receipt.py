@@ -1,0 +1,33 @@
+"""What really ran: the engine's own account of where and how it computes."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+    """What an engine says about itself once it is loaded, not what it was asked for.
+
+    Attributes:
+        device: Where it computes: ``cpu``, ``cuda:0`` …
+        device_name: The device's own name, empty where the engine does not know it.
+        engine: Name and version: ``onnxruntime 1.31.1``.
+        provider: The part of the engine that does the work: ``CPUExecutionProvider``.
+        precision: The effective one: ``fp32``, ``fp16``, ``bf16``, ``int8`` or ``fp8``.
+        fallbacks: One sentence for each thing that was asked for and did not happen.
+        driver: The device driver's version, empty where there is none.
+        details: Anything else worth keeping, in the engine's words.
+
+    Example:
+        >>> Receipt(device="cpu", engine="onnxruntime 1.31.1").fallbacks
+        ()
+    """
+
+    device: str
+    device_name: str = ""
+    engine: str = ""
+    provider: str = ""
+    precision: str = "fp32"
+    fallbacks: tuple[str, ...] = ()
+    driver: str = ""
+    details: dict[str, str] = {}

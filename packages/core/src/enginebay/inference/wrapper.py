@@ -1,0 +1,192 @@
+"""The wrapper contract: a dict of tensors in, a dict of tensors out, whatever the engine."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from enginebay.arrays import host_tensor, host_view, is_torch, to_device, to_numpy, to_torch
+from enginebay.errors import EnginebayError, InferenceError, UsageError
+from enginebay.inference.admission import Admission
+from enginebay.inference.timing import Timing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import torch
+
+    from enginebay.arrays import NumpyArray
+    from enginebay.inference.receipt import Receipt
+    from enginebay.tensors import Array, TensorSpec
+
+
+class Wrapper(ABC):
+    """One engine, ready to run: ``wrapper({"x": x}) -> {"y": y}``.
+
+    Torch tensors in give torch tensors out on the same device; NumPy arrays in give NumPy arrays
+    out and import no torch. Inputs may have any strides and are never changed; what was returned
+    never changes on a later call. A missing, extra, wrongly typed or wrongly shaped input is
+    an :class:`~enginebay.errors.InputError` before the engine is called.
+
+    A backend subclasses this, calls ``super().__init__`` with the specs in the model's order,
+    and writes :meth:`execute`, :meth:`receipt` and, where there is something to release,
+    :meth:`release`.
+
+    Args:
+        inputs: What the model takes, by the names that callers use.
+        outputs: What it gives, in order.
+
+    Attributes:
+        concurrent: Whether ``execute`` may run in several threads at once. Where it is False,
+            calls wait for each other.
+        native_device: The torch device type whose tensors :meth:`execute_torch` takes as they
+            are; None where every input goes through the host.
+    """
+
+    concurrent: bool = False
+    native_device: str | None = None
+
+    def __init__(self, *, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
+        self.inputs = tuple(inputs)
+        self.outputs = tuple(outputs)
+        self.input_names = tuple(spec.name for spec in self.inputs)
+        self.output_names = tuple(spec.name for spec in self.outputs)
+        self._admission = Admission(self.inputs)
+        self._exact = self._admission.exact
+        self._lock = None if self.concurrent else threading.Lock()
+        self._timing: Timing | None = None
+        self._closed = False
+
+    @abstractmethod
+    def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
+        """Call the engine, and nothing else.
+
+        Args:
+            feed: Checked arrays on the host, one for each input, with any strides.
+
+        Returns:
+            One array for each output, in order, none of which a later call changes.
+        """
+
+    def execute_torch(self, feed: dict[str, torch.Tensor]) -> Sequence[torch.Tensor]:
+        """Call the engine on tensors that are already on its device.
+
+        Only asked for where ``native_device`` is set; the contract is :meth:`execute`'s.
+        """
+        raise NotImplementedError(f"{type(self).__name__} sets native_device without execute_torch")
+
+    @property
+    @abstractmethod
+    def receipt(self) -> Receipt:
+        """What runs: engine, device, provider, effective precision, and what fell back."""
+
+    def synchronize(self) -> None:
+        """Wait until the device has finished; nothing to do where ``execute`` waits itself."""
+        return
+
+    def release(self) -> None:
+        """Let go of the engine; called once, by :meth:`close`."""
+        return
+
+    def __call__(self, inputs: Mapping[str, Array]) -> dict[str, Any]:
+        """Run the model once.
+
+        Args:
+            inputs: One array or tensor for each name in ``input_names``.
+
+        Returns:
+            One array or tensor for each name in ``output_names``, in that order.
+
+        Raises:
+            InputError: A name, dtype or shape is not what the model takes.
+            InferenceError: The engine failed on inputs that fit.
+        """
+        # The common case first, in one flat loop: a tiny model takes 4 µs, and beside a large one
+        # each Python line costs several times as much, since its data has emptied the caches.
+        if len(inputs) == len(self._exact):
+            feed, tensors = {}, False
+            for name, dtype, shape in self._exact:
+                array = inputs.get(name)
+                if array.__class__ is not np.ndarray:
+                    tensors = True
+                    if self.native_device == "cpu" or (array := host_view(array)) is None:
+                        break
+                if array.dtype != dtype or array.shape != shape:
+                    break
+                feed[name] = array
+            else:
+                outputs = self._run(self.execute, feed)
+                if tensors:
+                    outputs = [host_tensor(output) for output in outputs]
+                return dict(zip(self.output_names, outputs, strict=True))
+        return self._call_converting(inputs)
+
+    def _call_converting(self, inputs: Mapping[str, Array]) -> dict[str, Any]:
+        if self._closed:
+            raise UsageError("this wrapper is closed", hint="load the artifact again")
+        self._admission.check_names(inputs)
+        device = next((value.device for value in inputs.values() if is_torch(value)), None)
+        if device is not None and device.type == self.native_device:
+            tensors = {name: to_device(inputs[name], device) for name in self.input_names}
+            self._admission.check_torch(tensors)
+            return self._named(self._run(self.execute_torch, tensors))
+        feed = {name: to_numpy(inputs[name]) for name in self.input_names}
+        self._admission.check(feed)
+        outputs = self._run(self.execute, feed)
+        if device is None:
+            return self._named(outputs)
+        return self._named([to_torch(output, device) for output in outputs])
+
+    def _named(self, outputs: Sequence[Any]) -> dict[str, Any]:
+        return dict(zip(self.output_names, outputs, strict=True))
+
+    def _run(self, execute: Callable[[Any], Sequence[Any]], feed: Mapping[str, Any]) -> Any:
+        if self._timing is not None:
+            execute = partial(self._timing.measure, self, execute)
+        try:
+            if self._lock is None:
+                return execute(feed)
+            with self._lock:
+                return execute(feed)
+        except EnginebayError:
+            raise
+        except Exception as err:
+            given = ", ".join(f"{name} {v.dtype}{tuple(v.shape)}" for name, v in feed.items())
+            raise InferenceError(f"{self.receipt.engine} failed on {given}: {err}") from err
+
+    @contextmanager
+    def time_execution(self, *, warmup: int = 0, with_sync: bool = True) -> Iterator[Timing]:
+        """Count the engine calls made inside the ``with`` block.
+
+        Args:
+            warmup: How many first calls are not counted.
+            with_sync: Wait for the device before each clock reading.
+        """
+        before, self._timing = self._timing, Timing(warmup=warmup, with_sync=with_sync)
+        try:
+            yield self._timing
+        finally:
+            self._timing = before
+
+    def output_to_list(self, outputs: Mapping[str, Any]) -> list[Any]:
+        """The outputs as a list in the order of ``output_names``."""
+        return [outputs[name] for name in self.output_names]
+
+    def close(self) -> None:
+        """Release the engine; a second call does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        self._exact = (("", np.dtype(bool), None),)  # no input fits any more
+        self.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()

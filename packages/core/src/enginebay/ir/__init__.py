@@ -1,0 +1,1 @@
+"""From a PyTorch model to an intermediate representation: ONNX, TorchScript, exported program."""

@@ -1,0 +1,124 @@
+"""Call a Python function in a fresh Python."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+
+import msgspec
+
+from enginebay import errors
+from enginebay.errors import IsolationError
+from enginebay.isolation import wire
+from enginebay.isolation.programs import Finished, crashed, run_to_end
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+# The path first: plugins, and Enginebay itself, may be found only through the parent's.
+_BOOT = """\
+import sys
+_, function, *sys.path = sys.argv
+del sys.argv[1:]
+from enginebay.isolation.child import serve
+serve(function)
+"""
+
+
+def call(
+    function: str,
+    /,
+    *args: Any,
+    timeout: float | None,
+    result_type: type[T],
+    on_line: Callable[[str], None] | None = None,
+) -> T:
+    """Call a function in a fresh Python, which imports what the function needs and no more.
+
+    It has this process's ``sys.path``, environment and working directory, but neither its modules
+    nor its ``__main__``: a script needs no ``if __name__ == "__main__"``. Arguments and result
+    travel as MessagePack: whatever msgspec knows, and paths.
+
+    Args:
+        function: ``module:qualname``. Its annotations say what its arguments become; they must be
+            importable at run time.
+        *args: Its positional arguments.
+        timeout: Seconds it may take, imports included; None where it may take for ever.
+        result_type: What it returns.
+        on_line: As for :func:`run`: gets each line that the function prints.
+
+    Returns:
+        What the function returned.
+
+    Raises:
+        EnginebayError: The function raised it: the same class, message and hint. Of a class from
+            outside ``enginebay.errors``, and of ``MismatchError``, the nearest base class.
+        IsolationError: The function raised anything else, which the message names; the child's
+            traceback is in the notes. Or an argument or the result cannot travel.
+        ChildCrashedError: It ended the process: by a signal, by ``sys.exit``, by ``os._exit``.
+        ChildTimeoutError: It ran past its time limit and was ended, with all it had started.
+
+    Example:
+        >>> call("math:hypot", 3.0, 4.0, timeout=60, result_type=float)
+        5.0
+    """
+    import tempfile  # the child, which needs this room too, never uses it
+
+    request = _encode(function, args)
+    # The child reads its standard input and writes the answer behind it. Both its outputs are the
+    # log, so nothing that an engine prints can get into the answer. The file has no name: it is
+    # gone with the last process that holds it.
+    with tempfile.TemporaryFile() as exchange:
+        exchange.write(request)
+        exchange.seek(0)
+        finished = run_to_end(_command(function), [function], timeout, on_line, stdin=exchange)
+        exchange.seek(len(request))
+        answer = _answer(exchange.read(), finished)
+    if isinstance(answer, wire.Raised):
+        _raise(function, answer)
+    return _result(function, answer, result_type)
+
+
+def _command(function: str) -> list[str]:
+    # -P: the working directory must not shadow a module before the path is set.
+    path = [entry for entry in sys.path if isinstance(entry, str)]
+    return [sys.executable, "-P", "-c", _BOOT, function, *path]
+
+
+def _encode(function: str, args: tuple[Any, ...]) -> bytes:
+    try:
+        return wire.encode(args)
+    except (TypeError, NotImplementedError, ValueError, OverflowError) as error:
+        raise IsolationError(f"an argument of '{function}' cannot be sent: {error}") from error
+
+
+def _answer(reply: bytes, finished: Finished) -> wire.Returned | wire.Raised:
+    try:
+        answer = wire.decode(reply, wire.Returned | wire.Raised)
+    except msgspec.DecodeError:
+        error = crashed(finished, " before it answered")
+        if reply:
+            error.add_note(f"In the child process:\n{reply.decode(errors='replace')}")
+        raise error from None
+    if isinstance(answer, wire.Returned) and finished.exit_code:
+        raise crashed(finished, " after it had answered")
+    return cast("wire.Returned | wire.Raised", answer)
+
+
+def _raise(function: str, raised: wire.Raised) -> NoReturn:
+    error = (
+        getattr(errors, raised.kind)(raised.message, hint=raised.hint)
+        if raised.kind
+        else IsolationError(f"'{function}' raised {raised.summary}")
+    )
+    error.add_note(f"In the child process:\n{raised.traceback}")
+    raise error
+
+
+def _result(function: str, returned: wire.Returned, result_type: type[T]) -> T:
+    try:
+        return cast("T", wire.decode(returned.value, result_type))
+    except msgspec.ValidationError as error:
+        raise IsolationError(f"'{function}' returned something else: {error}") from error

@@ -1,0 +1,53 @@
+"""An artifact becomes a wrapper, once it has been checked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from enginebay.artifact import check_pinned, open_artifact
+from enginebay.backend import get_backend, load_parts
+from enginebay.hooks import WrapperRequest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from enginebay.artifact import Artifact
+    from enginebay.inference.wrapper import Wrapper
+
+
+def load(
+    artifact: str | Path | Artifact, *, device: str | None = None, strict: bool = False
+) -> Wrapper:
+    """Make an artifact ready for inference. Needs no torch.
+
+    Args:
+        artifact: The folder, or what :func:`enginebay.deploy` answered.
+        device: Where to run instead of the device that the artifact was made for.
+        strict: Raise where the engine falls back from what was asked for; otherwise its receipt
+            lists it.
+
+    Returns:
+        ``wrapper({"x": x}) -> {"y": y}``; close it, or use it in a ``with`` block.
+
+    Raises:
+        ArtifactError: The artifact is damaged, incomplete, or bound to another engine version;
+            the message names the field that differs. No engine has touched the files.
+        BackendUnavailableError: Its backend cannot be used here.
+        FallbackError: ``strict``, and the engine fell back.
+    """
+    opened = open_artifact(artifact)
+    backend = get_backend(opened.backend)
+    if opened.manifest.pinned:
+        check_pinned(opened.manifest, {"engine_version": backend.get_version()})
+    params = backend.Params.from_mapping(opened.manifest.params)
+    if device is not None:
+        params = params.replace(device=device)
+    request = WrapperRequest(
+        directory=opened.path,
+        files=opened.files,
+        params=params,
+        inputs=opened.inputs,
+        outputs=opened.outputs,
+        strict=strict,
+    )
+    return load_parts(backend, request, opened.manifest.parts)

@@ -1,0 +1,24 @@
+"""What a backend can be told: declared parameters, file names, shapes, and the flags they become.
+
+A backend declares its parameters once: annotated fields with defaults, and a docstring that says
+what they are. It gets a frozen value that is checked when it is made, a flag for every field that
+the docstring names, and the same names as keys of a config. :class:`BackendParams` shows how.
+"""
+
+from __future__ import annotations
+
+from enginebay.params.base import BackendParams
+from enginebay.params.file_names import FileName
+from enginebay.params.profiles import ShapeProfile, name_shapes, resolve_profiles
+from enginebay.params.shapes import Shapes, format_shapes, parse_shapes
+
+__all__ = [
+    "BackendParams",
+    "FileName",
+    "ShapeProfile",
+    "Shapes",
+    "format_shapes",
+    "name_shapes",
+    "parse_shapes",
+    "resolve_profiles",
+]

@@ -1,0 +1,195 @@
+"""Documented fields as command-line flags.
+
+Imported only when flags are added: a program that has no command line needs no argparse.
+"""
+
+from __future__ import annotations
+
+import argparse
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from enum import Enum
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
+
+import msgspec
+
+from enginebay.errors import ParamsError
+from enginebay.params.file_names import FileName
+from enginebay.params.shapes import Shapes
+
+if TYPE_CHECKING:
+    from enginebay.params.fields import Field
+
+
+def add_flags(parser: argparse._ActionsContainer, documented: Iterable[tuple[Field, str]]) -> None:
+    """Add one flag a field.
+
+    Args:
+        parser: A parser, or one of its argument groups.
+        documented: The fields, each with its help.
+
+    Raises:
+        ParamsError: The parser has a flag or a destination of that name; nothing was added.
+    """
+    pairs = list(documented)
+    for field, _ in pairs:
+        _check_free(parser, field)
+    for field, text in pairs:
+        parser.add_argument(
+            _flag(field),
+            required=field.required,
+            help=(text + _default_text(field)).strip().replace("%", "%%"),
+            **_options(field),
+        )
+
+
+def _flag(field: Field) -> str:
+    return "--" + field.name.replace("_", "-")
+
+
+def _check_free(parser: argparse._ActionsContainer, field: Field) -> None:
+    wanted = {_flag(field)}
+    if field.type is bool:
+        wanted.add("--no-" + _flag(field)[2:])
+    for action in parser._actions:
+        taken = wanted.intersection(action.option_strings)
+        if taken or action.dest == field.name:
+            raise ParamsError(
+                f"{field.owner}.{field.name} cannot become the flag {_flag(field)}: "
+                f"the parser already has {_describe(action, taken)}",
+                hint=f"rename the field, or leave it out of {field.owner}'s docstring",
+            )
+
+
+def _describe(action: argparse.Action, taken: set[str]) -> str:
+    return " and ".join(sorted(taken)) or "/".join(action.option_strings) or repr(action.dest)
+
+
+def _default_text(field: Field) -> str:
+    """The default for the help, where it tells something.
+
+    A file name is not shown: what is added to it depends on what is given.
+    """
+    default = field.default.value if isinstance(field.default, Enum) else field.default
+    if isinstance(default, FileName) or field.type is FileName or default in (None, "", (), {}):
+        return ""
+    if isinstance(default, bool):
+        default = "yes" if default else "no"
+    if isinstance(default, tuple):
+        default = ",".join(map(str, default))
+    return f" (default: {default})"
+
+
+def _options(field: Field) -> dict[str, Any]:
+    """What ``add_argument`` must be told about the field's type."""
+    if field.type is bool:
+        return {"action": argparse.BooleanOptionalAction}
+    if field.choices:
+        return {"choices": field.choices, "type": _choice(field)}
+    if field.type == Shapes:
+        return {"type": _reader(field), "metavar": "NAME:1x3x..."}
+    if _is_union(field.type) and _is_scalar(field.type):
+        return {"type": _reader(field, _member_reader(field.type))}
+    if _is_scalar(field.type):
+        return {"type": _reader(field)}
+    if _is_list(field.type):
+        return {"type": _reader(field, _split), "metavar": "A,B,..."}
+    if _is_table(field.type):
+        return {"action": _AddItem, "type": _reader(field, _item), "metavar": "KEY=VALUE"}
+    return {"type": _reader(field, _json), "metavar": "JSON"}
+
+
+def _is_union(type_: Any) -> bool:
+    return get_origin(type_) in {Union, types.UnionType}
+
+
+def _is_scalar(type_: Any) -> bool:
+    if get_origin(type_) is Annotated:
+        return _is_scalar(get_args(type_)[0])
+    if _is_union(type_):
+        return all(map(_is_scalar, get_args(type_)))
+    if get_origin(type_) is Literal:
+        return all(isinstance(choice, str) for choice in get_args(type_))
+    return isinstance(type_, type) and issubclass(type_, str | int | float | PurePath)
+
+
+def _is_list(type_: Any) -> bool:
+    items = [item for item in get_args(type_) if item is not ...]
+    return get_origin(type_) in {tuple, list, set, frozenset, Sequence} and all(
+        map(_is_scalar, items)
+    )
+
+
+def _is_table(type_: Any) -> bool:
+    if get_origin(type_) not in {dict, Mapping}:
+        return False
+    key, value = get_args(type_)
+    return key is str and _is_scalar(value)
+
+
+def _choice(field: Field) -> Callable[[str], Any]:
+    by_text = {str(choice): choice for choice in field.choices}
+    # argparse itself refuses what is not among the choices, and lists them.
+    return lambda text: by_text.get(text, text)
+
+
+def _reader(field: Field, split: Callable[[str], Any] = str) -> Callable[[str], Any]:
+    """A reader of text whose errors argparse shows beside the flag."""
+
+    def read(text: str) -> Any:
+        try:
+            return field.convert(split(text), typed=text)
+        except ParamsError as error:
+            message = f"{error} ({error.hint})" if error.hint else str(error)
+            raise argparse.ArgumentTypeError(message) from error
+
+    return read
+
+
+def _member_reader(union: Any) -> Callable[[str], Any]:
+    """Reads ``4`` as a number where ``int | str`` is wanted; msgspec would leave it text."""
+    members = [member for member in get_args(union) if member is not str]
+
+    def read(text: str) -> Any:
+        for member in members:
+            with suppress(msgspec.ValidationError):
+                return msgspec.convert(text, member, strict=False)
+        return text
+
+    return read
+
+
+def _split(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",")] if text.strip() else []
+
+
+def _item(text: str) -> dict[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise ParamsError(f"{text!r} is not an entry: wanted KEY=VALUE")
+    return {key: value}
+
+
+def _json(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise ParamsError(f"{text!r} is not JSON: {error}") from error
+
+
+class _AddItem(argparse.Action):
+    """Collects the entries of a flag that is given several times."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,  # noqa: ARG002 - argparse passes it
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,  # noqa: ARG002 - argparse passes it
+    ) -> None:
+        table = getattr(namespace, self.dest) or {}
+        for key in values.keys() & table.keys():
+            raise argparse.ArgumentError(self, f"{key!r} is given twice")
+        setattr(namespace, self.dest, table | values)

@@ -1,0 +1,247 @@
+"""What is installed, read from metadata alone.
+
+Nothing of a plugin is imported here, and neither is pluggy, msgspec or NumPy: this module is most
+of what ``enginebay backends`` does, and may cost a few dozen milliseconds with 300 distributions.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from importlib_metadata import distributions
+
+from enginebay.errors import PluginError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from importlib_metadata import IDistribution
+
+BACKENDS = "enginebay.backends"
+PLUGINS = "enginebay.plugins"
+
+#: Backends that Enginebay's own distributions provide, for the hint where one is not installed.
+KNOWN_DISTRIBUTIONS = {
+    "ncnn": "enginebay-ncnn",
+    "onnxruntime": "enginebay-onnxruntime",
+    "openvino": "enginebay-openvino",
+    "tensorrt": "enginebay-tensorrt",
+}
+
+State: TypeAlias = Literal["installed", "disabled", "duplicate", "broken"]
+
+
+class BackendStatus(NamedTuple):
+    """One line of ``enginebay backends``.
+
+    Attributes:
+        name: What users type.
+        distribution: The installed distribution that provides it.
+        version: That distribution's version.
+        module: The module that its entry point names.
+        state: ``installed`` (nothing wrong so far: nothing was imported), ``disabled`` by an
+            environment variable, ``duplicate`` (several distributions claim the name; one line
+            for each) or ``broken``.
+        reason: Why it is not ``installed``; None where it is.
+        fix: What to type about it; None where there is nothing to fix.
+    """
+
+    name: str
+    distribution: str
+    version: str
+    module: str
+    state: State = "installed"
+    reason: str | None = None
+    fix: str | None = None
+
+    @property
+    def provider(self) -> str:
+        """The distribution with its version, for messages.
+
+        Example:
+            >>> BackendStatus("ncnn", "enginebay-ncnn", "0.1.0", "enginebay_ncnn.plugin").provider
+            'enginebay-ncnn 0.1.0'
+        """
+        return f"{self.distribution} {self.version}"
+
+
+class Fault(NamedTuple):
+    """Why a plugin cannot be used, what to type about it, and the exception that told."""
+
+    reason: str
+    fix: str
+    cause: BaseException | None = None
+
+
+#: What went wrong at loading, earlier in this process; by group and entry point.
+load_faults: dict[tuple[str, str, str], Fault] = {}
+
+
+def list_backends() -> list[BackendStatus]:
+    """The installed backends, sorted by name, from metadata alone.
+
+    A backend that failed to load earlier in this process is ``broken`` from then on.
+
+    Raises:
+        PluginError: ``ENGINEBAY_STRICT_PLUGINS=1``, and one is broken or a duplicate.
+    """
+    return _list(BACKENDS, disabled_by)
+
+
+def list_plugins() -> list[BackendStatus]:
+    """The installed plugins that see every backend, like :func:`list_backends`.
+
+    Raises:
+        PluginError: ``ENGINEBAY_STRICT_PLUGINS=1``, and one is broken or a duplicate.
+    """
+    return _list(PLUGINS, lambda _name: None)
+
+
+def disabled_by(backend: str) -> Fault | None:
+    """Why the environment keeps a backend out, or None where it does not."""
+    allowed = _names_in("ENGINEBAY_BACKENDS")
+    if allowed is not None and backend not in allowed:
+        listed = ",".join([*allowed, backend])
+        return Fault("ENGINEBAY_BACKENDS does not list it", f"ENGINEBAY_BACKENDS={listed}")
+    if backend in (_names_in("ENGINEBAY_DISABLE_BACKENDS") or []):
+        return Fault(
+            "ENGINEBAY_DISABLE_BACKENDS lists it",
+            f"take {backend} out of ENGINEBAY_DISABLE_BACKENDS",
+        )
+    return None
+
+
+def is_strict() -> bool:
+    """Whether a broken plugin is an error even where it could stay out."""
+    return os.environ.get("ENGINEBAY_STRICT_PLUGINS", "0") not in ("", "0")
+
+
+def fault_of(group: str, status: BackendStatus) -> Fault | None:
+    """What went wrong when it was loaded earlier in this process, or None."""
+    return load_faults.get((group, status.name, status.module))
+
+
+def error_for(group: str, status: BackendStatus) -> PluginError:
+    """The error to raise where a backend or plugin that cannot be used is asked for."""
+    kind = "backend" if group == BACKENDS else "plugin"
+    return PluginError(
+        f"{kind} {status.name!r} of {status.provider} cannot be used: {status.reason}",
+        hint=status.fix,
+    )
+
+
+def _list(group: str, disabled: Callable[[str], Fault | None]) -> list[BackendStatus]:
+    # Same name and module seen twice is one plugin: an editable install beside its wheel, say.
+    found = {(entry.name, entry.module): entry for entry in _entries(group)}
+    claims: dict[str, list[BackendStatus]] = {}
+    for entry in found.values():
+        claims.setdefault(entry.name, []).append(entry)
+    statuses = []
+    for name, rivals in sorted(claims.items()):
+        if fault := disabled(name):
+            statuses += [_with(entry, "disabled", fault) for entry in rivals]
+        elif len(rivals) > 1:
+            statuses += [_with(entry, "duplicate", _rivalry(rivals)) for entry in rivals]
+        else:
+            statuses.append(_checked(group, rivals[0]))
+    if is_strict():
+        _raise_first_fault(group, statuses)
+    return statuses
+
+
+def _checked(group: str, entry: BackendStatus) -> BackendStatus:
+    fault = _metadata_fault(entry) or fault_of(group, entry)
+    return _with(entry, "broken", fault) if fault else entry
+
+
+def _with(entry: BackendStatus, state: State, fault: Fault) -> BackendStatus:
+    return entry._replace(state=state, reason=fault.reason, fix=fault.fix)
+
+
+def _raise_first_fault(group: str, statuses: list[BackendStatus]) -> None:
+    for status in statuses:
+        if status.state in ("broken", "duplicate"):
+            fault = fault_of(group, status)
+            raise error_for(group, status) from (fault and fault.cause)
+
+
+def _rivalry(rivals: list[BackendStatus]) -> Fault:
+    owners = sorted(f"{rival.provider} ({rival.module})" for rival in rivals)
+    uninstalls = sorted({f"pip uninstall {rival.distribution}" for rival in rivals})
+    return Fault(f"it is provided by {' and by '.join(owners)}", ", or ".join(uninstalls))
+
+
+def _metadata_fault(entry: BackendStatus) -> Fault | None:
+    if not entry.name or not all(part.isidentifier() for part in entry.module.split(".")):
+        return Fault(
+            f"its entry point '{entry.name} = {entry.module}' does not name a module",
+            "write NAME = package.module into its entry points and install it again",
+        )
+    package = entry.module.partition(".")[0]
+    if _is_missing(package):
+        return Fault(
+            f"module {package!r} is not there, although {entry.provider} is installed",
+            f"pip install --force-reinstall --no-deps {entry.distribution}",
+        )
+    return None
+
+
+def _is_missing(package: str) -> bool:
+    try:
+        return find_spec(package) is None
+    except Exception:  # noqa: BLE001 -- a stranger's import hook raised; only importing can tell
+        return False
+
+
+def _names_in(variable: str) -> list[str] | None:
+    """The names in a comma-separated environment variable; None where it is not set."""
+    value = os.environ.get(variable)
+    return None if value is None else [name for item in value.split(",") if (name := item.strip())]
+
+
+def _entries(group: str) -> Iterator[BackendStatus]:
+    """Every entry point of a group, as a status that nothing was checked for.
+
+    The files are read here and not by ``entry_points()``: that one raises for everybody at the
+    first malformed line of any installed distribution, and the header's parser costs 25 ms.
+    """
+    seen: set[str] = set()
+    for distribution in distributions():
+        section = f"[{group}]"
+        text = _read(distribution, "entry_points.txt")
+        if section not in text:
+            continue
+        header = _read(distribution, "METADATA") or _read(distribution, "PKG-INFO")
+        name, version = _field("Name", header), _field("Version", header)
+        key = re.sub(r"[-_.]+", "-", name).lower()
+        # The first on sys.path is the one that gets imported. No name: left over by an uninstall.
+        if not name or key in seen:
+            continue
+        seen.add(key)
+        for entry, value in _lines_of(section, text):
+            yield BackendStatus(entry, name, version, re.sub(r"\s*\[.*\]$", "", value))
+
+
+def _read(distribution: IDistribution, file: str) -> str:
+    try:
+        return distribution.read_text(file) or ""
+    except (OSError, UnicodeError):
+        return ""
+
+
+def _field(field: str, header: str) -> str:
+    match = re.search(rf"^{field}:[ \t]*(.+)$", header, re.MULTILINE)
+    return match[1].strip() if match else ""
+
+
+def _lines_of(section: str, text: str) -> Iterator[tuple[str, str]]:
+    inside = False
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("["):
+            inside = line == section
+        elif inside and line and not line.startswith("#"):
+            name, _, value = line.partition("=")
+            yield name.strip(), value.strip()

@@ -1,0 +1,146 @@
+"""Autograd functions under the default exporter, which traces through them.
+
+While a model is captured, each call of a function with a symbolic becomes one operator that stands
+for it, and whose translation is the symbolic.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from enginebay.rewriting.dynamo_symbolics import Graph, call, nameless
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import TypeAlias
+
+    from torch import Tensor
+    from torch._ops import OpOverload
+
+    from enginebay.rewriting.python_functions import Patch
+
+    Apply: TypeAlias = Callable[..., Any]
+
+#: The operators' namespace; each has a number of its own, since several threads may export.
+NAMESPACE = "enginebay_symbolics"
+_numbers = itertools.count()
+
+
+class _Tree:
+    """A nested value, with the leaves of some types taken out of it."""
+
+    def __init__(self, value: Any, *kinds: type) -> None:
+        from torch.utils import _pytree as pytree
+
+        self._leaves, self._spec = pytree.tree_flatten(value)
+        self._places = [place for place, leaf in enumerate(self._leaves) if isinstance(leaf, kinds)]
+
+    @property
+    def leaves(self) -> list[Any]:
+        """The leaves of these types."""
+        return [self._leaves[place] for place in self._places]
+
+    def with_leaves(self, leaves: Iterable[Any]) -> Any:
+        """The same value with others in their places."""
+        from torch.utils import _pytree as pytree
+
+        filled = list(self._leaves)
+        for place, leaf in zip(self._places, leaves, strict=True):
+            filled[place] = leaf
+        return pytree.tree_unflatten(filled, self._spec)
+
+
+class _Call:
+    """One call of an autograd function: everything but the tensors and open sizes in it.
+
+    Attributes:
+        outputs: What it answered.
+    """
+
+    outputs: _Tree
+
+    def __init__(self, run: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        import torch
+
+        self._run = run
+        self._tree = _Tree(args, torch.Tensor, torch.SymInt)
+        self.tensors = [each for each in self._tree.leaves if isinstance(each, torch.Tensor)]
+        self.sizes = [each for each in self._tree.leaves if isinstance(each, torch.SymInt)]
+
+    def arguments(self, tensors: Iterable[Any], sizes: Iterable[Any]) -> Any:
+        """The arguments with others in the places of the tensors and open sizes."""
+        import torch
+
+        rest = {True: iter(tensors), False: iter(sizes)}
+        return self._tree.with_leaves(
+            next(rest[isinstance(each, torch.Tensor)]) for each in self._tree.leaves
+        )
+
+    def run(self, tensors: list[Tensor], sizes: list[int]) -> list[Tensor]:
+        """Run the function itself, for the shapes of what it answers."""
+        import torch
+
+        self.outputs = _Tree(self._run(*self.arguments(tensors, sizes)), torch.Tensor)
+        return [each.clone() for each in self.outputs.leaves]  # an operator answers no input
+
+
+class Captured:
+    """The operators that stand for autograd functions, while a context is in force.
+
+    Args:
+        functions: Each function's name and the patch that is its symbolic.
+
+    Attributes:
+        translations: The operators' translations, for the exporter.
+    """
+
+    def __init__(self, functions: Mapping[type, tuple[str, Patch]]) -> None:
+        import torch
+
+        library: Any = torch.library.Library  # torch has no types here
+        self._library: Any = library(NAMESPACE, "FRAGMENT")
+        self._calls: list[_Call] = []
+        self._operators: dict[type, OpOverload] = {}
+        self.translations: dict[OpOverload, Callable[..., Any]] = {}
+        for function, (name, patch) in functions.items():
+            operator = self._operators[function] = self._define(function)
+            self.translations[operator] = self._translation(name, patch)
+
+    def close(self) -> None:
+        """Take the operators out of torch again."""
+        self._library._destroy()
+
+    def apply(self, original: Apply, function: type, /, *args: Any, **kwargs: Any) -> Any:
+        """``torch.autograd.Function.apply``: one operator where a model is being captured."""
+        import torch
+
+        operator = self._operators.get(function)
+        if operator is None or kwargs or not torch.compiler.is_exporting():
+            return original(function, *args, **kwargs)
+        recorded = _Call(functools.partial(original, function), args)
+        self._calls.append(recorded)
+        outputs = operator(recorded.tensors, recorded.sizes, len(self._calls) - 1)
+        return recorded.outputs.with_leaves(outputs)
+
+    def _define(self, function: type) -> OpOverload:
+        import torch
+
+        name = f"{function.__name__}_{next(_numbers)}"
+        self._library.define(f"{name}(Tensor[] tensors, SymInt[] sizes, int call) -> Tensor[]")
+        self._library.impl(name, self._run, "CompositeExplicitAutograd")
+        torch.library.register_fake(f"{NAMESPACE}::{name}", self._run, lib=self._library)
+        operator: OpOverload = getattr(getattr(torch.ops, NAMESPACE), name).default
+        return operator
+
+    def _run(self, tensors: list[Tensor], sizes: list[int], call: int) -> list[Tensor]:
+        return self._calls[call].run(tensors, sizes)
+
+    def _translation(self, name: str, patch: Patch) -> Callable[..., Any]:
+        def translation(tensors: Any, sizes: Any, number: int) -> Any:
+            args = self._calls[number].arguments(tensors, sizes)
+            result = call(patch, Graph(name), args)
+            return result if isinstance(result, tuple | list) else [result]
+
+        return nameless(translation)

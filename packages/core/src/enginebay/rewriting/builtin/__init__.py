@@ -1,0 +1,33 @@
+"""The rewriters that core ships, for every backend.
+
+One file a function. Each exists because an exporter of today refuses the function or translates it
+wrongly, and its test fails without it; ``docs/rewriters.md`` lists what was seen. None changes a
+result: what it cannot do exactly goes to ``ctx.origin_func``.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from enginebay.rewriting.declaration import RewriterSet
+from enginebay.rewriting.selection import CORE
+
+
+@functools.cache
+def builtin_rewriters() -> RewriterSet:
+    """The rewriters that core ships; :func:`~enginebay.rewriting.rewrite` uses them by itself."""
+    from enginebay.rewriting.builtin import (
+        adaptive_pooling,
+        any_all,
+        atan2,
+        attention,
+        copy,
+        linspace,
+        roll,
+        squeeze,
+    )
+
+    rewriters = RewriterSet(distribution=CORE)
+    for room in (adaptive_pooling, any_all, atan2, attention, copy, linspace, roll, squeeze):
+        room.declare(rewriters)
+    return rewriters

@@ -1,0 +1,256 @@
+"""Replacement of Python functions and methods, in place and for one thread.
+
+A function written in Python keeps its identity and gets other code, so that every alias of it is
+caught: names imported elsewhere, bound methods stored on an instance, closures, defaults. What is
+not written in Python, or inherited, is replaced as an attribute. The code asks for the rewriter
+of the calling thread, and runs the original in every other thread.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import threading
+from contextlib import contextmanager
+from types import CodeType, FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any, cast
+
+from enginebay.rewriting.layers import current
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable, Iterator
+
+    from enginebay.rewriting.names import Found
+
+#: The code that a rewritten function runs; the ``...`` is replaced by its patch. A constant is
+#: the one place where code can carry an object without a name in the function's own module.
+_TEMPLATE: CodeType = (lambda *args, **kwargs: (...).call(*args, **kwargs)).__code__  # type: ignore[attr-defined]  # see above
+
+_patches: dict[Hashable, Patch] = {}
+_lock = threading.RLock()
+
+
+class Patch:
+    """One function that at least one context of the process rewrites.
+
+    Attributes:
+        key: What the layers know the function by.
+        original: The function as it was; usable while the patch is applied.
+    """
+
+    original: Callable[..., Any]
+
+    def __init__(self, key: Hashable) -> None:
+        self.key = key
+        self.users: set[object] = set()
+
+    def call(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Call the rewriter of this thread, or the original where the thread has none."""
+        return (current().table.get(self.key) or self.original)(*args, **kwargs)
+
+    def install(self) -> None:
+        """Change the process."""
+        raise NotImplementedError
+
+    def uninstall(self) -> None:
+        """Put back exactly what was there, also where installing was interrupted."""
+        raise NotImplementedError
+
+
+class CodePatch(Patch):
+    """A Python function that keeps its identity and runs other code."""
+
+    def __init__(self, function: FunctionType) -> None:
+        super().__init__(_key(function, "__code__"))
+        self._function = function
+
+    def install(self) -> None:
+        """Exchange the function's code."""
+        function = self._function
+        self._attributes = dict(function.__dict__)
+        self.original = _copy(function)
+        # inspect.signature must still see the parameters: exporters name inputs after them.
+        function.__dict__["__wrapped__"] = self.original
+        function.__code__ = _TEMPLATE.replace(
+            co_consts=tuple(self if each is ... else each for each in _TEMPLATE.co_consts),
+            co_freevars=function.__code__.co_freevars,
+            co_name=function.__code__.co_name,
+        )
+
+    def uninstall(self) -> None:
+        """Give the function its code back."""
+        if not hasattr(self, "original"):
+            return
+        function = self._function
+        function.__code__ = self.original.__code__
+        function.__dict__.pop("__wrapped__", None)
+        if "__wrapped__" in self._attributes:
+            function.__dict__["__wrapped__"] = self._attributes["__wrapped__"]
+
+
+class AttributePatch(Patch):
+    """An attribute of a module, class or object that holds something else for a while."""
+
+    def __init__(self, found: Found) -> None:
+        super().__init__(_key(found.owner, found.attribute))
+        self.found = found
+        self._replacement: Any = None
+        self.places: list[tuple[Any, str]] = [(found.owner, found.attribute)]
+        self.original = _original(found)
+
+    @property
+    def exported(self) -> bool:
+        """Whether other modules may have imported the value by name."""
+        return isinstance(self.found.owner, ModuleType)
+
+    def install(self) -> None:
+        """Replace the attribute wherever it is."""
+        self._replacement = _like(self.found.value, self._function())
+        for owner, attribute in self.places:
+            setattr(owner, attribute, self._replacement)
+
+    def uninstall(self) -> None:
+        """Put the attribute back, wherever it is still the replacement."""
+        for owner, attribute in self.places:
+            if vars(owner).get(attribute) is not self._replacement:
+                continue
+            if self.found.inherited:
+                delattr(owner, attribute)
+            else:
+                setattr(owner, attribute, self.found.value)
+
+    def _function(self) -> Callable[..., Any]:
+        @functools.wraps(self.original)
+        def rewritten(*args: Any, **kwargs: Any) -> Any:
+            return self.call(*args, **kwargs)
+
+        return rewritten
+
+
+def patch_for(found: Found) -> Patch:
+    """The patch that rewrites what was found; nothing is changed yet."""
+    with _lock:
+        patch = _patches.get(_key(found.owner, found.attribute))
+        if patch is not None:
+            return patch
+        function = None if found.inherited else _python_function(found.value)
+        if function is None:
+            return AttributePatch(found)
+        return _patches.get(_key(function, "__code__")) or CodePatch(function)
+
+
+@contextmanager
+def applied(patches: Iterable[Patch]) -> Iterator[list[Patch]]:
+    """Keep patches applied; several contexts and threads may ask for the same ones.
+
+    Yields:
+        The patches that are applied, one for each asked for: another context's where it has one
+        for the same function already.
+    """
+    user = object()
+    shared: list[Patch] = []
+    try:
+        with _lock:
+            shared = [_patches.setdefault(patch.key, patch) for patch in patches]
+            new = [patch for patch in shared if not patch.users]
+            for patch in shared:
+                patch.users.add(user)
+            _find_aliases([each for each in new if isinstance(each, AttributePatch)])
+            for patch in new:
+                patch.install()
+        yield shared
+    finally:
+        with _lock:
+            for patch in reversed(shared):
+                patch.users.discard(user)
+                if not patch.users:
+                    patch.uninstall()
+                    _patches.pop(patch.key, None)
+
+
+def unpatched(function: FunctionType) -> FunctionType:
+    """The function with its own code, also while it is rewritten."""
+    patch = _patches.get(_key(function, "__code__"))
+    original = patch.original if patch is not None else function
+    assert isinstance(original, FunctionType)
+    return original
+
+
+def _python_function(value: Any) -> FunctionType | None:
+    """The Python function in a function, static or class method, property, cached property."""
+    if isinstance(value, (staticmethod, classmethod)):
+        value = value.__func__
+    elif isinstance(value, property):
+        value = value.fget
+    elif isinstance(value, functools.cached_property):
+        value = value.func
+    return value if type(value) is FunctionType else None
+
+
+def _copy(function: FunctionType) -> FunctionType:
+    """A function of its own that does what ``function`` does now."""
+    copy = FunctionType(
+        function.__code__,
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    copy.__kwdefaults__ = function.__kwdefaults__
+    functools.update_wrapper(copy, function)
+    del copy.__dict__["__wrapped__"]
+    copy.__dict__.update(function.__dict__)
+    return copy
+
+
+def _key(owner: object, attribute: str) -> Hashable:
+    """The owner by identity: not every owner can be hashed, and a patch keeps its own alive."""
+    return (id(owner), attribute)
+
+
+def _original(found: Found) -> Callable[..., Any]:
+    """What the replacement of an attribute stands for, called with ``self`` or ``cls`` first."""
+    owner, attribute, value = found.owner, found.attribute, found.value
+    if not isinstance(owner, type):
+        return cast("Callable[..., Any]", value)
+    if not found.inherited:
+        return cast("Callable[..., Any]", getattr(value, "__func__", value))
+
+    # Through super, so that a base class which is rewritten too has its say.
+    def inherited(*args: Any, **kwargs: Any) -> Any:
+        if isinstance(value, staticmethod):
+            return getattr(super(owner, owner), attribute)(*args, **kwargs)
+        if _is_property(value):
+            return getattr(super(owner, args[0]), attribute)
+        return getattr(super(owner, args[0]), attribute)(*args[1:], **kwargs)
+
+    inherited.__name__ = attribute
+    return functools.update_wrapper(inherited, _python_function(value) or value)
+
+
+def _is_property(value: Any) -> bool:
+    return isinstance(value, (property, functools.cached_property)) or inspect.isgetsetdescriptor(
+        value
+    )
+
+
+def _like(value: Any, function: Callable[..., Any]) -> Any:
+    """``function`` as the kind of attribute that ``value`` is."""
+    if isinstance(value, (staticmethod, classmethod)):
+        return type(value)(function)
+    if isinstance(value, property):
+        return property(function, value.fset, value.fdel, value.__doc__)
+    return property(function) if _is_property(value) else function
+
+
+def _find_aliases(patches: list[AttributePatch]) -> None:
+    """Note every place in a loaded module that holds what the patches replace, in one pass."""
+    wanted = {id(each.found.value): each for each in patches if each.exported}
+    for patch in wanted.values():
+        patch.places = []
+    for module in list(sys.modules.values()) if wanted else ():
+        if isinstance(module, ModuleType):
+            for name, held in list(vars(module).items()):
+                if id(held) in wanted:
+                    wanted[id(held)].places.append((module, name))

@@ -1,0 +1,64 @@
+"""What the rewriters of one export did."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class AppliedRewriter(msgspec.Struct, frozen=True, kw_only=True):
+    """One rewriter that was in force.
+
+    Attributes:
+        kind: ``function``, ``module`` or ``symbolic``.
+        name: What it rewrites.
+        condition: When it applies, in words.
+        distribution: Where it comes from; None for what the caller declared.
+        count: How often it fired: calls of a function, instances of a module, nodes of a
+            symbolic. Exporters run a model more than once.
+    """
+
+    kind: str
+    name: str
+    condition: str
+    distribution: str | None
+    count: int
+
+
+class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What the rewriters of one context did.
+
+    Attributes:
+        applied: Every rewriter that was in force, in the order of declaration.
+        not_found: One line for each name that no loaded module has.
+        not_served: One line for each symbolic that the exporter cannot use.
+    """
+
+    applied: tuple[AppliedRewriter, ...] = ()
+    not_found: tuple[str, ...] = ()
+    not_served: tuple[str, ...] = ()
+
+    @property
+    def fired(self) -> dict[str, int]:
+        """How often each name was rewritten, for those that were."""
+        counts: dict[str, int] = {}
+        for rewriter in self.applied:
+            if rewriter.count:
+                counts[rewriter.name] = counts.get(rewriter.name, 0) + rewriter.count
+        return counts
+
+    @property
+    def never_fired(self) -> tuple[str, ...]:
+        """The names of the rewriters that were in force and never fired."""
+        return tuple(rewriter.name for rewriter in self.applied if not rewriter.count)
+
+    def lines(self) -> list[str]:
+        """The report for people, one line a fact."""
+        fired = [f"{each.kind} {each.name}: fired {_times(each.count)}" for each in self.applied]
+        return [*fired, *self.not_found, *self.not_served]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines()) or "no rewriter applied"
+
+
+def _times(count: int) -> str:
+    return {0: "never", 1: "once"}.get(count, f"{count} times")

@@ -1,0 +1,110 @@
+"""The smallest whole backend: ONNX files run by onnx's own reference evaluator.
+
+It needs no engine, so core's tests deploy with it, and it is short, so whoever writes a backend
+can read it as an example: every hook is here, and nothing else.
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import enginebay as eb
+from enginebay.environment import Tier, check_import
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from enginebay.arrays import NumpyArray
+    from enginebay.hooks import CheckEnvRequest, ConvertRequest, WrapperRequest
+
+
+class LoopbackParams(eb.BackendParams):
+    """Parameters of the loopback backend.
+
+    Args:
+        work_dir (str): The folder that the artifact becomes.
+        file_name (str): File name of the model. The suffix .onnx is added where it has none.
+        gain (float): Multiplies every floating-point output: 1 is right, anything else is a
+            broken engine on purpose.
+        min_shapes (str): Smallest input shapes; a dimension that differs becomes dynamic.
+        max_shapes (str): Largest input shapes.
+    """
+
+    file_name: eb.FileName = eb.FileName("model", suffix=".onnx")
+    gain: float = 1.0
+
+
+@eb.hookimpl
+def backend_info() -> eb.BackendInfo:
+    """Say what this backend is."""
+    return eb.BackendInfo(
+        name="loopback",
+        irs=("onnx",),
+        params=LoopbackParams,
+        api_version=1,
+        dtypes=("float16", "float32", "float64", "int32", "int64", "bool"),
+        runtime_distributions=("onnx>=1.21",),
+    )
+
+
+@eb.hookimpl
+def check_env(request: CheckEnvRequest) -> eb.EnvReport:
+    """Check that the evaluator imports; core checks the distribution and runs a tiny model."""
+    if request.tier is Tier.IMPORT:
+        return check_import("onnx.reference", fix="pip install 'onnx>=1.21'")
+    return eb.EnvReport()
+
+
+@eb.hookimpl
+def to_backend(request: ConvertRequest) -> list[Path]:
+    """Copy the model; its external data keeps its name, which the model refers to."""
+    written = []
+    for file in request.ir.files:
+        is_main = file == request.ir.path
+        target = request.work_dir / (request.params.file_name if is_main else file.name)
+        shutil.copyfile(file, target)
+        written.append(target)
+    return written
+
+
+@eb.hookimpl
+def build_wrapper(request: WrapperRequest) -> eb.Wrapper:
+    """Load the model into the evaluator."""
+    return LoopbackWrapper(request)
+
+
+class LoopbackWrapper(eb.Wrapper):
+    """Runs one model, one call at a time."""
+
+    def __init__(self, request: WrapperRequest) -> None:
+        from onnx.reference import ReferenceEvaluator
+
+        from enginebay.ir.onnx_file import read_onnx
+
+        path = request.directory / request.files[0]
+        model = read_onnx(path)
+        super().__init__(
+            inputs=request.inputs or model.inputs, outputs=request.outputs or model.outputs
+        )
+        self._evaluator: Any = ReferenceEvaluator(str(path))
+        self._gain = request.params.gain if isinstance(request.params, LoopbackParams) else 1.0
+
+    @property
+    def receipt(self) -> eb.Receipt:
+        """The evaluator and its version."""
+        import onnx
+
+        return eb.Receipt(engine=f"onnx.reference {onnx.__version__}", device="cpu")
+
+    def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
+        """Evaluate node by node."""
+        import numpy as np
+
+        outputs = [np.array(value) for value in self._evaluator.run(None, feed)]  # never an input
+        return [y * y.dtype.type(self._gain) if y.dtype.kind == "f" else y for y in outputs]
+
+    def release(self) -> None:
+        """Let go of the model."""
+        self._evaluator = None

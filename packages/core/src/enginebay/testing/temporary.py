@@ -1,0 +1,103 @@
+"""A backend that is installed for the length of a ``with`` block."""
+
+from __future__ import annotations
+
+import importlib
+import keyword
+import re
+import sys
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from enginebay.plugins import reset
+from enginebay.plugins.discovery import BACKENDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_numbers = count()
+
+
+@contextmanager
+def temporary_backend(
+    name: str,
+    module: str,
+    *,
+    distribution: str | None = None,
+    version: str = "0",
+    group: str = BACKENDS,
+) -> Iterator[Path]:
+    """Make a backend discoverable as if it were installed, without pip.
+
+    A folder with a real ``.dist-info`` is put on ``sys.path``, so everything on the way from
+    metadata to the loaded plugin is what users run. Child processes that Enginebay starts see it
+    too. On leaving, the folder is gone and whatever plugins were loaded are forgotten.
+
+    Args:
+        name: The backend's name: the name of the entry point.
+        module: The name of a module that can be imported, or the source text of one.
+        distribution: The name of the distribution that provides it; ``temporary-NAME`` by default.
+        version: That distribution's version.
+        group: The entry-point group; ``enginebay.plugins`` for a plugin that sees every backend.
+
+    Yields:
+        The folder on ``sys.path``.
+
+    Example:
+        >>> from enginebay.plugins import list_backends
+        >>> with temporary_backend("mine", "raise RuntimeError('only when loaded')"):
+        ...     print([b.state for b in list_backends() if b.name == "mine"])
+        ['installed']
+    """
+    distribution = distribution or f"temporary-{name}"
+    with TemporaryDirectory(prefix="enginebay-") as temporary:
+        folder = Path(temporary).resolve()
+        if not _is_module_name(module):
+            module = _write_module(folder, name, module)
+        _write_metadata(folder, distribution, version, f"[{group}]\n{name} = {module}\n")
+        sys.path.insert(0, str(folder))
+        _refresh()
+        try:
+            yield folder
+        finally:
+            if str(folder) in sys.path:
+                sys.path.remove(str(folder))
+            _unload(folder)
+            _refresh()
+
+
+def _is_module_name(text: str) -> bool:
+    return all(part.isidentifier() and not keyword.iskeyword(part) for part in text.split("."))
+
+
+def _write_module(folder: Path, name: str, source: str) -> str:
+    # Numbered, since two at once may claim the same name: that is a case worth testing.
+    module = re.sub(r"\W", "_", f"temporary_{name}_{next(_numbers)}", flags=re.ASCII)
+    (folder / f"{module}.py").write_text(source, encoding="utf-8")
+    return module
+
+
+def _write_metadata(folder: Path, distribution: str, version: str, entry_points: str) -> None:
+    info = folder / f"{re.sub(r'[-_.]+', '_', distribution)}-{version}.dist-info"
+    info.mkdir()
+    header = f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n"
+    (info / "METADATA").write_text(header, encoding="utf-8")
+    (info / "entry_points.txt").write_text(entry_points, encoding="utf-8")
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    record = "".join(f"{path.relative_to(folder).as_posix()},,\n" for path in files)
+    (info / "RECORD").write_text(f"{record}{info.name}/RECORD,,\n", encoding="utf-8")
+
+
+def _unload(folder: Path) -> None:
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__dict__", {}).get("__file__")  # asks no lazy module to load
+        if file and Path(str(file)).is_relative_to(folder):
+            del sys.modules[name]
+
+
+def _refresh() -> None:
+    importlib.invalidate_caches()
+    reset()

@@ -1,0 +1,97 @@
+"""How far an engine may be off, and why that far.
+
+A right engine differs from PyTorch by rounding: it adds in another order, fuses, keeps more or
+fewer bits. With ``eps`` the spacing of floating-point numbers at 1, each layer rounds its result by
+about ``0.3 eps`` (a uniform error, one deviation). The errors of L layers add up like a random
+walk, and the worst of a thousand places lies three deviations out: ``0.3 * 3 * sqrt(L)``, which is
+8 for the 64 to 80 layers of a ResNet-50 or a BERT. So 8 eps is the unit here.
+
+fp32
+    1024 eps = 2**-13 = 1.2e-4. Sums are kept in fp32 too, and in another order than PyTorch's:
+    a sum of n terms adds a factor of sqrt(n), 128 for the longest in common use (16384 terms),
+    times the 8 of the layers. It stays below one rounding of fp16 (2**-11 = 4.9e-4), on purpose:
+    an engine that says fp32 and computes in half precision does not pass as fp32.
+fp16
+    8 eps = 2**-7 = 7.8e-3. Engines add up in fp32, so only the layers' roundings count.
+bf16
+    8 eps = 2**-4 = 6.3e-2, likewise.
+int8, fp8
+    2**-2. Not derived: what is lost depends on calibration. 8-bit networks keep a signal 20 to
+    30 dB above their noise (3 to 10 % of the output's scale, one deviation); three deviations
+    are at most a quarter. A constant or unrelated output is still far outside.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from enginebay.errors import UsageError
+
+_SMALLEST_NORMAL: Final = 2.0**-126  # fp32 and bf16: engines may flush what is below to zero
+
+#: Per precision: the relative tolerance, and the error that underflow alone may cause. For fp16
+#: that is 8 times its smallest step, 2**-24.
+_TOLERANCES: Final = {
+    "fp32": (2.0**-13, _SMALLEST_NORMAL),
+    "fp16": (2.0**-7, 2.0**-21),
+    "bf16": (2.0**-4, _SMALLEST_NORMAL),
+    "int8": (2.0**-2, _SMALLEST_NORMAL),
+    "fp8": (2.0**-2, _SMALLEST_NORMAL),
+}
+
+
+class Tolerance(msgspec.Struct, frozen=True):
+    """A place passes when ``|found - expected| <= atol + rtol * (|expected| + scale)``.
+
+    Attributes:
+        rtol: The relative tolerance.
+        atol: The absolute tolerance, in the output's unit.
+        scale: The output's own magnitude, in its unit: a value near 0 is the difference of values
+            that are not, and carries their rounding. It makes the verdict independent of the unit:
+            outputs of 1e-6 are not let through, outputs of 1e4 are not held to 1e-5.
+    """
+
+    rtol: float
+    atol: float
+    scale: float = 0.0
+
+
+def tolerance_for(dtype: str, precision: str, *, scale: float = 0.0) -> Tolerance:
+    """The tolerance of an output, from its dtype and the engine's effective precision.
+
+    Args:
+        dtype: NumPy's name of the output's dtype.
+        precision: ``fp32``, ``fp16``, ``bf16``, ``int8`` or ``fp8``: what the engine computed in,
+            not what it was asked for.
+        scale: The magnitude of the expected output.
+
+    Returns:
+        The coarser tolerance of the two; integers, bools and texts must be equal.
+
+    Raises:
+        UsageError: The precision is none of these.
+
+    Example:
+        >>> tolerance_for("float32", "fp32").rtol == 2**-13
+        True
+        >>> tolerance_for("int64", "fp16")
+        Tolerance(rtol=0.0, atol=0.0, scale=0.0)
+    """
+    if precision not in _TOLERANCES:
+        known = ", ".join(_TOLERANCES)
+        raise UsageError(f'precision "{precision}" has no tolerance; wanted one of {known}')
+    if not dtype.startswith(("float", "bfloat", "complex")):
+        return Tolerance(0.0, 0.0)
+    kinds = (precision, _precision_of(dtype))
+    rtol = max(_TOLERANCES[kind][0] for kind in kinds)
+    atol = max(_TOLERANCES[kind][1] for kind in kinds)
+    return Tolerance(rtol, atol, scale)
+
+
+def _precision_of(dtype: str) -> str:
+    """What a dtype can hold. float64 counts as fp32: engines do their constants in it at best."""
+    if dtype.startswith("float8"):
+        return "fp8"
+    return {"float16": "fp16", "bfloat16": "bf16"}.get(dtype, "fp32")

@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from enginebay.artifact import Verification, check_pinned, open_artifact
+from enginebay.errors import ArtifactError
+
+HINT = "copy the whole artifact again, or make it again with the command in its manifest"
+
+
+@pytest.fixture
+def folder(tmp_path, publish) -> Path:
+    return publish(tmp_path / "model").path
+
+
+def refused(folder: Path | str) -> ArtifactError:
+    with pytest.raises(ArtifactError) as caught:
+        open_artifact(folder)
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+def test_an_artifact_opens(folder):
+    artifact = open_artifact(str(folder))
+    assert artifact.path == folder
+    assert artifact.backend == "loopback"
+    assert artifact.files == (Path("model.bin"),)
+    assert artifact.inputs == artifact.outputs == ()
+    assert artifact.verdict == "unverified"
+    assert open_artifact(artifact) is artifact
+
+
+def test_the_verdict_is_the_recorded_one(tmp_path, publish):
+    made = publish(tmp_path / "model", verification=Verification.crashed("signal 11"))
+    assert made.verdict == open_artifact(tmp_path / "model").verdict == "crashed"
+
+
+def test_the_path_is_absolute_and_resolved(folder, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    Path("latest").symlink_to("model")
+    assert open_artifact("latest").path == open_artifact("model").path == folder
+
+
+def test_an_artifact_moves_and_is_copied(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "deep" / "er" / "copy")
+    moved = folder.rename(tmp_path / "moved")
+    assert open_artifact(moved).manifest == open_artifact(tmp_path / "deep/er/copy").manifest
+
+
+def test_a_missing_directory(tmp_path):
+    error = refused(tmp_path / "none")
+    assert str(error) == f'"{tmp_path}/none" does not exist; wanted the directory of an artifact'
+
+
+def test_a_file_in_its_place(tmp_path):
+    (tmp_path / "model.onnx").touch()
+    error = refused(tmp_path / "model.onnx")
+    assert str(error) == (
+        f'"{tmp_path}/model.onnx" is not a directory; wanted the directory of an artifact'
+    )
+
+
+def test_a_directory_without_a_manifest(tmp_path):
+    assert str(refused(tmp_path)) == f'"{tmp_path}" is not an artifact: it holds no manifest.json'
+    (tmp_path / "manifest.json").mkdir()
+    assert str(refused(tmp_path)) == f'"{tmp_path}" is not an artifact: it holds no manifest.json'
+
+
+def test_a_changed_file(folder):
+    (folder / "model.bin").write_bytes(b"weightz")
+    wanted, found = (hashlib.sha256(data).hexdigest() for data in (b"weights", b"weightz"))
+    error = refused(folder)
+    assert str(error) == (
+        f'"{folder}/model.bin" was changed: wanted sha256 {wanted}, found {found}'
+    )
+    assert error.hint == HINT
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (b"", "is empty: wanted 7 bytes, found 0"),
+        (b"weight", "is truncated: wanted 7 bytes, found 6"),
+        (b"weights!", "was changed: wanted 7 bytes, found 8"),
+    ],
+)
+def test_a_file_of_another_size(folder, content, text):
+    (folder / "model.bin").write_bytes(content)
+    assert str(refused(folder)) == f'"{folder}/model.bin" {text}'
+
+
+def test_sizes_are_looked_at_before_any_digest(folder):
+    (folder / "model.bin").write_bytes(b"weightz")
+    (folder / "parts" / "weights.data").write_bytes(b"")
+    assert "weights.data" in str(refused(folder))
+
+
+def test_a_missing_file(folder):
+    (folder / "parts" / "weights.data").unlink()
+    text = f'"{folder}/parts/weights.data" is missing; the manifest lists it'
+    assert str(refused(folder)) == text
+    (folder / "parts").rmdir()
+    (folder / "parts").touch()
+    assert str(refused(folder)) == text
+
+
+def test_files_that_nobody_listed_are_let_be(folder):
+    (folder / "NOTES.txt").write_text("mine")
+    (folder / "parts" / ".nfs0001").touch()
+    assert open_artifact(folder).verdict == "unverified"
+
+
+@pytest.mark.parametrize("kind", ["fifo", "socket", "directory"])
+def test_what_is_no_file_is_not_read(folder, kind, monkeypatch):
+    (folder / "model.bin").unlink()
+    if kind == "fifo":
+        os.mkfifo(folder / "model.bin")  # opening it would wait for ever
+    elif kind == "directory":
+        (folder / "model.bin").mkdir()
+    else:
+        monkeypatch.chdir(folder)  # a socket's path is limited to some 100 bytes
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind("model.bin")
+    assert str(refused(folder)) == f'"{folder}/model.bin" is not a regular file'
+
+
+def test_a_link_out_of_the_artifact(folder, tmp_path):
+    outside = tmp_path / "outside.bin"
+    (folder / "model.bin").rename(outside)
+    (folder / "model.bin").symlink_to(outside)
+    assert str(refused(folder)) == f'"{folder}/model.bin" leads out of the artifact, to "{outside}"'
+
+
+def test_a_linked_folder_out_of_the_artifact(folder, tmp_path):
+    (folder / "parts").rename(tmp_path / "parts")
+    (folder / "parts").symlink_to("../parts")
+    assert "leads out of the artifact" in str(refused(folder))
+
+
+def test_a_link_inside_the_artifact_is_followed(folder):
+    (folder / "model.bin").rename(folder / "real.bin")
+    (folder / "model.bin").symlink_to("real.bin")
+    assert open_artifact(folder).path == folder
+
+
+def test_a_link_in_a_circle(folder):
+    (folder / "model.bin").unlink()
+    (folder / "model.bin").symlink_to("model.bin")
+    assert str(refused(folder)) == f'"{folder}/model.bin" is not a regular file'
+
+
+def relist(folder: Path, *paths: str, model_files: tuple[str, ...] = ()) -> Path:
+    where = folder / "manifest.json"
+    data = json.loads(where.read_text())
+    data["files"] = [{"path": path, "sha256": "0", "size": 1} for path in paths]
+    data["model_files"] = model_files
+    where.write_text(json.dumps(data))
+    return where
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        ".",
+        "..",
+        "/etc/passwd",
+        "../secret",
+        "parts/../../secret",
+        "parts/../model.bin",
+        "./model.bin",
+        "parts//weights.data",
+        "parts/",
+        "..\\secret",
+        "C:secret",
+        "nul\0byte",
+        "manifest.json",
+    ],
+)
+def test_a_path_that_leaves_the_artifact_or_is_spelt_oddly(folder, path):
+    where = relist(folder, path)
+    text = f'"{where}" lists the file {path!r}; wanted a path inside the artifact'
+    assert str(refused(folder)) == text
+
+
+def test_a_file_listed_twice(folder):
+    where = relist(folder, "model.bin", "model.bin")
+    assert str(refused(folder)) == f'"{where}" lists the file "model.bin" twice'
+
+
+def test_a_model_file_without_a_digest(folder):
+    where = relist(folder, model_files=("model.bin",))
+    assert str(refused(folder)) == f'"{where}" has the model file "model.bin" without its digest'
+
+
+def test_what_is_pinned_must_be_the_same(manifest):
+    bound = manifest(pinned={"engine_version": "10.16", "device_name": "H200"}, command="make it")
+    check_pinned(bound, {"engine_version": "10.16", "device_name": "H200", "driver": "any"})
+    with pytest.raises(ArtifactError) as caught:
+        check_pinned(bound, {"engine_version": "11.4", "device_name": "H200"})
+    assert str(caught.value) == ('the artifact is bound to engine_version "10.16", found "11.4"')
+    assert caught.value.hint == "make it"
+    with pytest.raises(ArtifactError) as caught:
+        check_pinned(manifest(pinned={"device_name": "H200"}), {})
+    assert str(caught.value) == 'the artifact is bound to device_name "H200", found none'
+    assert caught.value.hint == "deploy the model again here"
+
+
+def test_nothing_pinned_fits_everywhere(manifest):
+    check_pinned(manifest(), {"engine_version": "0"})
+
+
+UNREADABLE = """
+import os, sys
+from enginebay.artifact import open_artifact
+from enginebay.errors import ArtifactError
+os.setuid(65534)
+try:
+    open_artifact(sys.argv[1])
+except ArtifactError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.parametrize("name", ["model.bin", "manifest.json"])
+def test_a_file_that_may_not_be_read(public_path, publish, name):
+    folder = publish(public_path / "model").path
+    (folder / name).chmod(0)
+    done = subprocess.run(
+        [sys.executable, "-c", UNREADABLE, str(folder)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f'"{folder}/{name}" cannot be read: Permission denied\n'

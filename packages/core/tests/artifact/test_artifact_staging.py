@@ -1,0 +1,366 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from enginebay.artifact import open_artifact, staging
+from enginebay.artifact.exchange import exchange_in_turn
+from enginebay.errors import ArtifactError, ArtifactExistsError
+
+ELSEWHERE = "choose another --work-dir"
+
+
+def refused(work_dir: Path | str, *, overwrite: bool = False) -> ArtifactExistsError:
+    with pytest.raises(ArtifactExistsError) as caught, staging(work_dir, overwrite=overwrite):
+        pytest.fail("the work must not begin")
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+def test_an_artifact_appears_complete(tmp_path, publish):
+    artifact = publish(tmp_path / "model")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert sorted(path.name for path in artifact.path.rglob("*")) == [
+        "manifest.json",
+        "model.bin",
+        "parts",
+        "weights.data",
+    ]
+    assert open_artifact(tmp_path / "model") == artifact
+
+
+def test_it_is_built_beside_its_name(tmp_path, manifest):
+    with staging(tmp_path / "model") as stage:
+        assert stage.dir.parent == tmp_path
+        assert stage.target == tmp_path / "model"
+        assert list(stage.dir.iterdir()) == []
+        assert not stage.target.exists()
+        stage.publish(manifest())
+        assert not stage.dir.exists()
+
+
+def test_nothing_stays_that_was_not_published(tmp_path):
+    with staging(tmp_path / "model") as stage:
+        (stage.dir / "model.bin").touch()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_nothing_stays_after_a_failure(tmp_path, error):
+    def work() -> None:
+        with staging(tmp_path / "not" / "yet" / "model") as stage:
+            (stage.dir / "model.bin").touch()
+            raise error
+
+    with pytest.raises(error):
+        work()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_missing_parents_are_made(tmp_path, publish):
+    publish(tmp_path / "not" / "yet" / "model")
+    assert open_artifact(tmp_path / "not" / "yet" / "model").backend == "loopback"
+
+
+def test_parents_in_which_somebody_put_something_stay(tmp_path):
+    with staging(tmp_path / "not" / "yet" / "model"):
+        (tmp_path / "not" / "mine").touch()
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["mine", "not"]
+
+
+def test_an_error_of_the_body_stays_what_it_is(tmp_path):
+    with pytest.raises(FileNotFoundError), staging(tmp_path / "model"):
+        Path("/nowhere/at/all").read_bytes()
+
+
+def test_an_empty_directory_is_taken(tmp_path, publish):
+    (tmp_path / "model").mkdir()
+    assert open_artifact(publish(tmp_path / "model").path)
+    (tmp_path / "other").mkdir()
+    assert open_artifact(publish(tmp_path / "other", overwrite=True).path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "other"]
+
+
+def test_the_umask_decides_on_the_mode(tmp_path, publish):
+    before = os.umask(0o027)
+    try:
+        artifact = publish(tmp_path / "model")
+    finally:
+        os.umask(before)
+    assert artifact.path.stat().st_mode & 0o777 == 0o750
+    assert (artifact.path / "manifest.json").stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("name", ["x" * 255, "ü" * 127, "a b'c\"$*[0]", ".hidden", "-rf"])
+def test_any_name_will_do(tmp_path, publish, name):
+    publish(tmp_path / name)
+    publish(tmp_path / name, b"again", overwrite=True)
+    assert (tmp_path / name / "model.bin").read_bytes() == b"again"
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_relative_name_and_a_trailing_slash(tmp_path, publish, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert publish("model/").path == tmp_path / "model"
+    assert publish("other/../third").path == tmp_path / "third"
+
+
+# what may be replaced
+
+
+def test_an_artifact_that_is_there_is_refused(tmp_path, publish, snapshot):
+    publish(tmp_path / "model")
+    before = snapshot(tmp_path)
+    error = refused(tmp_path / "model")
+    assert str(error) == f'"{tmp_path}/model" exists and holds an artifact'
+    assert error.hint == f"--overwrite, or {ELSEWHERE}"
+    assert snapshot(tmp_path) == before
+
+
+def test_an_artifact_is_overwritten_when_asked_for(tmp_path, publish):
+    publish(tmp_path / "model")
+    new = publish(tmp_path / "model", b"new", overwrite=True)
+    assert open_artifact(tmp_path / "model") == new
+    assert (tmp_path / "model" / "model.bin").read_bytes() == b"new"
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_damaged_artifact_is_overwritten(tmp_path, publish):
+    publish(tmp_path / "model")
+    (tmp_path / "model" / "model.bin").write_bytes(b"")
+    (tmp_path / "model" / "parts" / "weights.data").unlink()
+    assert open_artifact(publish(tmp_path / "model", overwrite=True).path)
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize(
+    "content", [None, b"", b"{}", b"\xff", b'{"name": "My web app", "icons": []}']
+)
+def test_a_folder_that_is_no_artifact_is_never_touched(tmp_path, snapshot, overwrite, content):
+    home = tmp_path / "home"
+    (home / "photos").mkdir(parents=True)
+    (home / "photos" / "one.jpg").write_bytes(b"...")
+    if content is not None:
+        (home / "manifest.json").write_bytes(content)
+    before = snapshot(tmp_path)
+    error = refused(home, overwrite=overwrite)
+    assert str(error) == (
+        f'"{home}" exists and is not an artifact; wanted an empty directory or none'
+    )
+    assert error.hint == ELSEWHERE
+    assert snapshot(tmp_path) == before
+
+
+def test_an_artifact_that_holds_more_is_never_touched(tmp_path, publish, snapshot):
+    publish(tmp_path / "model")
+    (tmp_path / "model" / "parts" / "thesis.tex").write_text("years of work")
+    before = snapshot(tmp_path)
+    error = refused(tmp_path / "model", overwrite=True)
+    assert str(error) == (
+        f'"{tmp_path}/model" also holds "parts/thesis.tex", which is not part of the artifact'
+    )
+    assert error.hint == f"move it away, or {ELSEWHERE}"
+    assert snapshot(tmp_path) == before
+
+
+def test_a_linked_folder_in_an_artifact_is_something_more(tmp_path, publish):
+    publish(tmp_path / "model")
+    (tmp_path / "model" / "data").symlink_to(tmp_path)
+    assert 'also holds "data"' in str(refused(tmp_path / "model", overwrite=True))
+
+
+def test_an_artifact_whose_files_cannot_be_told_is_never_touched(tmp_path, snapshot):
+    where = tmp_path / "model" / "manifest.json"
+    where.parent.mkdir()
+    where.write_text('{"format": 9, "enginebay_version": "9", "files": "elsewhere"}')
+    before = snapshot(tmp_path)
+    error = refused(tmp_path / "model", overwrite=True)
+    assert str(error) == (
+        f'"{where}" is damaged: Expected `array`, got `str` - at `$.files`; it is not overwritten'
+    )
+    assert error.hint == ELSEWHERE
+    assert snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_file_is_never_touched(tmp_path, overwrite):
+    (tmp_path / "model").write_text("mine")
+    error = refused(tmp_path / "model", overwrite=overwrite)
+    assert str(error) == f'"{tmp_path}/model" is a file; wanted a directory'
+    assert error.hint == ELSEWHERE
+    assert (tmp_path / "model").read_text() == "mine"
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("leads_to", ["real", "nowhere"])
+def test_a_link_is_never_touched(tmp_path, publish, overwrite, leads_to):
+    publish(tmp_path / "real")
+    (tmp_path / "latest").symlink_to(leads_to)
+    error = refused(tmp_path / "latest", overwrite=overwrite)
+    assert str(error) == (
+        f'"{tmp_path}/latest" is a symbolic link; wanted a directory, or nothing yet'
+    )
+    assert error.hint == f'name what it leads to: --work-dir "{tmp_path}/{leads_to}"'
+    assert (tmp_path / "latest").readlink() == Path(leads_to)
+
+
+def test_a_parent_may_be_a_link(tmp_path, publish):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    assert publish(tmp_path / "link" / "model").path == tmp_path / "real" / "model"
+
+
+@pytest.mark.parametrize("name", [".", "", "../here", "../../out/here"])
+def test_the_current_directory_cannot_be_replaced(tmp_path, monkeypatch, name):
+    here = tmp_path / "out" / "here"
+    here.mkdir(parents=True)
+    monkeypatch.chdir(here)
+    error = refused(name)
+    assert str(error) == (
+        f'"{here}" is the current directory and cannot be replaced; wanted a directory of its own'
+    )
+    assert error.hint == f'--work-dir "{here}/model"'
+
+
+def test_a_folder_above_the_current_one_cannot_be_replaced(tmp_path, publish, monkeypatch):
+    monkeypatch.chdir(publish(tmp_path / "model").path / "parts")
+    text = str(refused("..", overwrite=True))
+    assert text.startswith(f'"{tmp_path}/model" holds the current directory and cannot be')
+
+
+def test_the_root_cannot_be_replaced():
+    assert str(refused("/", overwrite=True)).startswith('"/" holds the current directory')
+
+
+# publishing
+
+
+def test_what_came_in_the_meantime_stays(tmp_path, publish, manifest):
+    with staging(tmp_path / "model") as stage:
+        other = publish(tmp_path / "model", b"faster")
+        with pytest.raises(ArtifactExistsError) as caught:
+            stage.publish(manifest())
+    assert str(caught.value) == f'"{tmp_path}/model" exists and holds an artifact'
+    assert open_artifact(tmp_path / "model") == other
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_what_came_during_an_overwrite_stays(tmp_path, publish, manifest):
+    publish(tmp_path / "model")
+    with staging(tmp_path / "model", overwrite=True) as stage:
+        (tmp_path / "model" / "notes.txt").write_text("mine")
+        with pytest.raises(ArtifactExistsError, match=r'also holds "notes.txt"'):
+            stage.publish(manifest())
+    assert (tmp_path / "model" / "notes.txt").read_text() == "mine"
+    assert open_artifact(tmp_path / "model").files == (Path("model.bin"),)
+
+
+def test_two_in_one_process_do_not_meet(tmp_path, manifest):
+    with staging(tmp_path / "model") as one, staging(tmp_path / "model") as two:
+        assert one.dir != two.dir
+        assert one.dir.is_dir()
+        (one.dir / "a").touch()
+        one.publish(manifest("a"))
+        with pytest.raises(ArtifactExistsError):
+            two.publish(manifest())
+    assert open_artifact(tmp_path / "model").files == (Path("a"),)
+
+
+def publish_failing(tmp_path: Path, prepare, *announced: str, manifest) -> str:
+    with staging(tmp_path / "model") as stage:
+        prepare(stage.dir)
+        with pytest.raises(ArtifactError) as caught:
+            stage.publish(manifest(*announced))
+    assert list(tmp_path.iterdir()) == []
+    return str(caught.value)
+
+
+def test_an_announced_file_must_be_there(tmp_path, manifest):
+    text = publish_failing(tmp_path, lambda folder: None, "model.engine", manifest=manifest)
+    assert text == 'the backend did not write "model.engine", which it announced'
+
+
+def test_the_manifest_is_not_the_backends_to_write(tmp_path, manifest):
+    text = publish_failing(
+        tmp_path, lambda folder: (folder / "manifest.json").touch(), manifest=manifest
+    )
+    assert text == 'the backend wrote "manifest.json"; that name is taken'
+
+
+@pytest.mark.parametrize("leads_to", ["/etc/hostname", "model.bin", "nowhere", "."])
+def test_a_link_cannot_be_published(tmp_path, manifest, leads_to):
+    text = publish_failing(
+        tmp_path, lambda folder: (folder / "link").symlink_to(leads_to), manifest=manifest
+    )
+    assert text == 'the artifact cannot hold "link": it is a symbolic link; wanted its content'
+
+
+def test_a_pipe_cannot_be_published(tmp_path, manifest):
+    text = publish_failing(tmp_path, lambda folder: os.mkfifo(folder / "pipe"), manifest=manifest)
+    assert text == 'the artifact cannot hold "pipe": it is not a file; wanted its content'
+
+
+@pytest.mark.parametrize("name", [b"caf\xe9.bin", b"a\\b", b"C:model"])
+def test_a_name_that_is_not_portable_cannot_be_published(tmp_path, manifest, name):
+    def prepare(folder: Path) -> None:
+        Path(os.fsdecode(os.fsencode(folder) + b"/" + name)).touch()
+
+    text = publish_failing(tmp_path, prepare, manifest=manifest)
+    shown = repr(os.fsdecode(name))
+    assert text == f"the artifact cannot hold a file named {shown}; wanted a plain name"
+
+
+def test_an_artifact_is_published_once(tmp_path, manifest):
+    with staging(tmp_path / "model") as stage:
+        stage.publish(manifest())
+        with pytest.raises(ArtifactError, match="cannot be written: No such file or directory"):
+            stage.publish(manifest())
+    assert open_artifact(tmp_path / "model")
+
+
+def test_large_files_are_not_read_into_memory(tmp_path, manifest):
+    program = (
+        "import resource, sys\n"
+        "from enginebay.artifact import Manifest, PluginRecord, open_artifact, staging\n"
+        "made = Manifest(backend='b', plugin=PluginRecord('p', '1'), engine_version='1',"
+        " model_files=('big',))\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "with staging(sys.argv[1]) as stage:\n"
+        "    with open(stage.dir / 'big', 'wb') as file:\n"
+        "        file.truncate(256 << 20)\n"
+        "    stage.publish(made)\n"
+        "open_artifact(sys.argv[1])\n"
+        "print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "model")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert int(done.stdout) < 16  # MiB, for a file of 256
+
+
+# the exchange where the system has none in one step
+
+
+def test_an_exchange_in_turn(tmp_path, publish):
+    publish(tmp_path / "old", b"old")
+    publish(tmp_path / "new", b"new")
+    exchange_in_turn(tmp_path / "new", tmp_path / "old")
+    assert (tmp_path / "old" / "model.bin").read_bytes() == b"new"
+    assert (tmp_path / "new" / "model.bin").read_bytes() == b"old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "old"]
+
+
+def test_an_exchange_in_turn_that_fails_is_undone(tmp_path, publish, snapshot):
+    publish(tmp_path / "old", b"old")
+    before = snapshot(tmp_path / "old")
+    with pytest.raises(FileNotFoundError):
+        exchange_in_turn(tmp_path / "new", tmp_path / "old")
+    assert snapshot(tmp_path / "old") == before
+    assert [path.name for path in tmp_path.iterdir()] == ["old"]

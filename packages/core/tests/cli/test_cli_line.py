@@ -1,0 +1,421 @@
+"""What each command prints when it works, on the backend that needs no engine."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from enginebay.cli import main
+
+from .conftest import environment
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .conftest import Ran, Run
+
+DEPLOY = ("--backend", "loopback", "--exporter", "torchscript")
+
+
+@pytest.fixture
+def deployed(cli: Run) -> Ran:
+    """``net.py:build`` at ``build-loopback``, and what the command said."""
+    ran = cli("deploy", "net.py:build", *DEPLOY)
+    assert ran.code == 0, ran.err
+    return ran
+
+
+def next_commands(text: str) -> list[str]:
+    return [line.strip() for line in text.partition("\nNext:\n")[2].splitlines()]
+
+
+def test_deploy_closes_with_a_table_that_says_what_came_out(deployed: Ran) -> None:
+    assert deployed.err == ""
+    steps, fields, outputs, _ = deployed.out.split("\n\n")
+    lines = steps.splitlines()
+    assert lines[0] == "STEP       SECONDS"
+    names = ["reference", "export", "convert", "verify", "publish", "total"]
+    assert [line.split()[0] for line in lines[1:]] == names
+    seconds = [float(line.split()[1]) for line in lines[1:]]
+    assert seconds[-1] == pytest.approx(sum(seconds[:-1]), abs=0.03)
+    assert len({line.index(line.split()[1]) + len(line.split()[1]) for line in lines[1:]}) == 1
+    assert re.fullmatch(
+        r"verdict   verified against the PyTorch model, unpatched on 1 sample\n"
+        r"engine    onnx\.reference [\d.]+ on cpu, fp32\n"
+        r"artifact  build-loopback \(2 files, [\d.]+ KiB\)",
+        fields,
+    )
+    header, row = outputs.splitlines()
+    assert header.split() == [
+        *("OUTPUT", "DTYPE", "SHAPE", "MAX", "ERROR", "RTOL", "ATOL"),
+        "RESULT",
+    ]
+    assert row.split()[:3] == ["output", "float32", "2x3"]
+    assert row.endswith("  ok")
+    assert row.index("ok") == header.index("RESULT")
+
+
+def test_the_next_commands_can_be_copied_and_pasted(cli: Run, deployed: Ran) -> None:
+    commands = next_commands(deployed.out)
+    assert commands == [
+        "enginebay run build-loopback",
+        "enginebay verify build-loopback",
+        "enginebay inspect build-loopback",
+    ]
+    for command in commands:
+        assert cli(*shlex.split(command)[1:]).code == 0
+
+
+def test_folders_with_blanks_and_dashes_can_be_pasted_too(cli: Run, here: Path) -> None:
+    for folder in ("my model's", "-folder"):
+        ran = cli("deploy", "net.py:build", *DEPLOY, f"--work-dir={folder}")
+        assert ran.code == 0
+        commands = next_commands(ran.out)
+        assert len(commands) == 3
+        for command in commands:
+            assert cli(*shlex.split(command)[1:]).code == 0, command
+
+
+def test_the_manifests_command_makes_the_same_artifact_from_anywhere(
+    cli: Run, here: Path, deployed: Ran, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    manifest = cli("inspect", "build-loopback", "--json").document["manifest"]
+    assert manifest["command"] == (
+        f"cd {here} && enginebay deploy net.py:build --backend loopback --exporter torchscript"
+    )
+    other = tmp_path_factory.mktemp("elsewhere")
+    tool = f"{shlex.quote(sys.executable)} -m enginebay"
+    again = manifest["command"].replace("&& enginebay", f"&& {tool}")
+    subprocess.run(
+        ["/bin/sh", "-c", f"{again} --work-dir {other / 'again'}"],
+        cwd=other,
+        env=environment(),
+        check=True,
+        capture_output=True,
+    )
+    remade = cli("inspect", other / "again", "--json").document["manifest"]
+    model = {entry["path"]: entry["sha256"] for entry in manifest["files"]}["model.onnx"]
+    assert {entry["path"]: entry["sha256"] for entry in remade["files"]}["model.onnx"] == model
+    assert (remade["params"], remade["inputs"]) == (manifest["params"], manifest["inputs"])
+
+
+def test_the_default_backend_is_written_into_the_command(cli: Run, here: Path) -> None:
+    assert cli("deploy", "tiny.onnx").code == 0
+    command = cli("inspect", "tiny-loopback", "--json").document["manifest"]["command"]
+    assert command == f"cd {here} && enginebay deploy tiny.onnx --backend loopback"
+
+
+def test_deploy_as_a_document(cli: Run) -> None:
+    document = cli("deploy", "net.py:build", *DEPLOY, "--json").document
+    assert set(document) == {
+        *("schema", "verdict", "artifact", "notes", "steps", "rewriting", "manifest"),
+    }
+    assert document["verdict"] == "verified"
+    assert [step["name"] for step in document["steps"]] == [
+        *("reference", "export", "convert", "verify", "publish"),
+    ]
+    assert not any(step["failed"] for step in document["steps"])
+    assert set(document["rewriting"]) == {"fired", "never_fired", "not_found", "not_served"}
+    assert document["manifest"]["verification"]["verdict"] == "verified"
+
+
+def test_what_a_model_prints_does_not_spoil_the_document(cli: Run) -> None:
+    ran = cli("deploy", "net.py:chatty", *DEPLOY, "--json")
+    assert ran.document["verdict"] == "verified"
+    assert "the model talks" in ran.err
+    assert "the model talks" not in cli("export", "net.py:chatty", "--exporter", "torchscript").out
+
+
+def test_a_mismatch_is_exit_code_1_and_publishes_nothing(cli: Run, here: Path) -> None:
+    ran = cli("deploy", "tiny.onnx", "--backend", "loopback", "--gain", "1.5")
+    assert (ran.code, ran.out) == (1, "")
+    assert re.fullmatch(
+        r"error: mismatched against .+ on 1 output, 1 sample; worst: \"y\" at \[.+\]: expected "
+        r"\S+, found \S+; \d+ of 48 places differ; allowed rtol \S+, atol \S+; "
+        r"rtol \S+ would pass\n"
+        r"hint: look at the model or the params; --allow-mismatch \(allow_mismatch=True\) "
+        r"publishes the artifact with this verdict\n",
+        ran.err,
+    )
+    assert sorted(path.name for path in here.iterdir()) == ["net.py", "tiny.onnx"]
+    document = cli("deploy", "tiny.onnx", "--gain", "1.5", "--json").document
+    assert document["error"]["type"] == "MismatchError"
+    assert document["verification"]["verdict"] == "mismatched"
+    assert 0.1 < document["verification"]["outputs"][0]["rtol_that_passes"] <= 0.5
+
+
+def test_a_mismatch_can_be_published_and_says_what_it_is(cli: Run) -> None:
+    ran = cli("deploy", "tiny.onnx", "--gain", "1.5", "--allow-mismatch")
+    assert ran.code == 0
+    assert "\nverdict   mismatched against " in ran.out
+    assert re.search(r"^y +float32 +1x3x4x4 .* \d+ of 48 differ$", ran.out, re.M)
+    assert re.search(r'^worst in "y" at \[', ran.out, re.M)
+    again = cli("verify", "tiny-loopback")
+    assert again.code == 1
+    assert again.out.startswith("mismatched against the recorded outputs of ")
+    inspected = cli("inspect", "tiny-loopback")
+    assert inspected.code == 0
+    assert "\nverdict   mismatched against " in inspected.out
+
+
+def test_export_then_convert_then_run(cli: Run, here: Path) -> None:
+    ran = cli("export", "net.py:build", "--exporter", "torchscript")
+    assert ran.code == 0
+    lines = ran.out.splitlines()
+    assert re.fullmatch(r"ir      onnx by torch\.onnx torchscript, opset \d+", lines[0])
+    assert re.fullmatch(r"file    build\.onnx \([\d.]+ (K?i?B)\)", lines[1])
+    assert "input   x float32[2, 4]" in lines
+    assert "output  output float32[2, 3]" in lines
+    commands = next_commands(ran.out)
+    assert commands == ["enginebay inspect build.onnx", "enginebay convert loopback build.onnx"]
+    for command in commands:
+        ran = cli(*shlex.split(command)[1:])
+        assert ran.code == 0
+    assert "verdict   unverified: converted without a reference to compare with\n" in ran.out
+    commands = next_commands(ran.out)
+    assert commands == ["enginebay run build-loopback", "enginebay inspect build-loopback"]
+    for command in commands:
+        assert cli(*shlex.split(command)[1:]).code == 0
+
+
+def test_the_next_command_after_convert_fills_open_dimensions(cli: Run, here: Path) -> None:
+    sizes = ("--min-shapes", "x:1x4", "--max-shapes", "x:8x4")
+    assert cli("export", "net.py:build", "--exporter", "torchscript", *sizes).code == 0
+    ran = cli("convert", "loopback", "build.onnx")
+    (first, _) = next_commands(ran.out)
+    assert first == "enginebay run build-loopback --input x=1x4"
+    assert "output  float32  1x3" in cli(*shlex.split(first)[1:]).out
+    ran = cli("run", "build-loopback")
+    assert ran.code == 2
+    assert ran.err.startswith("error: cannot make up an input for x float32[")
+
+
+def test_export_does_not_replace_a_file_unasked(cli: Run, here: Path) -> None:
+    (here / "build.onnx").write_text("precious")
+    ran = cli("export", "net.py:build", "--exporter", "torchscript")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == (
+        "error: 'build.onnx' is there already\n"
+        "hint: pass --overwrite (overwrite=True), or another name\n"
+    )
+    assert (here / "build.onnx").read_text() == "precious"
+    assert cli("export", "net.py:build", "--exporter", "torchscript", "--overwrite").code == 0
+    assert (here / "build.onnx").read_bytes() != b"precious"
+
+
+def test_run_takes_the_recorded_inputs_and_keeps_the_outputs(
+    cli: Run, here: Path, deployed: Ran
+) -> None:
+    ran = cli("run", "build-loopback", "--output", "found.npz", "--json")
+    (output,) = ran.document["outputs"]
+    assert (output["name"], output["dtype"], output["shape"]) == ("output", "float32", [2, 3])
+    found = np.load(here / "found.npz")["output"]
+    assert output["min"] == pytest.approx(found.min())
+    assert output["max"] == pytest.approx(found.max())
+    assert output["mean"] == pytest.approx(found.mean())
+    assert ran.document["receipt"]["device"] == "cpu"
+    recorded = np.load(here / "build-loopback" / "samples.npz")["0/outputs/output:float32"]
+    np.testing.assert_allclose(found, recorded, rtol=1e-5)
+    np.save(here / "x.npy", np.zeros((2, 4), np.float32))
+    assert cli("run", "build-loopback", "--input", "x=x.npy", "--json").document["outputs"] != [
+        output
+    ]
+
+
+def test_run_describes_every_kind_of_number(cli: Run, here: Path) -> None:
+    from onnx import TensorProto, helper, save
+
+    names = {"f": TensorProto.FLOAT, "i": TensorProto.INT64, "b": TensorProto.BOOL}
+    infos = [helper.make_tensor_value_info(f"{n}in", t, [2]) for n, t in names.items()]
+    outs = [helper.make_tensor_value_info(n, t, [2]) for n, t in names.items()]
+    nodes = [helper.make_node("Identity", [f"{n}in"], [n]) for n in names]
+    graph = helper.make_graph(nodes, "g", infos, outs)
+    save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9),
+        here / "kinds.onnx",
+    )
+    assert cli("convert", "loopback", "kinds.onnx").code == 0
+    given = {
+        "fin": np.float32([1, np.nan]),
+        "iin": np.int64([2**62, -1]),
+        "bin": np.array([True, False]),
+    }
+    np.savez(here / "given.npz", **given)
+    words = ("run", "kinds-loopback", "--input", "given.npz")
+    f, i, b = cli(*words, "--json").document["outputs"]
+    assert (f["min"], f["max"], f["mean"]) == ("nan", "nan", "nan")
+    assert (i["min"], i["max"]) == (-1, 2**62)
+    assert (b["min"], b["max"], b["mean"]) == (0.0, 1.0, 0.5)
+    rows = [line.split() for line in cli(*words).out.splitlines()]
+    assert ["f", "float32", "2", "nan", "nan", "nan"] in rows
+    assert ["b", "bool", "2", "0", "1", "0.5"] in rows
+
+
+@pytest.mark.parametrize("sizes", [(), ("--min-shapes", "x:1x4", "--max-shapes", "x:8x4")])
+def test_verify_against_the_model_and_against_the_records(cli: Run, sizes: tuple[str, ...]) -> None:
+    assert cli("deploy", "net.py:build", *DEPLOY, *sizes).code == 0
+    records, model = (
+        cli("verify", "build-loopback"),
+        cli("verify", "build-loopback", "--model", "net.py:build"),
+    )
+    samples = "3 samples" if sizes else "1 sample"
+    against = "the PyTorch model, unpatched"
+    assert records.out.startswith(
+        f"verified against the recorded outputs of {against} on {samples}\n"
+    )
+    assert model.out.startswith(f"verified against {against} on {samples}\n")
+    own = cli("verify", "build-loopback", "--model", "net.py:build", "--input", "x=2x4", "--json")
+    assert own.document["verification"]["samples"] == 1
+    tight = cli("verify", "build-loopback", "--rtol", "0", "--atol", "-1")
+    assert (tight.code, tight.err) == (
+        2,
+        'error: atol "-1.0" is no tolerance; wanted a number of at least 0\n',
+    )
+
+
+def test_verify_of_an_artifact_that_was_never_compared(cli: Run) -> None:
+    assert cli("convert", "loopback", "tiny.onnx", "--work-dir", "out").code == 0
+    ran = cli("verify", "out")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("error: '")
+    assert ran.err.endswith(
+        "out' was made without a reference, so nothing is recorded in it\n"
+        "hint: name the model: enginebay verify ARTIFACT --model MODEL --input NAME=SHAPE\n"
+    )
+    assert cli("verify", "out", "--model", "tiny.onnx", "--input", "x=1x3x4x4").code == 0
+
+
+def test_inspect_tells_where_an_artifact_comes_from(cli: Run, here: Path, deployed: Ran) -> None:
+    text = cli("inspect", "build-loopback").out
+    for line in (
+        r"artifact  build-loopback",
+        r"verdict   verified against the PyTorch model, unpatched on 1 sample",
+        r"backend   loopback [\d.]+",
+        r"plugin    temporary-loopback 0",
+        r"engine    onnx\.reference [\d.]+ on cpu, fp32",
+        r"params    .*gain=1\.0.*",
+        r"ir        onnx by torch\.onnx torchscript, opset \d+, sha256 [0-9a-f]{64}",
+        r"made      \S+Z by enginebay [\d.]+, torch .*",
+        r"on        .*, Python [\d.]+",
+        r"command   cd .* && enginebay deploy net\.py:build .*",
+        r"input     x float32\[2, 4\]",
+        r"output    output float32\[2, 3\]",
+        r"model\.onnx +[\d.]+ (B|KiB)  [0-9a-f]{64}",
+    ):
+        assert re.search(f"^{line}$", text, re.M), line
+
+
+def test_inspect_of_an_ir_file(cli: Run, here: Path) -> None:
+    text = cli("inspect", "tiny.onnx").out
+    assert re.match(r"ir +onnx by file, opset \d+\nfile +tiny.onnx \(\d+ B\)\nsha256 +", text)
+    assert "input   x float32[1, 3, 4, 4]\noutput  y float32[1, 3, 4, 4]\n" in text
+    ir = cli("inspect", "tiny.onnx", "--json").document["ir"]
+    assert (ir["kind"], ir["path"]) == ("onnx", str(here / "tiny.onnx"))
+    assert ir["sha256"] in text
+    exported = cli("export", "net.py:build", "--exporter", "torchscript", "--json").document["ir"]
+    assert exported["exporter"] == "torch.onnx torchscript"
+    assert exported["inputs"] == [{"name": "x", "dtype": "float32", "dims": [2, 4]}]
+
+
+def test_a_manifest_cannot_move_the_cursor(cli: Run, here: Path) -> None:
+    assert cli("convert", "loopback", "tiny.onnx", "--work-dir", "out").code == 0
+    path = here / "out" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["command"] = "\x1b[2Jgone\nverdict verified"
+    path.write_text(json.dumps(manifest))
+    ran = cli("inspect", "out")
+    assert "\x1b" not in ran.out
+    assert r"command   \x1b[2Jgone\nverdict verified" in ran.out
+
+
+def test_a_crashed_engine_is_a_verdict(cli: Run, here: Path) -> None:
+    ran = crash(cli, "crashing")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.startswith(
+        "error: crashed: the engine of backend 'crashing' ended with SIGSEGV before it answered"
+    )
+    assert not (here / "out").exists()
+
+
+def test_a_crashed_engine_can_be_published_and_inspected(cli: Run, here: Path) -> None:
+    ran = crash(cli, "crashing", "--allow-mismatch")
+    assert ran.code == 0, ran.err
+    assert re.search(r"^verdict +crashed: .*SIGSEGV", ran.out, re.M)
+    assert "\nengine " not in ran.out, "nothing can be said about it"
+    assert next_commands(ran.out) == ["enginebay inspect out"]
+    assert cli("inspect", "out").code == 0
+    shutil.rmtree(here / "out")
+
+
+def test_an_engine_that_hangs_is_a_crashed_one(cli: Run, here: Path) -> None:
+    ran = crash(cli, "hanging", "--timeout", "3")
+    assert (ran.code, ran.out) == (1, "")
+    assert re.match(r"error: crashed: .*3.* s", ran.err), ran.err
+    assert not (here / "out").exists()
+
+
+CRASHING = """\
+import os, signal, threading
+from enginebay.testing.loopback import *
+from enginebay.testing import loopback
+to_backend, check_env = loopback.to_backend, loopback.check_env
+
+class Bad(loopback.LoopbackWrapper):
+    def execute(self, feed):
+        {action}
+
+@eb.hookimpl
+def build_wrapper(request): return Bad(request)
+
+@eb.hookimpl
+def backend_info():
+    return eb.BackendInfo(name="{name}", irs=("onnx",), params=LoopbackParams)
+"""
+ACTIONS = {
+    "crashing": "os.kill(os.getpid(), signal.SIGSEGV)",
+    "hanging": "threading.Event().wait()",
+}
+
+
+def crash(cli: Run, name: str, *more: str) -> Ran:
+    from enginebay.testing import temporary_backend
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ENGINEBAY_BACKENDS", f"loopback,{name}")
+        with temporary_backend(name, CRASHING.format(name=name, action=ACTIONS[name])):
+            return cli("deploy", "tiny.onnx", "--backend", name, "--work-dir", "out", *more)
+
+
+def test_rewriters_are_told_compactly_and_completely(cli: Run) -> None:
+    from enginebay.testing import temporary_backend
+
+    pack = (
+        "import enginebay as eb\n"
+        "pack = eb.RewriterSet()\n"
+        "@pack.function('torch.Tensor.relu')\n"
+        "def relu(ctx, self): return ctx.origin_func(self)\n"
+        "@pack.function('torch.nn.functional.gelu')\n"
+        "def gelu(ctx, *args, **more): return ctx.origin_func(*args, **more)\n"
+        "@eb.hookimpl\n"
+        "def rewriters(request): return pack\n"
+    )
+    with temporary_backend("pack", pack, group="enginebay.plugins"):
+        ran = cli("deploy", "net.py:build", *DEPLOY)
+        document = cli("deploy", "net.py:build", *DEPLOY, "--work-dir", "two", "--json").document
+    assert re.search(r"^rewriters  fired: torch\.Tensor\.relu \(\d+\)$", ran.out, re.M), ran.out
+    assert "\n           never fired: torch.nn.functional.gelu\n" in ran.out
+    assert set(document["rewriting"]["fired"]) == {"torch.Tensor.relu"}
+    assert "torch.nn.functional.gelu" in document["rewriting"]["never_fired"]
+
+
+def test_main_answers_an_exit_code(cli: Run) -> None:
+    assert main(["backends"]) == 0
+    assert main(["run", "nowhere"]) == 1

@@ -1,0 +1,278 @@
+"""What only a real process can show: signals, pipes, full disks, terminals."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .conftest import command, environment
+
+if TYPE_CHECKING:
+    from .conftest import Run
+
+#: Says that it is about to run, then waits to be ended.
+WAITING = """\
+import sys, threading
+from torch import nn, ones
+def build():
+    print("waiting", file=sys.stderr, flush=True)
+    threading.Event().wait()
+class Slow(nn.Module):
+    def forward(self, x):
+        build()
+def slow():
+    return Slow(), ones(1)
+"""
+
+
+def _listen() -> None:
+    """A test run under nohup, or in the background, hands its own choice on; it would stand."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def ended_by(number: signal.Signals, here: Path, model: str, *more: str) -> subprocess.Popen[str]:
+    """A deployment that was sent a signal in the middle."""
+    (here / "waits.py").write_text(WAITING)
+    process = subprocess.Popen(
+        command("deploy", f"waits.py:{model}", "--backend", "loopback", "--work-dir", "out", *more),
+        env=environment(),
+        preexec_fn=_listen,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    assert process.stderr.readline() == "waiting\n"
+    process.send_signal(number)
+    return process
+
+
+@pytest.mark.parametrize("model", ["build", "slow"])
+@pytest.mark.parametrize(
+    ("number", "code", "message"),
+    [
+        (signal.SIGINT, 130, "interrupted"),
+        (signal.SIGTERM, 143, "terminated by SIGTERM"),
+        (signal.SIGHUP, 129, "terminated by SIGHUP"),
+    ],
+)
+def test_a_signal_unwinds_and_leaves_nothing_behind(
+    here: Path, loopback: str, number: signal.Signals, code: int, message: str, model: str
+) -> None:
+    process = ended_by(number, here, model)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (code, "", f"error: {message}\n")
+    left = {path.name for path in here.iterdir()} - {"__pycache__"}
+    assert left == {"net.py", "tiny.onnx", "waits.py"}
+
+
+def test_an_interruption_is_a_document_too(here: Path, loopback: str) -> None:
+    process = ended_by(signal.SIGINT, here, "slow", "--json")
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert '"message": "interrupted"' in out
+
+
+def test_nohup_is_respected(here: Path, loopback: str) -> None:
+    (here / "model.py").write_text(
+        "import os, signal\nos.kill(os.getpid(), signal.SIGHUP)\nraise SystemExit('went on')\n"
+    )
+    done = subprocess.run(
+        ["nohup", *command("deploy", "model.py:x", "--backend", "loopback")],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "importing 'model.py' raised SystemExit: went on" in done.stderr
+
+
+def test_an_engine_in_a_child_process_ends_with_the_command(here: Path, loopback: str) -> None:
+    from enginebay.testing import temporary_backend
+
+    hanging = (
+        "import os, threading\n"
+        "from pathlib import Path\n"
+        "from enginebay.testing.loopback import *\n"
+        "from enginebay.testing import loopback\n"
+        "to_backend = loopback.to_backend\n"
+        "@eb.hookimpl\n"
+        "def build_wrapper(request):\n"
+        "    Path('child').write_text(str(os.getpid()))\n"
+        "    threading.Event().wait()\n"
+        "@eb.hookimpl\n"
+        "def backend_info():\n"
+        "    return eb.BackendInfo(name='hanging', irs=('onnx',), params=LoopbackParams)\n"
+    )
+    with temporary_backend("hanging", hanging):
+        process = subprocess.Popen(
+            command("deploy", "tiny.onnx", "--backend", "hanging", "--work-dir", "out"),
+            env=environment(ENGINEBAY_BACKENDS="hanging"),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        child = here / "child"
+        _wait_for(lambda: child.exists() and child.read_text())
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (130, "error: interrupted\n")
+    _wait_for(lambda: not Path(f"/proc/{child.read_text()}").exists())
+    assert not [path for path in here.iterdir() if "out" in path.name]
+
+
+def _wait_for(condition: object) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():  # type: ignore[operator]  # a function of no argument
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("words", ["backends", "deploy -h", "-h", "backends --json"])
+def test_a_reader_that_leaves_early_hears_no_complaint(
+    here: Path, loopback: str, words: str
+) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        command(*words.split()),
+        stdout=write,
+        stderr=subprocess.PIPE,
+        env=environment(),
+        check=False,
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("words", ["backends", "deploy -h"])
+def test_a_full_disk_under_stdout_is_one_line(here: Path, loopback: str, words: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command(*words.split()),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env=environment(PYTHONUNBUFFERED=""),
+            check=False,
+            text=True,
+        )
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last == "error: stdout cannot be written: No space left on device"
+
+
+def terminal(*words: str, redirect: Path | None = None, **env: str) -> tuple[int, str]:
+    """Runs a command with a terminal on its stderr, and on its stdout unless redirected."""
+    control, device = pty.openpty()
+    with (redirect or Path(os.devnull)).open("wb") as file:
+        process = subprocess.Popen(
+            command(*words),
+            stdin=device,
+            stdout=file if redirect else device,
+            stderr=device,
+            env={**environment(TERM="xterm", COLUMNS="120"), **env},
+        )
+    os.close(device)
+    seen = bytearray()
+    while True:
+        if select.select([control], [], [], 60)[0]:
+            try:
+                data = os.read(control, 1 << 16)
+            except OSError:  # Linux: the other end is closed
+                data = b""
+            if not data:
+                break
+            seen += data
+    os.close(control)
+    return process.wait(), seen.decode()
+
+
+MODEL = ("deploy", "tiny.onnx", "--backend", "loopback")
+
+
+def test_progress_on_a_terminal_gives_way_to_the_closing_table(here: Path, loopback: str) -> None:
+    code, seen = terminal(*MODEL)
+    assert code == 0
+    progress, _, closing = seen.partition("STEP       SECONDS")
+    for step in ("reference", "export", "convert", "verify", "publish"):
+        assert re.search(rf"{step} +\d+\.\d s", progress), step
+    assert "✓" in progress
+    assert "\x1b[2K" in progress, "the lines are taken back"
+    assert "\x1b[32mverified\x1b[0m against" in closing
+    assert "Next:\r\n  enginebay run tiny-loopback" in closing
+
+
+def test_progress_stays_where_the_closing_table_goes_elsewhere(here: Path, loopback: str) -> None:
+    code, seen = terminal(*MODEL, redirect=here / "log")
+    assert code == 0
+    last = _last_screen(seen)
+    assert [line.split()[1] for line in last] == [
+        *("reference", "export", "convert", "verify", "publish"),
+    ]
+    assert all(re.match(r"✓ \w+ +\d+\.\d s  \S", line) for line in last), last
+    assert "\x1b" not in (here / "log").read_text()
+
+
+def test_progress_shows_the_step_that_failed(here: Path, loopback: str) -> None:
+    (here / "bad.py").write_text(
+        "from torch import nn, ones\n"
+        "class Bad(nn.Module):\n"
+        "    def forward(self, x): raise ValueError('no')\n"
+        "def build(): return Bad(), ones(1)\n"
+    )
+    code, seen = terminal("deploy", "bad.py:build", "--backend", "loopback")
+    assert code == 1
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen)
+    assert re.search(r"✗ reference +\d+\.\d s", plain)
+    assert "\x1b[31merror:\x1b[0m " in seen
+
+
+def test_no_color_takes_the_colours_and_leaves_the_words(here: Path, loopback: str) -> None:
+    code, seen = terminal(*MODEL, NO_COLOR="1")
+    assert code == 0
+    assert not re.findall(r"\x1b\[[0-9;]*[1-9][0-9;]*m", seen)
+    assert "verdict   verified against" in seen
+    code, seen = terminal("backends")
+    assert "\x1b[1mNAME" in seen
+    code, seen = terminal("backends", NO_COLOR="1")
+    assert "\x1b" not in seen
+
+
+def test_nothing_is_drawn_where_stderr_is_no_terminal(shell: Run) -> None:
+    ran = shell(*MODEL)
+    assert (ran.code, ran.err) == (0, "")
+    assert "\x1b" not in ran.out
+
+
+def _last_screen(seen: str) -> list[str]:
+    """The lines of the last time that progress was drawn, if they were not taken back."""
+    frame = re.split(r"\x1b\[2K", seen)[-1]
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", frame)
+    return [line for line in plain.replace("\r", "").split("\n") if line.strip()]
+
+
+def test_what_a_model_prints_in_cpp_is_talk_too(shell: Run, here: Path) -> None:
+    (here / "loud.py").write_text(
+        "import os\nos.write(1, b'from far below\\n')\nfrom net import build\n"
+    )
+    ran = shell("deploy", "loud.py:build", *MODEL[2:], "--exporter", "torchscript", "--json")
+    assert ran.document["verdict"] == "verified"
+    assert "from far below\n" in ran.err
+
+
+def test_python_m_enginebay_is_the_same_command(shell: Run) -> None:
+    assert shell("nope").err.startswith("error: 'nope' is not a command; wanted one of ")
+    assert shell().code == 2
+    assert sys.executable

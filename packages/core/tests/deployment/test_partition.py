@@ -1,0 +1,242 @@
+"""One artifact with several engines: deployed, moved, loaded, verified like any other."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from torch import nn
+
+import enginebay as eb
+from enginebay.cli import main
+from enginebay.errors import ArtifactError, MismatchError, UsageError
+from enginebay.inference.chain import ChainedWrapper
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.usefixtures("loopback")
+
+OPEN = {"x": {0: ("batch", 1, 5)}, "ids": {0: "batch"}}
+
+
+class Network(nn.Module):
+    """Two inputs, two cuts, a skip connection over both, outputs of the first and last part."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 6), nn.Linear(6, 4)
+
+    def forward(self, x: torch.Tensor, ids: torch.Tensor) -> dict[str, Any]:
+        early = x.relu()
+        neck = eb.mark(self.first(early), "neck")
+        head = eb.mark(self.second(neck.sigmoid()), "head")
+        return {"late": tail(head, early), "next": ids + 1, "last": ids * 2 + head.argmax(1)}
+
+
+def tail(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return x.exp() + y
+
+
+def example(batch: int = 2) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.randn(batch, 4), torch.arange(batch)
+
+
+def deploy(model: nn.Module, folder: Path, *cuts: str, **options: Any) -> eb.Deployment:
+    options = {"dynamic_shapes": OPEN, **options}
+    return eb.deploy(
+        model, example(), backend="loopback", work_dir=folder, partition=cuts, **options
+    )
+
+
+@pytest.fixture(scope="module", params=["dynamo", "torchscript"])
+def deployed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Network, eb.Deployment]:
+    model = Network()
+    folder = tmp_path_factory.mktemp("partition") / "net"
+    return model, deploy(model, folder, "neck", "head", exporter=request.param)
+
+
+def test_it_is_verified_as_a_whole(deployed: tuple[Network, eb.Deployment]) -> None:
+    verification = deployed[1].verification
+    assert (verification.verdict, verification.samples) == ("verified", 3)
+    assert [output.name for output in verification.outputs] == ["late", "next", "last"]
+
+
+def test_the_manifest_lists_the_parts(deployed: tuple[Network, eb.Deployment]) -> None:
+    manifest = deployed[1].artifact.manifest
+    assert manifest.model_files == tuple(f"part_{n}/model.onnx" for n in range(3))
+    assert [part.folder for part in manifest.parts] == ["part_0", "part_1", "part_2"]
+    assert [spec.name for spec in manifest.parts[1].inputs] == ["neck"]
+    assert [spec.name for spec in manifest.parts[1].outputs] == ["head"]
+    assert [spec.name for spec in manifest.inputs] == ["x", "ids"]
+    read = eb.open_artifact(deployed[1].artifact.path).manifest
+    assert read.parts == manifest.parts
+
+
+@pytest.mark.parametrize("batch", [1, 5])
+@pytest.mark.parametrize("numpy", [True, False])
+def test_moved_it_gives_the_models_numbers(
+    deployed: tuple[Network, eb.Deployment], tmp_path: Path, batch: int, numpy: bool
+) -> None:
+    model, deployment = deployed
+    moved = tmp_path / "elsewhere" / "net"
+    shutil.copytree(deployment.artifact.path, moved)
+    x, ids = example(batch)
+    feed = {"x": x.numpy(), "ids": ids.numpy()} if numpy else {"x": x, "ids": ids}
+    with eb.load(moved) as wrapper:
+        assert isinstance(wrapper, ChainedWrapper)
+        found = wrapper(feed)
+        again = wrapper(feed)
+    assert list(found) == ["late", "next", "last"]
+    for name, expected in model(x, ids).items():
+        assert isinstance(found[name], np.ndarray if numpy else torch.Tensor)
+        torch.testing.assert_close(torch.as_tensor(found[name]), expected)
+        assert np.array_equal(found[name], again[name])
+
+
+def test_it_is_verified_again_from_its_records(deployed: tuple[Network, eb.Deployment]) -> None:
+    assert eb.verify(deployed[1].artifact).verdict == "verified"
+
+
+def test_a_process_without_torch_runs_it(deployed: tuple[Network, eb.Deployment]) -> None:
+    code = (
+        "import sys, json, numpy as np, enginebay as eb\n"
+        "sys.modules['torch'] = None\n"  # any import of torch fails
+        "sys.path[:0] = json.loads(sys.argv[2])\n"
+        "with eb.load(sys.argv[1]) as wrapper:\n"
+        "    y = wrapper({'x': np.ones((1, 4), np.float32), 'ids': np.zeros(1, np.int64)})\n"
+        "print(json.dumps(y['next'].tolist()))\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(deployed[1].artifact.path), json.dumps(sys.path)],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert json.loads(run.stdout) == [1]
+
+
+def test_marked_functions_are_cut_without_touching_the_model(tmp_path: Path) -> None:
+    model = Network()
+    sets = [eb.marks({f"{__name__}.tail": "tail"})]
+    deployment = deploy(model, tmp_path / "net", "tail", rewriters=sets)
+    assert deployment.verdict == "verified"
+    _, last = deployment.artifact.manifest.parts
+    assert {"tail:input_0", "tail:input_1"} <= {spec.name for spec in last.inputs}
+
+
+def test_without_cuts_marks_change_nothing(tmp_path: Path) -> None:
+    deployment = deploy(Network(), tmp_path / "net", keep_ir=True)
+    assert deployment.verdict == "verified"
+    assert deployment.artifact.manifest.parts == ()
+    assert "parts" not in json.loads((tmp_path / "net" / "manifest.json").read_text())
+    graph = onnx.load(tmp_path / "net" / "ir" / "model.onnx").graph
+    assert "Mark" not in [node.op_type for node in graph.node]
+    with eb.load(deployment.artifact) as wrapper:
+        assert not isinstance(wrapper, ChainedWrapper)
+
+
+def test_a_wrong_part_is_a_mismatch(tmp_path: Path) -> None:
+    with pytest.raises(MismatchError):
+        deploy(Network(), tmp_path / "net", "neck", params={"gain": 1.5})
+    assert not (tmp_path / "net").exists()
+
+
+def test_shapes_of_the_models_inputs_go_to_the_parts_that_take_them(tmp_path: Path) -> None:
+    shapes = {"min_shapes": {"x": (1, 4)}, "max_shapes": {"x": (5, 4)}}
+    params = {"input_shapes": {"x": (2, 4)}, **shapes}
+    model = nn.Sequential(nn.Linear(4, 3), Marks(), nn.ReLU())
+    deployment = eb.deploy(
+        model,
+        torch.randn(2, 4),
+        backend="loopback",
+        work_dir=tmp_path / "net",
+        input_names=["x"],
+        params=params,
+        partition=["cut"],
+    )
+    assert deployment.artifact.manifest.params["max_shapes"]["x"] is not None
+    with eb.load(deployment.artifact) as wrapper:
+        assert wrapper({"x": torch.ones(4, 4)})["output"].shape == (4, 3)
+
+
+class Marks(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return eb.mark(x, "cut")
+
+
+@pytest.mark.parametrize(
+    ("cuts", "message"),
+    [
+        (["neckk"], "the graph cannot be cut at 'neckk': its marks are neck, head"),
+        (["head", "neck"], "the graph cannot be cut at 'head': this mark lies behind its own cut"),
+    ],
+)
+def test_wrong_names_leave_nothing_behind(tmp_path: Path, cuts: list[str], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        deploy(Network(), tmp_path / "net", *cuts)
+    assert str(caught.value).startswith(message)
+    assert not (tmp_path / "net").exists()
+
+
+def test_a_text_is_no_sequence_of_names(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        eb.deploy(Network(), example(), backend="loopback", work_dir=tmp_path, partition="neck")
+    assert str(caught.value) == "partition is the text 'neck', wanted a sequence of names"
+    assert caught.value.hint == "partition=('neck',)"
+
+
+def test_only_onnx_can_be_cut(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        deploy(Network(), tmp_path / "net", "neck", ir="torchscript")
+    assert str(caught.value) == (
+        "only an ONNX graph can be cut, and this deployment goes through torchscript"
+    )
+    assert caught.value.hint is not None
+
+
+def test_a_part_whose_file_has_no_digest_is_refused(tmp_path: Path) -> None:
+    deploy(Network(), tmp_path / "net", "neck")
+    manifest = tmp_path / "net" / "manifest.json"
+    document = json.loads(manifest.read_text())
+    document["parts"][1]["folder"] = "../elsewhere"
+    manifest.write_text(json.dumps(document))
+    with pytest.raises(ArtifactError, match=r'the model file "\.\./elsewhere/model\.onnx" without'):
+        eb.load(tmp_path / "net")
+
+
+def test_a_closed_chain_says_so(deployed: tuple[Network, eb.Deployment]) -> None:
+    wrapper = eb.load(deployed[1].artifact)
+    wrapper.close()
+    with pytest.raises(UsageError, match="this wrapper is closed"):
+        wrapper({"x": np.ones((1, 4), np.float32), "ids": np.zeros(1, np.int64)})
+
+
+def test_the_command_line_cuts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.py").write_text(
+        "import torch, enginebay as eb\n"
+        "class Net(torch.nn.Module):\n"
+        "    def forward(self, x):\n"
+        "        return eb.mark(eb.mark(x.relu(), 'a').exp(), 'b') + 1\n"
+        "def build():\n"
+        "    return Net(), (torch.ones(1, 3),)\n"
+    )
+    command = ["deploy", "net.py:build", "--backend", "loopback", "--work-dir", "out"]
+    assert main([*command, "--cut", "a", "--cut", "b"]) == 0
+    assert main(["inspect", "out"]) == 0
+    assert "part_1: a → b" in capsys.readouterr().out
+    artifact = eb.open_artifact(tmp_path / "out")
+    assert artifact.verdict == "verified"
+    assert "--cut a --cut b" in artifact.manifest.command

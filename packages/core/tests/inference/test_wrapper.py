@@ -1,0 +1,324 @@
+"""The wrapper contract, held by an engine that needs nothing: NumPy."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+from enginebay.errors import InferenceError, InputError, UsageError
+from enginebay.inference.receipt import Receipt
+from enginebay.inference.wrapper import Wrapper
+from enginebay.tensors import TensorSpec
+
+X = TensorSpec("x", "float32", ("batch", 3))
+Y = TensorSpec("y", "float32", ("batch", 3))
+STATIC = TensorSpec("x", "float32", (2, 3))
+MASK = TensorSpec("mask", "bool", ("batch",))
+OUT = (TensorSpec("double", "float32", ("batch", 3)), TensorSpec("sum", "float32", ()))
+
+
+class Doubler(Wrapper):
+    """Gives 2 x and the sum of x, and counts how often the engine was called."""
+
+    def __init__(self, *inputs: TensorSpec) -> None:
+        super().__init__(inputs=inputs or (X,), outputs=OUT)
+        self.calls = 0
+        self.released = 0
+        self.overlapping = 0
+        self.most_overlapping = 0
+
+    @property
+    def receipt(self) -> Receipt:
+        return Receipt(device="cpu", engine="doubler 1")
+
+    def execute(self, feed: dict[str, Any]) -> list[Any]:
+        self.calls += 1
+        self.overlapping += 1
+        self.most_overlapping = max(self.most_overlapping, self.overlapping)
+        x = feed["x"]
+        result = [x * np.float32(2), np.asarray(x.sum(), dtype=np.float32)]
+        self.overlapping -= 1
+        return result
+
+    def release(self) -> None:
+        self.released += 1
+
+
+@pytest.mark.parametrize("spec", [X, STATIC])
+def test_numpy_in_numpy_out_in_the_declared_order(spec: TensorSpec) -> None:
+    outputs = Doubler(spec)({"x": np.ones((2, 3), np.float32)})
+    assert list(outputs) == ["double", "sum"]
+    assert all(type(value) is np.ndarray for value in outputs.values())
+    np.testing.assert_array_equal(outputs["double"], np.full((2, 3), 2.0))
+
+
+@pytest.mark.parametrize("spec", [X, STATIC])
+def test_torch_in_torch_out(spec: TensorSpec) -> None:
+    outputs = Doubler(spec)({"x": torch.ones(2, 3)})
+    assert all(isinstance(value, torch.Tensor) for value in outputs.values())
+    assert outputs["sum"].item() == 6
+
+
+@pytest.mark.parametrize("spec", [X, STATIC])
+@pytest.mark.parametrize(
+    "x",
+    [
+        torch.ones(2, 3, requires_grad=True),
+        torch.nn.Parameter(torch.ones(2, 3)),
+        torch.ones(3, 2).T,
+        torch.ones(1, 3).expand(2, 3),
+        torch.ones(2, 3, dtype=torch.complex64).conj().real,
+        -torch.ones(2, 3, dtype=torch.complex64).conj().imag + 1,
+    ],
+    ids=["requires grad", "parameter", "transposed", "expanded", "real", "negated"],
+)
+def test_every_kind_of_tensor_is_taken(spec: TensorSpec, x: torch.Tensor) -> None:
+    outputs = Doubler(spec)({"x": x})
+    assert torch.equal(outputs["double"], x.detach() * 2)
+    assert outputs["sum"].item() == x.sum().item()
+
+
+@pytest.mark.parametrize("spec", [X, STATIC])
+def test_tensors_and_arrays_together_give_tensors(spec: TensorSpec) -> None:
+    mask = TensorSpec("mask", "bool", (2,))
+    outputs = Doubler(spec, mask)({"x": np.ones((2, 3), np.float32), "mask": torch.ones(2).bool()})
+    assert torch.equal(outputs["double"], torch.full((2, 3), 2.0))
+
+
+@pytest.mark.parametrize("spec", [X, STATIC])
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (torch.ones(2, 3, dtype=torch.float64), "input 'x' has dtype float64, wanted float32"),
+        (torch.ones(2, 4), "input 'x' has size 4 in dimension 1"),
+        (torch.ones(6), "input 'x' has 1 dimensions"),
+    ],
+)
+def test_a_wrong_tensor_is_refused_before_the_engine(
+    spec: TensorSpec, x: torch.Tensor, message: str
+) -> None:
+    wrapper = Doubler(spec)
+    with pytest.raises(InputError, match=message):
+        wrapper({"x": x})
+    assert wrapper.calls == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_keeps_its_dtype(dtype: torch.dtype) -> None:
+    class Same(Doubler):
+        def execute(self, feed: dict[str, Any]) -> list[Any]:
+            return [feed["x"], feed["x"].sum()]
+
+    wrapper = Same(TensorSpec("x", str(dtype).removeprefix("torch."), (2, 3)))
+    x = torch.linspace(0, 1, 6).reshape(2, 3).to(dtype)
+    assert torch.equal(wrapper({"x": x})["double"], x)
+
+
+@given(
+    npst.arrays(
+        np.float32, npst.array_shapes(min_dims=2, max_dims=2), elements=st.floats(-9, 9, width=32)
+    ),
+    st.sampled_from(["C", "F", "reversed", "strided", "broadcast"]),
+)
+def test_any_strides_and_inputs_never_change(base: Any, layout: str) -> None:
+    x = {
+        "C": base,
+        "F": np.asfortranarray(base),
+        "reversed": base[::-1, ::-1],
+        "strided": np.repeat(base, 2, axis=0)[::2],
+        "broadcast": np.broadcast_to(base[:1], base.shape),
+    }[layout]
+    wrapper = Doubler(TensorSpec("x", "float32", ("n", "m")))
+    before = x.copy()
+    np.testing.assert_array_equal(wrapper({"x": x})["double"], before * 2)
+    np.testing.assert_array_equal(x, before)
+    np.testing.assert_array_equal(
+        wrapper({"x": torch.tensor(before).T.clone().T})["double"], before * 2
+    )
+
+
+def test_zero_size_dimensions_are_run() -> None:
+    outputs = Doubler()({"x": np.empty((0, 3), np.float32)})
+    assert outputs["double"].shape == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ({}, "input 'x' is missing: the model takes x, mask"),
+        (
+            {"x": np.ones((2, 3), np.float32), "mask": np.ones(2, bool), "msk": 1},
+            "unknown input 'msk': the model takes x, mask",
+        ),
+        (
+            {"x": np.ones((2, 3)), "mask": np.ones(2, bool)},
+            "input 'x' has dtype float64, wanted float32",
+        ),
+        (
+            {"x": np.ones((2, 3, 1), np.float32), "mask": np.ones(2, bool)},
+            "input 'x' has 3 dimensions (2, 3, 1), wanted 2: x float32[batch, 3]",
+        ),
+        (
+            {"x": np.ones((2, 4), np.float32), "mask": np.ones(2, bool)},
+            "input 'x' has size 4 in dimension 1 of (2, 4), wanted 3: x float32[batch, 3]",
+        ),
+        (
+            {"x": np.ones((2, 3), np.float32), "mask": np.ones(5, bool)},
+            (
+                "input 'mask' has size 5 in dimension 'batch', but input 'x' has 2 there: "
+                "they must be equal"
+            ),
+        ),
+    ],
+)
+def test_wrong_inputs_are_refused_before_the_engine(inputs: Any, message: str) -> None:
+    wrapper = Doubler(X, MASK)
+    with pytest.raises(InputError) as caught:
+        wrapper(inputs)
+    assert str(caught.value) == message
+    assert wrapper.calls == 0
+
+
+def test_a_missing_input_does_not_reuse_the_previous_one() -> None:
+    wrapper = Doubler(X, MASK)
+    wrapper({"x": np.ones((2, 3), np.float32), "mask": np.ones(2, bool)})
+    with pytest.raises(InputError, match="input 'mask' is missing"):
+        wrapper({"x": np.ones((2, 3), np.float32)})
+
+
+def test_a_misspelled_input_is_told_its_nearest_name() -> None:
+    with pytest.raises(InputError) as caught:
+        Doubler(X, MASK)({"x": np.ones((2, 3), np.float32), "maks": np.ones(2, bool)})
+    assert caught.value.hint == "did you mean 'mask'?"
+
+
+def test_an_engine_failure_names_the_engine_and_the_inputs() -> None:
+    class Failing(Doubler):
+        def execute(self, feed: dict[str, Any]) -> list[Any]:
+            raise RuntimeError("out of fuel")
+
+    with pytest.raises(InferenceError) as caught:
+        Failing()({"x": np.ones((2, 3), np.float32)})
+    assert str(caught.value) == "doubler 1 failed on x float32(2, 3): out of fuel"
+    assert isinstance(caught.value.__cause__, RuntimeError)
+
+
+@pytest.mark.parametrize("concurrent", [False, True])
+def test_calls_from_threads_wait_where_the_engine_needs_it(concurrent: bool) -> None:
+    started = threading.Barrier(2, timeout=5)
+
+    class Meeting(Doubler):
+        def execute(self, feed: dict[str, Any]) -> list[Any]:
+            self.overlapping += 1
+            self.most_overlapping = max(self.most_overlapping, self.overlapping)
+            if type(self).concurrent:
+                started.wait()  # returns only when both threads are in here
+            self.overlapping -= 1
+            return [feed["x"], feed["x"].sum()]
+
+    Meeting.concurrent = concurrent
+    wrapper = Meeting()
+    threads = [
+        threading.Thread(target=lambda: [wrapper({"x": np.ones((2, 3), np.float32)})])
+        for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=10)
+    assert wrapper.most_overlapping == (2 if concurrent else 1)
+
+
+def test_close_is_idempotent_and_final() -> None:
+    with Doubler(STATIC) as wrapper:
+        wrapper({"x": np.ones((2, 3), np.float32)})
+    wrapper.close()
+    assert wrapper.released == 1
+    with pytest.raises(UsageError, match="this wrapper is closed"):
+        wrapper({"x": np.ones((2, 3), np.float32)})
+
+
+def test_output_to_list_keeps_the_models_order() -> None:
+    wrapper = Doubler()
+    assert wrapper.output_to_list({"sum": 1, "double": 2}) == [2, 1]
+
+
+def test_time_execution_counts_the_engine_calls_after_the_warm_up() -> None:
+    wrapper = Doubler()
+    x = {"x": np.ones((2, 3), np.float32)}
+    with wrapper.time_execution(warmup=2) as timing:
+        for _ in range(5):
+            wrapper(x)
+    wrapper(x)
+    assert timing.count == 3
+    summary = timing.statistics()
+    assert 0 < summary["min"] <= summary["median"] <= summary["p90"] <= summary["max"]
+
+
+def test_statistics_without_a_counted_call_say_so() -> None:
+    with (
+        Doubler().time_execution(warmup=1) as timing,
+        pytest.raises(ValueError, match=r"no engine call was counted \(warm-up: 1\)"),
+    ):
+        timing.statistics()
+
+
+def test_timing_waits_for_the_device() -> None:
+    class Asynchronous(Doubler):
+        waits = 0
+
+        def synchronize(self) -> None:
+            self.waits += 1
+
+    wrapper = Asynchronous()
+    with wrapper.time_execution():
+        wrapper({"x": np.ones((2, 3), np.float32)})
+    with wrapper.time_execution(with_sync=False):
+        wrapper({"x": np.ones((2, 3), np.float32)})
+    assert wrapper.waits == 2
+
+
+@pytest.mark.parametrize("spec", [X, STATIC])
+def test_tensors_on_the_engines_own_device_never_pass_through_the_host(spec: TensorSpec) -> None:
+    class Native(Doubler):
+        native_device = "cpu"
+
+        def execute(self, feed: dict[str, Any]) -> list[Any]:
+            raise AssertionError("went through the host")
+
+        def execute_torch(self, feed: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+            return [feed["x"] * 2, feed["x"].sum()]
+
+    wrapper = Native(spec)
+    assert wrapper({"x": torch.ones(2, 3)})["sum"].item() == 6
+    with pytest.raises(
+        InputError, match=r"input 'x' has dtype torch\.float64, wanted torch\.float32"
+    ):
+        wrapper({"x": torch.ones(2, 3, dtype=torch.float64)})
+    with pytest.raises(InputError, match="input 'x' has size 2 in dimension 1"):
+        wrapper({"x": torch.ones(2, 2)})
+
+
+def test_numpy_inference_imports_no_torch() -> None:
+    code = (
+        "import sys, numpy as np\n"
+        "from enginebay.inference.wrapper import Wrapper\n"
+        "from enginebay.inference.receipt import Receipt\n"
+        "from enginebay.tensors import TensorSpec\n"
+        "class Same(Wrapper):\n"
+        "    receipt = Receipt(device='cpu')\n"
+        "    def execute(self, feed): return [feed['x']]\n"
+        "spec = (TensorSpec('x', 'float32', ('n',)),)\n"
+        "assert Same(inputs=spec, outputs=spec)({'x': np.ones(3, np.float32)})['x'].shape == (3,)\n"
+        "assert 'torch' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,41 @@
+"""What the tests of discovery and loading share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+GOOD = """
+from enginebay.hooks import BackendInfo, hookimpl
+
+
+@hookimpl
+def backend_info():
+    return BackendInfo(name={name!r}, irs=("onnx",), api_version=1)
+
+
+@hookimpl
+def to_backend(request):
+    return [__name__]
+
+
+@hookimpl
+def build_wrapper(request):
+    return "wrapper of " + __name__
+"""
+
+
+@pytest.fixture
+def good() -> Callable[..., str]:
+    """The source of a plugin that works: ``good(name, extra_source="")``."""
+    return lambda name, extra="": GOOD.format(name=name) + extra
+
+
+@pytest.fixture(autouse=True)
+def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("BACKENDS", "DISABLE_BACKENDS", "STRICT_PLUGINS"):
+        monkeypatch.delenv(f"ENGINEBAY_{variable}", raising=False)

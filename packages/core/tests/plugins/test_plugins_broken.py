@@ -1,0 +1,301 @@
+"""Every way for a plugin to be broken, and what its user is told."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from enginebay import __version__
+from enginebay.errors import PluginError
+from enginebay.hooks import API_VERSION
+from enginebay.plugins import (
+    list_backends,
+    load_backend,
+)
+from enginebay.testing import temporary_backend
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+HEAD = "from enginebay.hooks import BackendInfo, hookimpl\n"
+TO_BACKEND = """
+@hookimpl
+def to_backend(request):
+    return [__name__]
+"""
+BUILD_WRAPPER = """
+@hookimpl
+def build_wrapper(request):
+    return "wrapper of " + __name__
+"""
+
+
+@pytest.fixture
+def fault(good: Callable[..., str]) -> Callable[[str], PluginError]:
+    """What asking for the backend ``mine`` with this source raises, while another one works."""
+
+    def ask(source: str) -> PluginError:
+        with (
+            temporary_backend("mine", source, distribution="my-dist", version="1.2"),
+            temporary_backend("bystander", good("bystander")),
+        ):
+            with pytest.raises(PluginError) as caught:
+                load_backend("mine")
+            assert load_backend("bystander").call("to_backend", request=None)
+            (status,) = [status for status in list_backends() if status.name == "mine"]
+        assert (status.state, status.fix) == ("broken", caught.value.hint)
+        assert str(caught.value).endswith(f"cannot be used: {status.reason}")
+        return caught.value
+
+    return ask
+
+
+def reason(error: PluginError) -> str:
+    prefix = "backend 'mine' of my-dist 1.2 cannot be used: "
+    assert str(error).startswith(prefix)
+    return re.sub(r"temporary_mine_\d+", "MODULE", str(error).removeprefix(prefix))
+
+
+def test_a_missing_module(fault: Callable[[str], PluginError]) -> None:
+    error = fault("no_such_package.plugin")
+    assert (
+        reason(error) == "module 'no_such_package' is not there, although my-dist 1.2 is installed"
+    )
+    assert error.hint == "pip install --force-reinstall --no-deps my-dist"
+
+
+def test_a_missing_submodule(fault: Callable[[str], PluginError]) -> None:
+    error = fault("json.no_such_module")
+    assert reason(error) == (
+        "importing 'json.no_such_module' raised ModuleNotFoundError: "
+        "No module named 'json.no_such_module'"
+    )
+    assert error.hint == "pip install -U my-dist"
+    assert isinstance(error.__cause__, ModuleNotFoundError)
+
+
+def test_an_exception(fault: Callable[[str], PluginError]) -> None:
+    error = fault("raise ValueError('first line\\nsecond line')")
+    assert reason(error) == "importing 'MODULE' raised ValueError: first line"
+    assert isinstance(error.__cause__, ValueError)
+
+
+def test_an_exception_without_a_message(fault: Callable[[str], PluginError]) -> None:
+    assert reason(fault("assert False")) == "importing 'MODULE' raised AssertionError"
+
+
+@pytest.mark.parametrize("code", ["", "3", "'enough'"])
+def test_sys_exit(code: str, fault: Callable[[str], PluginError]) -> None:
+    error = fault(f"import sys\nsys.exit({code})")
+    assert reason(error) == f"importing 'MODULE' raised SystemExit({code or None})"
+    assert isinstance(error.__cause__, SystemExit)
+
+
+def test_a_syntax_error(fault: Callable[[str], PluginError]) -> None:
+    assert reason(fault("def f(:")).startswith("importing 'MODULE' raised SyntaxError: ")
+
+
+def test_a_plugin_that_needs_itself(fault: Callable[[str], PluginError]) -> None:
+    error = fault("from enginebay.plugins import load_backend\nload_backend('mine')")
+    assert "importing 'MODULE' raised PluginError: " in reason(error)
+
+
+def test_the_fault_is_kept_and_the_module_not_imported_again(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    source = f"with open({str(log)!r}, 'a') as log: log.write('x')\nraise ValueError('no')"
+    with temporary_backend("mine", source):
+        causes = []
+        for _ in range(3):
+            with pytest.raises(PluginError, match="raised ValueError: no") as caught:
+                load_backend("mine")
+            causes.append(caught.value.__cause__)
+    assert log.read_text() == "x"
+    assert isinstance(causes[0], ValueError)
+    assert causes == [causes[0]] * 3
+
+
+def test_control_c_passes() -> None:
+    with temporary_backend("mine", "raise KeyboardInterrupt"):
+        with pytest.raises(KeyboardInterrupt):
+            load_backend("mine")
+        assert [s.state for s in list_backends() if s.name == "mine"] == ["installed"]
+
+
+def test_what_it_prints_does_not_reach_stdout(
+    capsys: pytest.CaptureFixture[str], good: Callable[..., str]
+) -> None:
+    source = "print('at import')\n" + good("mine").replace(
+        "    return Back", "    print('in info')\n    return Back"
+    )
+    with temporary_backend("mine", source):
+        load_backend("mine")
+        print("data")
+    out, err = capsys.readouterr()
+    assert out == "data\n"
+    assert err == "at import\nin info\n"
+
+
+def test_no_hooks(fault: Callable[[str], PluginError]) -> None:
+    error = fault("\n")
+    assert reason(error) == "'MODULE' implements no hook"
+    assert error.hint == "mark its functions with @enginebay.hookimpl"
+
+
+def test_hooks_without_the_mark(
+    good: Callable[..., str], fault: Callable[[str], PluginError]
+) -> None:
+    error = fault(good("mine").replace("@hookimpl\n", ""))
+    assert reason(error) == (
+        "'MODULE' implements no hook; "
+        "backend_info, build_wrapper, to_backend is there without @enginebay.hookimpl"
+    )
+
+
+def test_another_projects_mark(
+    good: Callable[..., str], fault: Callable[[str], PluginError]
+) -> None:
+    mark = "import pluggy\nhookimpl = pluggy.HookimplMarker('other')\n"
+    assert "implements no hook; " in reason(fault(good("mine").replace(HEAD, HEAD + mark)))
+
+
+def test_a_misspelled_hook(good: Callable[..., str], fault: Callable[[str], PluginError]) -> None:
+    error = fault(good("mine").replace("def to_backend", "def to_backnd"))
+    assert reason(error) == "'MODULE' implements 'to_backnd', and there is no such hook"
+    assert error.hint == "rename it to to_backend"
+
+
+def test_a_misspelled_backend_info(
+    good: Callable[..., str], fault: Callable[[str], PluginError]
+) -> None:
+    error = fault(good("mine").replace("def backend_info", "def backend_infos"))
+    assert error.hint == "rename it to backend_info"
+
+
+def test_a_hook_like_no_other(
+    good: Callable[..., str], fault: Callable[[str], PluginError]
+) -> None:
+    error = fault(good("mine", "\n@hookimpl\ndef zzz(): ...\n"))
+    assert reason(error) == "'MODULE' implements 'zzz', and there is no such hook"
+    assert error.hint == (
+        "the hooks are backend_info, build_wrapper, check_env, model_sources, rewriters, to_backend"
+    )
+
+
+def test_wrong_arguments(good: Callable[..., str], fault: Callable[[str], PluginError]) -> None:
+    error = fault(good("mine").replace("to_backend(request)", "to_backend(model)"))
+    assert reason(error) == (
+        "'MODULE' implements 'to_backend' wrongly: Argument(s) {'model'} are declared in the "
+        "hookimpl but can not be found in the hookspec"
+    )
+    assert error.hint == "write def to_backend(request)"
+
+
+def test_a_hook_under_another_name_with_wrong_arguments(
+    good: Callable[..., str], fault: Callable[[str], PluginError]
+) -> None:
+    extra = "\n@hookimpl(specname='check_env')\ndef look(tier): ...\n"
+    error = fault(good("mine", extra))
+    assert "implements 'check_env' wrongly: " in reason(error)
+
+
+def test_a_wrapper_that_is_no_generator(
+    good: Callable[..., str], fault: Callable[[str], PluginError]
+) -> None:
+    extra = "\n@hookimpl(wrapper=True)\ndef check_env(request): ...\n"
+    assert "implements 'check_env' wrongly: " in reason(fault(good("mine", extra)))
+
+
+@pytest.mark.parametrize(
+    ("hook", "source"), [("to_backend", TO_BACKEND), ("build_wrapper", BUILD_WRAPPER)]
+)
+def test_a_missing_hook(
+    hook: str, source: str, good: Callable[..., str], fault: Callable[[str], PluginError]
+) -> None:
+    error = fault(good("mine").replace(source, ""))
+    assert reason(error) == f"'MODULE' does not implement {hook}"
+
+
+def test_no_backend_info(fault: Callable[[str], PluginError]) -> None:
+    error = fault(HEAD + TO_BACKEND + BUILD_WRAPPER)
+    assert reason(error) == "'MODULE' does not implement backend_info"
+
+
+def test_a_missing_hook_that_only_lacks_the_mark(
+    good: Callable[..., str], fault: Callable[[str], PluginError]
+) -> None:
+    error = fault(good("mine").replace("@hookimpl\ndef to_backend", "def to_backend"))
+    assert reason(error) == (
+        "'MODULE' does not implement to_backend; to_backend is there without @enginebay.hookimpl"
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("raise ValueError('no')", "backend_info() raised ValueError: no"),
+        ("raise SystemExit(2)", "backend_info() raised SystemExit(2)"),
+        ("return None", "backend_info() must answer a BackendInfo, and answered NoneType"),
+        (
+            "return {'name': 'mine'}",
+            "backend_info() must answer a BackendInfo, and answered dict",
+        ),
+        (
+            "return BackendInfo(name='other', irs=('onnx',))",
+            "its entry point is named 'mine', and its BackendInfo 'other'",
+        ),
+        (
+            "return BackendInfo(name='mine', irs='onnx')",
+            "its irs must be a tuple out of onnx, torchscript, exported_program, and are 'onnx'",
+        ),
+        (
+            "return BackendInfo(name='mine', irs=())",
+            "its irs must be a tuple out of onnx, torchscript, exported_program, and are ()",
+        ),
+        (
+            "return BackendInfo(name='mine', irs=('onnx', 'uff'))",
+            (
+                "its irs must be a tuple out of onnx, torchscript, exported_program, "
+                "and are ('onnx', 'uff')"
+            ),
+        ),
+        (
+            "return BackendInfo(name='mine', irs=('onnx',), params=dict)",
+            "its params must be a subclass of BackendParams, not <class 'dict'>",
+        ),
+        (
+            "return BackendInfo(name='mine', irs=('onnx',), api_version='1')",
+            "its api_version must be an integer, and is '1'",
+        ),
+    ],
+)
+def test_what_backend_info_may_not_do(
+    body: str, told: str, fault: Callable[[str], PluginError]
+) -> None:
+    source = HEAD + f"\n@hookimpl\ndef backend_info():\n    {body}\n" + TO_BACKEND + BUILD_WRAPPER
+    assert reason(fault(source)) == told
+
+
+def test_backend_info_takes_nothing(
+    good: Callable[..., str], fault: Callable[[str], PluginError]
+) -> None:
+    error = fault(good("mine").replace("backend_info()", "backend_info(request)"))
+    assert reason(error) == "backend_info() takes arguments, and gets none"
+
+
+@pytest.mark.parametrize("other", [API_VERSION - 1, API_VERSION + 1])
+@pytest.mark.parametrize("change", [("", ""), ("to_backend(request)", "convert(old)")])
+def test_another_api_version_is_named_before_what_it_breaks(
+    other: int,
+    change: tuple[str, str],
+    good: Callable[..., str],
+    fault: Callable[[str], PluginError],
+) -> None:
+    source = good("mine").replace("api_version=1", f"api_version={other}").replace(*change)
+    error = fault(source)
+    assert reason(error) == (
+        f"it is written for API version {other}, and enginebay {__version__} has API version 1"
+    )
+    assert error.hint == f"pip install -U {'my-dist' if other < API_VERSION else 'enginebay'}"

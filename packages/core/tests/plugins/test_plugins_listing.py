@@ -1,0 +1,309 @@
+"""Listing: metadata only, one row for each plugin, whatever state the plugin is in."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from enginebay.errors import PluginError
+from enginebay.plugins import BackendStatus, list_backends, list_plugins
+from enginebay.plugins.discovery import disabled_by
+from enginebay.testing import temporary_backend
+
+LOUD = "raise RuntimeError('imported while listing')"
+
+
+def install(
+    folder: Path, distribution: str, entry_points: str, *, metadata: str | None = ""
+) -> None:
+    """Write a distribution's metadata as pip would; ``metadata=None`` leaves METADATA out."""
+    info = folder / f"{distribution.replace('-', '_')}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "entry_points.txt").write_text(entry_points)
+    if metadata is not None:
+        (info / "METADATA").write_text(
+            metadata or f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n"
+        )
+
+
+def rows(name: str) -> list[BackendStatus]:
+    return [status for status in list_backends() if status.name == name]
+
+
+def test_a_row_says_who_provides_the_backend() -> None:
+    with temporary_backend("mine", LOUD, distribution="my-dist", version="1.2") as folder:
+        (status,) = rows("mine")
+        module = next(folder.glob("*.py")).stem
+    assert status.provider == "my-dist 1.2"
+    assert status == BackendStatus("mine", "my-dist", "1.2", module, "installed", None, None)
+    assert rows("mine") == []
+
+
+def test_rows_are_sorted_by_name() -> None:
+    with (
+        temporary_backend("zz", LOUD),
+        temporary_backend("aa", LOUD),
+        temporary_backend("mm", LOUD),
+    ):
+        names = [status.name for status in list_backends()]
+    assert names == sorted(names)
+    assert {"aa", "mm", "zz"} <= set(names)
+
+
+def test_listing_imports_neither_plugins_nor_what_they_need(tmp_path: Path) -> None:
+    heavy = ["pluggy", "msgspec", "numpy", "torch", "onnx", "email.message", "rich", "loud_one"]
+    (tmp_path / "loud_one").mkdir()
+    (tmp_path / "loud_one" / "__init__.py").write_text(LOUD)
+    install(tmp_path, "loud", "[enginebay.backends]\nloud = loud_one.plugin\n")
+    script = (
+        "import sys; from enginebay.plugins import list_backends\n"
+        "assert [s.state for s in list_backends() if s.name == 'loud'] == ['installed']\n"
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    child = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (child.stdout, child.stderr) == ("[]\n", "")
+
+
+def test_a_module_that_is_not_there_is_a_broken_row() -> None:
+    with temporary_backend("gone", "no_such_package.plugin", distribution="gone-dist"):
+        (status,) = rows("gone")
+    assert status.state == "broken"
+    assert (
+        status.reason == "module 'no_such_package' is not there, although gone-dist 0 is installed"
+    )
+    assert status.fix == "pip install --force-reinstall --no-deps gone-dist"
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("bad = not a module!", "bad = not a module!"),
+        ("bad =", "bad = "),
+        ("bad", "bad = "),
+        ("bad = ..json", "bad = ..json"),
+        ("bad = json:loads", "bad = json:loads"),
+    ],
+)
+def test_a_malformed_entry_point_is_a_broken_row(
+    line: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path, "bad-dist", f"[enginebay.backends]\n{line}\nfine = json\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    (status,) = rows("bad")
+    assert status.state == "broken"
+    assert status.reason == f"its entry point '{shown}' does not name a module"
+    assert status.fix == "write NAME = package.module into its entry points and install it again"
+    assert [status.state for status in rows("fine")] == ["installed"]
+
+
+def test_extras_in_an_entry_point_are_not_part_of_the_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path, "extra-dist", "[enginebay.backends]\nextra = json.tool [cpu, gpu]\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert [(status.module, status.state) for status in rows("extra")] == [
+        ("json.tool", "installed")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("entry_points", "metadata"),
+    [
+        ("[console_scripts]\nthis line has no equals sign\n", ""),
+        ("[enginebay.backends]\nstranger = json\n", None),
+        ("[enginebay.backends]\nstranger = json\n", "Metadata-Version: 2.1\n"),
+        ("# [enginebay.backends]\nstranger = json\n", ""),
+        ("", ""),
+    ],
+    ids=["malformed line", "no METADATA", "no name", "commented section", "empty"],
+)
+def test_a_strange_distribution_does_not_disturb_the_others(
+    entry_points: str, metadata: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path, "stranger", entry_points, metadata=metadata)
+    monkeypatch.syspath_prepend(tmp_path)
+    with temporary_backend("mine", LOUD):
+        assert [status.state for status in rows("mine")] == ["installed"]
+        assert rows("stranger") == []
+
+
+def test_unreadable_bytes_do_not_disturb_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path, "stranger", "")
+    (tmp_path / "stranger-1.0.dist-info" / "entry_points.txt").write_bytes(b"\xff\xfe[\x00")
+    monkeypatch.syspath_prepend(tmp_path)
+    with temporary_backend("mine", LOUD):
+        assert [status.state for status in rows("mine")] == ["installed"]
+
+
+def test_an_import_hook_that_raises_leaves_the_verdict_to_loading(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Hook:
+        @staticmethod
+        def find_spec(name: str, path: object = None, target: object = None) -> None:
+            if name == "no_such_package":
+                raise ValueError(name)
+
+    monkeypatch.setattr(sys, "meta_path", [Hook, *sys.meta_path])
+    with temporary_backend("hooked", "no_such_package"):
+        assert [status.state for status in rows("hooked")] == ["installed"]
+
+
+def test_the_same_name_and_module_twice_is_one_plugin() -> None:
+    with (
+        temporary_backend("twin", "json", distribution="a"),
+        temporary_backend("twin", "json", distribution="b"),
+    ):
+        assert [status.state for status in rows("twin")] == ["installed"]
+
+
+def test_the_first_on_the_path_hides_the_same_distribution_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path / "back", "my.dist", "[enginebay.backends]\nmine = json\n")
+    install(tmp_path / "front", "My-Dist", "[enginebay.backends]\nmine = string\n")
+    monkeypatch.syspath_prepend(tmp_path / "back")
+    monkeypatch.syspath_prepend(tmp_path / "front")
+    assert [(status.module, status.state) for status in rows("mine")] == [("string", "installed")]
+
+
+def test_a_name_that_two_distributions_claim_is_a_row_for_each() -> None:
+    with (
+        temporary_backend("twin", "json", distribution="b-dist", version="2"),
+        temporary_backend("twin", "string", distribution="a-dist", version="1"),
+        temporary_backend("bystander", LOUD),
+    ):
+        found = rows("twin")
+        assert [status.state for status in rows("bystander")] == ["installed"]
+    assert {(status.distribution, status.state) for status in found} == {
+        ("a-dist", "duplicate"),
+        ("b-dist", "duplicate"),
+    }
+    assert {status.reason for status in found} == {
+        "it is provided by a-dist 1 (string) and by b-dist 2 (json)"
+    }
+    assert {status.fix for status in found} == {"pip uninstall a-dist, or pip uninstall b-dist"}
+
+
+@pytest.mark.parametrize(
+    ("allowed", "disabled", "left"),
+    [
+        (None, None, {"aa", "bb"}),
+        ("aa", None, {"aa"}),
+        (" bb , aa ,", None, {"aa", "bb"}),
+        ("", None, set()),
+        (",", None, set()),
+        (None, "aa", {"bb"}),
+        (None, "", {"aa", "bb"}),
+        ("aa", "aa", set()),
+        ("nobody", "nobody else", set()),
+    ],
+)
+def test_the_environment_chooses_backends(
+    allowed: str | None, disabled: str | None, left: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if allowed is not None:
+        monkeypatch.setenv("ENGINEBAY_BACKENDS", allowed)
+    if disabled is not None:
+        monkeypatch.setenv("ENGINEBAY_DISABLE_BACKENDS", disabled)
+    with temporary_backend("aa", LOUD), temporary_backend("bb", LOUD):
+        states = {s.name: s.state for s in list_backends() if s.name in ("aa", "bb")}
+    assert {name for name, state in states.items() if state == "installed"} == left
+    assert set(states.values()) <= {"installed", "disabled"}
+
+
+def test_a_disabled_row_says_which_variable_and_how_to_change_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with temporary_backend("mine", LOUD):
+        monkeypatch.setenv("ENGINEBAY_BACKENDS", "aa, bb")
+        (status,) = rows("mine")
+        assert status.reason == "ENGINEBAY_BACKENDS does not list it"
+        assert status.fix == "ENGINEBAY_BACKENDS=aa,bb,mine"
+        monkeypatch.delenv("ENGINEBAY_BACKENDS")
+        monkeypatch.setenv("ENGINEBAY_DISABLE_BACKENDS", "mine")
+        (status,) = rows("mine")
+        assert status.reason == "ENGINEBAY_DISABLE_BACKENDS lists it"
+        assert status.fix == "take mine out of ENGINEBAY_DISABLE_BACKENDS"
+
+
+NAMES = st.from_regex(r"[a-z][a-z0-9_-]{0,8}", fullmatch=True)
+
+
+@given(st.lists(NAMES), NAMES)
+def test_following_the_fix_enables_the_backend(allowed: list[str], name: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("ENGINEBAY_DISABLE_BACKENDS", raising=False)
+        patch.setenv("ENGINEBAY_BACKENDS", ",".join(allowed))
+        fault = disabled_by(name)
+        assert (fault is None) == (name in allowed)
+        if fault:
+            patch.setenv(*fault.fix.split("="))
+            assert disabled_by(name) is None
+
+
+def test_a_strict_listing_raises_at_the_first_broken_or_duplicate_row(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ENGINEBAY_STRICT_PLUGINS", "1")
+    list_backends()
+    with temporary_backend("gone", "no_such_package"):
+        with pytest.raises(
+            PluginError, match=r"^backend 'gone' of temporary-gone 0 cannot be used: "
+        ):
+            list_backends()
+        monkeypatch.setenv("ENGINEBAY_DISABLE_BACKENDS", "gone")
+        assert [status.state for status in rows("gone")] == ["disabled"]
+    with (
+        temporary_backend("twin", "json", distribution="a"),
+        temporary_backend("twin", "string", distribution="b"),
+        pytest.raises(PluginError, match=r"it is provided by a 0 \(json\) and by b 0"),
+    ):
+        list_backends()
+
+
+@pytest.mark.parametrize("value", ["", "0"])
+def test_strictness_is_off_when_the_variable_says_so(
+    value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENGINEBAY_STRICT_PLUGINS", value)
+    with temporary_backend("gone", "no_such_package"):
+        assert [status.state for status in rows("gone")] == ["broken"]
+
+
+def test_the_second_group_is_listed_apart_and_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENGINEBAY_BACKENDS", "")
+    with temporary_backend("pack", LOUD, group="enginebay.plugins", distribution="pack-dist"):
+        (status,) = [status for status in list_plugins() if status.name == "pack"]
+        assert (status.distribution, status.state) == ("pack-dist", "installed")
+        assert rows("pack") == []
+
+
+def test_core_never_asks_pluggy_to_discover() -> None:
+    # It stops at the first broken plugin, and drops the second of two with one name in silence.
+    source = Path(sys.modules["enginebay"].__path__[0])
+    assert not [path for path in source.rglob("*.py") if "load_setuptools" in path.read_text()]
+
+
+def test_core_names_its_own_distributions_in_one_place_only() -> None:
+    import enginebay.plugins.discovery as home
+
+    source = Path(home.__file__).parent.parent
+    naming = [path.name for path in source.rglob("*.py") if "tensorrt" in path.read_text().lower()]
+    assert naming == ["discovery.py"]
+    assert Path(home.__file__).read_text().count("tensorrt") == 2  # the name and its distribution

@@ -1,0 +1,195 @@
+"""Loading by name: once, alone, and a good answer to a wrong name."""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from enginebay.errors import BackendNotFoundError, PluginError
+from enginebay.hooks import BackendInfo
+from enginebay.plugins import (
+    LoadedPlugin,
+    load_backend,
+)
+from enginebay.testing import temporary_backend
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def test_a_backend_answers_its_hooks(good: Callable[..., str]) -> None:
+    with temporary_backend("mine", good("mine"), distribution="d", version="3"):
+        plugin = load_backend("mine")
+        assert isinstance(plugin, LoadedPlugin)
+        assert plugin.info == BackendInfo(name="mine", irs=("onnx",))
+        assert plugin.status.provider == "d 3"
+        assert plugin.call("build_wrapper", request=None).startswith("wrapper of temporary_mine")
+        assert plugin.call("check_env", request=None) is None
+
+
+def test_it_is_loaded_once(tmp_path: Path, good: Callable[..., str]) -> None:
+    counted = f"\nwith open({str(tmp_path / 'log')!r}, 'a') as log:\n    log.write('x')\n"
+    with temporary_backend("mine", good("mine", counted)):
+        assert load_backend("mine") is load_backend("mine")
+    assert (tmp_path / "log").read_text() == "x"
+
+
+def test_threads_that_ask_at_once_get_the_same(good: Callable[..., str]) -> None:
+    slow = "import time\ntime.sleep(0.1)\n" + good("mine")
+    with temporary_backend("mine", slow):
+        gate = threading.Barrier(8)
+        got: list[LoadedPlugin] = []
+
+        def ask() -> None:
+            gate.wait()
+            got.append(load_backend("mine"))
+
+        threads = [threading.Thread(target=ask) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(got) == 8
+    assert len(set(map(id, got))) == 1
+
+
+def test_loading_one_imports_no_other(good: Callable[..., str]) -> None:
+    with (
+        temporary_backend("mine", good("mine")),
+        temporary_backend("other", "raise SystemExit"),
+    ):
+        load_backend("mine")
+        assert not [name for name in sys.modules if name.startswith("temporary_other")]
+
+
+def test_one_backend_never_answers_for_another(good: Callable[..., str]) -> None:
+    hidden = (
+        good("bb")
+        .replace("def build_wrapper", "def hidden")
+        .replace(
+            "@hookimpl\ndef hidden",
+            "@hookimpl(specname='build_wrapper', tryfirst=True)\ndef hidden",
+        )
+    )
+    with (
+        temporary_backend("aa", good("aa")),
+        temporary_backend("bb", hidden),
+    ):
+        first, second = load_backend("aa"), load_backend("bb")
+        for _ in range(2):
+            assert "_aa_" in first.call("to_backend", request=None)[0]
+            assert "_aa_" in first.call("build_wrapper", request=None)
+            assert "_bb_" in second.call("to_backend", request=None)[0]
+
+
+def test_a_plugin_may_load_another_while_it_is_imported(good: Callable[..., str]) -> None:
+    nested = "from enginebay.plugins import load_backend\nload_backend('inner')\n"
+    with (
+        temporary_backend("inner", good("inner")),
+        temporary_backend("outer", nested + good("outer")),
+    ):
+        assert load_backend("outer").info.name == "outer"
+
+
+def test_a_hook_of_a_later_core_may_be_marked_optional(good: Callable[..., str]) -> None:
+    later = "\n@hookimpl(optionalhook=True)\ndef quantize(request):\n    return 1\n"
+    with temporary_backend("mine", good("mine", later)):
+        assert load_backend("mine").info.name == "mine"
+
+
+def test_two_names_with_one_module_each_work_on_their_own_terms(good: Callable[..., str]) -> None:
+    with temporary_backend("mine", good("mine")) as folder:
+        module = next(folder.glob("*.py")).stem
+        with temporary_backend("alias", module):
+            assert load_backend("mine").info.name == "mine"
+            with pytest.raises(PluginError, match="its entry point is named 'alias'"):
+                load_backend("alias")
+
+
+def test_an_unknown_name_lists_what_there_is(good: Callable[..., str]) -> None:
+    with (
+        temporary_backend("mine", good("mine")),
+        temporary_backend("gone", "no_such_package"),
+        pytest.raises(BackendNotFoundError) as caught,
+    ):
+        load_backend("zzzzzz")
+    assert re.fullmatch(
+        r"no backend 'zzzzzz' is installed; there is (.*, )?mine(, .*)?", str(caught.value)
+    )
+    assert "gone" not in str(caught.value)
+    assert caught.value.hint == (
+        "pip install enginebay-ncnn or enginebay-onnxruntime or enginebay-openvino "
+        "or enginebay-tensorrt, or the package that has it"
+    )
+    assert caught.value.exit_code == 3
+
+
+def test_the_nearest_installed_name(good: Callable[..., str]) -> None:
+    with (
+        temporary_backend("myengine", good("myengine")),
+        pytest.raises(BackendNotFoundError) as caught,
+    ):
+        load_backend("MyEngin")
+    assert caught.value.hint == "did you mean 'myengine'?"
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("tensorrt", "pip install enginebay-tensorrt"),
+        ("tensort", "did you mean 'tensorrt'? pip install enginebay-tensorrt"),
+    ],
+)
+def test_a_known_backend_that_is_not_installed(name: str, hint: str) -> None:
+    with pytest.raises(BackendNotFoundError) as caught:
+        load_backend(name)
+    assert str(caught.value).startswith(f"no backend {name!r} is installed; there is ")
+    assert caught.value.hint == hint
+
+
+def test_nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENGINEBAY_BACKENDS", "")
+    with pytest.raises(BackendNotFoundError, match=r"^no backend 'x' is installed; there is none$"):
+        load_backend("x")
+
+
+def test_a_name_from_two_distributions(good: Callable[..., str]) -> None:
+    with (
+        temporary_backend("twin", "json", distribution="a-dist", version="1"),
+        temporary_backend("twin", "string", distribution="b-dist", version="2"),
+        temporary_backend("bystander", good("bystander")),
+    ):
+        assert load_backend("bystander").info.name == "bystander"
+        with pytest.raises(PluginError) as caught:
+            load_backend("twin")
+    assert str(caught.value).endswith("it is provided by a-dist 1 (json) and by b-dist 2 (string)")
+    assert caught.value.hint == "pip uninstall a-dist, or pip uninstall b-dist"
+
+
+def test_a_disabled_backend_is_refused_even_where_it_is_loaded(
+    monkeypatch: pytest.MonkeyPatch, good: Callable[..., str]
+) -> None:
+    with temporary_backend("mine", good("mine"), distribution="my-dist", version="1.2"):
+        loaded = load_backend("mine")
+        monkeypatch.setenv("ENGINEBAY_DISABLE_BACKENDS", "other,mine")
+        with pytest.raises(PluginError) as caught:
+            load_backend("mine")
+        assert str(caught.value) == (
+            "backend 'mine' of my-dist 1.2 cannot be used: ENGINEBAY_DISABLE_BACKENDS lists it"
+        )
+        assert caught.value.hint == "take mine out of ENGINEBAY_DISABLE_BACKENDS"
+        monkeypatch.delenv("ENGINEBAY_DISABLE_BACKENDS")
+        assert load_backend("mine") is loaded
+
+
+def test_the_package_has_no_other_names() -> None:
+    import enginebay.plugins
+
+    with pytest.raises(AttributeError, match=r"module 'enginebay.plugins' has no attribute 'load'"):
+        enginebay.plugins.load  # noqa: B018 -- the access is the test
+    assert all(getattr(enginebay.plugins, name) for name in enginebay.plugins.__all__)

@@ -1,0 +1,253 @@
+"""Each built-in rewriter is needed: its target fails without it, and is right with it."""
+
+from __future__ import annotations
+
+import math
+from importlib.util import find_spec
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from enginebay.rewriting import builtin_rewriters
+
+
+class Model(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x, y=None, z=None, m=None):
+        return self.function(*(each for each in (x, y, z, m) if each is not None))
+
+
+def rand(*sizes):
+    return torch.rand(*sizes, generator=torch.Generator().manual_seed(0)) - 0.5
+
+
+INF = math.inf
+ON_AXES = (
+    torch.tensor([0.0, 0, 1, -1, 0, -0.0, 1, -0.0, 0, 2, -2, INF, -INF]),
+    torch.tensor([0.0, -1, 0, 0, 1, -1, -0.0, -0.0, -0.0, -3, -3, INF, -INF]),
+)
+HALF_HIDDEN = torch.tensor([[False] * 5, [True] * 5, [True, False] * 2 + [True], [True] * 5])
+QKV = (rand(1, 2, 4, 8), rand(1, 2, 5, 8), rand(1, 2, 5, 8))
+attention = F.scaled_dot_product_attention
+
+
+@pytest.mark.parametrize(
+    ("exporter", "function", "args", "name"),
+    [
+        (
+            "torchscript",
+            lambda x: F.adaptive_avg_pool2d(x, (3, None)),
+            (rand(1, 2, 7, 5),),
+            "torch.nn.functional.adaptive_avg_pool2d",
+        ),
+        (
+            "torchscript",
+            lambda x: F.adaptive_avg_pool2d(x, 5),
+            (rand(2, 3, 3),),
+            "torch.nn.functional.adaptive_avg_pool2d",
+        ),
+        (
+            "torchscript",
+            nn.AdaptiveAvgPool1d(3),
+            (rand(1, 2, 7),),
+            "torch.nn.functional.adaptive_avg_pool1d",
+        ),
+        (
+            "torchscript",
+            lambda x: F.interpolate(x, size=(3, 3), mode="area"),
+            (rand(1, 2, 7, 7),),
+            "torch.nn.functional.adaptive_avg_pool2d",
+        ),
+        ("torchscript", lambda x: x.any(), (rand(3, 4),), "torch.Tensor.any"),
+        ("torchscript", lambda x: x.all(1), (rand(3, 4),), "torch.Tensor.all"),
+        (
+            "torchscript",
+            lambda x: torch.any(x, -1, keepdim=True),
+            (rand(3, 4).half(),),
+            "torch.any",
+        ),
+        ("torchscript", torch.all, (rand(3, 4).half(),), "torch.all"),
+        ("dynamo", torch.any, (torch.tensor([0, 3], dtype=torch.uint8),), "torch.any"),
+        ("dynamo", torch.atan2, ON_AXES, "torch.atan2"),
+        ("torchscript", torch.atan2, ON_AXES, "torch.atan2"),
+        ("dynamo", lambda y, x: y.arctan2(x), ON_AXES, "torch.Tensor.arctan2"),
+        ("torchscript", lambda y, x: y.atan2(x), ON_AXES, "torch.Tensor.atan2"),
+        ("dynamo", attention, [each[:, 0] for each in QKV], "attention"),
+        ("dynamo", attention, [each[0, 0] for each in QKV], "attention"),
+        ("dynamo", attention, [torch.stack([each, each]) for each in QKV], "attention"),
+        (
+            "dynamo",
+            lambda q, k, v, m: attention(q, k, v, attn_mask=m),
+            (*QKV, HALF_HIDDEN),
+            "attention",
+        ),
+        (
+            "dynamo",
+            lambda q, k, v, m: attention(q, k, v, attn_mask=m),
+            (*QKV, torch.where(HALF_HIDDEN, 0, -INF)),
+            "attention",
+        ),
+        (
+            "torchscript",
+            lambda q, k, v, m: attention(q, k, v, attn_mask=m),
+            (*QKV, torch.where(HALF_HIDDEN, 0, -INF)),
+            "attention",
+        ),
+        (
+            "torchscript",
+            lambda q, k, v: attention(q, k, v, enable_gqa=True),
+            (rand(1, 4, 4, 8), *QKV[1:]),
+            "attention",
+        ),
+        (
+            "torchscript",
+            lambda q, k, v: attention(q, k, v, None, 0.0, True),
+            [each.half() for each in QKV],
+            "attention",
+        ),
+        (
+            "torchscript",
+            lambda q, k, v, m: attention(q, k, v, m),
+            [*(each.half() for each in QKV), HALF_HIDDEN],
+            "attention",
+        ),
+        ("torchscript", lambda x: torch.zeros(2, 3).copy_(x) + 1, (rand(3),), "copy"),
+        ("dynamo", lambda x: torch.zeros(2, 3).copy_(x) + 1, (rand(3),), "copy"),
+        ("torchscript", lambda x: torch.roll(x, 3), (rand(4, 5),), "torch.roll"),
+        ("torchscript", lambda x: x.roll(7, 0), (rand(4, 5),), "torch.Tensor.roll"),
+        ("torchscript", lambda x: torch.roll(x, (-9, 1), (0, -1)), (rand(4, 5),), "torch.roll"),
+        ("dynamo", lambda x: x.squeeze(1) + 0, (rand(1, 4, 1),), "torch.Tensor.squeeze"),
+        ("torchscript", lambda x: torch.squeeze(x, (0, 2)), (rand(1, 4, 1),), "torch.squeeze"),
+    ],
+)
+@pytest.mark.skipif(
+    find_spec("onnxruntime") is None,
+    reason="its target is ONNX Runtime: the session onnxruntime runs this file too",
+)
+def test_it_is_needed_and_right(export, exporter, function, args, name):
+    name = "torch.nn.functional.scaled_dot_product_attention" if name == "attention" else name
+    model, args = Model(function), tuple(args)
+    expected = model(*args)
+    with_it = export(model, args, exporter=exporter, builtin=True)
+    assert same(with_it.run_on_target(*args)[0], expected)
+    assert with_it.report.fired[name] >= 1
+    try:
+        without = export(model, args, exporter=exporter).run_on_target(*args)[0]
+    except Exception:
+        return
+    assert not same(without, expected)
+
+
+def same(found, expected):
+    tolerance = 2e-3 if expected.dtype == torch.float16 else 1e-5
+    return (
+        found.dtype == expected.dtype
+        and found.shape == expected.shape
+        and torch.allclose(found, expected, atol=tolerance, rtol=tolerance, equal_nan=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("exporter", "function", "args", "dims", "others"),
+    [
+        (
+            "torchscript",
+            lambda x: F.adaptive_avg_pool2d(x, (3, 2)),
+            (rand(1, 2, 6, 4),),
+            {"x": {2: "h", 3: "w"}},
+            [(rand(1, 2, 7, 9),), (rand(1, 2, 2, 1),)],
+        ),
+        (
+            "dynamo",
+            lambda x: torch.linspace(2.0, -1.0, x.shape[0]) + x,
+            (rand(5),),
+            {"x": {0: "n"}},
+            [(rand(8),), (rand(2),)],
+        ),
+        (
+            "torch.export",
+            lambda x: torch.linspace(2.0, -1.0, x.shape[0]) + x,
+            (rand(5),),
+            {"x": {0: "n"}},
+            [(rand(8),), (rand(2),)],
+        ),
+    ],
+)
+def test_open_sizes_stay_open(export, exporter, function, args, dims, others):
+    model = Model(function)
+    with pytest.raises(Exception):  # noqa: B017  # whatever the exporter says
+        export(model, args, exporter=exporter, dynamic_shapes=dims)
+    exported = export(model, args, exporter=exporter, dynamic_shapes=dims, builtin=True)
+    for each in (args, *others):
+        assert same(exported.run(*each)[0], model(*each))
+
+
+@pytest.mark.parametrize(
+    ("exporter", "function", "args", "dims", "others"),
+    [
+        (
+            "torchscript",
+            lambda x: x.roll((1, -7), (0, 1)),
+            (rand(4, 5),),
+            {"x": {0: "n", 1: "m"}},
+            [(rand(2, 9),)],
+        ),
+        (
+            "dynamo",
+            lambda x: x.squeeze((0, 2)),
+            (rand(1, 4, 1),),
+            {"x": {1: "n"}},
+            [(rand(1, 9, 1),)],
+        ),
+        (
+            "torchscript",
+            lambda x: x.squeeze((0, 2)),
+            (rand(1, 4, 1),),
+            {"x": {1: "n"}},
+            [(rand(1, 9, 1),)],
+        ),
+        (
+            "dynamo",
+            lambda x: attention(x, x, x, x @ x.mT > 0),
+            (rand(3, 4, 8),),
+            {"x": {0: "b", 1: "n"}},
+            [(rand(2, 7, 8),)],
+        ),
+        (
+            "torchscript",
+            lambda x: attention(x, x[:, :2], x[:, :2], enable_gqa=True),
+            (rand(1, 4, 4, 8),),
+            {"x": {0: "b", 2: "n"}},
+            [(rand(2, 4, 7, 8),)],
+        ),
+        (
+            "dynamo",
+            lambda x: torch.zeros_like(x).copy_(x[:1]),
+            (rand(3, 4),),
+            {"x": {0: "n"}},
+            [(rand(5, 4),)],
+        ),
+    ],
+)
+def test_what_it_writes_holds_for_other_sizes(export, exporter, function, args, dims, others):
+    model = Model(function)
+    exported = export(model, args, exporter=exporter, dynamic_shapes=dims, builtin=True)
+    for each in (args, *others):
+        assert same(exported.run(*each)[0], model(*each))
+
+
+def test_every_one_is_tested_here():
+    named = {
+        *("torch.any", "torch.all", "torch.Tensor.any", "torch.Tensor.all", "torch.roll"),
+        *("torch.atan2", "torch.arctan2", "torch.Tensor.atan2", "torch.Tensor.arctan2"),
+        *("torch.Tensor.roll", "torch.squeeze", "torch.Tensor.squeeze", "torch.linspace", "copy"),
+        "torch.nn.functional.adaptive_avg_pool1d",
+        "torch.nn.functional.adaptive_avg_pool2d",
+        "torch.nn.functional.scaled_dot_product_attention",
+    }
+    assert {rewriter.name for rewriter in builtin_rewriters()} == named

@@ -1,0 +1,268 @@
+"""A built-in rewriter is the original on every input, in eager mode."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from enginebay.rewriting import rewrite
+
+settings.register_profile("rewriters", max_examples=60, deadline=None)
+settings.load_profile("rewriters")
+
+FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.uint8, torch.bool)
+SPECIAL = (0.0, -0.0, 1.0, -1.0, math.inf, -math.inf, math.nan, 1e-30, 3e4)
+
+
+@st.composite
+def tensors(draw, *, ranks=(0, 4), sizes=(0, 5), dtypes=FLOATS + INTEGERS, special=False):
+    """A tensor of any strides: transposed, sliced with a step, or expanded."""
+    shape = draw(st.lists(st.integers(*sizes), min_size=ranks[0], max_size=ranks[1]))
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 99)))
+    values = torch.randn(shape, generator=generator) * 2
+    if special:
+        chosen = torch.randint(len(SPECIAL), shape, generator=generator)
+        keep = torch.rand(shape, generator=generator) < 0.3
+        values = torch.where(keep, values, torch.tensor(SPECIAL)[chosen])
+    values = values.to(draw(st.sampled_from(dtypes)))
+    layout = draw(st.sampled_from(["contiguous", "transposed", "stepped", "expanded"]))
+    if layout == "transposed" and values.dim() > 1:
+        return values.mT.contiguous().mT
+    if layout == "stepped" and values.dim():
+        return values.repeat_interleave(2, 0)[::2]
+    if layout == "expanded" and values.dim() and values.shape[0]:
+        return values[:1].expand(values.shape)
+    return values
+
+
+def check(function, *args, exporter="torchscript", may_accept_more=False, **kwargs):
+    """The original and the rewritten call answer the same, or both refuse."""
+
+    def call():
+        try:
+            return function(*args, **kwargs)
+        except (RuntimeError, IndexError, TypeError, ValueError, NotImplementedError) as err:
+            return err
+
+    expected = call()
+    with rewrite(backend="any", exporter=exporter) as rewriting:
+        found = call()
+    if isinstance(expected, Exception):
+        assert may_accept_more or isinstance(found, Exception), (found, expected)
+        return
+    assert rewriting.report.fired
+    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+    rough = expected.dtype in (torch.float16, torch.bfloat16)
+    tolerance = {"atol": 2e-2, "rtol": 2e-2} if rough else {"atol": 1e-5, "rtol": 1e-5}
+    torch.testing.assert_close(found, expected, equal_nan=True, **tolerance)
+
+
+exporters = st.sampled_from(["dynamo", "torchscript", None])
+outputs = st.none() | st.integers(1, 6)
+
+
+@given(
+    x=tensors(ranks=(2, 4), dtypes=(*FLOATS, torch.int64)),
+    size=st.integers(0, 6) | st.tuples(outputs, outputs),
+    by_name=st.booleans(),
+)
+def test_adaptive_avg_pool2d(x, size, by_name):
+    given = {"output_size": size} if by_name else {}
+    args = () if by_name else (size,)
+    check(F.adaptive_avg_pool2d, x, *args, may_accept_more=True, **given)
+
+
+@given(
+    x=tensors(ranks=(1, 3), dtypes=FLOATS), size=st.integers(1, 6) | st.tuples(st.integers(1, 6))
+)
+def test_adaptive_avg_pool1d(x, size):
+    check(F.adaptive_avg_pool1d, x, size, may_accept_more=True)
+
+
+@given(
+    x=tensors(special=True),
+    function=st.sampled_from([torch.any, torch.all, torch.Tensor.any, torch.Tensor.all]),
+    form=st.sampled_from(["none", "positional", "keyword", "keepdim", "several"]),
+    dim=st.integers(-4, 4),
+    exporter=exporters,
+)
+def test_any_and_all(x, function, form, dim, exporter):
+    forms = {
+        "none": ((), {}),
+        "positional": ((dim,), {}),
+        "keyword": ((), {"dim": dim}),
+        "keepdim": ((dim, True), {}),
+        "several": (((0, dim),), {"keepdim": True}),
+    }
+    args, kwargs = forms[form]
+    check(function, x, *args, exporter=exporter, **kwargs)
+
+
+@given(
+    y=tensors(special=True, ranks=(0, 3), sizes=(1, 3)),
+    x=tensors(special=True, ranks=(0, 3), sizes=(1, 3)),
+    function=st.sampled_from(
+        [torch.atan2, torch.arctan2, torch.Tensor.atan2, torch.Tensor.arctan2]
+    ),
+    exporter=exporters,
+)
+def test_atan2(y, x, function, exporter):
+    check(function, y, x, exporter=exporter)
+
+
+@given(y=st.sampled_from(SPECIAL), x=st.sampled_from(SPECIAL))
+def test_atan2_of_special_numbers_to_the_sign_of_zero(y, x):
+    args = torch.tensor(y), torch.tensor(x)
+    with rewrite(backend="any"):
+        found = torch.atan2(*args)
+    expected = torch.atan2(*args)
+    torch.testing.assert_close(found, expected, equal_nan=True)
+    assert math.isnan(expected) or torch.equal(found.signbit(), expected.signbit())
+
+
+@st.composite
+def attention_calls(draw):
+    rank = draw(st.integers(2, 5))
+    batch = draw(st.lists(st.integers(1, 3), min_size=rank - 2, max_size=rank - 2))
+    rows, keys, width, out = (draw(st.integers(1, 5)) for _ in range(4))
+    dtype = draw(st.sampled_from(FLOATS))
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 99)))
+
+    def rand(*sizes):
+        return torch.randn(sizes, generator=generator).to(dtype)
+
+    query, key, value = (
+        rand(*batch, rows, width),
+        rand(*batch, keys, width),
+        rand(*batch, keys, out),
+    )
+    kwargs = {}
+    if rank > 2 and draw(st.booleans()):
+        kwargs["enable_gqa"] = True
+        query = query.repeat_interleave(draw(st.integers(1, 3)), -3)
+    if draw(st.booleans()):
+        kwargs["scale"] = draw(st.sampled_from([0.1, 1.0, 2]))
+    if draw(st.booleans()):
+        query = query.mT.contiguous().mT
+    shapes = [
+        (rows, keys),
+        (1, keys),
+        (*query.shape[:-2], rows, keys),
+        (*query.shape[:-2], 1, keys),
+    ]
+    shape = draw(st.sampled_from([None, *shapes]))
+    if shape is None:
+        kwargs["is_causal"] = draw(st.booleans())
+    else:
+        mask = torch.rand(shape, generator=generator) < draw(st.sampled_from([0.2, 0.9]))
+        as_numbers = torch.zeros(shape, dtype=dtype).masked_fill(~mask, -math.inf)
+        kwargs["attn_mask"] = draw(st.sampled_from([mask, as_numbers]))
+    return (query, key, value), kwargs
+
+
+@given(call=attention_calls(), exporter=exporters, positional=st.booleans())
+def test_attention(call, exporter, positional):
+    (query, key, value), kwargs = call
+    args = (query, key, value)
+    if positional:
+        args = (*args, kwargs.pop("attn_mask", None), 0.0, kwargs.pop("is_causal", False))
+    check(F.scaled_dot_product_attention, *args, exporter=exporter, **kwargs)
+
+
+@given(
+    x=tensors(),
+    shifts=st.integers(-9, 9) | st.lists(st.integers(-9, 9), max_size=2).map(tuple),
+    dims=st.none() | st.integers(-4, 4) | st.lists(st.integers(-3, 3), max_size=2).map(tuple),
+    function=st.sampled_from([torch.roll, torch.Tensor.roll]),
+    by_name=st.booleans(),
+)
+def test_roll(x, shifts, dims, function, by_name):
+    if dims is None:
+        check(function, x, shifts)
+    elif by_name:
+        check(function, x, shifts=shifts, dims=dims)
+    else:
+        check(function, x, shifts, dims)
+
+
+@given(
+    x=tensors(sizes=(0, 2)),
+    dims=st.none() | st.integers(-4, 4) | st.lists(st.integers(-4, 4), max_size=3).map(tuple),
+    function=st.sampled_from([torch.squeeze, torch.Tensor.squeeze]),
+    exporter=exporters,
+    by_name=st.booleans(),
+)
+def test_squeeze(x, dims, function, exporter, by_name):
+    if dims is None:
+        check(function, x, exporter=exporter)
+    elif by_name:
+        check(function, x, dim=dims, exporter=exporter)
+    else:
+        check(function, x, dims, exporter=exporter)
+
+
+def test_squeeze_is_a_view():
+    x = torch.zeros(1, 4, 1)
+    with rewrite(backend="any"):
+        x.squeeze(1).add_(1)
+        x.squeeze((0, 2)).add_(1)
+    assert x.flatten().tolist() == [2.0] * 4
+
+
+@given(
+    start=st.floats(-9, 9, width=32),
+    end=st.floats(-9, 9, width=32) | st.integers(-9, 9),
+    steps=st.integers(0, 9),
+    dtype=st.sampled_from([None, *FLOATS, torch.int64]),
+)
+@settings(max_examples=25)
+def test_linspace(start, end, steps, dtype):
+    """With a number of steps it is the original; an open one is made by capturing a model."""
+    kwargs = {} if dtype is None else {"dtype": dtype}
+    check(torch.linspace, start, end, steps, **kwargs)
+    if not (steps > 1 and (dtype is None or dtype.is_floating_point)):
+        return
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return torch.linspace(start, end, x.shape[0], **kwargs)
+
+    sizes = ({0: torch.export.Dim("n", max=20)},)
+    with rewrite(backend="any", ir="exported_program") as rewriting:
+        program = torch.export.export(Model(), (torch.zeros(5),), dynamic_shapes=sizes)
+    assert rewriting.report.fired["torch.linspace"] >= 1
+    found = program.module()(torch.zeros(steps))
+    expected = Model()(torch.zeros(steps))
+    assert found.dtype == expected.dtype
+    rough = dtype in (torch.float16, torch.bfloat16)
+    tolerance = 0.15 if rough else 1e-5
+    torch.testing.assert_close(found, expected, atol=tolerance, rtol=tolerance)
+
+
+@pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+@pytest.mark.parametrize(
+    ("target", "source"),
+    [
+        (torch.float32, torch.int64),
+        (torch.int64, torch.float32),
+        (torch.bool, torch.float32),
+        (torch.float16, torch.float32),
+    ],
+)
+@pytest.mark.parametrize("shape", [(2, 3), (3,), ()])
+def test_copy(export, exporter, target, source, shape):
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return torch.zeros(2, 3, dtype=target).copy_(x)
+
+    x = (torch.rand(shape, generator=torch.Generator().manual_seed(0)) * 4 - 2).to(source)
+    exported = export(Model(), x, exporter=exporter, builtin=True)
+    (found,) = exported.run(x)
+    assert torch.equal(found, Model()(x))
+    assert found.dtype == target

@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from enginebay.errors import RewriterError
+from enginebay.rewriting import RewriterSet, builtin_rewriters
+
+
+def replacement(ctx, *args):
+    return None
+
+
+def test_declaring_answers_the_replacement_and_changes_nothing_else():
+    rewriters = RewriterSet(backend="ncnn")
+    assert rewriters.function("a.b")(replacement) is replacement
+    assert rewriters.symbolic("squeeze", is_pytorch=True)(replacement) is replacement
+
+    class Other:
+        pass
+
+    assert rewriters.module("a.B")(Other) is Other
+    assert [(each.kind, each.name, each.backend) for each in rewriters] == [
+        ("function", "a.b", "ncnn"),
+        ("symbolic", "squeeze", "ncnn"),
+        ("module", "a.B", "ncnn"),
+    ]
+    assert len(rewriters) == 3
+    assert repr(rewriters) == "<RewriterSet for ncnn: 3 rewriters>"
+
+
+def test_a_rewriter_may_name_another_backend_than_its_set():
+    rewriters = RewriterSet(backend="ncnn")
+    rewriters.function("a.b", backend="tensorrt")(replacement)
+    assert [each.backend for each in rewriters] == ["tensorrt"]
+
+
+def test_one_replacement_may_be_declared_several_times():
+    rewriters = RewriterSet()
+    for backend in ("one", "two"):
+        rewriters.function("a.b", backend=backend)(replacement)
+    assert [each.backend for each in rewriters] == ["one", "two"]
+
+
+def test_what_the_caller_hands_over_is_copied():
+    versions, descriptors = {"torch": ">=1"}, ["v"]
+    rewriters = RewriterSet()
+    rewriters.symbolic("relu", is_pytorch=True, versions=versions, arg_descriptors=descriptors)(
+        replacement
+    )
+    versions["torch"] = "<1"
+    descriptors.append("i")
+    (rewriter,) = rewriters
+    assert rewriter.versions == {"torch": ">=1"}
+    assert rewriter.arg_descriptors == ("v",)
+
+
+def test_a_set_can_be_marked_as_shipped_by_a_distribution():
+    rewriters = RewriterSet(backend="ncnn")
+    rewriters.function("a.b")(replacement)
+    marked = rewriters.from_distribution("enginebay-ncnn")
+    assert [each.distribution for each in marked] == ["enginebay-ncnn"]
+    assert [each.distribution for each in rewriters] == [None]
+    assert marked.backend == "ncnn"
+    assert [each.distribution for each in builtin_rewriters()] == ["enginebay"] * len(
+        builtin_rewriters()
+    )
+
+
+@pytest.mark.parametrize(
+    ("conditions", "words"),
+    [
+        ({}, "always"),
+        ({"backend": "ncnn"}, "backend ncnn"),
+        ({"ir": "onnx", "versions": {"torch": ">=2", "onnx": "<2"}}, "ir onnx, torch>=2, onnx<2"),
+        ({"backend": "b", "check": replacement}, "backend b, check replacement"),
+    ],
+)
+def test_a_condition_in_words(conditions, words):
+    rewriters = RewriterSet()
+    rewriters.function("a.b", **conditions)(replacement)
+    (rewriter,) = rewriters
+    assert rewriter.condition == words
+
+
+def declare_function(name):
+    RewriterSet().function(name)(replacement)
+
+
+def declare_operator(name):
+    RewriterSet().symbolic(name, is_pytorch=True)(replacement)
+
+
+def declare_autograd_function(name):
+    RewriterSet().symbolic(name)(replacement)
+
+
+ORIGIN = f"{__name__}.replacement"
+
+
+@pytest.mark.parametrize(
+    ("declare", "name", "message", "hint"),
+    [
+        (
+            declare_function,
+            "relu",
+            (
+                f'the function rewriter {ORIGIN} is for "relu", '
+                'which is not a dotted name, such as "package.relu"'
+            ),
+            None,
+        ),
+        (
+            declare_function,
+            "torch relu",
+            (
+                f'the function rewriter {ORIGIN} is for "torch relu", '
+                'which is not a dotted name, such as "package.name"'
+            ),
+            None,
+        ),
+        (
+            declare_function,
+            "",
+            (
+                f'the function rewriter {ORIGIN} is for "", '
+                'which is not a dotted name, such as "package.name"'
+            ),
+            None,
+        ),
+        (
+            declare_operator,
+            "torch.relu",
+            (
+                f'the symbolic rewriter {ORIGIN} is for "torch.relu", '
+                'which is not the name of an operator, such as "squeeze" or "my_ops::nms"'
+            ),
+            None,
+        ),
+        (
+            declare_operator,
+            "a::b::c",
+            (
+                f'the symbolic rewriter {ORIGIN} is for "a::b::c", '
+                'which is not the name of an operator, such as "squeeze" or "my_ops::nms"'
+            ),
+            None,
+        ),
+        (
+            declare_autograd_function,
+            "squeeze",
+            (
+                f'the symbolic rewriter {ORIGIN} is for "squeeze", '
+                'which is not a dotted name, such as "package.squeeze"'
+            ),
+            "add is_pytorch=True",
+        ),
+        (
+            declare_autograd_function,
+            "my_ops::nms",
+            (
+                f'the symbolic rewriter {ORIGIN} is for "my_ops::nms", '
+                'which is not a dotted name, such as "package.name"'
+            ),
+            "add is_pytorch=True",
+        ),
+    ],
+)
+def test_a_name_that_cannot_be_one(declare, name, message, hint):
+    with pytest.raises(RewriterError) as caught:
+        declare(name)
+    assert str(caught.value) == message
+    assert caught.value.hint == hint
+
+
+def test_versions_must_be_ranges():
+    with pytest.raises(RewriterError) as caught:
+        RewriterSet().function("a.b", versions={"torch": "2.13"})(replacement)
+    assert str(caught.value) == (
+        'the rewriter of "a.b" wants torch "2.13", which is not a version range'
+    )
+    assert caught.value.hint == 'write versions={"torch": ">=1.2,<2"}'
+
+
+def test_a_module_rewriter_must_be_a_class():
+    with pytest.raises(RewriterError) as caught:
+        RewriterSet().module("a.B")(replacement)
+    assert str(caught.value) == 'the module rewriter of "a.B" must be a class, not function'
+    assert caught.value.hint == "declare a class derived from torch.nn.Module, or use .function"
+
+
+@pytest.mark.parametrize("declare", ["function", "module", "symbolic"])
+def test_an_unknown_keyword_is_an_error(declare):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'backends'"):
+        getattr(RewriterSet(), declare)("a.b", backends=["ncnn"])
+
+
+def test_the_room_imports_no_torch():
+    code = (
+        "import sys, enginebay.rewriting as r\n"
+        "s = r.RewriterSet('b')\n"
+        "s.function('torch.relu')(print)\n"
+        "with r.rewrite(backend='b', rewriters=[s]) as rewriting: pass\n"
+        "assert rewriting.report.not_found, rewriting.report\n"
+        "loaded = {'torch', 'onnx', 'numpy', 'onnxscript'} & set(sys.modules)\n"
+        "assert not loaded, loaded\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,124 @@
+"""Each kind of rewriter under each exporter."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from enginebay.rewriting import RewriterSet
+
+
+class Tokens(nn.Module):
+    """Attention in ``nn.MultiheadAttention``, a Tensor method, a property, a Python function."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(4, 2, batch_first=True)
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x):
+        x = self.linear(x)
+        x = self.attention(x, x, x, need_weights=False)[0]
+        return scaled(x.flatten(1)) - x.ndim
+
+
+def scaled(x):
+    return x * 2
+
+
+@pytest.fixture
+def tokens():
+    torch.manual_seed(0)
+    return Tokens().eval()
+
+
+def marked(name, change):
+    """Rewrites a function to the original and something that can be seen in the output."""
+    rewriters = RewriterSet()
+
+    @rewriters.function(name)
+    def replacement(ctx, *args, **kwargs):
+        return change(ctx.origin_func(*args, **kwargs))
+
+    return rewriters
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("torch.nn.functional.scaled_dot_product_attention", lambda x: x + 1),
+        ("torch.nn.functional.multi_head_attention_forward", lambda x: (x[0] + 1, x[1])),
+        ("torch.nn.functional.linear", lambda x: x + 1),
+        ("torch.Tensor.flatten", lambda x: x + 1),
+        ("torch.Tensor.__sub__", lambda x: x + 1),
+        ("torch.Tensor.ndim", lambda x: x + 1),
+        (f"{__name__}.scaled", lambda x: x + 1),
+        (f"{__name__}.Tokens.forward", lambda x: x + 1),
+        ("torch.nn.Linear.forward", lambda x: x + 1),
+    ],
+)
+def test_functions(export, exporter, tokens, name, change):
+    x = torch.rand(2, 3, 4)
+    original = tokens(x)
+    rewriters = marked(name, change)
+    exported = export(tokens, x, rewriters, exporter=exporter)
+    assert exported.report.fired[name] >= 1
+    from enginebay.rewriting import rewrite
+
+    with rewrite(tokens, backend="any", rewriters=[rewriters], builtin=False), torch.no_grad():
+        expected = tokens(x)
+    assert not torch.allclose(expected, original, atol=1e-3)
+    torch.testing.assert_close(exported.run(x)[0], expected, atol=1e-5, rtol=1e-5)
+    assert torch.equal(tokens(x), original)
+
+
+def test_modules(export, exporter, tokens):
+    class Plus(nn.Module):
+        def __init__(self, ctx, module):
+            super().__init__()
+            self.inner = module
+
+        def forward(self, x):
+            return self.inner(x) + 1
+
+    rewriters = RewriterSet()
+    rewriters.module("torch.nn.Linear")(Plus)
+    rewriters.module("torch.nn.modules.linear.NonDynamicallyQuantizableLinear")(
+        type("P", (Plus,), {})
+    )
+    x = torch.rand(2, 3, 4)
+    original = tokens(x)
+    plain = export(tokens, x, exporter=exporter)
+    exported = export(tokens, x, rewriters, exporter=exporter)
+    assert exported.report.fired["torch.nn.Linear"] == 1
+    torch.testing.assert_close(plain.run(x)[0], original, atol=1e-5, rtol=1e-5)
+    assert not torch.allclose(exported.run(x)[0], original, atol=1e-3)
+    assert torch.equal(tokens(x), original)
+
+
+def test_nothing_is_rewritten_that_no_rewriter_names(export, exporter, tokens):
+    x = torch.rand(2, 3, 4)
+    rewriters = marked("torch.Tensor.cumsum", lambda x: x)
+    exported = export(tokens, x, rewriters, exporter=exporter)
+    torch.testing.assert_close(exported.run(x)[0], tokens(x), atol=1e-5, rtol=1e-5)
+    assert exported.report.never_fired == ("torch.Tensor.cumsum",)
+
+
+def test_a_rewriter_makes_a_model_exportable(export, exporter):
+    """Its forward asks for a value of the data, which no exporter can know."""
+
+    class Asking(nn.Module):
+        def forward(self, x):
+            return F.relu(x) if positive(x) else x
+
+    rewriters = RewriterSet()
+    rewriters.function(f"{__name__}.positive")(lambda ctx, x: True)
+    x = -torch.ones(2, 2)
+    exported = export(Asking(), x, rewriters, exporter=exporter)
+    assert torch.equal(exported.run(x)[0], torch.zeros(2, 2))
+
+
+def positive(x):
+    return bool((x > 0).all())

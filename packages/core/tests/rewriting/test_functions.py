@@ -1,0 +1,440 @@
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import sys
+import threading
+import types
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.functional import gelu as aliased_gelu
+from torch.overrides import _get_current_function_mode_stack
+
+from enginebay.errors import RewriterError
+from enginebay.rewriting import RewriterSet, rewrite
+
+ATTENTION = "torch.nn.functional.scaled_dot_product_attention"
+
+
+def counting(*names):
+    """A set that hands every call of ``names`` to the original."""
+    rewriters = RewriterSet()
+    for name in names:
+
+        @rewriters.function(name)
+        def handed_back(ctx, *args, **kwargs):
+            return ctx.origin_func(*args, **kwargs)
+
+    return rewriters
+
+
+def in_force(rewriters, **kwargs):
+    return rewrite(backend="any", rewriters=[rewriters], builtin=False, **kwargs)
+
+
+@pytest.fixture(autouse=True)
+def _no_trace():
+    yield
+    assert _get_current_function_mode_stack() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("torch.Tensor.expand", lambda x: x.expand(2, 2, 3)),
+        ("torch.Tensor.shape", lambda x: x.shape),
+        ("torch.Tensor.size", lambda x: x.size(0)),
+        ("torch.Tensor.__mod__", lambda x: x % 2),
+        ("torch.Tensor.__add__", lambda x: x + 2),
+        ("torch.Tensor.__iadd__", lambda x: x.__iadd__(1)),
+        ("torch.Tensor.__rsub__", lambda x: 2 - x),
+        ("torch.Tensor.__matmul__", lambda x: x @ x.T),
+        ("torch.Tensor.__getitem__", lambda x: x[0]),
+        ("torch.Tensor.__setitem__", lambda x: x.__setitem__(0, 1)),
+        ("torch.Tensor.__len__", len),
+        ("torch.Tensor.norm", lambda x: x.norm()),
+        ("torch.Tensor.unflatten", lambda x: x.unflatten(1, (3, 1))),
+        ("torch.cat", lambda x: torch.cat([x, x])),
+        ("torch.linspace", lambda x: torch.linspace(0, 1, 3)),
+        ("torch.einsum", lambda x: torch.einsum("ij->ji", x)),
+        ("torch.nn.functional.gelu", lambda x: aliased_gelu(x)),
+        ("torch.nn.functional.interpolate", lambda x: F.interpolate(x[None], scale_factor=2)),
+        ("torch.nn.functional.max_pool2d", lambda x: F.max_pool2d(x[None], 2)),
+        (
+            "torch.nn.functional.max_pool2d",
+            lambda x: F.max_pool2d(x[None], 2, return_indices=True),
+        ),
+        ("torch.ops.aten.relu", lambda x: torch.ops.aten.relu(x)),
+        ("torch.ops.aten.relu", lambda x: torch.ops.aten.relu.default(x)),
+        ("torch.linalg.norm", lambda x: torch.linalg.norm(x)),
+    ],
+)
+def test_torch_functions_are_caught_once_and_give_the_original_result(name, call):
+    torch.manual_seed(0)
+    x = torch.rand(2, 3)
+    expected = call(x.clone())
+    with in_force(counting(name)) as rewriting:
+        result = call(x.clone())
+    assert rewriting.report.fired == {name: 1}
+    torch.testing.assert_close(result, expected)
+
+
+@pytest.mark.parametrize(
+    ("inner", "call"),
+    [
+        (ATTENTION, "attention"),
+        ("torch.nn.functional.linear", "attention"),
+        ("torch.max_pool2d", "max_pool"),
+        ("torch.Tensor.reshape", "attention"),
+        ("torch._C._nn.upsample_nearest2d", "interpolate"),
+    ],
+)
+def test_calls_inside_python_functions_of_torch_are_caught(inner, call):
+    attention = nn.MultiheadAttention(4, 2, batch_first=True)
+    x = torch.rand(1, 3, 4)
+    calls = {
+        "attention": lambda: attention(x, x, x, need_weights=False)[0],
+        "max_pool": lambda: nn.MaxPool2d(2)(x),
+        "interpolate": lambda: F.interpolate(x[None], size=(5, 5)),
+    }
+    expected = calls[call]()
+    with in_force(counting(inner)) as rewriting:
+        result = calls[call]()
+    assert rewriting.report.fired[inner] >= 1
+    assert torch.equal(result, expected)
+
+
+def test_a_rewriter_reaches_other_rewritten_functions_and_itself_only_as_the_original():
+    rewriters = RewriterSet()
+
+    @rewriters.function("torch.Tensor.flatten")
+    def flatten(ctx, self, *dims):
+        return self.flatten(*dims).reshape(-1) + 1
+
+    @rewriters.function("torch.Tensor.reshape")
+    def reshape(ctx, self, *sizes):
+        return ctx.origin_func(self.flatten(), *sizes) + 10
+
+    with in_force(rewriters) as rewriting:
+        result = torch.zeros(2, 2).flatten()
+    assert result.tolist() == [11.0] * 4
+    assert rewriting.report.fired == {"torch.Tensor.flatten": 1, "torch.Tensor.reshape": 1}
+
+
+def test_python_functions_are_caught_by_every_alias(subject):
+    alias, partial = subject.double, functools.partial(subject.double, factor=3)
+    holder = types.SimpleNamespace(function=subject.double)
+    code, attributes = alias.__code__, dict(vars(alias))
+    rewriters = RewriterSet()
+
+    @rewriters.function("rewriting_subject.double")
+    def tenfold(ctx, *args, **kwargs):
+        return 10 * ctx.origin_func(*args, **kwargs)
+
+    with in_force(rewriters):
+        assert [alias(1), partial(1), holder.function(1, plus=1)] == [20, 30, 30]
+        assert subject.calls_double(2) == 40
+        assert inspect.signature(alias) == inspect.signature(lambda x, factor=2, *, plus=0: 0)
+    assert alias(1) == 2
+    assert alias.__code__ is code
+    assert vars(alias) == attributes
+
+
+def test_a_recursive_function_is_rewritten_at_every_depth(subject):
+    with in_force(counting("rewriting_subject.countdown")) as rewriting:
+        assert subject.countdown(3) == [3, 2, 1, 0]
+    assert rewriting.report.fired == {"rewriting_subject.countdown": 4}
+
+
+def test_modules_inside_modules_of_the_same_class_are_rewritten(subject):
+    model = subject.Block([subject.Block(), subject.Block([subject.Block()])])
+    with in_force(counting("rewriting_subject.Block.forward")) as rewriting:
+        assert model(torch.zeros(1)).item() == 4
+    assert rewriting.report.fired == {"rewriting_subject.Block.forward": 4}
+
+
+@pytest.mark.parametrize(
+    ("attribute", "call", "original"),
+    [
+        ("method", lambda klass: klass().method(1), ("base", 1)),
+        ("static", lambda klass: klass.static(1), ("static", 1)),
+        ("static", lambda klass: klass().static(1), ("static", 1)),
+        ("klass", lambda klass: klass.klass(1), ("{}", 1)),
+        ("klass", lambda klass: klass().klass(1), ("{}", 1)),
+        ("value", lambda klass: klass().value, "value"),
+    ],
+)
+def test_inherited_members_are_rewritten_in_the_named_class_alone(
+    subject, attribute, call, original
+):
+    def expected(klass):
+        if isinstance(original, str):
+            return original
+        return tuple(each.format(klass) if isinstance(each, str) else each for each in original)
+
+    rewriters = RewriterSet()
+
+    @rewriters.function(f"rewriting_subject.Child.{attribute}")
+    def marked(ctx, *args):
+        return ("rewritten", ctx.origin_func(*args))
+
+    members = dict(vars(subject.Child))
+    with in_force(rewriters):
+        assert call(subject.Child) == ("rewritten", expected("Child"))
+        assert call(subject.Base) == expected("Base")
+    assert call(subject.Child) == expected("Child")
+    assert dict(vars(subject.Child)) == members
+
+
+@pytest.mark.parametrize("attribute", ["method", "static", "klass", "value"])
+def test_the_original_of_an_inherited_member_is_the_base_class_rewritten(subject, attribute):
+    rewriters = RewriterSet()
+
+    def declare(klass):
+        @rewriters.function(f"rewriting_subject.{klass}.{attribute}")
+        def marked(ctx, *args):
+            return [klass, ctx.origin_func(*args)]
+
+    declare("Child")
+    declare("Base")
+
+    def call(klass):
+        member = getattr(klass(), attribute)
+        return member if attribute == "value" else member(1)
+
+    with in_force(rewriters):
+        assert call(subject.Child)[0] == "Child"
+        assert call(subject.Child)[1][0] == "Base"
+        assert call(subject.Base)[0] == "Base"
+        assert isinstance(call(subject.Base)[1], (tuple, str))
+
+
+def test_super_calls_of_a_subclass_reach_the_rewriter(subject):
+    rewriters = RewriterSet()
+
+    @rewriters.function("rewriting_subject.Child.method")
+    def marked(ctx, self, x):
+        return (*ctx.origin_func(self, x), "rewritten")
+
+    with in_force(rewriters):
+        assert subject.Grandchild().method(1) == ("grandchild", "base", 1, "rewritten")
+
+
+def test_what_is_not_written_in_python_is_replaced_with_its_aliases(subject):
+    rewriters = RewriterSet()
+
+    @rewriters.function("math.hypot")
+    @rewriters.function("rewriting_subject.cached")
+    def negated(ctx, *args):
+        return -ctx.origin_func(*args)
+
+    module = types.ModuleType("rewriting_other")
+    module.renamed = math.hypot
+    sys.modules["rewriting_other"] = module
+    hypot, cached = math.hypot, subject.cached
+    try:
+        with in_force(rewriters):
+            assert (math.hypot(3, 4), module.renamed(3, 4), subject.cached(2)) == (-5, -5, -2)
+        assert math.hypot is module.renamed is hypot
+        assert subject.cached is cached
+    finally:
+        del sys.modules["rewriting_other"]
+
+
+def test_nested_contexts_stack_and_undo_one_at_a_time(subject):
+    def adding(name, text):
+        rewriters = RewriterSet()
+
+        @rewriters.function(name)
+        def mark(ctx, x, *args):
+            return ctx.origin_func(x, *args) + text
+
+        return rewriters
+
+    with in_force(adding("torch.Tensor.relu", 1)), in_force(adding("torch.relu", 5)):
+        with in_force(adding("torch.Tensor.relu", 10)):
+            assert torch.zeros(()).relu() == 11
+            with in_force(adding("rewriting_subject.double", 1)):
+                assert subject.double(1) == 3
+                with in_force(adding("rewriting_subject.double", 10)):
+                    assert subject.double(1) == 13
+                assert subject.double(1) == 3
+            assert subject.double(1) == 2
+        assert torch.zeros(()).relu() == 1
+    assert torch.zeros(()).relu() == 0
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
+def test_everything_is_restored_when_the_block_raises(subject, error):
+    with pytest.raises(error), in_force(counting("torch.relu", "rewriting_subject.double")):
+        raise error
+    with in_force(counting("torch.sigmoid")) as rewriting:
+        torch.relu(torch.zeros(1))
+    assert rewriting.report.fired == {}
+    assert "call" not in subject.double.__code__.co_names
+
+
+def test_everything_is_restored_when_a_rewriter_raises():
+    rewriters = RewriterSet()
+
+    @rewriters.function("torch.relu")
+    def broken(ctx, x):
+        raise ValueError("broken")
+
+    with in_force(rewriters) as rewriting:
+        for _ in range(2):
+            with pytest.raises(ValueError, match="broken"):
+                torch.relu(torch.zeros(1))
+    assert rewriting.report.fired == {"torch.relu": 2}
+    assert torch.relu(torch.zeros(1)) == 0
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_generators_may_end_early_and_in_any_order(subject, order):
+    def held(amount):
+        rewriters = RewriterSet()
+
+        @rewriters.function("torch.relu")
+        @rewriters.function("rewriting_subject.double")
+        def add(ctx, x):
+            return ctx.origin_func(x) + amount
+
+        with in_force(rewriters):
+            yield
+
+    generators = [held(1), held(10)]
+    for generator in generators:
+        next(generator)
+    zero = torch.zeros(())
+    assert (torch.relu(zero), subject.double(0)) == (11, 11)
+    generators[order[0]].close()
+    left = (1, 10)[order[1]]
+    assert (torch.relu(zero), subject.double(0)) == (left, left)
+    generators[order[1]].close()
+    assert (torch.relu(zero), subject.double(0)) == (0, 0)
+
+
+def test_other_modes_stay_where_they_are():
+    with torch.device("meta"):
+        context = in_force(counting("torch.zeros"))
+        context.__enter__()
+        with torch.device("cpu"):
+            context.__exit__(None, None, None)
+            assert torch.zeros(1).device.type == "cpu"
+        assert torch.zeros(1).device.type == "meta"
+
+
+def test_other_threads_see_the_originals(subject):
+    seen = {}
+
+    def look():
+        seen["torch"] = torch.relu(torch.zeros(())).item()
+        seen["python"] = subject.double(1)
+
+    rewriters = RewriterSet()
+
+    @rewriters.function("torch.relu")
+    @rewriters.function("rewriting_subject.double")
+    def constant(ctx, x):
+        return 100
+
+    with in_force(rewriters):
+        thread = threading.Thread(target=look)
+        thread.start()
+        thread.join()
+        assert torch.relu(torch.zeros(1)) == subject.double(1) == 100
+    assert seen == {"torch": 0.0, "python": 2}
+
+
+def test_two_threads_rewrite_the_same_function_differently(subject):
+    barrier, seen = threading.Barrier(2), {}
+
+    def work(value):
+        rewriters = RewriterSet()
+
+        @rewriters.function("torch.relu")
+        @rewriters.function("rewriting_subject.double")
+        def constant(ctx, x):
+            return value
+
+        with in_force(rewriters):
+            barrier.wait()
+            seen[value] = (torch.relu(torch.zeros(1)), subject.double(1))
+            barrier.wait()
+
+    threads = [threading.Thread(target=work, args=(value,)) for value in (1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == {1: (1, 1), 2: (2, 2)}
+    assert subject.double(1) == 2
+
+
+def test_a_context_that_another_thread_closes_leaves_nothing_in_force(subject):
+    context = in_force(counting("torch.relu", "rewriting_subject.double"))
+    entering = threading.Thread(target=context.__enter__)
+    entering.start()
+    entering.join()
+    context.__exit__(None, None, None)
+    assert "call" not in subject.double.__code__.co_names
+    context.__enter__()
+    torch.relu(torch.zeros(1))
+    context.__exit__(None, None, None)
+    assert context.report.fired == {"torch.relu": 1}
+
+
+def test_tensor_subclasses_keep_their_say():
+    class Marked(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            if func is F.interpolate:
+                return "marked"
+            return super().__torch_function__(func, types, args, kwargs)
+
+    with in_force(counting("torch.relu")):
+        assert F.interpolate(torch.zeros(1, 1, 2).as_subclass(Marked), 4) == "marked"
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        (
+            "no_such_package.f",
+            '"no_such_package.f" was not found: no module "no_such_package" is loaded',
+        ),
+        (
+            "torch.nn.functional.geluu",
+            (
+                '"torch.nn.functional.geluu" was not found: "torch.nn.functional" has no "geluu" '
+                '(did you mean "gelu"?)'
+            ),
+        ),
+        (
+            "torch.nn.Lineer.forward",
+            (
+                '"torch.nn.Lineer.forward" was not found: "torch.nn" has no "Lineer" '
+                '(did you mean "Linear"?)'
+            ),
+        ),
+    ],
+)
+def test_a_name_that_is_not_found_is_one_line_and_an_error_only_if_asked_for(name, line):
+    with in_force(counting(name, "torch.relu")) as rewriting:
+        torch.relu(torch.zeros(1))
+    assert rewriting.report.not_found == (line,)
+    assert rewriting.report.fired == {"torch.relu": 1}
+    with pytest.raises(RewriterError) as caught, in_force(counting(name), strict=True):
+        pass
+    assert str(caught.value) == line
+
+
+def test_a_class_is_not_a_function():
+    with pytest.raises(RewriterError) as caught, in_force(counting("torch.nn.Linear")):
+        pass
+    assert str(caught.value) == 'the function rewriter of "torch.nn.Linear" names a class'
+    assert caught.value.hint == "use .module for an nn.Module class, or name one of its methods"

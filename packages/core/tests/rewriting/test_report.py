@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from enginebay.errors import RewriterError
+from enginebay.rewriting import AppliedRewriter, RewriteReport, RewriterSet, rewrite
+
+
+def applied(name, count, kind="function"):
+    return AppliedRewriter(kind=kind, name=name, condition="always", distribution=None, count=count)
+
+
+def test_the_report_for_people():
+    report = RewriteReport(
+        applied=(applied("a.f", 0), applied("a.g", 1), applied("a.M", 7, "module")),
+        not_found=("no such thing",),
+        not_served=("no such exporter",),
+    )
+    assert str(report) == (
+        "function a.f: fired never\n"
+        "function a.g: fired once\n"
+        "module a.M: fired 7 times\n"
+        "no such thing\n"
+        "no such exporter"
+    )
+    assert report.fired == {"a.g": 1, "a.M": 7}
+    assert report.never_fired == ("a.f",)
+
+
+def test_nothing_to_report():
+    assert str(RewriteReport()) == "no rewriter applied"
+
+
+def test_two_kinds_for_one_name_are_counted_together():
+    report = RewriteReport(applied=(applied("a.f", 1), applied("a.f", 2, "symbolic")))
+    assert report.fired == {"a.f": 3}
+
+
+def test_the_report_grows_inside_the_block_and_stays_after_it():
+    rewriters = RewriterSet(backend="any", distribution="some-pack")
+    rewriters.function("torch.relu")(lambda ctx, x: ctx.origin_func(x))
+    rewriters.function("torch.sigmoid", ir="onnx")(lambda ctx, x: ctx.origin_func(x))
+    with rewrite(backend="any", rewriters=[rewriters], builtin=False) as rewriting:
+        assert rewriting.report.fired == {}
+        torch.relu(torch.zeros(1))
+        before = rewriting.report
+        torch.relu(torch.zeros(1))
+    torch.relu(torch.zeros(1))
+    assert before.fired == {"torch.relu": 1}
+    assert rewriting.report.applied == (
+        AppliedRewriter(
+            kind="function",
+            name="torch.relu",
+            condition="backend any",
+            distribution="some-pack",
+            count=2,
+        ),
+        AppliedRewriter(
+            kind="function",
+            name="torch.sigmoid",
+            condition="backend any, ir onnx",
+            distribution="some-pack",
+            count=0,
+        ),
+    )
+
+
+def test_a_context_may_be_used_again_and_counts_from_zero():
+    rewriters = RewriterSet()
+    rewriters.function("torch.relu")(lambda ctx, x: ctx.origin_func(x))
+    rewriting = rewrite(backend="any", rewriters=[rewriters], builtin=False)
+    for _ in range(2):
+        with rewriting:
+            torch.relu(torch.zeros(1))
+        assert rewriting.report.fired == {"torch.relu": 1}
+
+
+def test_strict_collects_every_line():
+    class Other(nn.Module):
+        pass
+
+    rewriters = RewriterSet()
+    rewriters.function("torch.rellu")(print)
+    rewriters.module("torch.nn.Lineaar")(Other)
+    with (
+        pytest.raises(RewriterError) as caught,
+        rewrite(backend="any", rewriters=[rewriters], builtin=False, strict=True),
+    ):
+        pass
+    assert str(caught.value) == (
+        '"torch.rellu" was not found: "torch" has no "rellu" (did you mean "relu"?)\n'
+        '"torch.nn.Lineaar" was not found: "torch.nn" has no "Lineaar" (did you mean "Linear"?)'
+    )

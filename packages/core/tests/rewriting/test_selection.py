@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+from importlib.metadata import version
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from enginebay.errors import RewriterError
+from enginebay.rewriting import RewriterSet, Target, list_rewriters, rewrite
+
+NAME = "rewriting_subject.double"
+
+
+def declare(rewriters, label, name=NAME, **conditions):
+    def replacement(ctx, *args, **kwargs):
+        return label
+
+    replacement.__qualname__ = label
+    rewriters.function(name, **conditions)(replacement)
+    return rewriters
+
+
+def declared(label, **conditions):
+    return declare(RewriterSet(), label, **conditions)
+
+
+def chosen(subject, *sets, backend="ncnn", **target):
+    with rewrite(backend=backend, rewriters=sets, builtin=False, **target):
+        return subject.double(1)
+
+
+def yes(target):
+    return True
+
+
+#: From the least to the most specific.
+LADDER = [
+    ("default", {}),
+    ("check", {"check": yes}),
+    ("versions", {"versions": {"torch": ">=2"}}),
+    ("ir", {"ir": "onnx"}),
+    ("ir and versions", {"ir": "onnx", "versions": {"torch": ">=2"}}),
+    ("backend", {"backend": "ncnn"}),
+    ("backend and check", {"backend": "ncnn", "check": yes}),
+    ("backend and ir", {"backend": "ncnn", "ir": "onnx"}),
+]
+
+
+@given(picked=st.lists(st.sampled_from(range(len(LADDER))), min_size=1, unique=True))
+def test_the_most_specific_wins_in_whatever_order_they_are_declared(picked):
+    import sys
+
+    rewriters = RewriterSet()
+    for index in picked:
+        label, conditions = LADDER[index]
+        declare(rewriters, label, **conditions)
+    assert chosen(sys.modules["rewriting_subject"], rewriters) == LADDER[max(picked)][0]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "applies"),
+    [
+        ({"backend": "ncnn"}, True),
+        ({"backend": "tensorrt"}, False),
+        ({"ir": "onnx"}, True),
+        ({"ir": "torchscript"}, False),
+        ({"versions": {"torch": f"=={version('torch')}"}}, True),
+        ({"versions": {"torch": "<1"}}, False),
+        ({"versions": {"torch": ">1", "onnx": "<1"}}, False),
+        ({"versions": {"no-such-distribution": ">=0"}}, False),
+        ({"check": lambda target: target.backend == "ncnn"}, True),
+        ({"check": lambda target: target.config.get("small")}, False),
+    ],
+)
+def test_conditions(subject, conditions, applies):
+    expected = "conditional" if applies else "default"
+    both = [declared("default"), declared("conditional", **conditions)]
+    assert chosen(subject, *both) == expected
+    alone = chosen(subject, declared("conditional", **conditions))
+    assert alone == ("conditional" if applies else 2)
+
+
+def test_a_check_sees_the_whole_target(subject):
+    seen = []
+
+    def check(target):
+        seen.append(target)
+        return True
+
+    chosen(
+        subject,
+        declared("checked", check=check),
+        ir="torchscript",
+        opset=17,
+        exporter="torchscript",
+        config={"a": 1},
+        batch=2,
+    )
+    assert seen == [
+        Target(
+            backend="ncnn",
+            ir="torchscript",
+            opset=17,
+            exporter="torchscript",
+            config={"a": 1},
+            options={"batch": 2},
+        )
+    ]
+
+
+def test_two_equally_specific_ones_are_an_error_that_names_both(subject):
+    first = declared("first", backend="ncnn").from_distribution("pack-one")
+    second = declared("second", backend="ncnn").from_distribution("pack-two")
+    with pytest.raises(RewriterError) as caught:
+        chosen(subject, first, second)
+    assert str(caught.value) == (
+        f'two equally specific function rewriters are for "{NAME}": '
+        f"{__name__}.first of pack-one (backend ncnn) and "
+        f"{__name__}.second of pack-two (backend ncnn)"
+    )
+    assert caught.value.hint == (
+        "give one of them a further condition: backend=, ir=, versions= or check="
+    )
+    assert subject.double(1) == 2
+
+
+def test_a_tie_below_the_winner_does_not_matter(subject):
+    sets = [declared("a"), declared("b"), declared("winner", backend="ncnn")]
+    assert chosen(subject, *sets) == "winner"
+
+
+def test_a_tie_is_found_under_two_names_of_one_function():
+    sets = [
+        declared("a", name="torch.nn.functional.scaled_dot_product_attention"),
+        declared("b", name="torch._C._nn.scaled_dot_product_attention"),
+    ]
+    with (
+        pytest.raises(RewriterError, match="two equally specific"),
+        rewrite(backend="any", rewriters=sets, builtin=False),
+    ):
+        pass
+
+
+def test_the_callers_own_set_wins_over_a_plugins_equally_specific_one(subject):
+    plugin = declared("plugin", backend="ncnn").from_distribution("enginebay-ncnn")
+    assert chosen(subject, plugin, declared("caller", backend="ncnn")) == "caller"
+    assert chosen(subject, declared("caller", backend="ncnn"), plugin) == "caller"
+
+
+def test_what_core_ships_gives_way_to_every_other_one(subject):
+    core = declared("core", backend="ncnn", ir="onnx").from_distribution("enginebay")
+    assert chosen(subject, core) == "core"
+    assert chosen(subject, core, declared("pack").from_distribution("pack")) == "pack"
+
+
+def test_a_rewriter_for_a_backend_that_nobody_provides_is_no_error(subject):
+    assert chosen(subject, declared("other", backend="not-installed")) == 2
+
+
+def test_unknown_keywords_of_the_context_are_options():
+    seen = []
+    rewriters = RewriterSet()
+
+    @rewriters.function("torch.relu")
+    def look(ctx, x):
+        seen.append((ctx.backend, ctx.ir, ctx.opset, ctx.exporter, ctx.config, ctx.options))
+        return ctx.origin_func(x)
+
+    with rewrite(backend="b", rewriters=[rewriters], builtin=False, opset=18, config={"c": 1}, k=3):
+        torch.relu(torch.zeros(1))
+    assert seen == [("b", "onnx", 18, None, {"c": 1}, {"k": 3})]
+
+
+def test_the_callers_list_is_left_as_it_was(subject):
+    sets = [declared("one")]
+    chosen(subject, *sets)
+    with rewrite(backend="any", rewriters=sets):
+        pass
+    assert len(sets) == 1
+    assert len(sets[0]) == 1
+
+
+def test_listing_shows_what_would_apply_until_it_is_certain():
+    rewriters = RewriterSet()
+    declare(rewriters, "never", backend="other")
+    declare(rewriters, "default")
+    declare(rewriters, "maybe", backend="ncnn", check=yes)
+    declare(rewriters, "sure", backend="ncnn")
+    declare(rewriters, "old", name="a.b", versions={"torch": "<1"})
+    declare(rewriters, "script", name="a.b", ir="torchscript")
+    listed = list_rewriters([rewriters], backend="ncnn")
+    assert [each.replacement.__qualname__ for each in listed] == ["maybe", "sure"]
+    listed = list_rewriters([rewriters], backend="ncnn", ir="torchscript")
+    assert [each.replacement.__qualname__ for each in listed] == ["script", "maybe", "sure"]

@@ -1,0 +1,365 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from enginebay.errors import ExportError, RewriterError
+from enginebay.rewriting import RewriterSet, rewrite
+
+both = pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+NO_SYMBOLIC, SCALE = "rewriting_subject.NoSymbolic", "rewriting_subject.Scale"
+
+
+def in_force(rewriters, **kwargs):
+    return rewrite(backend="any", rewriters=[rewriters], builtin=False, **kwargs)
+
+
+@pytest.fixture
+def x():
+    torch.manual_seed(0)
+    return torch.randn(1, 2, 3)
+
+
+def registry():
+    """What the TorchScript exporter knows of each operator."""
+    from enginebay.rewriting.torchscript_symbolics import _registry
+
+    groups = _registry()._registry
+    return {
+        name: {opset: group._functions[opset] for opset in group._functions}
+        for name, group in groups.items()
+        if name != "::Scale"  # torch notes an autograd function's own symbolic at its first export
+    }
+
+
+@pytest.fixture(autouse=True)
+def _no_trace(subject):
+    before = registry()
+    code = torch.onnx.export.__code__, torch.autograd.Function.apply.__func__.__code__
+    yield
+    assert registry() == before
+    after = torch.onnx.export.__code__, torch.autograd.Function.apply.__func__.__code__
+    assert after == code
+    assert "symbolic" not in vars(subject.NoSymbolic)
+    names = torch._C._dispatch_get_all_op_names()
+    assert not [name for name in names if name.startswith("enginebay")]
+
+
+@both
+def test_operators_become_nodes_of_a_custom_domain(export, exporter, subject, x):
+    rewriters = RewriterSet()
+
+    @rewriters.symbolic("gelu", is_pytorch=True, arg_descriptors=["v", "s"])
+    def gelu(ctx, g, x, approximate):
+        assert ctx.exporter == exporter
+        return g.op("my.domain::Gelu", x, approximate_s=approximate, sizes_i=x.type().sizes())
+
+    exported = export(subject.Operators(), x, rewriters, exporter=exporter)
+    assert exported.nodes[0] == "my.domain::Gelu"
+    assert exported.opsets["my.domain"] == 1
+    assert exported.opsets[""] >= 18
+    assert exported.attributes("Gelu") == {"approximate": b"tanh", "sizes": [1, 2, 3]}
+    assert exported.report.fired == {"gelu": 1}
+
+
+@both
+def test_the_original_of_an_operator(export, exporter, subject, x):
+    rewriters = RewriterSet()
+
+    @rewriters.symbolic("aten::relu", is_pytorch=True)
+    def relu(ctx, g, x):
+        return g.op("Add", ctx.origin_func(g, x), torch.tensor(2.0))
+
+    @rewriters.symbolic("gelu", is_pytorch=True)
+    def gelu(ctx, g, *args):
+        return g.op("Mul", ctx.origin_func(g, *args), torch.tensor(2.0))
+
+    exported = export(subject.Operators(), x, rewriters, exporter=exporter)
+    expected = ((2 * torch.nn.functional.gelu(x, approximate="tanh")).relu() + 2).squeeze(0) * 3
+    torch.testing.assert_close(exported.run(x)[0], expected)
+    assert exported.report.fired == {"aten::relu": 1, "gelu": 1}
+
+
+@both
+def test_the_squeeze_of_the_guide(export, exporter, subject, x):
+    from torch.onnx import symbolic_helper as sym_help
+
+    rewriters = RewriterSet()
+
+    @rewriters.symbolic("squeeze", is_pytorch=True)
+    def squeeze_default(ctx, g, self, dim=None):
+        if dim is None:
+            dims = [i for i, size in enumerate(self.type().sizes()) if size == 1]
+        else:
+            dims = [sym_help._get_const(dim, "i", "dim")]
+        return g.op("Squeeze", self, g.op("Constant", value_t=torch.tensor(dims)))
+
+    for model in (subject.Operators(), Squeeze()):
+        exported = export(model, x, rewriters, exporter=exporter)
+        torch.testing.assert_close(exported.run(x)[0], model(x))
+        assert exported.report.fired == {"squeeze": 1}
+
+
+class Squeeze(nn.Module):
+    def forward(self, x):
+        return x.squeeze() + 1
+
+
+@both
+def test_several_outputs(export, exporter):
+    rewriters = RewriterSet()
+
+    @rewriters.symbolic("topk", is_pytorch=True, arg_descriptors=["v", "i", "i", "b", "b"])
+    def topk(ctx, g, x, k, dim, largest, is_sorted):
+        sizes = g.op("Constant", value_t=torch.tensor([k]))
+        return g.op("TopK", x, sizes, axis_i=dim, largest_i=0, outputs=2)
+
+    class Model(nn.Module):
+        def forward(self, x):
+            values, indices = x.topk(2)
+            return values, indices
+
+    x = torch.tensor([[3.0, 1.0, 2.0]])
+    exported = export(Model(), x, rewriters, exporter=exporter)
+    values, indices = exported.run(x)
+    assert values.tolist() == [[1.0, 2.0]]
+    assert indices.tolist() == [[1, 2]]
+
+
+@both
+@pytest.mark.parametrize("name", [SCALE, NO_SYMBOLIC])
+def test_autograd_functions_by_their_full_path(export, exporter, subject, x, name):
+    rewriters = RewriterSet()
+
+    @rewriters.symbolic(name)
+    def node(ctx, g, x, factor=0.0):
+        return g.op("my.domain::Node", x, factor_f=factor)
+
+    exported = export(subject.Operators(), x, rewriters, exporter=exporter)
+    assert "my.domain::Node" in exported.nodes
+    assert exported.attributes("Node") == {"factor": 3.0 if name == SCALE else 0.0}
+    assert exported.opsets["my.domain"] == 1
+    assert exported.report.fired == {name: 1}
+
+
+@both
+def test_the_original_of_an_autograd_function_is_its_own_symbolic(export, exporter, subject, x):
+    rewriters = RewriterSet()
+
+    @rewriters.symbolic(SCALE)
+    def twice(ctx, g, x, factor):
+        return ctx.origin_func(g, ctx.origin_func(g, x, factor), factor)
+
+    exported = export(subject.Operators(), x, rewriters, exporter=exporter)
+    torch.testing.assert_close(exported.run(x)[0], subject.Operators()(x) * 3)
+
+
+def test_any_arguments_and_outputs_in_the_default_exporter(export, subject):
+    rewriters, seen = RewriterSet(), []
+
+    @rewriters.symbolic("rewriting_subject.Swap")
+    def swap(ctx, g, tensors, size, flag=True):
+        seen.append((len(tensors), flag))
+        flat = g.op("Reshape", tensors[0], g.op("Constant", value_t=torch.tensor([-1])))
+        return g.op("Identity", tensors[1]), flat
+
+    class Model(nn.Module):
+        def forward(self, x, y):
+            a, nothing, b = subject.Swap.apply([x, y], x.shape[0], False)
+            assert nothing is None
+            return a * 2, b
+
+    x, y = torch.rand(2, 3), torch.rand(2)
+    exported = export(Model(), (x, y), rewriters, dynamic_shapes={"x": {0: "n"}, "y": {0: "n"}})
+    assert seen == [(2, False)]
+    for rows in (2, 5):
+        x, y = torch.rand(rows, 3), torch.rand(rows)
+        for found, expected in zip(exported.run(x, y), (y * 2, x.view(-1)), strict=True):
+            torch.testing.assert_close(found, expected)
+
+
+def test_outside_an_export_an_autograd_function_is_itself(subject):
+    rewriters = RewriterSet()
+    rewriters.symbolic(NO_SYMBOLIC)(lambda ctx, g, x: None)
+    with in_force(rewriters, exporter="dynamo") as rewriting:
+        assert subject.NoSymbolic.apply(-torch.ones(1)) == 1
+    assert rewriting.report.never_fired == (NO_SYMBOLIC,)
+
+
+@both
+def test_a_custom_operator(export, exporter):
+    library = torch.library.Library("rewriting_ops", "DEF")
+    library.define("twice(Tensor x) -> Tensor")
+    library.impl("twice", lambda x: x * 2, "CompositeExplicitAutograd")
+    torch.library.register_fake("rewriting_ops::twice", lambda x: x * 2, lib=library)
+    rewriters = RewriterSet()
+
+    @rewriters.symbolic("rewriting_ops::twice", is_pytorch=True)
+    def twice(ctx, g, x):
+        return g.op("Mul", x, torch.tensor(2.0))
+
+    class Model(nn.Module):
+        def forward(self, x):
+            return torch.ops.rewriting_ops.twice(x)
+
+    x = torch.rand(2)
+    try:
+        with pytest.raises(ExportError):
+            export(Model(), x, exporter=exporter)
+        exported = export(Model(), x, rewriters, exporter=exporter)
+        torch.testing.assert_close(exported.run(x)[0], x * 2)
+    finally:
+        library._destroy()
+
+
+@both
+def test_nested_contexts_stack(export, exporter, subject, x):
+    def plus(amount):
+        rewriters = RewriterSet()
+
+        @rewriters.symbolic("relu", is_pytorch=True)
+        def relu(ctx, g, x):
+            return g.op("Add", ctx.origin_func(g, x), torch.tensor(float(amount)))
+
+        return rewriters
+
+    with in_force(plus(1), exporter=exporter) as outer:
+        exported = export(subject.Operators(), x, plus(10), exporter=exporter)
+    plain = export(subject.Operators(), x, exporter=exporter)
+    torch.testing.assert_close(exported.run(x)[0], plain.run(x)[0] + 33)
+    assert outer.report.fired == exported.report.fired == {"relu": 1}
+
+
+@both
+def test_plain_torch_onnx_export_uses_them_where_the_exporter_is_not_known(exporter, subject, x):
+    import io
+    import warnings
+
+    import onnx
+
+    rewriters = RewriterSet()
+    rewriters.symbolic("relu", is_pytorch=True)(lambda ctx, g, x: g.op("my.domain::Relu", x))
+    rewriters.symbolic(SCALE)(lambda ctx, g, x, factor: g.op("my.domain::Scale", x))
+    file = io.BytesIO()
+    with in_force(rewriters) as rewriting, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = subject.Operators().eval()
+        torch.onnx.export(model, (x,), file, dynamo=exporter == "dynamo", verbose=False)
+    nodes = [node.domain for node in onnx.load_from_string(file.getvalue()).graph.node]
+    assert nodes.count("my.domain") == 2
+    assert rewriting.report.fired == {"relu": 1, SCALE: 1}
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # torch's own
+def test_the_callers_own_translations_win(subject, x):
+    from onnxscript import opset20 as op
+
+    rewriters = RewriterSet()
+    rewriters.symbolic("relu", is_pytorch=True)(lambda ctx, g, x: g.op("my.domain::Relu", x))
+    table = {torch.ops.aten.relu.default: lambda x: op.Abs(x)}
+    with in_force(rewriters, exporter="dynamo") as rewriting:
+        program = torch.onnx.export(
+            subject.Operators().eval(), (x,), verbose=False, custom_translation_table=table
+        )
+    assert "Abs" in [node.op_type for node in program.model.graph]
+    assert rewriting.report.never_fired == ("relu",)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_pytorch", "target", "line"),
+    [
+        (
+            "no_such_operator",
+            True,
+            {"exporter": "dynamo"},
+            (
+                'the symbolic of "no_such_operator" does nothing in the dynamo exporter: '
+                "torch.ops has no such operator; export with the torchscript exporter"
+            ),
+        ),
+        (
+            "relu",
+            True,
+            {"ir": "torchscript"},
+            'the symbolic of "relu" does nothing: it makes ONNX nodes, not torchscript',
+        ),
+        (
+            SCALE,
+            False,
+            {"ir": "exported_program"},
+            f'the symbolic of "{SCALE}" does nothing: it makes ONNX nodes, not exported_program',
+        ),
+    ],
+)
+def test_what_an_exporter_cannot_serve_is_said(name, is_pytorch, target, line):
+    rewriters = RewriterSet()
+    rewriters.symbolic(name, is_pytorch=is_pytorch)(lambda ctx, g, x: x)
+    with in_force(rewriters, **target) as rewriting:
+        pass
+    assert rewriting.report.not_served == (line,)
+    assert rewriting.report.applied == ()
+    with pytest.raises(RewriterError) as caught, in_force(rewriters, strict=True, **target):
+        pass
+    assert str(caught.value) == line
+
+
+def test_a_name_that_is_no_autograd_function():
+    rewriters = RewriterSet()
+    rewriters.symbolic("torch.nn.Linear")(lambda ctx, g, x: x)
+    with pytest.raises(RewriterError) as caught, in_force(rewriters):
+        pass
+    assert str(caught.value) == (
+        'the symbolic rewriter of "torch.nn.Linear" does not name a torch.autograd.Function'
+    )
+    assert (
+        caught.value.hint == "add is_pytorch=True for an operator, or use .function for a function"
+    )
+
+
+def test_a_name_that_is_not_found():
+    rewriters = RewriterSet()
+    rewriters.symbolic("rewriting_subject.Skale")(lambda ctx, g, x: x)
+    with in_force(rewriters) as rewriting:
+        pass
+    (line,) = rewriting.report.not_found
+    assert line == (
+        '"rewriting_subject.Skale" was not found: "rewriting_subject" has no "Skale" '
+        '(did you mean "Scale"?)'
+    )
+
+
+@both
+def test_two_names_of_one_operator_compete(exporter):
+    rewriters = RewriterSet()
+    for name in ("relu", "aten::relu"):
+        rewriters.symbolic(name, is_pytorch=True)(lambda ctx, g, x: x)
+    with (
+        pytest.raises(
+            RewriterError, match='two equally specific symbolic rewriters are for "relu"'
+        ),
+        in_force(rewriters, exporter=exporter),
+    ):
+        pass
+
+
+@both
+def test_an_original_that_is_not_there(export, exporter, subject, x):
+    rewriters = RewriterSet()
+    rewriters.symbolic(NO_SYMBOLIC)(lambda ctx, g, x: ctx.origin_func(g, x))
+    with pytest.raises((ExportError, RewriterError)) as caught:
+        export(subject.Operators(), x, rewriters, exporter=exporter)
+    assert (
+        f'ctx.origin_func was called for "{NO_SYMBOLIC}", which has no symbolic of its own'
+    ) in str(caught.value)
+
+
+def test_a_tensor_of_the_graph_as_an_attribute(export, subject, x):
+    rewriters = RewriterSet()
+    rewriters.symbolic("relu", is_pytorch=True)(lambda ctx, g, x: g.op("Relu", x, axis_i=x))
+    with pytest.raises((ExportError, RewriterError)) as caught:
+        export(subject.Operators(), x, rewriters)
+    assert (
+        'the symbolic of "relu" gives a tensor of the graph as the attribute "axis" of Relu, '
+        "which must be a constant"
+    ) in str(caught.value)

@@ -1,0 +1,351 @@
+"""Environment reports, and the checks that a plugin's author builds them from."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from enginebay.environment import (
+    Check,
+    EnvReport,
+    Tier,
+    check_distributions,
+    check_import,
+    failed,
+    passed,
+    skipped,
+)
+from enginebay.errors import PluginError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Install = Callable[..., None]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Puts a distribution's metadata where it is found, as pip would."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def install(name: str, version: str | None, *headers: str) -> None:
+        folder = tmp_path / f"{name.replace('-', '_')}-{version}.dist-info"
+        folder.mkdir()
+        lines = ["Metadata-Version: 2.1", f"Name: {name}", *headers]
+        if version is not None:
+            lines.append(f"Version: {version}")
+        (folder / "METADATA").write_text("\n".join(lines) + "\n")
+
+    return install
+
+
+def only(report: EnvReport) -> Check:
+    [check] = report.checks
+    return check
+
+
+checks = st.builds(
+    Check,
+    tier=st.sampled_from(Tier),
+    name=st.text(),
+    status=st.sampled_from(["ok", "failed", "skipped"]),
+    found=st.text(),
+    wanted=st.text(),
+    fix=st.text(),
+    seconds=st.floats(0, 1e6),
+)
+reports = st.builds(EnvReport, st.lists(checks).map(tuple))
+
+
+class TestReport:
+    def test_tiers_come_in_the_order_they_are_checked(self):
+        assert list(Tier) == ["metadata", "import", "device", "smoke"]
+
+    def test_nothing_looked_at_is_ok(self):
+        assert EnvReport().ok
+        assert EnvReport().failed is None
+
+    def test_constructors(self):
+        assert passed(Tier.DEVICE, "cpu", "8 cores", seconds=0.5) == EnvReport(
+            (Check(tier=Tier.DEVICE, name="cpu", status="ok", found="8 cores", seconds=0.5),)
+        )
+        assert skipped(Tier.DEVICE, "cuda", "not asked for") == EnvReport(
+            (Check(tier=Tier.DEVICE, name="cuda", status="skipped", found="not asked for"),)
+        )
+        report = failed(Tier.DEVICE, "cuda", found="no device", wanted="one", fix="buy one")
+        assert only(report) == Check(
+            tier=Tier.DEVICE,
+            name="cuda",
+            status="failed",
+            found="no device",
+            wanted="one",
+            fix="buy one",
+        )
+
+    def test_the_first_failure_is_the_one_to_mend(self):
+        report = (
+            passed(Tier.METADATA, "a", "1")
+            + skipped(Tier.METADATA, "b", "not here")
+            + failed(Tier.IMPORT, "c", found="broken")
+            + failed(Tier.DEVICE, "d", found="broken too")
+        )
+        assert not report.ok
+        assert report.failed is report.checks[2]
+
+    def test_what_is_skipped_has_not_failed(self):
+        assert skipped(Tier.DEVICE, "cuda", "not asked for").ok
+
+    @given(reports, reports, reports)
+    def test_adding_keeps_every_check_in_order(self, one, two, three):
+        assert (one + two) + three == one + (two + three)
+        assert (one + two).checks == one.checks + two.checks
+        assert (one + two).ok == (one.ok and two.ok)
+        assert one + EnvReport() == EnvReport() + one == one
+
+    @given(reports)
+    def test_it_travels_as_json(self, report):
+        assert msgspec.json.decode(msgspec.json.encode(report), type=EnvReport) == report
+
+    def test_its_json_reads_well(self):
+        report = passed(Tier.IMPORT, "engine", "engine 1.2")
+        assert json.loads(msgspec.json.encode(report)) == {
+            "checks": [
+                {
+                    "tier": "import",
+                    "name": "engine",
+                    "status": "ok",
+                    "found": "engine 1.2",
+                    "wanted": "",
+                    "fix": "",
+                    "seconds": 0.0,
+                }
+            ]
+        }
+
+    def test_importing_the_room_is_light(self):
+        code = "import sys, enginebay.environment; print(*sys.modules)"
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        )
+        heavy = {"numpy", "torch", "packaging", "importlib_metadata", "pluggy", "rich"}
+        assert not heavy & set(done.stdout.split())
+
+
+class TestDistributions:
+    def test_installed(self, install):
+        install("engine-x", "1.31.1")
+        assert check_distributions(["engine-x>=1.20"]) == passed(
+            Tier.METADATA, "engine-x", "engine-x 1.31.1"
+        )
+
+    @pytest.mark.parametrize("name", ["engine-x", "Engine_X", "engine.x"])
+    def test_a_name_may_be_spelled_as_pip_allows(self, install, name):
+        install("engine-x", "1.0")
+        assert check_distributions([name]).ok
+
+    def test_missing(self):
+        assert check_distributions(["engine-x>=1.20"]) == failed(
+            Tier.METADATA,
+            "engine-x",
+            found="not installed",
+            wanted="engine-x>=1.20",
+            fix='pip install "engine-x>=1.20"',
+        )
+
+    def test_too_old(self, install):
+        install("engine-x", "1.10.0")
+        assert check_distributions(["engine-x>=1.20"]) == failed(
+            Tier.METADATA,
+            "engine-x",
+            found="engine-x 1.10.0",
+            wanted="engine-x>=1.20",
+            fix='pip install "engine-x>=1.20"',
+        )
+
+    @pytest.mark.parametrize("version", ["1.20", "1.21.dev3", "1.20+cpu", "2.0rc1", "1!0.1"])
+    def test_versions_that_will_do(self, install, version):
+        install("engine-x", version)
+        assert only(check_distributions(["engine-x>=1.20"])).found == f"engine-x {version}"
+        assert check_distributions(["engine-x>=1.20"]).ok
+
+    @pytest.mark.parametrize("version", ["1.20rc1", "1.9", "not.a.version"])
+    def test_versions_that_will_not(self, install, version):
+        install("engine-x", version)
+        assert only(check_distributions(["engine-x>=1.20"])).found == f"engine-x {version}"
+        assert not check_distributions(["engine-x>=1.20"]).ok
+
+    def test_one_check_for_each(self, install):
+        install("engine-x", "1.0")
+        report = check_distributions(iter(["engine-x", "engine-y", "engine-z"]))
+        assert [check.status for check in report.checks] == ["ok", "failed", "failed"]
+        assert report.failed.name == "engine-y"
+
+    def test_none_wanted(self):
+        assert check_distributions([]) == EnvReport()
+
+    def test_what_is_really_installed_here(self):
+        check = only(check_distributions(["pytest>=8"]))
+        assert check.found == f"pytest {pytest.__version__}"
+
+    @pytest.mark.parametrize("metadata", [None, "", "Metadata-Version: 2.1\nName: engine-x\n"])
+    def test_what_a_broken_installation_left(self, tmp_path, monkeypatch, metadata):
+        monkeypatch.syspath_prepend(tmp_path)
+        (tmp_path / "engine_x-1.0.dist-info").mkdir()
+        if metadata is not None:
+            (tmp_path / "engine_x-1.0.dist-info" / "METADATA").write_text(metadata)
+        check = only(check_distributions(["engine-x"]))
+        assert check.status == "failed"
+        assert check.found in ("engine-x without metadata", "engine-x without a version")
+
+
+class TestAlternatives:
+    BOTH = "engine-x>=1.20 | engine-x-gpu>=1.20"
+
+    @pytest.mark.parametrize("name", ["engine-x", "engine-x-gpu"])
+    def test_any_of_them_will_do(self, install, name):
+        install(name, "1.22")
+        assert check_distributions([self.BOTH]) == passed(Tier.METADATA, name, f"{name} 1.22")
+
+    def test_an_old_one_beside_a_good_one(self, install):
+        install("engine-x", "1.0")
+        install("engine-x-gpu", "1.22")
+        assert only(check_distributions([self.BOTH])).found == "engine-x-gpu 1.22"
+
+    def test_none_installed(self):
+        assert check_distributions([self.BOTH]) == failed(
+            Tier.METADATA,
+            "engine-x",
+            found="not installed",
+            wanted="engine-x>=1.20 or engine-x-gpu>=1.20",
+            fix='pip install "engine-x>=1.20"',
+        )
+
+    def test_the_one_that_is_there_is_the_one_to_mend(self, install):
+        install("engine-x-gpu", "1.0")
+        assert check_distributions([self.BOTH]) == failed(
+            Tier.METADATA,
+            "engine-x-gpu",
+            found="engine-x-gpu 1.0",
+            wanted="engine-x>=1.20 or engine-x-gpu>=1.20",
+            fix='pip install "engine-x-gpu>=1.20"',
+        )
+
+
+class TestMarkersAndExtras:
+    def test_a_requirement_for_other_machines_is_skipped(self):
+        text = 'engine-x>=1; sys_platform == "amiga"'
+        assert check_distributions([text]) == skipped(
+            Tier.METADATA, "engine-x", f"not for this machine: {text}"
+        )
+
+    def test_an_alternative_for_other_machines_is_no_alternative(self):
+        check = only(check_distributions(['engine-x; sys_platform == "amiga" | engine-y>=2']))
+        assert (check.name, check.wanted) == ("engine-y", "engine-y>=2")
+
+    def test_a_marker_that_holds_stays_out_of_the_command(self):
+        check = only(check_distributions(['engine-x[gpu]>=1; python_version >= "3"']))
+        assert check.wanted == "engine-x[gpu]>=1"
+        assert check.fix == 'pip install "engine-x[gpu]>=1"'
+
+    def test_what_an_extra_asks_for_must_be_there(self, install):
+        install(
+            "engine-x",
+            "1.0",
+            "Provides-Extra: gpu",
+            "Provides-Extra: all",
+            'Requires-Dist: engine-driver>=3; extra == "gpu"',
+            'Requires-Dist: engine-x[gpu]; extra == "all"',
+            'Requires-Dist: amiga-driver; sys_platform == "amiga" and extra == "gpu"',
+            "Requires-Dist: always-needed",
+        )
+        assert check_distributions(["engine-x"]).ok
+        for extra, missing in (("gpu", "engine-driver>=3"), ("all", "engine-x[gpu]")):
+            check = only(check_distributions([f"engine-x[{extra}]"]))
+            assert check.found == f"engine-x 1.0 without {missing}"
+            assert check.fix == f'pip install "engine-x[{extra}]"'
+        install("engine-driver", "3.1")
+        assert check_distributions(["engine-x[gpu]", "engine-x[all]"]).ok
+
+
+class TestUnreadable:
+    @pytest.mark.parametrize("text", ["engine-x>>1", "engine-x |", "", "engine x"])
+    def test_the_author_is_told(self, text):
+        with pytest.raises(PluginError) as caught:
+            check_distributions([text])
+        assert str(caught.value).startswith(f"requirement '{text}' cannot be read: Expected ")
+        assert "\n" not in str(caught.value)
+        assert caught.value.hint == (
+            "write it as in pyproject.toml: 'name>=1.2', alternatives separated by '|'"
+        )
+
+    def test_a_forgotten_comma(self):
+        with pytest.raises(PluginError) as caught:
+            check_distributions("engine-x>=1")
+        assert str(caught.value) == "the requirements are one text, 'engine-x>=1', and not several"
+        assert caught.value.hint == 'write ("engine-x>=1",)'
+
+
+class TestImport:
+    @pytest.fixture
+    def module(self, tmp_path, monkeypatch):
+        """Writes a module that only this test sees, and answers its name."""
+        monkeypatch.syspath_prepend(tmp_path)
+        written = []
+
+        def write(code: str) -> str:
+            name = f"engine_of_{tmp_path.name}"
+            (tmp_path / f"{name}.py").write_text(code)
+            written.append(name)
+            return name
+
+        yield write
+        for name in written:
+            sys.modules.pop(name, None)
+
+    def test_with_a_version(self):
+        check = only(check_import("msgspec"))
+        assert (check.tier, check.status) == (Tier.IMPORT, "ok")
+        assert check.found == f"msgspec {msgspec.__version__}"
+
+    def test_without_a_version(self, module):
+        name = module("")
+        assert only(check_import(name)).found == f"{name}, which does not tell its version"
+
+    def test_missing(self):
+        report = check_import("no_such_engine", wanted="1.2 or newer", fix="pip install engine")
+        check = report.failed
+        assert check.found == "ModuleNotFoundError: No module named 'no_such_engine'"
+        assert (check.wanted, check.fix) == ("1.2 or newer", "pip install engine")
+
+    def test_a_missing_library_is_named(self, module):
+        check = only(check_import(module("import ctypes; ctypes.CDLL('libengine.so.10')")))
+        assert check.found == (
+            "OSError: libengine.so.10: cannot open shared object file: No such file or directory"
+        )
+
+    @pytest.mark.parametrize(
+        ("code", "found"),
+        [
+            ("raise ImportError('\\n\\n  first line \\nsecond')", "ImportError: first line"),
+            ("raise RuntimeError('wrong ABI')", "RuntimeError: wrong ABI"),
+            ("raise AssertionError", "AssertionError"),
+            ("syntax error", "SyntaxError: invalid syntax (engine_of_"),
+        ],
+    )
+    def test_whatever_it_raises_is_one_line(self, module, code, found):
+        check = only(check_import(module(code)))
+        assert check.status == "failed"
+        assert check.found.startswith(found)
+        assert "\n" not in check.found
+
+    def test_it_says_how_long_it_took(self, module):
+        assert only(check_import(module("import time; time.sleep(0.02)"))).seconds >= 0.02
+        assert only(check_import(module("import time; 1 / 0"))).seconds > 0

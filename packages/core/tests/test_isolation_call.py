@@ -1,0 +1,543 @@
+"""`enginebay.isolation.call`: functions of a module that only this process's path leads to."""
+
+from __future__ import annotations
+
+import enum
+import json
+import logging
+import math
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from enginebay import errors
+from enginebay.errors import ChildCrashedError, ChildTimeoutError, EnginebayError, IsolationError
+from enginebay.isolation import call
+
+MODULE = """
+from __future__ import annotations
+
+import ctypes, enum, os, signal, subprocess, sys, threading, time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from enginebay.errors import ConversionError, EnginebayError, InputError, MismatchError
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+
+class Color(enum.StrEnum):
+    RED = "red"
+
+
+class Point(msgspec.Struct, frozen=True):
+    x: float
+    y: float
+    color: Color = Color.RED
+    file: Path | None = None
+
+
+class Maker:
+    @staticmethod
+    def make(x: float) -> Point:
+        return Point(x, x)
+
+
+class PluginOwnError(ConversionError):
+    pass
+
+
+def mirror(point: Point) -> Point:
+    assert isinstance(point, Point), type(point)
+    return Point(point.y, point.x, point.color, point.file)
+
+def kinds(text: str, path: Path, points: list[Point], anything, *rest: Color) -> list[str]:
+    return [type(each).__name__ for each in (text, path, points[0], anything, *rest)]
+
+def echo(value):
+    return value
+
+def half_typed(number: int) -> Decimal:
+    return number + 1
+
+def badly_typed(number: Decimal):
+    return number
+
+def surroundings():
+    here = sorted(name for name in sys.modules if "." not in name)
+    return {"modules": here, "path": sys.path, "argv": sys.argv, "cwd": os.getcwd(),
+            "main": sys.modules["__main__"].__dict__.get("__file__"), "key": os.environ.get("KEY")}
+
+def noisy():
+    print("print", "ü")
+    print("error", file=sys.stderr)
+    os.write(1, b"engine on 1\\n")
+    os.write(2, b"engine on 2\\n")
+    subprocess.run(["echo", "grandchild"])
+    return "clean"
+
+def raises(name: str, message: str, hint: str | None):
+    import enginebay.errors
+    raise getattr(enginebay.errors, name)(message, hint=hint)
+
+def raises_mismatch():
+    raise MismatchError("worst element is off by 2", verdict=None, hint="look")
+
+def raises_own():
+    raise PluginOwnError("no such layer", hint="use another")
+
+def raises_other():
+    try:
+        {}["inner"]
+    except KeyError as error:
+        raise RuntimeError("outer") from error
+
+def raises_empty():
+    raise RuntimeError
+
+def raises_odd():
+    raise ValueError("file \\udcff")
+
+def leaves(code):
+    sys.exit(code)
+
+def leaves_at_once(code: int):
+    print("last words", end="")
+    os._exit(code)
+
+def interrupts():
+    raise KeyboardInterrupt
+
+def segfaults():
+    print("about to fall")
+    ctypes.string_at(0)
+
+def aborts_later():
+    import atexit
+    atexit.register(os.abort)
+    return 1
+
+def hangs(pid_file: Path):
+    child = subprocess.Popen(["sleep", "60"])
+    pid_file.write_text(f"{child.pid}\\n")
+    time.sleep(60)
+
+def hangs_in_c(pid_file: Path):
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    hangs(pid_file)
+
+def hangs_in_run(pid_file: Path):
+    from enginebay.isolation import run
+    run(["sh", "-c", f"echo $$ >{pid_file}; sleep 60"], timeout=60)
+
+def fails_in_run():
+    from enginebay.isolation import run
+    run(["sh", "-c", "echo deep; kill -SEGV $$"], timeout=60)
+
+def leaves_threads():
+    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+    return "back"
+
+def reads_input():
+    return sys.stdin.read()
+
+def unsendable():
+    return object()
+"""
+
+
+class Color(enum.StrEnum):
+    RED = "red"
+
+
+class Point(msgspec.Struct, frozen=True):
+    x: float
+    y: float
+    color: Color = Color.RED
+    file: Path | None = None
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _module(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("with space:and colon")
+    (folder / "engine_under_test.py").write_text(MODULE)
+    (folder / "broken_at_import.py").write_text("import sys\nsys.nothing_of_the_kind\n")
+    (folder / "exits_at_import.py").write_text("raise SystemExit(5)\n")
+    sys.path.append(str(folder))
+    yield
+    sys.path.remove(str(folder))
+
+
+def there(name: str, *args: Any, timeout: float | None = 60, result: Any = Any) -> Any:
+    return call(f"engine_under_test:{name}", *args, timeout=timeout, result_type=result)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def ends_soon(pid: int) -> bool:
+    deadline = time.monotonic() + 10
+    while is_alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not is_alive(pid)
+
+
+def read_pid(file: Path) -> int:
+    deadline = time.monotonic() + 20
+    while not (file.exists() and file.read_text().endswith("\n")):
+        assert time.monotonic() < deadline, f"{file} was never written"
+        time.sleep(0.01)
+    return int(file.read_text())
+
+
+class TestValues:
+    def test_structs_arrive_as_structs_and_come_back_as_ours(self):
+        point = Point(1.0, math.inf, file=Path("/a b"))
+        mirrored = there("mirror", point, result=Point)
+        assert mirrored == Point(math.inf, 1.0, Color.RED, Path("/a b"))
+        assert isinstance(mirrored.file, Path)
+
+    def test_arguments_become_what_the_annotations_say(self):
+        given_ = ("text", Path("p"), [Point(1, 2)], 3, Color.RED, "red")
+        assert there("kinds", *given_) == ["str", "PosixPath", "Point", "int", "Color", "Color"]
+
+    def test_methods_and_functions_written_in_c(self):
+        assert there("Maker.make", 2, result=Point) == Point(2.0, 2.0)
+        assert call("math:hypot", 3.0, 4.0, timeout=60, result_type=float) == 5.0
+
+    def test_an_annotation_of_the_result_is_never_needed(self):
+        assert there("half_typed", 1, result=int) == 2
+
+    # One example costs a process.
+    @settings(max_examples=8, deadline=None)
+    @given(
+        st.recursive(
+            st.none()
+            | st.booleans()
+            | st.integers(-(2**63), 2**64 - 1)
+            | st.text()
+            | st.floats()
+            | st.binary(),
+            lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers(0, 9), inner),
+            max_leaves=9,
+        )
+    )
+    def test_any_value_comes_back_the_same(self, value):
+        assert repr(there("echo", value)) == repr(value)
+
+    def test_large_values_both_ways(self):
+        value = b"x" * 50_000_000
+        assert there("echo", value, result=bytes) == value
+
+    def test_a_result_of_none(self):
+        assert there("echo", None, result=type(None)) is None
+
+    def test_wrong_argument(self):
+        with pytest.raises(IsolationError) as caught:
+            there("mirror", {"x": 1, "y": "high"})
+        assert str(caught.value) == (
+            "'engine_under_test:mirror' raised ValidationError:"
+            " Expected `float`, got `str` - at `$[0].y`"
+        )
+
+    @pytest.mark.parametrize("args", [(), (Point(1, 2), 3)])
+    def test_wrong_number_of_arguments(self, args):
+        with pytest.raises(IsolationError, match=r"raised TypeError: mirror\(\) "):
+            there("mirror", *args)
+
+    def test_wrong_result(self):
+        with pytest.raises(IsolationError) as caught:
+            there("echo", "text", result=int)
+        assert str(caught.value) == (
+            "'engine_under_test:echo' returned something else: Expected `int`, got `str`"
+        )
+
+    def test_an_argument_that_cannot_travel(self):
+        with pytest.raises(IsolationError) as caught:
+            there("echo", object())
+        assert str(caught.value) == (
+            "an argument of 'engine_under_test:echo' cannot be sent:"
+            " values of type 'object' cannot be sent"
+        )
+
+    def test_a_result_that_cannot_travel(self):
+        with pytest.raises(IsolationError) as caught:
+            there("unsendable")
+        assert str(caught.value) == (
+            "'engine_under_test:unsendable' raised NotImplementedError:"
+            " values of type 'object' cannot be sent"
+        )
+
+    def test_an_annotation_for_type_checkers_only(self):
+        with pytest.raises(IsolationError) as caught:
+            there("badly_typed", 1)
+        assert str(caught.value) == (
+            "the arguments of 'badly_typed' cannot be understood: name 'Decimal' is not defined"
+        )
+        assert caught.value.hint == (
+            "import the annotation's name at run time, not under TYPE_CHECKING"
+        )
+
+
+class TestNames:
+    def test_no_such_module(self):
+        with pytest.raises(IsolationError) as caught:
+            call("no_such_module:f", timeout=60, result_type=int)
+        assert str(caught.value) == (
+            "'no_such_module:f' raised ModuleNotFoundError: No module named 'no_such_module'"
+        )
+
+    @pytest.mark.parametrize("name", ["nothing", "Maker.nothing", ""])
+    def test_no_such_function(self, name):
+        with pytest.raises(IsolationError) as caught:
+            there(name)
+        assert str(caught.value) == f"module 'engine_under_test' has no function '{name}'"
+
+    def test_a_module_that_breaks_while_imported(self):
+        with pytest.raises(IsolationError, match="raised AttributeError: module 'sys' has no"):
+            call("broken_at_import:f", timeout=60, result_type=int)
+
+    def test_a_module_that_exits_while_imported(self):
+        with pytest.raises(ChildCrashedError, match="ended with exit code 5 before it answered"):
+            call("exits_at_import:f", timeout=60, result_type=int)
+
+
+class TestSurroundings:
+    def test_the_child_has_our_path_environment_and_folder_but_not_our_modules(
+        self, monkeypatch, tmp_path
+    ):
+        monkeypatch.setenv("KEY", "value")
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "json.py").write_text("raise RuntimeError('shadowed')")
+        (tmp_path / "msgspec.py").write_text("raise RuntimeError('shadowed')")
+        found = there("surroundings", result=dict[str, Any])
+        assert found["path"] == sys.path
+        assert found["argv"] == ["-c"]
+        assert found["cwd"] == str(tmp_path)
+        assert found["main"] is None
+        assert found["key"] == "value"
+        heavy = {"numpy", "torch", "onnx", "onnxruntime", "pluggy", "rich", "pytest", "tempfile"}
+        assert not heavy & set(found["modules"])
+
+    def test_a_path_object_on_the_path_does_no_harm(self, monkeypatch, tmp_path):
+        monkeypatch.syspath_prepend(tmp_path)
+        sys.path.insert(0, tmp_path)  # type: ignore[arg-type] # people do
+        assert there("echo", 1) == 1
+
+    @pytest.mark.parametrize("way", ["file", "-c", "stdin", "exec"])
+    def test_any_main_will_do(self, way, tmp_path):
+        code = textwrap.dedent(
+            f"""
+            import sys
+            sys.path[:] = {sys.path!r}
+            print("main runs")
+            from enginebay.isolation import call
+            print(call("engine_under_test:echo", [1], timeout=60, result_type=list))
+            """
+        )
+        (tmp_path / "script.py").write_text(code)
+        argv = {
+            "file": [str(tmp_path / "script.py")],
+            "-c": ["-c", code],
+            "stdin": ["-"],
+            "exec": ["-c", f"exec({code!r}, {{'__name__': '__main__'}})"],
+        }[way]
+        done = subprocess.run(
+            [sys.executable, *argv], input=code, capture_output=True, text=True, check=False
+        )
+        assert (done.stdout, done.stderr) == ("main runs\n[1]\n", "")
+
+    def test_standard_input_is_empty(self):
+        assert there("reads_input") == ""
+
+    def test_a_daemon_thread_does_not_hold_the_child(self):
+        assert there("leaves_threads") == "back"
+
+
+class TestNoise:
+    def test_whatever_is_printed_is_log_and_not_answer(self):
+        said: list[str] = []
+        answer = call("engine_under_test:noisy", timeout=60, result_type=str, on_line=said.append)
+        assert answer == "clean"
+        assert said == ["print ü", "error", "engine on 1", "engine on 2", "grandchild"]
+
+    def test_it_goes_to_the_log_where_nobody_listens(self, caplog):
+        with caplog.at_level(logging.DEBUG, logger="enginebay.isolation"):
+            there("noisy")
+        assert "engine on 1" in caplog.messages
+
+    def test_another_encoding_does_no_harm(self, monkeypatch):
+        monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+        assert there("noisy") == "clean"
+
+
+def all_errors() -> list[str]:
+    def below(kind: type[EnginebayError]) -> list[type[EnginebayError]]:
+        return [kind, *(each for child in kind.__subclasses__() for each in below(child))]
+
+    ours = [kind for kind in below(EnginebayError) if kind.__module__ == "enginebay.errors"]
+    return [kind.__name__ for kind in ours if kind is not errors.MismatchError]
+
+
+class TestRaised:
+    @pytest.mark.parametrize("name", all_errors())
+    def test_our_errors_are_raised_again(self, name):
+        with pytest.raises(EnginebayError) as caught:
+            there("raises", name, "what failed", "what to type")
+        assert type(caught.value) is getattr(errors, name)
+        assert str(caught.value) == "what failed"
+        assert caught.value.hint == "what to type"
+        [note] = caught.value.__notes__
+        assert note.startswith("In the child process:\nTraceback (most recent call last):\n")
+        assert "in raises\n" in note
+
+    def test_without_a_hint(self):
+        with pytest.raises(errors.InputError) as caught:
+            there("raises", "InputError", "wrong", None)
+        assert caught.value.hint is None
+
+    def test_a_mismatch_comes_as_its_base_class(self):
+        with pytest.raises(EnginebayError) as caught:
+            there("raises_mismatch")
+        assert type(caught.value) is EnginebayError
+        assert str(caught.value) == "worst element is off by 2"
+        assert caught.value.hint == "look"
+
+    def test_a_plugins_own_error_comes_as_the_nearest_of_ours(self):
+        with pytest.raises(errors.ConversionError) as caught:
+            there("raises_own")
+        assert str(caught.value) == "no such layer"
+        assert "PluginOwnError" in caught.value.__notes__[0]
+
+    def test_any_other_exception(self):
+        with pytest.raises(IsolationError) as caught:
+            there("raises_other")
+        assert type(caught.value) is IsolationError
+        assert str(caught.value) == "'engine_under_test:raises_other' raised RuntimeError: outer"
+        [note] = caught.value.__notes__
+        assert "KeyError: 'inner'\n\nThe above exception was the direct cause" in note
+
+    def test_one_without_a_text(self):
+        with pytest.raises(IsolationError) as caught:
+            there("raises_empty")
+        assert str(caught.value) == "'engine_under_test:raises_empty' raised RuntimeError"
+
+    def test_one_with_a_text_that_is_not_unicode(self):
+        with pytest.raises(IsolationError, match=r"raised ValueError: file \\udcff"):
+            there("raises_odd")
+
+    def test_a_crash_of_the_childs_own_child(self):
+        with pytest.raises(ChildCrashedError) as caught:
+            there("fails_in_run")
+        assert str(caught.value) == "'sh' ended with SIGSEGV; the last it said:\n  deep"
+        assert "$ sh -c 'echo deep; kill -SEGV $$'\n" in caught.value.__notes__[0]
+
+
+class TestCrash:
+    @pytest.mark.parametrize("code", [0, 1, 7])
+    def test_exit(self, code):
+        with pytest.raises(ChildCrashedError) as caught:
+            there("leaves", code)
+        assert str(caught.value) == (
+            f"'engine_under_test:leaves' ended with exit code {code} before it answered;"
+            " it said nothing"
+        )
+
+    @pytest.mark.parametrize("code", [0, 9])
+    def test_exit_at_once(self, code):
+        with pytest.raises(ChildCrashedError) as caught:
+            there("leaves_at_once", code)
+        assert str(caught.value) == (
+            f"'engine_under_test:leaves_at_once' ended with exit code {code} before it answered;"
+            " the last it said:\n  last words"
+        )
+
+    def test_interrupt(self):
+        with pytest.raises(ChildCrashedError, match="ended with SIGINT before it answered"):
+            there("interrupts")
+
+    def test_segfault_tells_what_was_said_and_where_it_was(self):
+        with pytest.raises(ChildCrashedError) as caught:
+            there("segfaults")
+        assert str(caught.value) == (
+            "'engine_under_test:segfaults' ended with SIGSEGV before it answered;"
+            " the last it said:\n  about to fall"
+        )
+        said, where = caught.value.__notes__
+        assert said == "$ engine_under_test:segfaults\nabout to fall\n"
+        assert where.startswith("In the child process:\nFatal Python error: Segmentation fault")
+        assert 'engine_under_test.py", line ' in where
+
+    def test_a_crash_after_the_answer_is_a_crash(self):
+        with pytest.raises(ChildCrashedError) as caught:
+            there("aborts_later")
+        assert str(caught.value) == (
+            "'engine_under_test:aborts_later' ended with SIGABRT after it had answered;"
+            " it said nothing"
+        )
+
+
+class TestTimeout:
+    @pytest.mark.parametrize("name", ["hangs", "hangs_in_run"])
+    def test_everything_it_started_ends(self, name, tmp_path):
+        with pytest.raises(ChildTimeoutError) as caught:
+            there(name, tmp_path / "pid", timeout=1)
+        assert str(caught.value).startswith(
+            f"'engine_under_test:{name}' ran past its time limit of 1 s; "
+        )
+        assert ends_soon(read_pid(tmp_path / "pid"))
+
+    def test_one_that_is_deaf_to_sigterm_is_killed(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("enginebay.isolation.programs.GRACE", 0.2)
+        with pytest.raises(ChildTimeoutError):
+            there("hangs_in_c", tmp_path / "pid", timeout=1)
+        assert ends_soon(read_pid(tmp_path / "pid"))
+
+    @pytest.mark.parametrize("name", ["hangs", "hangs_in_run", "hangs_in_c"])
+    def test_nothing_outlives_a_killed_parent(self, name, tmp_path):
+        arguments = json.dumps([f"engine_under_test:{name}", str(tmp_path / "pid")])
+        code = f"""import sys
+sys.path[:] = {sys.path!r}
+from enginebay.isolation import call
+call(*{arguments}, timeout=60, result_type=int)
+"""
+        with subprocess.Popen([sys.executable, "-c", code]) as parent:
+            grandchild = read_pid(tmp_path / "pid")
+            children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
+            parent.kill()
+        assert len(children) == 2  # the guard and the child
+        assert all(ends_soon(pid) for pid in [grandchild, *map(int, children)])
+
+
+class TestClosed:
+    def test_a_parent_without_standard_streams(self, tmp_path):
+        code = f"""import os, sys
+sys.path[:] = {sys.path!r}
+for fd in (0, 1, 2):
+    os.close(fd)
+from enginebay.isolation import call, run
+answer = call("math:hypot", 3.0, 4.0, timeout=60, result_type=float)
+said = run(["echo", "said"], timeout=60).output
+with open("result", "w") as file:
+    print(answer, said, file=file, end="")
+"""
+        subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+        assert (tmp_path / "result").read_text() == "5.0 said\n"
+
+    def test_a_function_that_closes_everything(self):
+        with pytest.raises(ChildCrashedError, match="ended with exit code 1 before it answered"):
+            call("os:closerange", 0, 100, timeout=60, result_type=type(None))

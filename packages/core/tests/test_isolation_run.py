@@ -1,0 +1,353 @@
+"""`enginebay.isolation.run`: real programs, real signals, real files."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from enginebay.errors import ChildCrashedError, ChildTimeoutError, IsolationError
+from enginebay.isolation import Finished, run
+from enginebay.isolation.log import KEPT, Log
+
+
+def python(code: str, *args: str) -> list[str]:
+    return [sys.executable, "-c", textwrap.dedent(code), *args]
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process runs; one that has ended but was not reaped yet does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def ends_soon(pid: int) -> bool:
+    deadline = time.monotonic() + 10
+    while is_alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not is_alive(pid)
+
+
+def read_pid(file: Path) -> int:
+    deadline = time.monotonic() + 20
+    while not (file.exists() and file.read_text().endswith("\n")):
+        assert time.monotonic() < deadline, f"{file} was never written"
+        time.sleep(0.01)
+    return int(file.read_text())
+
+
+class TestFinished:
+    def test_both_outputs_come_back_in_order_with_the_command_and_the_time(self):
+        argv = ["sh", "-c", "echo one; echo two >&2; echo three"]
+        finished = run(argv, timeout=20)
+        assert finished == Finished(tuple(argv), 0, "one\ntwo\nthree\n", finished.seconds)
+        assert 0 < finished.seconds < 20
+
+    def test_no_shell_reads_the_arguments(self):
+        assert run(["echo", "$HOME;", "a b", "*"], timeout=20).output == "$HOME; a b *\n"
+
+    def test_paths_are_arguments(self, tmp_path):
+        (tmp_path / "a b").write_text("inside")
+        assert run([Path("/bin/cat"), tmp_path / "a b"], timeout=20).output == "inside"
+
+    def test_cwd_and_env_are_the_childs(self, tmp_path):
+        argv = ["/bin/sh", "-c", "pwd; echo $KEY"]
+        finished = run(argv, timeout=20, cwd=tmp_path, env={"KEY": "v"})
+        assert finished.output == f"{tmp_path.resolve()}\nv\n"
+
+    def test_standard_input_is_empty(self):
+        assert run(["cat"], timeout=20).output == ""
+
+    def test_no_time_limit(self):
+        assert run(["true"], timeout=None).exit_code == 0
+
+    @pytest.mark.parametrize("timeout", [20, None])
+    def test_a_child_that_closes_its_output_is_waited_for(self, timeout, tmp_path):
+        script = "exec >&- 2>&-; sleep 0.2; echo x >late"
+        run(["sh", "-c", script], timeout=timeout, cwd=tmp_path, required_outputs=["late"])
+
+    def test_threads_run_children_side_by_side(self):
+        said: dict[int, str] = {}
+
+        def one(number: int) -> None:
+            said[number] = run(["echo", str(number)], timeout=20).output
+
+        threads = [threading.Thread(target=one, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert said == {number: f"{number}\n" for number in range(8)}
+
+    def test_no_descriptor_and_no_process_is_left(self):
+        def mine() -> tuple[int, str]:
+            children = Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text()
+            return len(list(Path("/proc/self/fd").iterdir())), children
+
+        before = mine()
+        run(["true"], timeout=20)
+        with pytest.raises(ChildTimeoutError):
+            run(["sleep", "60"], timeout=0.05)
+        with pytest.raises(IsolationError):
+            run(["no-such-program"], timeout=20)
+        assert mine() == before
+
+
+class TestOutput:
+    def test_lines_arrive_while_the_child_runs(self, tmp_path):
+        code = """
+            import os, sys, time
+            print("started", flush=True)
+            while not os.path.exists(sys.argv[1]):
+                time.sleep(0.01)
+            print("saw it")
+        """
+        seen = []
+
+        def on_line(line: str) -> None:
+            seen.append(line)
+            (tmp_path / "go").touch()  # without this the child never ends
+
+        run(python(code, str(tmp_path / "go")), timeout=30, on_line=on_line)
+        assert seen == ["started", "saw it"]
+
+    def test_lines_go_to_the_log_where_nobody_listens(self, caplog):
+        with caplog.at_level(logging.DEBUG, logger="enginebay.isolation"):
+            run(["printf", "100%% done\nrest"], timeout=20)
+        assert [record.getMessage() for record in caplog.records] == ["100% done", "rest"]
+
+    def test_an_exception_in_on_line_ends_the_child_and_comes_through(self):
+        def on_line(line: str) -> None:
+            pids.append(int(line))
+            raise RuntimeError("enough")
+
+        pids: list[int] = []
+        with pytest.raises(RuntimeError, match="enough"):
+            run(["sh", "-c", "echo $$; echo 1; sleep 60"], timeout=60, on_line=on_line)
+        assert len(pids) == 1
+        assert ends_soon(pids[0])
+
+    def test_bytes_that_are_not_text_do_no_harm(self):
+        assert run(["printf", r"\377\303"], timeout=20).output == "��"
+
+    def test_enormous_output_keeps_its_start_and_its_end(self):
+        code = r"import sys; sys.stdout.write('first\n' + 'x' * 5_000_000 + '\nlast\n')"
+        output = run(python(code), timeout=60).output
+        assert output.startswith("first\nxxx")
+        assert output.endswith("xxx\nlast\n")
+        assert f"\n[… {5_000_012 - 2 * KEPT} characters left out …]\n" in output
+        assert len(output) < 2 * KEPT + 100
+
+    @given(st.lists(st.binary(max_size=20) | st.sampled_from([b"\r", b"\n", b"a", b"\xc3"])))
+    @settings(deadline=None)
+    def test_any_pieces_make_the_text_of_the_whole(self, pieces):
+        lines: list[str] = []
+        log = Log(lines.append)
+        for piece in pieces:
+            log.feed(piece)
+        log.feed(b"", final=True)
+        whole = b"".join(pieces).decode("utf-8", "replace")
+        assert log.text() == whole.replace("\r\n", "\n").replace("\r", "\n")
+        expected = log.text().split("\n")
+        assert lines == (expected if expected[-1] else expected[:-1])
+
+    def test_a_line_without_end_is_handed_on_in_parts(self):
+        lines: list[str] = []
+        log = Log(lines.append)
+        for _ in range(3):
+            log.feed(b"x" * KEPT)
+        assert [len(line) for line in lines] == [2 * KEPT]
+
+
+class TestCrash:
+    def test_exit_code(self):
+        with pytest.raises(ChildCrashedError) as caught:
+            run(["sh", "-c", "for n in 1 2 3 4 5 6; do echo line $n; done; exit 3"], timeout=20)
+        assert str(caught.value) == (
+            "'sh' ended with exit code 3; the last it said:\n"
+            "  line 2\n  line 3\n  line 4\n  line 5\n  line 6"
+        )
+        [note] = caught.value.__notes__
+        assert note.startswith("$ sh -c 'for n in")
+        assert note.endswith("\nline 1\nline 2\nline 3\nline 4\nline 5\nline 6\n")
+
+    @pytest.mark.parametrize("name", ["SIGSEGV", "SIGABRT", "SIGKILL", "SIGTERM"])
+    def test_a_signal_is_named(self, name):
+        with pytest.raises(ChildCrashedError) as caught:
+            run(["/bin/sh", "-c", f"kill -{name.removeprefix('SIG')} $$"], timeout=20)
+        assert str(caught.value) == f"'sh' ended with {name}; it said nothing"
+
+    def test_a_real_time_signal_is_numbered(self):
+        number = signal.SIGRTMIN + 3
+        with pytest.raises(ChildCrashedError) as caught:
+            run(["sh", "-c", f"kill -{number} $$"], timeout=20)
+        assert str(caught.value) == f"'sh' ended with signal {number}; it said nothing"
+
+    def test_a_long_line_is_cut_in_the_message_only(self):
+        with pytest.raises(ChildCrashedError) as caught:
+            run(python("print('y' * 1000); raise SystemExit(1)"), timeout=20)
+        assert str(caught.value).endswith(":\n  " + "y" * 200)
+        assert "y" * 1000 in caught.value.__notes__[0]
+
+
+class TestNotStarted:
+    def test_unknown_program(self):
+        with pytest.raises(IsolationError) as caught:
+            run(["no-such-program", "x"], timeout=20)
+        assert str(caught.value) == "program 'no-such-program' is not found"
+        assert caught.value.hint == "install it, or put its folder on PATH"
+
+    def test_not_executable(self, tmp_path):
+        plain = tmp_path / "plain"
+        plain.write_text("text")
+        with pytest.raises(IsolationError) as caught:
+            run([plain], timeout=20)
+        reason = f"Permission denied: '{plain}'"
+        assert str(caught.value) == f"program '{plain}' cannot be started: {reason}"
+
+    def test_no_such_cwd(self, tmp_path):
+        with pytest.raises(IsolationError) as caught:
+            run(["true"], timeout=20, cwd=tmp_path / "gone")
+        reason = f"No such file or directory: '{tmp_path / 'gone'}'"
+        assert str(caught.value) == f"program 'true' cannot be started: {reason}"
+
+
+class TestTimeout:
+    def test_message_and_output_so_far(self):
+        with pytest.raises(ChildTimeoutError) as caught:
+            run(["sh", "-c", "echo working; sleep 60"], timeout=1)
+        assert str(caught.value) == (
+            "'sh' ran past its time limit of 1 s; the last it said:\n  working"
+        )
+        assert caught.value.__notes__ == ["$ sh -c 'echo working; sleep 60'\nworking\n"]
+
+    def test_no_time_at_all(self):
+        with pytest.raises(ChildTimeoutError) as caught:
+            run(["sleep", "60"], timeout=0)
+        assert str(caught.value) == "'sleep' ran past its time limit of 0 s; it said nothing"
+
+    def test_a_child_that_talks_all_the_time_is_ended_too(self):
+        with pytest.raises(ChildTimeoutError):
+            run(["yes"], timeout=0.1, on_line=lambda line: None)
+
+    def test_a_child_that_closed_its_output_is_ended_too(self):
+        with pytest.raises(ChildTimeoutError):
+            run(["sh", "-c", "exec >&- 2>&-; sleep 60"], timeout=0.3)
+
+    def test_grandchildren_end_too(self, tmp_path):
+        with pytest.raises(ChildTimeoutError):
+            run(["sh", "-c", "sleep 60 & echo $! >pid; wait"], timeout=1, cwd=tmp_path)
+        assert ends_soon(read_pid(tmp_path / "pid"))
+
+    def test_the_child_may_clean_up(self):
+        script = "trap 'echo cleaned up; exit' TERM; echo ready; while :; do sleep 0.1; done"
+        with pytest.raises(ChildTimeoutError) as caught:
+            run(["sh", "-c", script], timeout=1)
+        assert "said:\n  ready\n" in str(caught.value)
+        assert str(caught.value).endswith("\n  cleaned up")
+
+    def test_one_that_ignores_sigterm_is_killed(self, monkeypatch, tmp_path):
+        monkeypatch.setattr("enginebay.isolation.programs.GRACE", 0.2)
+        script = "trap '' TERM; echo $$ >pid; while :; do sleep 0.1; done"
+        with pytest.raises(ChildTimeoutError):
+            run(["sh", "-c", script], timeout=1, cwd=tmp_path)
+        assert not is_alive(read_pid(tmp_path / "pid"))
+
+
+class TestLeftBehind:
+    def test_a_grandchild_that_holds_the_output_is_ended(self, tmp_path):
+        script = "sleep 60 & echo $! >pid; echo done"
+        finished = run(["sh", "-c", script], timeout=30, cwd=tmp_path)
+        assert finished.output == "done\n"
+        assert ends_soon(read_pid(tmp_path / "pid"))
+
+    @pytest.mark.parametrize("program", ["sleep 60", "yes"])
+    def test_one_that_left_the_group_does_not_hold_us_up(self, program, tmp_path):
+        script = f"setsid sh -c 'echo $$ >pid; exec {program}' & until [ -s pid ]; do :; done"
+        try:
+            run(["sh", "-c", script], timeout=30, cwd=tmp_path)
+        finally:
+            with contextlib.suppress(ProcessLookupError):  # `yes` ends with the pipe
+                os.kill(read_pid(tmp_path / "pid"), signal.SIGKILL)
+
+    @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+    def test_nothing_outlives_this_process(self, number, tmp_path):
+        code = """
+            from enginebay.isolation import run
+            script = "sleep 60 & echo $! >grandchild; echo $$ >child; wait"
+            run(["sh", "-c", script], timeout=60)
+        """
+        with subprocess.Popen(python(code), cwd=tmp_path, stderr=subprocess.DEVNULL) as parent:
+            child, grandchild = read_pid(tmp_path / "child"), read_pid(tmp_path / "grandchild")
+            parent.send_signal(number)
+        assert ends_soon(child)
+        assert ends_soon(grandchild)
+
+    def test_ctrl_c_raises_here_and_ends_the_child(self):
+        def on_line(line: str) -> None:
+            pids.append(int(line))
+            signal.raise_signal(signal.SIGINT)
+
+        pids: list[int] = []
+        with pytest.raises(KeyboardInterrupt):
+            run(["sh", "-c", "echo $$; exec sleep 60"], timeout=60, on_line=on_line)
+        assert ends_soon(pids[0])
+
+
+class TestRequiredOutputs:
+    def test_written(self, tmp_path):
+        outputs = ["a", tmp_path / "b"]
+        script = "echo x >a; echo y >b"
+        run(["sh", "-c", script], timeout=20, cwd=tmp_path, required_outputs=outputs)
+
+    def test_an_exit_code_comes_first(self, tmp_path):
+        with pytest.raises(ChildCrashedError, match="'false' ended with exit code 1"):
+            run(["false"], timeout=20, required_outputs=[tmp_path / "a"])
+
+    def test_missing(self, tmp_path):
+        with pytest.raises(IsolationError) as caught:
+            run(["echo", "ignore aten::tile"], timeout=20, required_outputs=[tmp_path / "a.bin"])
+        assert type(caught.value) is IsolationError
+        assert str(caught.value) == (
+            f"'echo' ended with exit code 0 but did not write '{tmp_path / 'a.bin'}';"
+            " the last it said:\n  ignore aten::tile"
+        )
+
+    def test_a_folder_is_not_a_file(self, tmp_path):
+        with pytest.raises(IsolationError, match="did not write"):
+            run(["mkdir", "out"], timeout=20, required_outputs=["out"], cwd=tmp_path)
+
+    def test_empty(self, tmp_path):
+        with pytest.raises(IsolationError) as caught:
+            run(["touch", "a"], timeout=20, cwd=tmp_path, required_outputs=["a"])
+        assert str(caught.value) == (
+            f"'touch' ended with exit code 0 but left '{tmp_path / 'a'}' empty; it said nothing"
+        )
+
+    def test_older(self, tmp_path):
+        (tmp_path / "a").write_text("from yesterday")
+        with pytest.raises(IsolationError) as caught:
+            run(["true"], timeout=20, cwd=tmp_path, required_outputs=["a"])
+        assert str(caught.value) == (
+            f"'true' ended with exit code 0 but did not write '{tmp_path / 'a'}':"
+            " the file there is an older one; it said nothing"
+        )
+        assert (tmp_path / "a").read_text() == "from yesterday"
+
+    def test_written_again_with_the_same_bytes(self, tmp_path):
+        (tmp_path / "a").write_text("same\n")
+        os.utime(tmp_path / "a", (1, 1))
+        run(["sh", "-c", "echo same >a"], timeout=20, cwd=tmp_path, required_outputs=["a"])

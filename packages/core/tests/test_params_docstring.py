@@ -1,0 +1,112 @@
+"""What a docstring says about each field, seen in the help of the flags."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+
+from enginebay.errors import ParamsError
+from enginebay.params import BackendParams
+
+
+class Base(BackendParams):
+    a: int = 1
+    b: int = 2
+    c: int = 3
+
+    @property
+    def total(self) -> int:
+        """The sum."""
+        return self.a + self.b + self.c
+
+
+def flags(docstring: str | None, base: type[BackendParams] = Base) -> dict[str, str]:
+    """The help by flag, as a class with that docstring adds it, in the parser's order."""
+    owner = type(base)("Owner", (base,), {"__doc__": docstring, "__module__": __name__})
+    parser = argparse.ArgumentParser(add_help=False)
+    owner.add_arguments(parser)
+    return {action.dest: action.help for action in parser._actions}
+
+
+A, B, C = " (default: 1)", " (default: 2)", " (default: 3)"
+
+
+@pytest.mark.parametrize(
+    ("docstring", "expected"),
+    [
+        ("Title.\n\nArgs:\n    a (int): One.\n", {"a": "One." + A}),
+        ("Title.\n\n    Attributes:\n        a: One.\n    ", {"a": "One." + A}),
+        ("Title.\n\nArguments:\n    a: One.", {"a": "One." + A}),
+        ("T.\n\nArgs:\n    c: Three.\n    a: One.", {"c": "Three." + C, "a": "One." + A}),
+        ("T.\n\nArgs:\n    a: One\n        two\n\n            three.", {"a": "One two three." + A}),
+        ("T.\n\nArgs:\n    a:\n        One.", {"a": "One." + A}),
+        ("T.\n\nArgs:\n    a: One\n    on the same column.", {"a": "One on the same column." + A}),
+        ("T.\n\nArgs:\n    a (dict[str, int], optional): One.", {"a": "One." + A}),
+        ("T.\n\nArgs:\n    a (Callable[[int], str]) : One.", {"a": "One." + A}),
+        (
+            "T.\n\nArgs:\n    a: See\n        https://x.y/z: it tells.",
+            {"a": "See https://x.y/z: it tells." + A},
+        ),
+        ("T.\n\nArgs:\n    a: One of: b: c.", {"a": "One of: b: c." + A}),
+        ("T.\n\nArgs:\n    a: ``One`` is `so`.", {"a": "One is `so`." + A}),
+        ("T.\n\nArgs:\n\ta: One\n\t\ttwo.", {"a": "One two." + A}),
+        ("T.\n\nArgs:\n  a: One\n     odd.\n  b: Two.", {"a": "One odd." + A, "b": "Two." + B}),
+        ("T.\n\nArgs:\n    a: One.\n\nExample:\n    b: not a field.", {"a": "One." + A}),
+        ("T.\n\nArgs:\n    a: One.\nNote that:\n    b: no field.", {"a": "One." + A}),
+        (
+            "T.\n\nArgs:\n    a: One.\n\nAttributes:\n    b: Two.",
+            {"a": "One." + A, "b": "Two." + B},
+        ),
+        ("T.\n\nArgs:\n    a: 50% of it.", {"a": "50%% of it." + A}),
+        ("T.\n\nArgs:\n    a:", {"a": A.strip()}),
+        ("T.\n\nAttributes:\n    a: One.\n    total: A property is no flag.", {"a": "One." + A}),
+    ],
+)
+def test_help(docstring, expected):
+    found = flags(docstring)
+    assert found == expected
+    assert list(found) == list(expected)
+
+
+@pytest.mark.parametrize("docstring", [None, "", "Only a title.", "T.\n\nReturns:\n    a: no."])
+def test_a_class_that_documents_nothing_has_the_flags_of_its_base(docstring):
+    inherited = ["work_dir", "file_name", "device", "input_shapes", "min_shapes", "max_shapes"]
+    assert list(flags(docstring)) == inherited
+
+
+def test_a_class_that_documents_decides_about_inherited_fields_too():
+    class Middle(Base):
+        """M.
+
+        Args:
+            b: Two.
+            device: Where.
+        """
+
+    assert list(flags(None, Middle)) == ["b", "device"]
+    assert list(flags("T.\n\nArgs:\n    a: One.", Middle)) == ["a"]
+
+
+def test_percent_signs_reach_the_user(capsys):
+    class Half(Base):
+        """H.
+
+        Args:
+            a: 50% of %(prog)s.
+        """
+
+    parser = argparse.ArgumentParser("tool")
+    Half.add_arguments(parser)
+    parser.print_help()
+    assert "50% of %(prog)s. (default: 1)" in capsys.readouterr().out
+
+
+def test_a_documented_name_that_is_no_field_is_refused():
+    with pytest.raises(ParamsError) as refusal:
+        flags("T.\n\nArgs:\n    dvice: Where.")
+    assert str(refusal.value) == (
+        "Owner documents 'dvice', which is not one of its fields: "
+        "work_dir, file_name, device, input_shapes, min_shapes, max_shapes, a, b, c"
+    )
+    assert refusal.value.hint == "did you mean 'device'?"

@@ -1,0 +1,54 @@
+"""The names that users meet, what importing them costs, and what core may know."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import enginebay as eb
+
+SOURCE = Path(eb.__file__).parent
+
+
+def test_every_public_name_resolves() -> None:
+    for name in eb.__all__:
+        assert getattr(eb, name) is not None
+    assert set(eb.__all__) - {"__version__"} == set(eb._HOMES)
+    assert set(dir(eb)) == set(eb.__all__)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'enginebay' has no attribute 'depoly'"):
+        eb.depoly  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("code", "absent"),
+    [
+        ("import enginebay", "torch numpy onnx msgspec pluggy argparse rich dataclasses"),
+        ("import enginebay as eb; eb.list_backends()", "torch numpy onnx msgspec pluggy rich"),
+        ("from enginebay import load, BackendParams, Wrapper, hookimpl", "torch onnx rich"),
+    ],
+)
+def test_imports_stay_lazy(code: str, absent: str) -> None:
+    check = f"{code}\nimport sys\nprint(*[m for m in {absent.split()!r} if m in sys.modules])"
+    run = subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, text=True)
+    assert run.stdout.split() == []
+
+
+def test_core_names_no_engine_in_its_logic() -> None:
+    # The table of known distributions, and the default where several are installed.
+    allowed = {"plugins/discovery.py", "backend/backend.py"}
+    pattern = re.compile(r"onnx_?runtime|openvino|ncnn|tensorrt", re.IGNORECASE)
+    found = []
+    for path in SOURCE.rglob("*.py"):
+        name = path.relative_to(SOURCE).as_posix()
+        code = re.sub(r'"""[\s\S]*?"""|#.*', "", path.read_text())
+        hint = "enginebay-onnxruntime"  # what to install where nothing is
+        if name not in allowed and pattern.search(code.replace(hint, "")):
+            found.append(name)
+    assert found == []

@@ -1,0 +1,382 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from enginebay.errors import UsageError
+from enginebay.verification import OutputComparison, compare
+
+
+def one(expected, found, **options) -> OutputComparison:
+    (result,) = compare({"y": expected}, {"y": found}, **options)
+    return result
+
+
+def normal(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def test_equal_outputs_pass_with_all_figures():
+    values = normal(2, 3)
+    result = one(values, values.copy())
+    scale = float(np.sqrt(np.mean(values.astype(np.float64) ** 2)))
+    assert result.passed
+    assert (result.dtype, result.shape, result.total) == ("float32", (2, 3), 6)
+    assert (result.mismatched_count, result.reason) == (0, "")
+    assert (result.max_abs_error, result.max_rel_error, result.rtol_that_passes) == (0.0, 0.0, 0.0)
+    assert result.rtol == 2**-13
+    assert result.atol == pytest.approx(2**-13 * scale)
+
+
+def test_the_worst_place_is_shown():
+    values, wrong = np.full((2, 3), 2, np.float32), np.full((2, 3), 2, np.float32)
+    wrong[1, 2], wrong[0, 1] = 2.5, 2.1
+    result = one(values, wrong)
+    assert not result.passed
+    assert (result.worst_index, result.worst_expected, result.worst_found) == ((1, 2), "2.0", "2.5")
+    assert (result.max_abs_error, result.max_rel_error) == (0.5, 0.25)
+    assert result.mismatched_count == 2
+    assert result.reason == "2 of 6 places differ"
+    assert result.describe() == (
+        '"y" at [1, 2]: expected 2.0, found 2.5; 2 of 6 places differ;'
+        " allowed rtol 0.000122, atol 0.000244; rtol 0.126 would pass"
+    )
+
+
+@pytest.mark.parametrize("unit", [1e-30, 1e-6, 1.0, 1e4, 1e30])
+def test_the_verdict_does_not_depend_on_the_unit(unit):
+    values = normal(1000)
+    noise = normal(1000, seed=1)
+    expected = values * np.float32(unit)
+    assert one(expected, (values + 1e-5 * noise) * np.float32(unit)).passed
+    assert not one(expected, (values + 1e-2 * noise) * np.float32(unit)).passed
+    assert not one(expected, np.zeros_like(expected)).passed
+
+
+@pytest.mark.parametrize("unit", [1e-30, 1e200, 1e300, 5e307])
+def test_float64_is_measured_to_its_ends(unit):
+    expected = np.array([1.0, -2.0, 3.0]) * unit
+    assert one(expected, expected * (1 + 1e-6)).passed
+    assert not one(expected, expected * 1.01).passed
+
+
+def test_one_wrong_place_among_many_is_found():
+    expected = normal(3, 500_001)  # more than one chunk
+    found = expected.copy()
+    found[2, 499_999] += 0.01
+    result = one(expected, found)
+    assert (result.passed, result.mismatched_count) == (False, 1)
+    assert result.worst_index == (2, 499_999)
+
+
+@pytest.mark.parametrize("stand_in", [-1e9, -65504.0, -1e4, 3.4e38])
+def test_stand_ins_for_infinity_excuse_nothing(stand_in):
+    expected = normal(100, 100)
+    expected[np.triu_indices(100, 1)] = stand_in
+    assert one(expected, expected * np.float32(1 + 1e-6)).passed
+    assert not one(expected, expected + np.float32(0.01)).passed
+
+
+def test_large_outputs_are_no_stand_ins():
+    expected = np.linspace(-1e6, 1e6, 10_001, dtype=np.float32)
+    assert one(expected, expected + np.float32(10)).passed
+    assert not one(expected, expected + np.float32(1000)).passed
+
+
+def test_a_zero_is_held_to_the_outputs_scale():
+    expected = np.array([0.0, 1.0], np.float32)
+    assert one(expected, np.array([1e-6, 1.0], np.float32)).passed
+    assert not one(expected, np.array([1e-3, 1.0], np.float32)).passed
+
+
+def test_where_all_is_zero_only_zero_passes():
+    zeros = np.zeros(4, np.float32)
+    assert one(zeros, -zeros).passed
+    result = one(zeros, zeros + np.float32(1e-9))
+    assert not result.passed
+    assert result.rtol_that_passes is None
+    assert result.describe().endswith("; atol 1.01e-09 would pass")
+    assert one(zeros, zeros + np.float32(1e-9), atol=1.01e-9).passed
+
+
+@pytest.mark.parametrize(
+    ("precision", "passes", "fails"),
+    [("fp32", 1e-4, 1e-3), ("fp16", 5e-3, 5e-2), ("bf16", 5e-2, 0.5), ("int8", 0.2, 1.0)],
+)
+def test_precision_sets_the_tolerance(precision, passes, fails):
+    expected = normal(1000)
+    assert one(expected, expected + np.float32(passes), precision=precision).passed
+    assert not one(expected, expected + np.float32(fails), precision=precision).passed
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16", "int8", "fp8"])
+def test_an_unrelated_output_never_passes(precision):
+    for wrong in (normal(1000, seed=5), np.zeros(1000, np.float32), -normal(1000)):
+        assert not one(normal(1000), wrong, precision=precision).passed
+
+
+def test_small_outputs_of_a_half_precision_engine_may_underflow():
+    expected = np.array([1e-9, 0.5], np.float32)
+    assert one(expected, np.array([0, 0.5], np.float32), precision="fp16").passed
+    tiny = np.array([1e-5, 2e-5], np.float32)
+    assert not one(tiny, np.zeros(2, np.float32), precision="fp16").passed
+
+
+# NaN and infinity
+
+
+def test_nan_and_infinity_in_both_pass_and_are_told():
+    values = np.array([np.nan, np.inf, -np.inf, 1.0], np.float32)
+    result = one(values, values.copy())
+    assert result.passed
+    assert result.reason == "NaN in both in 1 of 4 places"
+    assert (result.mismatched_count, result.max_abs_error) == (0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("expected", "found"),
+    [
+        (np.nan, 1.0),
+        (1.0, np.nan),
+        (np.inf, 1.0),
+        (1.0, -np.inf),
+        (np.inf, -np.inf),
+        (np.nan, np.inf),
+        (np.inf, np.nan),
+    ],
+)
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.complex64])
+def test_nan_or_infinity_in_one_only_fails(expected, found, dtype):
+    left, right = np.array([5, expected, 7], dtype), np.array([5, found, 8], dtype)
+    result = one(left, right)
+    assert not result.passed
+    assert (result.worst_index, result.mismatched_count) == ((1,), 2)
+    assert result.reason == "2 of 3 places differ, 1 of them NaN or infinite in one only"
+    assert (result.rtol_that_passes, result.atol_that_passes) == (None, None)
+    assert result.describe().endswith("; no tolerance would pass")
+    assert result.max_abs_error == 1.0
+    for loose in ({"rtol": 1e9}, {"atol": 1e9}):
+        assert not one(left, right, **loose).passed
+
+
+def test_one_infinity_does_not_spoil_the_scale():
+    expected = np.append(normal(100), np.float32(np.inf))
+    wrong = expected + np.float32(0.01)
+    assert not one(expected, wrong).passed
+
+
+def test_an_overflowing_difference_fails_with_a_figure():
+    result = one(np.array([1.7e308]), np.array([-1.7e308]))
+    assert not result.passed
+    assert result.max_abs_error == sys.float_info.max
+
+
+# dtypes, shapes, names
+
+
+def test_another_dtype_is_named():
+    result = one(normal(2), normal(2).astype(np.float16))
+    assert not result.passed
+    assert result.reason == "its dtype differs: expected float32, found float16"
+    assert result.describe() == '"y": its dtype differs: expected float32, found float16'
+    assert (result.max_abs_error, result.worst_index, result.total) == (None, None, 0)
+
+
+@pytest.mark.parametrize("shape", [(4,), (1, 2), (2, 1), (), (0, 2)])
+def test_another_shape_is_named_and_never_broadcast(shape):
+    result = one(np.zeros((2, 2), np.float32), np.zeros(shape, np.float32))
+    assert not result.passed
+    assert result.reason == f"its shape differs: expected (2, 2), found {shape}"
+
+
+def test_missing_and_extra_outputs():
+    wanted = {"a": normal(1), "b": normal(2)}
+    given_ = {"b": normal(2), "c": normal(3).astype(np.float16)}
+    missing, shared, extra = compare(wanted, given_)
+    assert [missing.name, shared.name, extra.name] == ["a", "b", "c"]
+    assert [missing.passed, shared.passed, extra.passed] == [False, True, False]
+    assert missing.reason == 'the artifact has no such output; it has "b", "c"'
+    assert extra.reason == 'the reference has no such output; it has "a", "b"'
+    assert (extra.dtype, extra.shape) == ("float16", (3,))
+    (alone,) = compare({"a": normal(1)}, {})
+    assert alone.reason == "the artifact has no such output; it has none"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bool", "complex64", "U3"])
+@pytest.mark.parametrize("shape", [(0,), (2, 0, 3)])
+def test_empty_arrays_are_equal(dtype, shape):
+    result = one(np.zeros(shape, dtype), np.zeros(shape, dtype))
+    assert result.passed
+    assert (result.total, result.reason) == (0, "it is empty in both")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "bool", "complex128"])
+def test_numbers_without_dimensions(dtype):
+    assert one(np.ones((), dtype), np.ones((), dtype)).passed
+    result = one(np.ones((), dtype), np.zeros((), dtype))
+    assert (result.passed, result.worst_index) == (False, ())
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int64, np.uint64])
+def test_integers_must_be_equal(dtype):
+    top = np.iinfo(dtype).max
+    expected, found = np.array([0, top, top], dtype), np.array([0, top, top - 1], dtype)
+    assert one(expected, expected.copy(), rtol=0.5).passed
+    result = one(expected, found, rtol=0.5, precision="int8")
+    assert (result.passed, result.worst_index, result.max_abs_error) == (False, (2,), 1.0)
+    assert (result.worst_expected, result.worst_found) == (str(top), str(top - 1))
+    assert (result.rtol_that_passes, result.atol_that_passes) == (None, 1.0)
+    assert result.describe().endswith("allowed rtol 0, atol 0; atol 1 would pass")
+    assert one(expected, found, atol=1).passed
+
+
+def test_integers_do_not_wrap_around():
+    result = one(np.array([0], np.uint8), np.array([255], np.uint8), atol=1)
+    assert (result.passed, result.max_abs_error) == (False, 255.0)
+
+
+def test_bools_are_never_nearly_equal():
+    expected = np.array([True, False])
+    assert one(expected, expected.copy()).passed
+    result = one(expected, ~expected, atol=10, rtol=10)
+    assert (result.passed, result.mismatched_count) == (False, 2)
+    assert (result.worst_expected, result.worst_found) == ("True", "False")
+
+
+def test_texts_must_be_equal():
+    expected = np.array(["cat", "dog"])
+    assert one(expected, expected.astype("U20")).passed
+    assert one(expected, expected.astype(object)).passed
+    result = one(expected, np.array(["cat", "dogs"], object))
+    assert (result.passed, result.dtype, result.worst_index) == (False, "string", (1,))
+    assert (result.worst_expected, result.worst_found) == ("'dog'", "'dogs'")
+
+
+def test_a_text_is_shown_on_one_line():
+    long = np.array(["a\nb" + "c" * 1000], object)
+    assert one(np.array(["a\nb"]), long).describe() == (
+        f"\"y\" at [0]: expected 'a\\nb', found 'a\\nb{'c' * 77}'; 1 of 1 places differ;"
+        " allowed rtol 0, atol 0; no tolerance would pass"
+    )
+
+
+def test_complex_numbers_are_compared_in_the_plane():
+    expected = np.array([3 + 4j, 1], np.complex64)
+    assert one(expected, expected * np.complex64(1 + 1e-6j)).passed
+    result = one(expected, expected * np.complex64(1j))
+    assert not result.passed
+    assert result.max_abs_error == pytest.approx(5 * 2**0.5)
+
+
+def test_the_byte_order_and_the_strides_do_not_matter():
+    values = normal(4, 6)
+    assert one(values.T, np.asfortranarray(values.T).astype(">f4")).passed
+    wrong = values[:, ::-1].copy()[:, ::-1]
+    wrong[3, 1] += 1
+    assert one(values, wrong).worst_index == (3, 1)
+
+
+def test_nothing_is_changed():
+    expected, found = normal(10), normal(10) + np.float32(1)
+    before = expected.copy(), found.copy()
+    expected.flags.writeable = found.flags.writeable = False
+    assert not one(expected, found).passed
+    assert np.array_equal(expected, before[0])
+    assert np.array_equal(found, before[1])
+
+
+def test_lists_and_numbers_are_taken_as_arrays():
+    assert one([1.0, 2.0], [1.0, 2.0]).passed
+    assert not one(3, 4).passed
+
+
+# what the caller may replace
+
+
+def test_rtol_keeps_the_outputs_scale_and_atol_replaces_it():
+    expected = np.array([0.0, 10.0], np.float32)
+    found = np.array([0.05, 10.0], np.float32)
+    scale = float(np.sqrt(50))
+    assert one(expected, found, rtol=0.01).atol == pytest.approx(0.01 * scale)
+    assert one(expected, found, rtol=0.01).passed
+    assert not one(expected, found, rtol=0.01, atol=0.01).passed
+    assert one(expected, found, atol=0.06).passed
+    assert one(expected, found, atol=0.06).rtol == 2**-13
+
+
+def test_zero_means_equal():
+    expected = normal(10)
+    assert one(expected, expected.copy(), rtol=0).passed
+    assert not one(expected, np.nextafter(expected, np.float32(9)), rtol=0).passed
+
+
+@pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("name", ["rtol", "atol"])
+def test_a_tolerance_that_is_none_is_refused(name, value):
+    with pytest.raises(UsageError) as caught:
+        compare({}, {}, **{name: value})
+    assert str(caught.value) == (f'{name} "{value}" is no tolerance; wanted a number of at least 0')
+
+
+def test_an_unknown_precision_is_refused():
+    with pytest.raises(UsageError, match='precision "fp1" has no tolerance'):
+        one(normal(1), normal(1), precision="fp1")
+
+
+DTYPES = st.sampled_from([np.float16, np.float32, np.float64, np.complex64])
+
+
+@st.composite
+def pairs(draw):
+    dtype = draw(DTYPES)
+    shape = draw(hnp.array_shapes(max_dims=3, max_side=4))
+    return tuple(draw(hnp.arrays(dtype, shape)) for _ in range(2))
+
+
+@given(pair=pairs(), rtol=st.none() | st.floats(0, 10), atol=st.none() | st.floats(0, 10))
+def test_the_tolerance_that_would_pass_passes(pair, rtol, atol):
+    result = one(*pair, rtol=rtol, atol=atol)
+    if result.rtol_that_passes is not None:
+        loose = max(result.rtol_that_passes, 1e-300)
+        assert one(*pair, rtol=loose, atol=atol).passed
+        if not result.passed and rtol != 0:  # 0 does without the allowance for underflow
+            assert not one(*pair, rtol=loose * 0.98, atol=atol).passed
+    if result.atol_that_passes is not None:
+        assert one(*pair, rtol=rtol, atol=result.atol_that_passes).passed
+
+
+@given(pair=pairs(), rtol=st.floats(0, 1), atol=st.floats(0, 1))
+def test_the_verdict_is_that_of_numpys_allclose(pair, rtol, atol):
+    expected, found = (values.astype(np.complex128) for values in pair)
+    with np.errstate(all="ignore"):
+        close = np.isclose(found, expected, rtol=rtol, atol=atol, equal_nan=True)
+    result = one(expected, found, rtol=rtol, atol=atol)
+    assert result.passed == bool(close.all())
+    assert result.mismatched_count == np.count_nonzero(~close)
+
+
+@given(values=hnp.arrays(DTYPES, hnp.array_shapes(max_side=4)))
+def test_anything_equals_itself(values):
+    assert one(values, values.copy(), rtol=0).passed
+
+
+def test_huge_outputs_cost_no_copies_in_float64():
+    program = (
+        "import resource, numpy as np\n"
+        "from enginebay.verification import compare\n"
+        "a = np.ones(1 << 26, np.float16); b = a.copy()\n"
+        "compare({'y': a[:9]}, {'y': b[:9]})\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "assert compare({'y': a}, {'y': b})[0].passed\n"
+        "print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) < 96  # MiB, where one float64 copy would be 512

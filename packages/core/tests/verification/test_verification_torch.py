@@ -1,0 +1,86 @@
+"""Torch tensors as inputs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from enginebay.verification import compare
+
+torch = pytest.importorskip("torch", reason="torch is an extra of core")
+
+
+def one(expected, found, **options):
+    (result,) = compare({"y": expected}, {"y": found}, **options)
+    return result
+
+
+def test_numpy_alone_needs_no_torch():
+    program = (
+        "import sys, numpy as np\n"
+        "from enginebay.verification import compare\n"
+        "assert compare({'y': np.ones(3)}, {'y': np.ones(3)})[0].passed\n"
+        "assert 'torch' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    ["float32", "float64", "float16", "bfloat16", "int64", "uint8", "bool", "complex64"],
+)
+def test_tensors_of_every_dtype(dtype):
+    values = torch.tensor([[0, 1], [1, 0]]).to(getattr(torch, dtype))
+    result = one(values, values.clone())
+    assert (result.passed, result.dtype, result.shape) == (True, dtype, (2, 2))
+    assert not one(values, torch.ones_like(values)).passed
+
+
+def test_a_tensor_and_an_array_are_compared():
+    values = torch.tensor([1.0, 2.0], requires_grad=True) * 2
+    assert one(values, np.float32([2, 4])).passed
+    assert one(values, torch.tensor([2.0, 4.0])).passed
+
+
+def test_bfloat16_is_bfloat16():
+    half, full = torch.ones(2, dtype=torch.bfloat16), torch.ones(2)
+    assert one(half, full).reason == "its dtype differs: expected bfloat16, found float32"
+    assert one(half, half * 1.05).passed
+    assert not one(half, half * 1.5).passed
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="only there with onnx")
+    array = np.ones(2, ml_dtypes.bfloat16)
+    assert one(half, array).passed
+    assert one(array, array * np.array(1.5, array.dtype)).mismatched_count == 2
+    array[0] = float("nan")
+    assert one(array, array.copy()).reason == "NaN in both in 1 of 2 places"
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
+def test_floats_of_8_bits(dtype):
+    values = torch.tensor([1.0, 2.0, -4.0]).to(getattr(torch, dtype))
+    assert one(values, values.clone()).dtype == dtype
+    assert one(values, values.clone()).passed
+    assert not one(values, torch.zeros(3).to(values.dtype)).passed
+
+
+def test_views_that_are_lazy():
+    values = torch.tensor([1 + 2j, 3 - 1j])
+    assert one(values.conj(), values.numpy().conj()).passed
+    assert one(values.imag, np.float32([2, -1])).passed
+    assert one(values.conj().imag, np.float32([-2, 1])).passed
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
+def test_half_complex_numbers_keep_their_imaginary_part():
+    half = torch.tensor([1 + 2j, 3 - 1j]).to(torch.complex32)
+    assert one(half, half.clone()).passed
+    assert not one(half, half.conj()).passed
+
+
+def test_strided_tensors():
+    values = torch.arange(24.0).reshape(2, 3, 4)
+    assert one(values.permute(2, 0, 1), values.permute(2, 0, 1).contiguous()).passed
+    assert not one(values.flip(0), values).passed

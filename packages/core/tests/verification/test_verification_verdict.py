@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from enginebay.verification import Verification, compare
+
+REFERENCE = "the PyTorch model, unpatched"
+
+
+def sample(*errors: float, **options):
+    """One output per error, each of ones, wrong by so much in its last place."""
+    expected = {f"y{i}": np.ones(4, np.float32) for i in range(len(errors))}
+    found = {name: values.copy() for name, values in expected.items()}
+    for values, error in zip(found.values(), errors, strict=True):
+        values[-1] += error
+    return compare(expected, found, **options)
+
+
+def test_verified():
+    verdict = Verification.of([sample(0, 1e-6), sample(0, 0)], reference=REFERENCE)
+    assert (verdict.verdict, verdict.passed, verdict.samples) == ("verified", True, 2)
+    assert verdict.precision == "fp32"
+    assert [output.name for output in verdict.outputs] == ["y0", "y1"]
+    assert verdict.summary() == (
+        "verified against the PyTorch model, unpatched on 2 outputs, 2 samples; worst:"
+        ' "y1" at [3]: expected 1.0, found 1.000001; allowed rtol 0.000122, atol 0.000122'
+    )
+
+
+def test_mismatched():
+    verdict = Verification.of([sample(1e-6), sample(0.5), sample(0.25)], reference=REFERENCE)
+    assert (verdict.verdict, verdict.passed) == ("mismatched", False)
+    assert verdict.outputs[0].worst_found == "1.5"
+    assert verdict.summary() == (
+        "mismatched against the PyTorch model, unpatched on 1 output, 3 samples; worst:"
+        ' "y0" at [3]: expected 1.0, found 1.5; 1 of 4 places differ;'
+        " allowed rtol 0.000122, atol 0.000122; rtol 0.252 would pass"
+    )
+
+
+def test_the_tolerance_in_the_summary_passes():
+    assert Verification.of([sample(0.5, rtol=0.252)], reference=REFERENCE).passed
+
+
+def test_of_each_output_the_worst_sample_is_kept():
+    verdict = Verification.of([sample(0.5, 0), sample(0, 0.25), sample(0, 0)], reference="r")
+    assert [output.max_abs_error for output in verdict.outputs] == [0.5, 0.25]
+
+
+def test_a_nan_is_worse_than_any_number():
+    verdict = Verification.of([sample(9e9), sample(float("nan")), sample(1e30)], reference="r")
+    assert verdict.outputs[0].worst_found == "nan"
+
+
+def test_a_failure_is_worse_than_nan_in_both():
+    nan = np.array([np.nan], np.float32)
+    both = compare({"y": nan}, {"y": nan})
+    wrong = compare({"y": np.ones_like(nan)}, {"y": nan})
+    assert not Verification.of([both, wrong, both], reference="r").passed
+    verdict = Verification.of([both], reference="r")
+    assert verdict.passed
+    assert "NaN in both in 1 of 1 places" in verdict.summary()
+
+
+def test_an_output_that_is_missing_in_one_sample():
+    ones = np.ones(2, np.float32)
+    broken = compare({"y": ones}, {})
+    verdict = Verification.of([compare({"y": ones}, {"y": ones}), broken], reference="r")
+    assert verdict.summary() == (
+        "mismatched against r on 1 output, 2 samples; worst:"
+        ' "y": the artifact has no such output; it has none'
+    )
+
+
+@pytest.mark.parametrize(
+    "samples", [[], [()], [compare({"y": np.zeros((0, 3))}, {"y": np.zeros((0, 3))})]]
+)
+def test_where_not_one_number_was_compared_nothing_is_verified(samples):
+    verdict = Verification.of(samples, reference="r")
+    assert (verdict.verdict, verdict.passed) == ("unverified", False)
+    assert verdict.summary() == "unverified: not one number was compared"
+
+
+def test_unverified_and_crashed():
+    unverified = Verification.unverified("no reference was given")
+    crashed = Verification.crashed("the engine ended with signal 11", reference=REFERENCE)
+    assert (unverified.verdict, unverified.passed) == ("unverified", False)
+    assert (crashed.verdict, crashed.passed) == ("crashed", False)
+    assert unverified.summary() == "unverified: no reference was given"
+    assert crashed.summary() == "crashed: the engine ended with signal 11"
+
+
+ODD = np.array([np.nan, np.inf, -np.inf, 0.0, 1e300])
+
+
+@given(values=hnp.arrays(np.float64, 5), found=hnp.arrays(np.float64, 5))
+def test_a_verdict_survives_json_whatever_the_outputs_hold(values, found):
+    for pair in ((values, found), (values, ODD), (ODD, found), (values, found.view(np.int64))):
+        comparisons = compare({"y": pair[0]}, {"y": pair[1]})
+        verdict = Verification.of([comparisons], reference=REFERENCE)
+        data = msgspec.json.encode(verdict)
+        assert msgspec.json.decode(data, type=Verification) == verdict
+
+
+@given(st.integers(0, 6).flatmap(lambda n: st.permutations(list(range(n)))))
+def test_the_order_of_the_samples_does_not_matter(order):
+    errors = [0.0, 1e-6, 1e-5, 0.1, 0.5, float("inf"), 3.0]
+    first = Verification.of([sample(errors[i]) for i in order], reference="r")
+    second = Verification.of([sample(errors[i]) for i in sorted(order)], reference="r")
+    assert first == second

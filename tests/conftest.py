@@ -1,0 +1,165 @@
+"""The command line with every backend of this environment, in this process and outside of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MODELS = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.linear(x).relu()
+
+
+def build():
+    torch.manual_seed(0)
+    return Net(), torch.randn(2, 4)
+
+
+class Raising(nn.Module):
+    def forward(self, x):
+        raise ValueError("no weights in here\\nand no second line")
+
+
+def raising():
+    return Raising(), torch.ones(1)
+
+
+class Nan(nn.Module):
+    def forward(self, x):
+        return torch.log(x)
+
+
+def nan():
+    return Nan(), torch.tensor([[-1.0, 1.0]])
+"""
+
+
+class Ran(NamedTuple):
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.out)
+        assert found["schema"] == 1
+        return found
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty current folder but for a file of models."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models.py").write_text(MODELS)
+    return tmp_path
+
+
+@pytest.fixture
+def cli(here: Path, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command line in this process, which has torch in memory already."""
+    from enginebay.cli import main
+
+    def run(*words: object) -> Ran:
+        capfd.readouterr()
+        code = main([str(word) for word in words])
+        return Ran(code, *capfd.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def shell(here: Path) -> Run:
+    """Runs a command line in a process of its own."""
+
+    def run(*words: object, **options: Any) -> Ran:
+        done = subprocess.run(
+            [sys.executable, "-m", "enginebay", *map(str, words)],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            **options,
+        )
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+#: A backend that is ONNX Runtime, but for what ``change`` does to its outputs.
+DERIVED = """\
+import os, signal, threading
+import numpy as np
+import enginebay as eb
+from enginebay_onnxruntime import plugin
+
+IRS = ("onnx",)
+to_backend = plugin.to_backend
+
+def change(outputs):
+    return outputs
+
+class Wrapper(eb.Wrapper):
+    def __init__(self, inner):
+        super().__init__(inputs=inner.inputs, outputs=inner.outputs)
+        self.inner = inner
+    @property
+    def receipt(self):
+        return self.inner.receipt
+    def execute(self, feed):
+        return change(list(self.inner.execute(feed)))
+
+@eb.hookimpl
+def build_wrapper(request):
+    return Wrapper(plugin.build_wrapper(request))
+
+{source}
+
+@eb.hookimpl
+def backend_info():
+    return eb.BackendInfo(name="{name}", irs=IRS, params=plugin.OnnxruntimeParams)
+"""
+
+
+def derived(name: str, source: str) -> Any:
+    """A backend for the length of a block."""
+    from enginebay.testing import temporary_backend
+
+    return temporary_backend(name, DERIVED.format(name=name, source=source))
+
+
+@pytest.fixture
+def snapshot() -> Callable[[Path], dict[str, bytes]]:
+    """Every file under a folder with its content, to see that nothing was lost."""
+
+    def take(folder: Path) -> dict[str, bytes]:
+        return {
+            path.relative_to(folder).as_posix(): path.read_bytes()
+            for path in folder.rglob("*")
+            if path.is_file() and "__pycache__" not in path.parts
+        }
+
+    return take

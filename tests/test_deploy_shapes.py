@@ -1,0 +1,193 @@
+"""Several inputs, nested outputs, open dimensions, small and large dtypes, external data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import enginebay as eb
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .conftest import Run
+
+
+class Rich(nn.Module):
+    """Floats, token ids and a mask in; a nested answer out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(10, 4)
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor, ids: torch.Tensor, mask: torch.Tensor) -> dict[str, Any]:
+        mixed = x + self.embedding(ids) * mask.unsqueeze(-1)
+        y = self.linear(mixed)
+        return {"scores": y, "best": [y.argmax(-1), (y > 0, y.sum())]}
+
+
+def example(batch: int, length: int) -> dict[str, torch.Tensor]:
+    return {
+        "x": torch.randn(batch, length, 4),
+        "ids": torch.randint(0, 10, (batch, length)),
+        "mask": torch.rand(batch, length) > 0.5,
+    }
+
+
+@pytest.fixture(scope="module", params=["dynamo", "torchscript"])
+def deployed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Rich, eb.Deployment]:
+    torch.manual_seed(0)
+    model = Rich().eval()
+    batch, length = ("batch", 1, 6), ("length", 2, 9)
+    deployment = eb.deploy(
+        model,
+        example(3, 5),
+        backend="onnxruntime",
+        work_dir=tmp_path_factory.mktemp("rich") / "out",
+        exporter=request.param,
+        dynamic_shapes={name: {0: batch, 1: length} for name in ("x", "ids", "mask")},
+    )
+    return model, deployment
+
+
+def test_the_signature_is_the_models(deployed: tuple[Rich, eb.Deployment]) -> None:
+    artifact = deployed[1].artifact
+    assert [spec.describe() for spec in artifact.inputs] == [
+        "x float32[batch, length, 4]",
+        "ids int64[batch, length]",
+        "mask bool[batch, length]",
+    ]
+    assert [(spec.name, spec.dtype) for spec in artifact.outputs] == [
+        ("scores", "float32"),
+        ("best.0", "int64"),
+        ("best.1.0", "bool"),
+        ("best.1.1", "float32"),
+    ]
+    assert deployed[1].verification.samples == 3, "usual, smallest, largest"
+
+
+@pytest.mark.parametrize(("batch", "length"), [(1, 2), (3, 5), (6, 9), (2, 7)])
+def test_numbers_at_every_size(
+    deployed: tuple[Rich, eb.Deployment], batch: int, length: int
+) -> None:
+    model, deployment = deployed
+    inputs = example(batch, length)
+    expected = model(**inputs)
+    with eb.load(deployment.artifact) as wrapper:
+        found = wrapper(inputs)
+    torch.testing.assert_close(found["scores"], expected["scores"], rtol=1e-4, atol=1e-5)
+    assert torch.equal(found["best.0"], expected["best"][0])
+    torch.testing.assert_close(found["best.1.1"], expected["best"][1][1], rtol=1e-4, atol=1e-4)
+
+
+def test_sizes_that_must_be_equal_are(deployed: tuple[Rich, eb.Deployment]) -> None:
+    from enginebay.errors import InputError
+
+    inputs = example(3, 5) | {"ids": torch.zeros(2, 5, dtype=torch.int64)}
+    with eb.load(deployed[1].artifact) as wrapper, pytest.raises(InputError) as caught:
+        wrapper(inputs)
+    assert str(caught.value) == (
+        "input 'ids' has size 2 in dimension 'batch', but input 'x' has 3 there: they must be equal"
+    )
+
+
+def test_min_and_max_shapes_on_the_command_line(cli: Run) -> None:
+    ran = cli(
+        *("deploy", "models.py:build", "--exporter", "torchscript", "--backend", "onnxruntime"),
+        *("--min-shapes", "x:1x4", "--max-shapes", "x:16x4", "--work-dir", "out"),
+    )
+    assert ran.code == 0, ran.err
+    assert "verified against the PyTorch model, unpatched on 3 samples" in ran.out
+    for batch in (1, 7, 16):
+        ran = cli("run", "out", "--input", f"x={batch}x4")
+        assert f"output  float32  {batch}x3 " in ran.out
+    assert cli("run", "out").code == 0, "the recorded inputs"
+
+
+@pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+def test_a_half_precision_model(tmp_path: Path, exporter: Any) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3)).half().eval()
+    deployment = eb.deploy(
+        model,
+        torch.randn(2, 8).half(),
+        backend="onnxruntime",
+        work_dir=tmp_path / "out",
+        exporter=exporter,
+    )
+    assert deployment.verdict == "verified"
+    artifact = deployment.artifact
+    assert [spec.dtype for spec in (*artifact.inputs, *artifact.outputs)] == ["float16", "float16"]
+    (output,) = deployment.verification.outputs
+    assert output.dtype == "float16"
+    assert output.rtol > 1e-4, "tolerances follow the dtype"
+
+
+def test_fp16_is_a_param_and_its_tolerance_follows(cli: Run) -> None:
+    words = ("deploy", "models.py:build", "--exporter", "torchscript", "--backend", "onnxruntime")
+    half = cli(*words, "--precision", "fp16", "--work-dir", "half", "--json").document
+    full = cli(*words, "--work-dir", "full", "--json").document
+    found = {
+        name: document["manifest"]["verification"]
+        for name, document in {"fp16": half, "fp32": full}.items()
+    }
+    assert {name: one["precision"] for name, one in found.items()} == {
+        "fp16": "fp16",
+        "fp32": "fp32",
+    }
+    assert found["fp16"]["outputs"][0]["rtol"] > found["fp32"]["outputs"][0]["rtol"]
+    assert found["fp16"]["outputs"][0]["max_abs_error"] > 0
+
+
+def test_external_data_travels_with_the_artifact(cli: Run, here: Path) -> None:
+    import onnx
+
+    (here / "wide.py").write_text(
+        "import torch\nfrom torch import nn\n\n\n"
+        "def build():\n"
+        "    torch.manual_seed(0)\n"
+        "    return nn.Linear(64, 64), torch.randn(1, 64)\n"
+    )
+    assert cli("export", "wide.py:build", "--exporter", "torchscript").code == 0
+    model = onnx.load(here / "build.onnx")
+    (here / "ext").mkdir()
+    onnx.save(
+        model,
+        here / "ext" / "wide.onnx",
+        save_as_external_data=True,
+        location="wide.weights",
+        size_threshold=0,
+    )
+    ran = cli("deploy", "ext/wide.onnx", "--backend", "onnxruntime", "--work-dir", "out")
+    assert ran.code == 0, ran.err
+    assert "verified against onnx's reference evaluator" in ran.out
+    (here / "out").rename(here / "moved")
+    for file in (here / "ext").iterdir():
+        file.unlink()
+    assert cli("verify", "moved").code == 0
+    assert cli("verify", "moved", "--model", "wide.py:build").code in (0, 2)
+    manifest = cli("inspect", "moved", "--json").document["manifest"]
+    assert sum(entry["size"] for entry in manifest["files"]) > 64 * 64 * 4
+
+
+def test_verify_against_outputs_that_were_given(tmp_path: Path) -> None:
+    model = nn.ReLU()
+    x = torch.tensor([[-1.0, 2.0]])
+    deployment = eb.deploy(
+        model, x, backend="onnxruntime", work_dir=tmp_path / "out", exporter="torchscript"
+    )
+    (name,) = [spec.name for spec in deployment.artifact.inputs]
+    inputs = {name: x.numpy()}
+    right = eb.verify(deployment.artifact, inputs, {"output": np.float32([[0, 2]])})
+    assert (right.verdict, right.reference) == ("verified", "the outputs given")
+    wrong = eb.verify(deployment.artifact, inputs, {"output": np.float32([[np.nan, 2]])})
+    assert wrong.verdict == "mismatched"
+    (output,) = wrong.outputs
+    assert (output.worst_index, output.worst_expected) == ((0, 0), "nan")

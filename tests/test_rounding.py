@@ -1,0 +1,92 @@
+"""What a real engine's rounding looks like, and that the tolerances tell it from mistakes."""
+
+from __future__ import annotations
+
+import io
+import warnings
+
+import onnxruntime
+import pytest
+import torch
+
+from enginebay.verification import Verification, compare
+
+
+class Residual(torch.nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.branch = torch.nn.Sequential(
+            torch.nn.Conv2d(width, width, 3, padding=1, bias=False),
+            torch.nn.BatchNorm2d(width),
+            torch.nn.ReLU(),
+            torch.nn.Conv2d(width, width, 3, padding=1, bias=False),
+            torch.nn.BatchNorm2d(width),
+        )
+
+    def forward(self, x):
+        return torch.relu(x + self.branch(x))
+
+
+def residual_net(*tail: torch.nn.Module) -> torch.nn.Module:
+    """Thirty-four layers deep, its normalisation fitted to some data."""
+    torch.manual_seed(0)
+    blocks = [Residual(32) for _ in range(16)]
+    head = [torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(32, 100)]
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 32, 7, 2, 3), *blocks, *head, *tail)
+    with torch.no_grad():
+        net.train()(torch.randn(8, 3, 32, 32))
+    return net.eval()
+
+
+def run_both(net: torch.nn.Module, x: torch.Tensor):
+    """The outputs of PyTorch and of ONNX Runtime."""
+    file = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        torch.onnx.export(net, (x,), file, dynamo=False, input_names=["x"], opset_version=17)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(file.getvalue(), options)
+    with torch.no_grad():
+        return {"y": net(x)}, {"y": session.run(None, {"x": x.numpy()})[0]}
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1.0, 1e4])
+def test_a_real_engines_rounding_passes_with_room(unit):
+    net = residual_net()
+    with torch.no_grad():
+        net[-1].weight.mul_(unit)
+        net[-1].bias.mul_(unit)
+    expected, found = run_both(net, torch.randn(2, 3, 32, 32))
+    verdict = Verification.of([compare(expected, found)], reference="PyTorch")
+    assert verdict.passed
+    assert verdict.outputs[0].rtol_that_passes is not None
+    assert 0 < verdict.outputs[0].rtol_that_passes < 2**-13 / 4
+
+
+@pytest.mark.parametrize("tail", [torch.nn.Softmax(-1), torch.nn.Sigmoid(), torch.nn.ReLU()])
+def test_outputs_of_every_shape_of_distribution_pass(tail):
+    expected, found = run_both(residual_net(tail), torch.randn(2, 3, 32, 32))
+    assert compare(expected, found)[0].passed
+
+
+def test_a_slightly_wrong_model_does_not_pass():
+    net, x = residual_net(), torch.randn(2, 3, 32, 32)
+    _, found = run_both(net, x)
+    with torch.no_grad():
+        for module in net.modules():
+            if isinstance(module, torch.nn.BatchNorm2d):
+                module.eps = 1e-3  # another framework's default
+        expected = {"y": net(x)}
+    assert not compare(expected, found)[0].passed
+
+
+def test_half_precision_passes_as_half_and_not_as_full():
+    net, x = residual_net(), torch.randn(2, 3, 32, 32)
+    with torch.no_grad():
+        expected = {"y": net(x)}
+        for dtype, precision in ((torch.float16, "fp16"), (torch.bfloat16, "bf16")):
+            found = {"y": net.to(dtype)(x.to(dtype)).float()}
+            net.float()
+            assert not compare(expected, found)[0].passed
+            assert compare(expected, found, precision=precision)[0].passed
