@@ -225,6 +225,14 @@ def test_progress_stays_where_the_closing_table_goes_elsewhere(here: Path, loopb
     assert "\x1b" not in (here / "log").read_text()
 
 
+def test_a_step_takes_one_line_however_narrow_the_terminal(here: Path, loopback: str) -> None:
+    code, seen = terminal(*MODEL, redirect=here / "log", COLUMNS="40")
+    assert code == 0
+    last = _last_screen(seen)
+    assert len(last) == 5, last
+    assert last[-1].endswith("…")
+
+
 def test_progress_shows_the_step_that_failed(here: Path, loopback: str) -> None:
     (here / "bad.py").write_text(
         "from torch import nn, ones\n"

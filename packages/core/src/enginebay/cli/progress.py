@@ -44,6 +44,7 @@ def progress() -> Iterator[Callable[[Step], None] | None]:
 def _columns() -> tuple[Any, ...]:
     """A mark, the step's name, its seconds, its detail."""
     from rich.progress import ProgressColumn, SpinnerColumn, Task
+    from rich.table import Column
     from rich.text import Text
 
     class Mark(SpinnerColumn):
@@ -58,4 +59,5 @@ def _columns() -> tuple[Any, ...]:
             seconds = task.elapsed or 0.0 if step.seconds is None else step.seconds
             return Text(f"{step.name:<10}{seconds:>7.1f} s  {step.detail}".rstrip())
 
-    return Mark(), Words()
+    # A detail too long for the terminal is cut: a second line would read as another step.
+    return Mark(), Words(Column(no_wrap=True, overflow="ellipsis"))
