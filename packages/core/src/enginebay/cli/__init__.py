@@ -25,6 +25,7 @@ COMMANDS = {
     "convert": "turn an IR into a backend's artifact",
     "run": "run an artifact on inputs",
     "verify": "compare an artifact with its model again",
+    "benchmark": "measure how fast an artifact is here",
     "inspect": "show what an artifact or an IR file holds",
     "rewriters": "list what is rewritten when a model is exported for a backend",
     "completion": "print what a shell needs to complete these commands",
