@@ -3,12 +3,14 @@
 ``python`` and ``sh`` blocks run in the order of their page, in a folder of the page's own, which
 holds the README's ``net.py`` where the page brings none. A block with ``file=NAME`` behind its
 language is written to that file. A ``text`` block right behind one that ran is what it prints;
-``…`` in it stands for anything. In the line above a block there may be a comment:
-``<!-- not run: REASON -->`` or ``<!-- exits with 1 -->``.
+``…`` in it stands for anything. In the line above a block there may be a comment: ``<!-- not run:
+REASON -->``, ``<!-- exits with 1 -->``, or ``<!-- part of the loopback backend -->``, of which the
+guide shows the whole source.
 """
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import io
 import json
@@ -66,8 +68,13 @@ class Block(NamedTuple):
         return self.comment.removeprefix("not run: ") if self.comment.startswith("not run:") else ""
 
     @property
+    def is_loopback(self) -> bool:
+        return self.comment == "part of the loopback backend"
+
+    @property
     def runs(self) -> bool:
-        return self.language in ("python", "sh") and not self.file and not self.why_not_run
+        elsewhere = self.file or self.why_not_run or self.is_loopback
+        return self.language in ("python", "sh") and not elsewhere
 
     @property
     def exit_code(self) -> int:
@@ -162,11 +169,23 @@ def test_blocks_are_known(page: Path) -> None:
     assert len(re.findall(r"^```", text, re.MULTILINE)) == 2 * len(BLOCKS[page])
     for block in BLOCKS[page]:
         assert block.language in LANGUAGES, block.where
-        assert not block.comment or block.why_not_run or block.exit_code, block.where
+        known = block.why_not_run or block.exit_code or block.is_loopback
+        assert known or not block.comment, block.where
         if block.language == "toml":
             tomllib.loads(block.code)
         if block.language == "json":
             json.loads(block.code)
+
+
+def test_the_guide_shows_the_whole_loopback_backend() -> None:
+    from enginebay.testing import loopback
+
+    parts = [block.code for block in BLOCKS[ROOT / "docs/write-a-backend.md"] if block.is_loopback]
+    assert lines_of("".join(parts)) == lines_of(Path(loopback.__file__).read_text(encoding="utf-8"))
+
+
+def lines_of(code: str) -> list[str]:
+    return [line for line in code.splitlines() if line]
 
 
 def test_the_first_command_runs_the_example(tmp_path: Path) -> None:
@@ -238,3 +257,18 @@ def test_the_reference_has_the_whole_contract() -> None:
     specs = {name for name, value in vars(hooks).items() if hasattr(value, "enginebay_spec")}
     values = {name for name in vars(hooks) if name.endswith(("Info", "Request"))}
     assert {f"enginebay.hooks.{name}" for name in specs | values} == shown_on("hooks.md")
+
+
+def imported_by_backends() -> Iterator[str]:
+    loopback = ROOT / "packages/core/src/enginebay/testing/loopback.py"
+    for path in (loopback, *ROOT.glob("packages/backend-*/src/**/*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("enginebay."):
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_our_backends_use_only_what_is_public() -> None:
+    public = shown_on("python.md") | shown_on("hooks.md")
+    homes = {f"enginebay.{home}.{name}" for name, home in eb._HOMES.items()}
+    errors = {name for name in imported_by_backends() if name.startswith("enginebay.errors.")}
+    assert set(imported_by_backends()) - public - homes - errors == set()

@@ -16,7 +16,10 @@ from typing import Any
 import msgspec
 
 import enginebay as eb
-from enginebay import environment, hooks
+from enginebay import environment, hooks, isolation
+from enginebay.arrays import numpy_dtype
+from enginebay.ir.onnx_file import read_onnx
+from enginebay.testing import temporary_backend
 
 Contract = dict[str, dict[str, str]]
 
@@ -24,7 +27,11 @@ RECORD = Path(__file__).with_name(f"contract_{eb.API_VERSION}.json")
 HOOKS = ("backend_info", "check_env", "to_backend", "build_wrapper", "rewriters", "model_sources")
 GIVEN = ("CheckEnvRequest", "ConvertRequest", "WrapperRequest", "RewritersRequest")
 CLASSES = (eb.BackendParams, eb.FileName, eb.RewriterSet, eb.Wrapper)
-FUNCTIONS = ("passed", "failed", "skipped", "check_import", "check_distributions")
+CHECKS = ("passed", "failed", "skipped", "check_import", "check_distributions")
+FUNCTIONS = (
+    *(getattr(environment, name) for name in CHECKS),
+    *(isolation.call, isolation.run, numpy_dtype, read_onnx, temporary_backend),
+)
 OPTIONAL = "optional: "
 
 
@@ -34,7 +41,7 @@ def contract() -> Contract:
     structs += [getattr(hooks, name) for name in GIVEN]
     found = {f"hook {name}": arguments(getattr(hooks, name)) for name in HOOKS}
     found |= {struct.__name__: fields(struct) for struct in structs}
-    found |= {name: arguments(getattr(environment, name)) for name in FUNCTIONS}
+    found |= {function.__name__: arguments(function) for function in FUNCTIONS}
     for owner in CLASSES:
         found[owner.__name__] = {
             name: "abstract"
