@@ -22,12 +22,14 @@ import sys
 import tomllib
 import types
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
 
 import enginebay as eb
+from enginebay.cli import COMMANDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -272,3 +274,14 @@ def test_our_backends_use_only_what_is_public() -> None:
     homes = {f"enginebay.{home}.{name}" for name, home in eb._HOMES.items()}
     errors = {name for name in imported_by_backends() if name.startswith("enginebay.errors.")}
     assert set(imported_by_backends()) - public - homes - errors == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_names_in_the_text_exist(page: Path) -> None:
+    prose = BLOCK.sub("", page.read_text(encoding="utf-8"))
+    groups = {"enginebay.backends", "enginebay.plugins"}  # of entry points
+    for code in re.findall(r"`([^`\n]+)`", prose):
+        for name in re.findall(r"(?<![\w.\-/])(?:eb|enginebay)(?:\.\w+)+", code):
+            assert name in groups or resolve_name(re.sub(r"^eb\.", "enginebay.", name)), name
+        for name in re.findall(r"^enginebay (\w[\w-]*)", code):
+            assert name in COMMANDS, code
