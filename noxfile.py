@@ -135,7 +135,7 @@ def together(session: nox.Session) -> None:
 def docs(session: nox.Session) -> None:
     """The site, strictly: a dead link, an unknown name or a docstring that does not parse fails."""
     session.install(
-        *("-c", "constraints.txt", "-e", PACKAGES["enginebay"], "towncrier>=24.8", "mypy"),
+        *("-c", "constraints.txt", "-e", PACKAGES["enginebay"], "towncrier>=24.8", "mypy", "ruff"),
         *("mkdocs>=1.6,<2", "mkdocs-material>=9.5,<10", "mkdocstrings[python]>=1,<2"),
     )
     # The pages about backends need their parameters, and no engine.
