@@ -245,12 +245,18 @@ def _like(value: Any, function: Callable[..., Any]) -> Any:
 
 
 def _find_aliases(patches: list[AttributePatch]) -> None:
-    """Note every place in a loaded module that holds what the patches replace, in one pass."""
+    """Note every place in a loaded module that holds what the patches replace, in one pass.
+
+    A few thousand modules hold some 80,000 values. Asking each module first whether it holds any
+    of them, without a step of Python for each value, takes half the time.
+    """
     wanted = {id(each.found.value): each for each in patches if each.exported}
     for patch in wanted.values():
         patch.places = []
     for module in list(sys.modules.values()) if wanted else ():
-        if isinstance(module, ModuleType):
+        if isinstance(module, ModuleType) and not wanted.keys().isdisjoint(
+            map(id, list(vars(module).values()))
+        ):
             for name, held in list(vars(module).items()):
                 if id(held) in wanted:
                     wanted[id(held)].places.append((module, name))
