@@ -213,6 +213,24 @@ def test_the_original_of_an_inherited_member_is_the_base_class_rewritten(subject
         assert isinstance(call(subject.Base)[1], (tuple, str))
 
 
+@pytest.mark.parametrize("klass", ["Base", "Child"])
+def test_a_cached_property_is_rewritten_whatever_it_has_cached(subject, klass):
+    rewriters = RewriterSet()
+
+    @rewriters.function(f"rewriting_subject.{klass}.length")
+    def longer(ctx, self):
+        return ctx.origin_func(self) + 1
+
+    fresh, used = subject.Child(), subject.Child()
+    assert used.length == 4
+    members = dict(vars(getattr(subject, klass)))
+    with in_force(rewriters) as rewriting:
+        assert (fresh.length, used.length, used.length) == (5, 5, 5)
+    assert (fresh.length, used.length) == (4, 4)
+    assert rewriting.report.fired == {f"rewriting_subject.{klass}.length": 3}
+    assert dict(vars(getattr(subject, klass))) == members
+
+
 def test_super_calls_of_a_subclass_reach_the_rewriter(subject):
     rewriters = RewriterSet()
 

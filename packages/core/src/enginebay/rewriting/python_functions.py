@@ -178,13 +178,15 @@ def unpatched(function: FunctionType) -> FunctionType:
 
 
 def _python_function(value: Any) -> FunctionType | None:
-    """The Python function in a function, static or class method, property, cached property."""
+    """The Python function in a function, static or class method, property.
+
+    Not in a cached property: what it answers would stay on the instance for good, and what it
+    has answered before would hide the rewriter.
+    """
     if isinstance(value, (staticmethod, classmethod)):
         value = value.__func__
     elif isinstance(value, property):
         value = value.fget
-    elif isinstance(value, functools.cached_property):
-        value = value.func
     return value if type(value) is FunctionType else None
 
 
@@ -214,6 +216,8 @@ def _original(found: Found) -> Callable[..., Any]:
     owner, attribute, value = found.owner, found.attribute, found.value
     if not isinstance(owner, type):
         return cast("Callable[..., Any]", value)
+    if isinstance(value, functools.cached_property) and not found.inherited:
+        return functools.wraps(value.func)(lambda self: value.__get__(self, type(self)))
     if not found.inherited:
         return cast("Callable[..., Any]", getattr(value, "__func__", value))
 
