@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-
 #: From the finest to the coarsest, by how far an engine may be off.
 PRECISIONS = ("fp32", "fp16", "bf16", "int8", "fp8")
 
