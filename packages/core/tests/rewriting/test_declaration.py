@@ -246,8 +246,10 @@ def test_a_replacement_that_cannot_be_called():
         ),
         (
             ["v", "x"],
-            "the symbolic rewriter of \"roll\" has the argument descriptor 'x'; "
-            "wanted one of v, i, is, f, fs, b, s, t, none",
+            (
+                "the symbolic rewriter of \"roll\" has the argument descriptor 'x'; "
+                "wanted one of v, i, is, f, fs, b, s, t, none"
+            ),
             None,
         ),
     ],

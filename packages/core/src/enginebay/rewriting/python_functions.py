@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
+from enginebay.errors import RewriterError
 from enginebay.rewriting.layers import current
 
 if TYPE_CHECKING:
@@ -108,12 +109,15 @@ class AttributePatch(Patch):
         """Replace the attribute wherever it is."""
         self._replacement = _like(self.found.value, self._function())
         for owner, attribute in self.places:
-            setattr(owner, attribute, self._replacement)
+            try:
+                setattr(owner, attribute, self._replacement)
+            except (AttributeError, TypeError) as err:  # of a type that is not written in Python
+                raise RewriterError(f'"{attribute}" cannot be rewritten: {err}') from err
 
     def uninstall(self) -> None:
         """Put the attribute back, wherever it is still the replacement."""
         for owner, attribute in self.places:
-            if vars(owner).get(attribute) is not self._replacement:
+            if getattr(owner, "__dict__", {}).get(attribute) is not self._replacement:
                 continue
             if self.found.inherited:
                 delattr(owner, attribute)
