@@ -300,7 +300,12 @@ class _Build:
         return exported, files, parts
 
     def _convert_parts(self, exported: IRModel, tell: Callable[[str], None]) -> tuple[Part, ...]:
-        models = split(exported, self._cuts, self._folder / IR_FOLDER / "parts")
+        try:
+            models = split(exported, self._cuts, self._folder / IR_FOLDER / "parts")
+        except UsageError as err:
+            # A function that was to be marked and is not there has no mark to cut at.
+            lines = self._intake.rewriting.not_found if self._intake.rewriting else ()
+            raise UsageError("; ".join((str(err), *lines)), hint=err.hint) from err
         return convert_parts(self._engine, models, self._params, self._folder, tell)
 
 
