@@ -37,6 +37,7 @@ INCLUDED = {
 }
 _LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)")
 _FILE = re.compile(r"^```(\w+) file=(\S+)$", re.MULTILINE)
+_EXIT = re.compile(r"^```sh exit=\d+$", re.MULTILINE)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -58,7 +59,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         found = INCLUDED.get(target, target.removeprefix("docs/"))
         return f"]({posixpath.relpath(found, posixpath.dirname(here) or '.')}"
 
-    return _FILE.sub(r'```\1 title="\2"', _LINK.sub(between_pages, markdown))
+    return _EXIT.sub("```sh", _FILE.sub(r'```\1 title="\2"', _LINK.sub(between_pages, markdown)))
 
 
 def changelog() -> str:

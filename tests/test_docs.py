@@ -2,10 +2,10 @@
 
 ``python`` and ``sh`` blocks run in the order of their page, in a folder of the page's own, which
 holds the README's ``net.py`` where the page brings none. A block with ``file=NAME`` behind its
-language is written to that file. A ``text`` block right behind one that ran is what it prints;
-``…`` in it stands for anything. In the line above a block there may be a comment: ``<!-- not run:
-REASON -->``, ``<!-- exits with 1 -->``, or ``<!-- part of the loopback backend -->``, of which the
-guide shows the whole source.
+language is written to that file; the last line of one with ``exit=N`` ends with that code. A
+``text`` block right behind one that ran is what it prints; ``…`` in it stands for anything. In the
+line above a block there may be a comment: ``<!-- not run: REASON -->``, or ``<!-- part of the
+loopback backend -->``, of which the guide shows the whole source.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ ELSEWHERE = {
 }
 
 BLOCK = re.compile(
-    r"(?:^<!-- (?P<comment>[^\n]*) -->\n+)?^```(?P<language>\S*)(?: file=(?P<file>\S+))?\n"
+    r"(?:^<!-- (?P<comment>[^\n]*) -->\n+)?"
+    r"^```(?P<language>\S*)(?: file=(?P<file>\S+)| exit=(?P<exit>\d+))?\n"
     r"(?P<code>.*?)^```$(?P<gap>\s*)",
     re.DOTALL | re.MULTILINE,
 )
@@ -57,6 +58,7 @@ class Block(NamedTuple):
     line: int
     language: str
     file: str | None
+    exit_code: int
     code: str
     comment: str
     follows: bool  # nothing stands between the block before and this one
@@ -78,11 +80,6 @@ class Block(NamedTuple):
         elsewhere = self.file or self.why_not_run or self.is_loopback
         return self.language in ("python", "sh") and not elsewhere
 
-    @property
-    def exit_code(self) -> int:
-        wanted = re.fullmatch(r"exits with (\d+)", self.comment)
-        return int(wanted[1]) if wanted else 0
-
 
 def name_of(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
@@ -97,7 +94,8 @@ def blocks_of(page: Path) -> Iterator[Block]:
         end = found.end()
         part = found.groupdict()
         yield Block(
-            page, line, part["language"], part["file"], part["code"], part["comment"] or "", follows
+            *(page, line, part["language"], part["file"], int(part["exit"] or 0)),
+            *(part["code"], part["comment"] or "", follows),
         )
 
 
@@ -171,8 +169,7 @@ def test_blocks_are_known(page: Path) -> None:
     assert len(re.findall(r"^```", text, re.MULTILINE)) == 2 * len(BLOCKS[page])
     for block in BLOCKS[page]:
         assert block.language in LANGUAGES, block.where
-        known = block.why_not_run or block.exit_code or block.is_loopback
-        assert known or not block.comment, block.where
+        assert block.why_not_run or block.is_loopback or not block.comment, block.where
         if block.language == "toml":
             tomllib.loads(block.code)
         if block.language == "json":
