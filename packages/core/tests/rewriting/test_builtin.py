@@ -42,6 +42,14 @@ GROUPS = (
     (rand(7, 8), rand(3, 8, 8), torch.tensor([2, 2, 7], dtype=torch.int32)),
     "torch.nn.functional.grouped_mm",
 )
+
+
+def angles(positions):
+    """As in rotary embeddings: what broadcasts misleads the exporter about the shape."""
+    frequencies = rand(4)[None, :, None].expand(positions.shape[0], -1, 1)
+    return (frequencies @ positions[:, None]).transpose(1, 2)
+
+
 FALLBACK = "torch.ops.transformers.grouped_mm_fallback"
 
 
@@ -172,6 +180,19 @@ def fallback():
             lambda x: torch.as_strided(x.permute(2, 0, 1), (2, 3), (7, 2), 3) * 2,
             (rand(2, 3, 4),),
             "torch.as_strided",
+        ),
+        ("torchscript", lambda x: (x > 0).cumsum(-1), (rand(2, 5),), "torch.Tensor.cumsum"),
+        (
+            "torchscript",
+            lambda x: torch.cumsum(x, dim=0),
+            (torch.arange(5, dtype=torch.int32),),
+            "torch.cumsum",
+        ),
+        (
+            "torchscript",
+            lambda x: angles(x).repeat_interleave(2, dim=-1),
+            (rand(1, 12),),
+            "torch.Tensor.repeat_interleave",
         ),
         ("torchscript", lambda x: x.diff(), (rand(2, 5),), "torch.Tensor.diff"),
         (
@@ -356,6 +377,8 @@ def test_every_one_is_tested_here():
         "torch.nn.functional.adaptive_avg_pool2d",
         "torch.nn.functional.scaled_dot_product_attention",
         *("torch.permute", "torch.Tensor.permute", "torch.diff", "torch.Tensor.diff"),
+        *("torch.cumsum", "torch.Tensor.cumsum"),
+        *("torch.repeat_interleave", "torch.Tensor.repeat_interleave"),
         *("torch.as_strided", "torch.Tensor.as_strided"),
         *("torch.histc", "torch.Tensor.histc", "torch.autograd.Function.apply"),
         *("torch.nn.functional.grouped_mm", "torch._grouped_mm", FALLBACK),

@@ -220,6 +220,27 @@ def test_as_strided(x, shape, offset, function):
 
 @given(
     x=tensors(),
+    dim=st.integers(-4, 4),
+    dtype=st.sampled_from([{}, {"dtype": None}, {"dtype": torch.float32}]),
+    function=st.sampled_from([torch.cumsum, torch.Tensor.cumsum]),
+)
+def test_cumsum(x, dim, dtype, function):
+    check(function, x, dim, **dtype)
+
+
+@given(
+    x=tensors(),
+    repeats=st.integers(-1, 3) | st.just(torch.tensor([2])),
+    dim=st.none() | st.integers(-4, 4),
+    function=st.sampled_from([torch.repeat_interleave, torch.Tensor.repeat_interleave]),
+)
+def test_repeat_interleave(x, repeats, dim, function):
+    check(function, x, repeats, dim)
+    check(function, x, repeats=repeats, dim=dim)
+
+
+@given(
+    x=tensors(),
     n=st.integers(-1, 3),
     dim=st.integers(-4, 4),
     more=st.sampled_from([(), ("prepend",), ("append",), ("prepend", "append")]),

@@ -24,19 +24,31 @@ def builtin_rewriters() -> RewriterSet:
         attention,
         autograd_function,
         copy,
+        cumsum,
         diff,
         grouped_mm,
         histc,
         linspace,
         permute,
+        repeat_interleave,
         roll,
         squeeze,
     )
 
     rewriters = RewriterSet(distribution=CORE)
     rooms = (
-        *(adaptive_pooling, any_all, as_strided, atan2, attention, autograd_function, copy, diff),
-        *(grouped_mm, histc, linspace, permute, roll, squeeze),
+        *(
+            adaptive_pooling,
+            any_all,
+            as_strided,
+            atan2,
+            attention,
+            autograd_function,
+            copy,
+            cumsum,
+            diff,
+        ),
+        *(grouped_mm, histc, linspace, permute, repeat_interleave, roll, squeeze),
     )
     for room in rooms:
         room.declare(rewriters)
