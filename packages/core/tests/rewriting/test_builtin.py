@@ -46,10 +46,11 @@ GROUPS = (
 
 def angles(positions):
     """As in rotary embeddings: what broadcasts misleads the exporter about the shape."""
-    frequencies = rand(4)[None, :, None].expand(positions.shape[0], -1, 1)
+    frequencies = FREQUENCIES[None, :, None].expand(positions.shape[0], -1, 1)
     return (frequencies @ positions[:, None]).transpose(1, 2)
 
 
+FREQUENCIES = rand(4)
 FALLBACK = "torch.ops.transformers.grouped_mm_fallback"
 
 
