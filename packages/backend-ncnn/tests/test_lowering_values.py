@@ -10,7 +10,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from enginebay_ncnn.lowering import script  # noqa: F401 - fills the table
+from enginebay_ncnn.lowering import lowered  # noqa: F401 - fills the table
 from enginebay_ncnn.lowering.registry import LOWERINGS, UnsupportedError, constant
 
 aten = torch.ops.aten

@@ -12,6 +12,7 @@ from enginebay_ncnn.lowering.layout import (
     MAX_RANK,
     as_three,
     axis_of,
+    is_front,
     lower_permute,
     lower_squeeze,
     reshape,
@@ -106,25 +107,39 @@ def lower_mul(a: Any, b: Any) -> Tensor:
 
 @lowers("div", "true_divide", "divide")
 def lower_div(a: Any, b: Any, rounding_mode: str | None = None) -> Tensor:
-    result = elementwise(lambda x, y: x / y, a, b)
     if rounding_mode == "floor":
-        return result.floor()
+        return lower_floor_divide(a, b)
+    result = elementwise(lambda x, y: x / y, a, b)
     return result.trunc() if rounding_mode == "trunc" else result
 
 
 @lowers("floor_divide")
 def lower_floor_divide(a: Any, b: Any) -> Tensor:
-    return lower_div(a, b, "floor")
+    return elementwise(lambda x, y: _divided(x, y)[0], a, b)
 
 
 @lowers("remainder")
 def lower_remainder(a: Any, b: Any) -> Tensor:
-    return elementwise(torch.remainder, a, b)
+    return elementwise(lambda x, y: _divided(x, y)[1], a, b)
 
 
 @lowers("fmod")
 def lower_fmod(a: Any, b: Any) -> Tensor:
-    return elementwise(torch.fmod, a, b)
+    return elementwise(lambda x, y: _divided(x.abs(), abs(y))[1] * x.sign(), a, b)
+
+
+def _divided(x: Tensor, y: Any) -> tuple[Tensor, Tensor]:
+    """The quotient rounded down, and the remainder.
+
+    ncnn multiplies with the reciprocal, so the quotient of whole numbers may be one too small or
+    one too large; the remainder, which is exact, shows it.
+    """
+    sign = y.sign() if isinstance(y, torch.Tensor) else math.copysign(1.0, y)
+    quotient = (x / y).floor()
+    rest = (x - quotient * y) * sign
+    missing = 1.0 - (abs(y) - rest).sign().clamp(0.0, 1.0)
+    missing = missing - (-rest).sign().clamp(0.0, 1.0)
+    return quotient + missing, rest * sign - missing * y
 
 
 @lowers("atan2")
@@ -162,9 +177,9 @@ def _reduce(
     if dim is None or dim == []:
         return function(reshape(x, (count_of(x),)), 0, False)
     dims = sorted({axis_of(x, axis) for axis in ([dim] if isinstance(dim, int) else dim)})
-    if x.ndim <= MAX_RANK:
-        return function(x, dims, keepdim)
     shape = sizes_of(x)
+    if x.ndim <= MAX_RANK and not is_front(x, dims[0]):
+        return function(x, dims, keepdim)
     kept = [axis for axis in range(x.ndim) if axis not in dims]
     rows = lower_permute(x, [*kept, *dims])
     rows = reshape(rows, (1, math.prod(shape[axis] for axis in kept), -1))

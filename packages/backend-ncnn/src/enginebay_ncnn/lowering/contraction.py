@@ -119,6 +119,9 @@ def _repeat_heads(x: Tensor, groups: int) -> Tensor:
 def lower_einsum(equation: str, operands: Sequence[Tensor], **_: Any) -> Tensor:
     inputs, arrow, output = equation.replace(" ", "").partition("->")
     terms = inputs.split(",")
+    if "." in inputs:
+        terms, output = _spelled_out(terms, output, arrow, operands)
+        arrow = "->"
     if not arrow:
         letters = "".join(terms)
         output = "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
@@ -131,6 +134,27 @@ def lower_einsum(equation: str, operands: Sequence[Tensor], **_: Any) -> Tensor:
         result = result.sum(summed)
         term = "".join(letter for letter in term if letter in output)
     return lower_permute(result, [term.index(letter) for letter in output])
+
+
+def _spelled_out(
+    terms: list[str], output: str, arrow: str, operands: Sequence[Tensor]
+) -> tuple[list[str], str]:
+    """Letters in the ellipses' places."""
+    spare = [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ" if c not in "".join(terms)]
+    widths = [
+        len(sizes_of(operand)) - len(term) + 3 if "." in term else 0
+        for term, operand in zip(terms, operands, strict=True)
+    ]
+    front = "".join(spare[: max(widths)])
+    if not arrow:
+        letters = "".join(terms)
+        single = [c for c in set(letters) - {"."} if letters.count(c) == 1]
+        output = "..." + "".join(sorted(single))
+    spelled = [
+        term.replace("...", front[len(front) - width :])
+        for term, width in zip(terms, widths, strict=True)
+    ]
+    return spelled, output.replace("...", front)
 
 
 def _contract(a: Tensor, left: str, b: Tensor, right: str, later: str) -> tuple[Tensor, str]:

@@ -110,7 +110,7 @@ def lower_index(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     rest = [sizes_of(x)[dim] for dim in range(x.ndim) if dim not in used]
     shape = broadcast(*(sizes_of(each) for each in tensors))
     count = math.prod(sizes_of(x)[dim] for dim in used)
-    flat = _flat_index(tensors, [sizes_of(x)[dim] for dim in used])
+    flat = flat_index(tensors, [sizes_of(x)[dim] for dim in used])
     table = reshape(lower_permute(x, order), (count, math.prod(rest)))
     found = reshape(pick(table, 0, reshape(flat, (count_of(flat),))), (*shape, *rest))
     if not neighbours or used[0] == 0:
@@ -120,7 +120,7 @@ def lower_index(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     return lower_permute(found, [*front, *range(len(shape)), *back])
 
 
-def _flat_index(indices: list[Tensor], sizes: list[int]) -> Tensor:
+def flat_index(indices: list[Tensor], sizes: list[int]) -> Tensor:
     """Several indices as one into their dimensions laid flat."""
     if all(map(is_constant, indices)):
         total = torch.zeros((), dtype=torch.int64)
@@ -281,14 +281,27 @@ def lower_unfold(x: Tensor, dim: int, size: int, step: int) -> Tensor:
     return lower_permute(windows, [*order, dim + 1])
 
 
-@lowers("as_strided")
-def lower_as_strided(
-    x: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+def strided(
+    x: Tensor,
+    original: Tensor,
+    size: Sequence[int],
+    stride: Sequence[int],
+    storage_offset: int | None = None,
 ) -> Tensor:
-    index = torch.tensor(storage_offset or 0)
+    """``as_strided``, which looks at the memory: at that of the tensor that ``x`` stands for."""
+    first = original.storage_offset()
+    place = torch.tensor(first if storage_offset is None else storage_offset)
     for extent, step in zip(size, stride, strict=True):
-        index = index.unsqueeze(-1) + torch.arange(extent) * step
-    return reshape(pick(reshape(x, (count_of(x),)), 0, constant(index.reshape(-1))), size)
+        place = place.unsqueeze(-1) + torch.arange(extent) * step
+    where = torch.tensor(first)
+    for extent, step in zip(original.shape, original.stride(), strict=True):
+        where = where.unsqueeze(-1) + torch.arange(extent) * step
+    elements = torch.full((int(max(place.max(), where.max())) + 1,), -1)
+    elements[where.reshape(-1)] = torch.arange(where.numel())
+    index = elements[place.reshape(-1)]
+    if (index < 0).any():
+        raise UnsupportedError("as_strided beyond the tensor that it is given")
+    return reshape(pick(reshape(x, (count_of(x),)), 0, constant(index)), size)
 
 
 @lowers("one_hot")

@@ -48,13 +48,18 @@ def as_three(x: Tensor, dim: int) -> Tensor:
     return reshape(x, (math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])))
 
 
+def is_front(x: Tensor, dim: int) -> bool:
+    """Whether a dimension is one that pnnx may take for the batch, and then leaves alone."""
+    return dim == 0 and sizes_of(x)[0] != 1 and x.ndim > 1 and not is_constant(x)
+
+
 def narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor:
     """``length`` elements of one dimension from ``start`` on."""
     dim = axis_of(x, dim)
     if (start, length) == (0, sizes_of(x)[dim]):
         return x
     shape = (*sizes_of(x)[:dim], length, *sizes_of(x)[dim + 1 :])
-    if x.ndim <= MAX_RANK:
+    if x.ndim <= MAX_RANK and not is_front(x, dim):
         return _cut(x, dim, start, length)
     return reshape(_cut(as_three(x, dim), 1, start, length), shape)
 
@@ -266,7 +271,7 @@ def lower_cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
         return tensors[0]
     first = tensors[0]
     dim = axis_of(first, dim)
-    if first.ndim <= MAX_RANK:
+    if first.ndim <= MAX_RANK and (dim or first.ndim == 1):
         return torch.cat(tensors, dim)
     total = sum(sizes_of(each)[dim] for each in tensors)
     shape = (*sizes_of(first)[:dim], total, *sizes_of(first)[dim + 1 :])

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from enginebay.errors import ConversionError
-from enginebay_ncnn.lowering.script import Lowered, Script
+from enginebay_ncnn.lowering import torch_internals
+from enginebay_ncnn.lowering.lowered import Lowered
+from enginebay_ncnn.lowering.script import Script
 from enginebay_ncnn.torchscript import quiet
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ def retrace(frozen: Any, examples: Sequence[Tensor], target: Path) -> list[int]:
     Raises:
         ConversionError: An operator cannot be lowered.
     """
+    torch_internals.check()
     floats = [tensor.float() for tensor in examples]
     try:
         with torch.no_grad(), quiet():
