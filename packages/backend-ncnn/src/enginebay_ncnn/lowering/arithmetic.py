@@ -13,6 +13,7 @@ from enginebay_ncnn.lowering.layout import (
     as_three,
     axis_of,
     is_front,
+    lower_expand,
     lower_permute,
     lower_squeeze,
     reshape,
@@ -41,8 +42,13 @@ def elementwise(function: Callable[..., Tensor], *operands: Any) -> Tensor:
         if not isinstance(plain[0], torch.Tensor):
             plain[0] = tensors[0]
         return function(*plain)
+    if all(tuple(sizes_of(each)) == shape for each in tensors):
+        rows = [reshape(each, (1, math.prod(shape[:-1]), shape[-1])) for each in tensors]
+        return reshape(function(*rows), shape)
     padded = [(1,) * (len(shape) - each.ndim) + tuple(sizes_of(each)) for each in tensors]
     merged = _merged(padded, shape)
+    if len(merged[0]) > MAX_RANK:
+        return elementwise(function, *(lower_expand(each, shape) for each in tensors))
     small = [reshape(t, sizes) for t, sizes in zip(tensors, merged, strict=True)]
     return reshape(function(*small), shape)
 

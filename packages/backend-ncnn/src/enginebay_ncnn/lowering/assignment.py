@@ -62,7 +62,11 @@ def write(
         if earlier is step:
             return
         aliases = [n for n in earlier.outputs if shares_memory(script.values[n], memory)]
-        if aliases and written.isdisjoint(aliases) and script.view_of(aliases[0]) is not None:
+        if not aliases or not written.isdisjoint(aliases) or script.view_of(aliases[0]) is None:
+            continue
+        if earlier.assigns:  # it has been done; its result is its argument by another name
+            values[aliases[0]] = values[earlier.inputs[0]]
+        else:
             run(earlier)
 
 

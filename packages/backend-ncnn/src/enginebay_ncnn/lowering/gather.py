@@ -88,7 +88,10 @@ def lower_index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
 @lowers("embedding")
 def lower_embedding(weight: Tensor, indices: Tensor, *_: Any) -> Tensor:
     if indices.dtype is torch.int64 and is_constant(weight):
-        return functional.embedding(indices, weight)
+        # pnnx takes the first dimension for the batch.
+        rows = reshape(indices, (1, count_of(indices)))
+        found = functional.embedding(rows, weight)
+        return reshape(found, (*sizes_of(indices), sizes_of(weight)[1]))
     return reshape(
         pick(weight, 0, reshape(indices, (count_of(indices),))),
         (*sizes_of(indices), sizes_of(weight)[-1]),

@@ -32,7 +32,8 @@ def reshape(x: Tensor, shape: Sequence[int]) -> Tensor:
     source: Tensor = getattr(x, "reshape_of", x)
     if sizes_of(source) == tuple(shape):
         return source
-    result = source.reshape(tuple(shape))
+    # pnnx cannot write a reshape to no dimensions.
+    result = source.reshape(tuple(shape)) if len(shape) else source.reshape(1).squeeze(0)
     result.reshape_of = source  # type: ignore[attr-defined]  # tensors take attributes
     return constant(result) if is_constant(x) else result
 

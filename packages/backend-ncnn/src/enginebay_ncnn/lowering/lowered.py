@@ -15,6 +15,7 @@ from enginebay_ncnn.lowering import (
     gather,
     images,  # noqa: F401 - the table's rooms fill it
     norms,  # noqa: F401
+    recurrent,  # noqa: F401
     scatter,
 )
 from enginebay_ncnn.lowering.nodes import evaluate, split
@@ -153,7 +154,9 @@ class Lowered(torch.nn.Module):
         if name == "index_put" and self._dtype_in(step.inputs[1]) is torch.bool:
             return scatter.lower_masked_put(positional[0], positional[1][0], positional[2])
         if name == "as_strided":
-            return gather.strided(positional[0], self.script.values[step.inputs[0]], *positional[1:])
+            return gather.strided(
+                positional[0], self.script.values[step.inputs[0]], *positional[1:]
+            )
         if name in _OF_TRUTHS:
             positional = [
                 casts.cast(each, self._dtype(own), torch.bool) if _is_tensor(each) else each

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from enginebay_ncnn.lowering.arithmetic import broadcast, lower_add, lower_div, lower_mul, lower_sum
+from enginebay_ncnn.lowering.arithmetic import (
+    broadcast,
+    lower_add,
+    lower_amax,
+    lower_div,
+    lower_mul,
+    lower_sum,
+)
 from enginebay_ncnn.lowering.contraction import lower_matmul
 from enginebay_ncnn.lowering.gather import flat_index, one_hot
 from enginebay_ncnn.lowering.layout import (
@@ -21,7 +28,7 @@ from enginebay_ncnn.lowering.layout import (
     narrow,
     reshape,
 )
-from enginebay_ncnn.lowering.logic import lower_ge, lower_le, lower_lt, lower_where
+from enginebay_ncnn.lowering.logic import lower_ge, lower_le, lower_lt, lower_maximum, lower_where
 from enginebay_ncnn.lowering.registry import (
     UnsupportedError,
     constant,
@@ -85,6 +92,9 @@ def lower_scatter(
 def lower_scatter_reduce(
     x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
+    if reduce in ("amax", "amin"):
+        sign = 1.0 if reduce == "amax" else -1.0
+        return _scatter_largest(x * sign, dim, index, src * sign, include_self) * sign
     if reduce not in ("sum", "mean"):
         raise UnsupportedError(f"a scatter that reduces by '{reduce}'")
     ones = constant(torch.ones(sizes_of(src)))
@@ -97,6 +107,26 @@ def lower_scatter_reduce(
         count = count.clamp(1.0, 3e38)
     total = _scatter(start, dim, index, src, adding=True)
     return total if reduce == "sum" else lower_div(total, count)
+
+
+def _scatter_largest(x: Tensor, dim: int, index: Tensor, src: Tensor, include_self: bool) -> Tensor:
+    dim = axis_of(x, dim)
+    count = _scatter(
+        constant(torch.zeros(sizes_of(x))), dim, index, constant(torch.ones(sizes_of(src))),
+        adding=True,
+    )  # fmt: skip
+    places = _as_rows(index, dim)
+    places = reshape(places, sizes_of(places)[:2])
+    if is_constant(index):
+        constant(places)
+    chosen = one_hot(places, sizes_of(x)[dim])
+    rows = lower_amax(lower_where(chosen, _as_rows(src, dim), -3e38), 1)
+    rest = [axis for axis in range(x.ndim) if axis != dim]
+    rows = reshape(rows, [sizes_of(x)[axis] for axis in (*rest, dim)])
+    found = lower_permute(rows, [[*rest, dim].index(axis) for axis in range(x.ndim)])
+    if include_self:
+        return lower_maximum(found, x)
+    return lower_where(count.clamp(0.0, 1.0), found, x)
 
 
 @lowers("scatter_add")
