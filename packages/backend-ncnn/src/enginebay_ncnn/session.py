@@ -44,7 +44,7 @@ class Session:
         """
         try:
             return self._run(feed)
-        except Exception as err:
+        except Exception as err:  # noqa: BLE001 - whatever it is, it goes on
             # Its traceback would keep the extractor, which must not outlive the network.
             raise err.with_traceback(None)  # noqa: B904 - the same error
 
