@@ -72,13 +72,20 @@ def candidates(
     if any(shape.is_open for shape in shapes):
         return  # lowerings are bound to sizes
     yield "with its operators lowered", lambda: _lowered(frozen, feeds, folder)
+    if frozen.has_attention:
+        yield (
+            "lowered with attention in its parts",
+            lambda: _lowered(frozen, feeds, folder, attention_apart=True),
+        )
 
 
-def _lowered(frozen: Frozen, feeds: tuple[Feed, ...], folder: Path) -> Candidate:
+def _lowered(
+    frozen: Frozen, feeds: tuple[Feed, ...], folder: Path, *, attention_apart: bool = False
+) -> Candidate:
     from enginebay_ncnn.lowering.retrace import retrace
 
     target = folder / "lowered.pt"
-    tables = retrace(frozen.module, frozen.examples, target)
+    tables = retrace(frozen.module, frozen.examples, target, attention_apart=attention_apart)
     floats = [
         Feed(msgspec.structs.replace(feed.shape, dtype="float32"), feed.dtype, "float32")
         for feed in feeds

@@ -74,7 +74,17 @@ def _convert(request: ConvertRequest, params: NcnnParams, scratch: Path) -> list
     raise _failed(failures)
 
 
+def _unlike(failures: dict[str, ConversionError]) -> dict[str, ConversionError]:
+    """The failures, those with the same reason as an earlier one left out."""
+    told: dict[str, ConversionError] = {}
+    for name, err in failures.items():
+        if str(err) not in map(str, told.values()):
+            told[name] = err
+    return told
+
+
 def _failed(failures: dict[str, ConversionError]) -> ConversionError:
+    failures = _unlike(failures)
     if len(failures) == 1:
         return next(iter(failures.values()))
     told = "; ".join(f"{name}: {err}" for name, err in failures.items())

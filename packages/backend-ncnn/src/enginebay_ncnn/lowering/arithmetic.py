@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torch import Tensor
+
+
+#: Whether no softmax may look to pnnx like the middle of an attention, which it makes one layer of:
+#: some of these it writes wrongly, and on some it ends.
+ATTENTION_APART: ContextVar[bool] = ContextVar("ATTENTION_APART", default=False)
 
 
 def elementwise(function: Callable[..., Tensor], *operands: Any) -> Tensor:
@@ -116,7 +122,7 @@ def lower_div(a: Any, b: Any, rounding_mode: str | None = None) -> Tensor:
     if rounding_mode == "floor":
         return lower_floor_divide(a, b)
     result = elementwise(lambda x, y: x / y, a, b)
-    return result.trunc() if rounding_mode == "trunc" else result
+    return flat(torch.trunc, result) if rounding_mode == "trunc" else result
 
 
 @lowers("floor_divide")
@@ -158,8 +164,7 @@ def lower_pow(a: Any, b: Any) -> Tensor:
     if b in (2, 3):
         return elementwise(lambda x, y: x * y, a, lower_pow(a, 2) if b == 3 else a)
     if b == 0.5:
-        root: Tensor = a.sqrt()
-        return root
+        return flat(torch.sqrt, a)
     return elementwise(torch.pow, a, b)
 
 
@@ -171,7 +176,7 @@ def lower_square(x: Tensor) -> Tensor:
 @lowers("softmax")
 def lower_softmax(x: Tensor, dim: int, *_: Any) -> Tensor:
     dim = axis_of(x, dim)
-    if x.ndim <= MAX_RANK:
+    if x.ndim < MAX_RANK or (x.ndim == MAX_RANK and not ATTENTION_APART.get()):
         return x.softmax(dim)
     return reshape(as_three(x, dim).softmax(1), sizes_of(x))
 
@@ -216,18 +221,20 @@ def lower_amin(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
 @lowers("norm", "linalg_vector_norm")
 def lower_norm(x: Tensor, p: float = 2, dim: Any = None, keepdim: bool = False, **_: Any) -> Tensor:
     if p == 2:
-        return lower_sum(lower_mul(x, x), dim, keepdim).sqrt()
+        return flat(torch.sqrt, lower_sum(lower_mul(x, x), dim, keepdim))
     if p == 1:
         return lower_sum(flat(torch.abs, x), dim, keepdim)
     if p == math.inf:
         return lower_amax(flat(torch.abs, x), dim, keepdim)
-    return lower_sum(flat(lambda t: t.abs() ** p, x), dim, keepdim) ** (1 / p)
+    total = lower_sum(flat(lambda t: t.abs() ** p, x), dim, keepdim)
+    return flat(lambda t: t ** (1 / p), total)
 
 
 @lowers("cosine_similarity")
 def lower_cosine_similarity(a: Tensor, b: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     def unit(x: Tensor) -> Tensor:
-        return lower_div(x, lower_norm(x, 2, dim, True).clamp(eps, 3e38))
+        length = flat(lambda t: t.clamp(eps, 3e38), lower_norm(x, 2, dim, True))
+        return lower_div(x, length)
 
     return lower_sum(lower_mul(unit(a), unit(b)), dim)
 
@@ -235,8 +242,8 @@ def lower_cosine_similarity(a: Tensor, b: Tensor, dim: int = 1, eps: float = 1e-
 @lowers("logsumexp")
 def lower_logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     top = lower_amax(x, dim, True)
-    total = lower_sum(flat(torch.exp, lower_sub(x, top)), dim, True).log()
-    result = lower_add(total, top)
+    total = lower_sum(flat(torch.exp, lower_sub(x, top)), dim, True)
+    result = lower_add(flat(torch.log, total), top)
     return result if keepdim else lower_squeeze(result, dim)
 
 
@@ -259,12 +266,12 @@ def lower_var(
     count = math.prod(sizes_of(x)[axis] for axis in dims)
     deviation = lower_sub(x, lower_mean(x, dims, True))
     total = lower_mean(lower_mul(deviation, deviation), dims, keepdim)
-    return total * (count / (count - (1.0 if correction is None else correction)))
+    return lower_mul(total, count / (count - (1.0 if correction is None else correction)))
 
 
 @lowers("std")
 def lower_std(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    return lower_var(x, *args, **kwargs).sqrt()
+    return flat(torch.sqrt, lower_var(x, *args, **kwargs))
 
 
 @lowers("addcmul")

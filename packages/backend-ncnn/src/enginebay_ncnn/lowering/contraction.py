@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn import functional
 
-from enginebay_ncnn.lowering.arithmetic import broadcast, lower_add, lower_mul, lower_softmax
+from enginebay_ncnn.lowering.arithmetic import (
+    broadcast,
+    flat,
+    lower_add,
+    lower_mul,
+    lower_softmax,
+    lower_sum,
+)
 from enginebay_ncnn.lowering.layout import (
     axis_of,
     lower_expand,
@@ -96,15 +103,15 @@ def lower_attention(
         groups = sizes_of(query)[-3] // sizes_of(key)[-3]
         key, value = (_repeat_heads(each, groups) for each in (key, value))
     factor = sizes_of(query)[-1] ** -0.5 if scale is None else scale
-    scores = lower_matmul(query * factor, lower_transpose(key, -1, -2))
+    scores = lower_matmul(lower_mul(query, factor), lower_transpose(key, -1, -2))
     if is_causal:
         causal = torch.ones(sizes_of(scores)[-2:], dtype=torch.bool).tril()
         attn_mask, mask_is_bool = causal, True
     if attn_mask is not None:
         if mask_is_bool or attn_mask.dtype is torch.bool:
-            attn_mask = (attn_mask.float() - 1.0) * 1e30
+            attn_mask = flat(lambda t: (t - 1.0) * 1e30, attn_mask.float())
         else:
-            attn_mask = attn_mask.clamp(min=-1e30)
+            attn_mask = flat(lambda t: t.clamp(-1e30, 3e38), attn_mask)
         scores = lower_add(scores, attn_mask)
     return lower_matmul(lower_softmax(scores, -1), value)
 
@@ -131,7 +138,7 @@ def lower_einsum(equation: str, operands: Sequence[Tensor], **_: Any) -> Tensor:
         result, term = _contract(result, term, operands[place], terms[place], later)
     summed = [axis for axis, letter in enumerate(term) if letter not in output]
     if summed:
-        result = result.sum(summed)
+        result = lower_sum(result, summed)
         term = "".join(letter for letter in term if letter in output)
     return lower_permute(result, [term.index(letter) for letter in output])
 
@@ -166,7 +173,7 @@ def _contract(a: Tensor, left: str, b: Tensor, right: str, later: str) -> tuple[
     rows = [c for c in left if c not in right]
     columns = [c for c in right if c not in left]
 
-    def flat(x: Tensor, term: str, *groups: list[str]) -> Tensor:
+    def grouped(x: Tensor, term: str, *groups: list[str]) -> Tensor:
         x = lower_permute(x, [term.index(c) for group in groups for c in group])
         return reshape(x, [math.prod(sizes[c] for c in group) for group in groups])
 
@@ -174,7 +181,9 @@ def _contract(a: Tensor, left: str, b: Tensor, right: str, later: str) -> tuple[
         spread = "".join(batch + rows + columns)
         product = lower_mul(_spread(a, left, spread, sizes), _spread(b, right, spread, sizes))
         return product, spread
-    product = lower_matmul(flat(a, left, batch, rows, inner), flat(b, right, batch, inner, columns))
+    product = lower_matmul(
+        grouped(a, left, batch, rows, inner), grouped(b, right, batch, inner, columns)
+    )
     term = "".join(batch + rows + columns)
     return reshape(product, [sizes[c] for c in term]), term
 

@@ -103,12 +103,18 @@ def _on(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return declare
 
 
+def _is_tensor(x: Any) -> bool:
+    return isinstance(x, torch.Tensor)
+
+
 def _complex(x: Any) -> Complex:
     if isinstance(x, Complex):
         return x
-    if isinstance(x, torch.Tensor) and x.is_complex():
+    if isinstance(x, complex):
+        return Complex(constant(torch.tensor(x.real)), constant(torch.tensor(x.imag)))
+    if _is_tensor(x) and x.is_complex():
         return Complex(constant(x.real.contiguous()), constant(x.imag.contiguous()))
-    x = x if isinstance(x, torch.Tensor) else torch.tensor(float(x))
+    x = x if _is_tensor(x) else torch.tensor(float(x))
     return Complex(x, constant(torch.zeros(())))
 
 
@@ -116,7 +122,7 @@ def _complex(x: Any) -> Complex:
 def multiply(a: Any, b: Any) -> Complex:
     if not isinstance(a, Complex):
         a, b = b, a
-    if not isinstance(b, Complex) and not (isinstance(b, torch.Tensor) and b.is_complex()):
+    if not isinstance(b, Complex | complex) and not (_is_tensor(b) and b.is_complex()):
         return Complex(lower_mul(a.real, b), lower_mul(a.imag, b))
     b = _complex(b)
     return Complex(

@@ -12,6 +12,7 @@ from torch.nn import functional
 from enginebay_ncnn.lowering.arithmetic import (
     broadcast,
     elementwise,
+    flat,
     lower_amax,
     lower_amin,
     lower_sum,
@@ -113,9 +114,9 @@ def lower_index(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     rest = [sizes_of(x)[dim] for dim in range(x.ndim) if dim not in used]
     shape = broadcast(*(sizes_of(each) for each in tensors))
     count = math.prod(sizes_of(x)[dim] for dim in used)
-    flat = flat_index(tensors, [sizes_of(x)[dim] for dim in used])
+    places = flat_index(tensors, [sizes_of(x)[dim] for dim in used])
     table = reshape(lower_permute(x, order), (count, math.prod(rest)))
-    found = reshape(pick(table, 0, reshape(flat, (count_of(flat),))), (*shape, *rest))
+    found = reshape(pick(table, 0, reshape(places, (count_of(places),))), (*shape, *rest))
     if not neighbours or used[0] == 0:
         return found
     front = list(range(len(shape), len(shape) + used[0]))
@@ -130,12 +131,12 @@ def flat_index(indices: list[Tensor], sizes: list[int]) -> Tensor:
         for index, size in zip(indices, sizes, strict=True):
             total = total * size + index.long() % size
         return constant(total)
-    flat = indices[0].float()
+    places = indices[0].float()
     if is_constant(indices[0]):
-        constant(flat)
+        constant(places)
     for index, size in zip(indices[1:], sizes[1:], strict=True):
-        flat = elementwise(lambda a, b, n=size: a * n + b, flat, index)
-    return flat
+        places = elementwise(lambda a, b, n=size: a * n + b, places, index)
+    return places
 
 
 def _by_mask(x: Tensor, used: list[int], masks: list[Tensor]) -> Tensor:
@@ -160,10 +161,10 @@ def lower_gather(x: Tensor, dim: int, index: Tensor, *_: Any, **__: Any) -> Tens
     for axis, size in enumerate(sizes_of(places)[:-1]):
         rows = narrow(rows, axis, 0, size)
     outer, width, count = math.prod(sizes_of(rows)[:-1]), sizes_of(rows)[-1], sizes_of(places)[-1]
-    flat = reshape(places, (outer, count))
+    places_of_rows = reshape(places, (outer, count))
     if is_constant(index):
-        constant(flat)
-    found = _rows(reshape(rows, (outer, width)), flat)
+        constant(places_of_rows)
+    found = _rows(reshape(rows, (outer, width)), places_of_rows)
     return lower_permute(reshape(found, sizes_of(places)), back)
 
 
@@ -174,8 +175,8 @@ def _rows(x: Tensor, index: Tensor) -> Tensor:
     if is_constant(index):
         if (index == index[:1]).all():
             return pick(x, 1, constant(index[0]))
-        flat = (torch.arange(outer)[:, None] * width + index).reshape(-1)
-        return reshape(pick(reshape(x, (outer * width,)), 0, constant(flat)), (outer, count))
+        places = (torch.arange(outer)[:, None] * width + index).reshape(-1)
+        return reshape(pick(reshape(x, (outer * width,)), 0, constant(places)), (outer, count))
     chosen = one_hot(index, width)
     product = lower_matmul(chosen, lower_unsqueeze(x, 2))
     return reshape(product, (outer, count))
@@ -190,7 +191,7 @@ def lower_argmax(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Te
 
 @lowers("argmin")
 def lower_argmin(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    return lower_argmax(-x, dim, keepdim)
+    return lower_argmax(flat(torch.neg, x), dim, keepdim)
 
 
 def _first_of(x: Tensor, extreme: Tensor, dim: int, keepdim: bool) -> Tensor:

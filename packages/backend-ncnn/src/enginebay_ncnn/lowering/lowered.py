@@ -19,7 +19,7 @@ from enginebay_ncnn.lowering import (
     scatter,
 )
 from enginebay_ncnn.lowering.nodes import evaluate, split
-from enginebay_ncnn.lowering.registry import LOWERINGS, constant
+from enginebay_ncnn.lowering.registry import LOWERINGS, constant, count_of
 from enginebay_ncnn.lowering.torch_internals import parse_schema
 
 if TYPE_CHECKING:
@@ -213,6 +213,8 @@ def _mark(value: Any) -> None:
 def _leaf(value: Any) -> Tensor:
     if not isinstance(value, torch.Tensor):
         raise ConversionError("the model's outputs are nested deeper than one level")
+    if not count_of(value):
+        raise ConversionError("an output is empty: ncnn holds no empty tensor")
     return value.float()
 
 

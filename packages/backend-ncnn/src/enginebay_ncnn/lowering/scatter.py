@@ -174,7 +174,7 @@ def lower_index_put(
     sizes = [sizes_of(x)[dim] for dim in order]
     indexed, rest = sizes[: len(used)], sizes[len(used) :]
     picked = broadcast(*(sizes_of(each) for each in tensors))
-    flat = flat_index(tensors, indexed)
+    found = flat_index(tensors, indexed)
     table = reshape(lower_permute(x, order), (math.prod(indexed), math.prod(rest)))
     front = sizes_of(x)[: used[0]]
     rows = lower_expand(values, (*front, *picked, *rest[len(front) :]))
@@ -183,8 +183,8 @@ def lower_index_put(
         others = [axis for axis in range(rows.ndim) if axis not in moved]
         rows = lower_permute(rows, [*moved, *others])
     rows = reshape(rows, (math.prod(picked), math.prod(rest)))
-    places = reshape(flat, (math.prod(picked),))
-    if is_constant(flat):
+    places = reshape(found, (math.prod(picked),))
+    if is_constant(found):
         constant(places)
     result = reshape(_written(table, places, rows, adding=accumulate), sizes)
     return lower_permute(result, [order.index(axis) for axis in range(x.ndim)])
