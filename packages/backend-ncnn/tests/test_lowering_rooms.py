@@ -301,3 +301,25 @@ def test_strides_are_those_of_the_tensor_that_is_meant():
 def test_an_ellipsis():
     a, b = torch.randn(1, 2, 3, 4, 5), torch.randn(1, 2, 6, 4, 5)
     check(lambda a, b: torch.einsum("...qhd,...khd->...hqk", a, b), a, b)
+
+
+OTHERS = {
+    "distances": lambda x: torch.cdist(x, x[:, :3] + 1.0),
+    "grids": lambda x: functional.affine_grid(x[:, :2, :3], (2, 3, 4, 5), align_corners=False),
+    "grids to the corners": lambda x: functional.affine_grid(
+        x[:, :2, :3], (2, 3, 4, 5), align_corners=True
+    ),
+    "products": lambda x: x.prod(1) + x.cumprod(-1)[:, 0],
+    "broadcast": lambda x: torch.broadcast_tensors(x[:, :1], x)[0] * 2,
+    "outer": lambda x: torch.outer(x[0, 0], x[1, 0]),
+    "the logarithm of zero as a place": lambda x: torch.where(
+        x > 9, (x * 0).log().long(), (x > 0).long()
+    ).float(),
+    "five dimensions": lambda x: x.reshape(2, 5, 1, 3, 2).softmax(-1).logsumexp(-1).std(1),
+    "pools without a stride": lambda x: functional.max_pool3d(x.reshape(1, 2, 5, 3, 2), 2),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_is_composed_of_others(name):
+    check(OTHERS[name], torch.randn(2, 5, 6))

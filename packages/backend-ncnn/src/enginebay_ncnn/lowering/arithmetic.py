@@ -218,9 +218,20 @@ def lower_amin(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     return _reduce(torch.amin, x, dim, keepdim)
 
 
-@lowers("norm", "linalg_vector_norm")
-def lower_norm(x: Tensor, p: float = 2, dim: Any = None, keepdim: bool = False, **_: Any) -> Tensor:
-    if p == 2:
+@lowers("prod")
+def lower_prod(x: Tensor, dim: int | None = None, keepdim: bool = False, **_: Any) -> Tensor:
+    def product(x: Tensor, dims: Any, keepdim: bool) -> Tensor:
+        (axis,) = [dims] if isinstance(dims, int) else dims
+        return torch.prod(x, axis, keepdim)
+
+    return _reduce(product, x, dim, keepdim)
+
+
+@lowers("norm", "linalg_vector_norm", "linalg_norm")
+def lower_norm(
+    x: Tensor, p: float | None = 2, dim: Any = None, keepdim: bool = False, **_: Any
+) -> Tensor:
+    if p is None or p == 2:
         return flat(torch.sqrt, lower_sum(lower_mul(x, x), dim, keepdim))
     if p == 1:
         return lower_sum(flat(torch.abs, x), dim, keepdim)

@@ -14,7 +14,9 @@ from enginebay_ncnn.lowering.arithmetic import (
     flat,
     lower_add,
     lower_mul,
+    lower_norm,
     lower_softmax,
+    lower_sub,
     lower_sum,
 )
 from enginebay_ncnn.lowering.layout import (
@@ -25,7 +27,7 @@ from enginebay_ncnn.lowering.layout import (
     lower_unsqueeze,
     reshape,
 )
-from enginebay_ncnn.lowering.registry import is_constant, lowers, sizes_of
+from enginebay_ncnn.lowering.registry import constant, is_constant, lowers, sizes_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,12 +48,12 @@ def lower_matmul(a: Tensor, b: Tensor) -> Tensor:
         )
         return reshape(lower_matmul(left, right), shape)
     if is_constant(b) and b.ndim == 2:
-        return functional.linear(a, b.t().contiguous())
+        return lower_linear(a, constant(b.t().contiguous()))
     batch = broadcast(sizes_of(a)[:-2], sizes_of(b)[:-2])
     count = math.prod(batch)
     if count == 1:
-        result = reshape(a, sizes_of(a)[-2:]) @ reshape(b, sizes_of(b)[-2:])
-        return reshape(result, (*batch, *sizes_of(result)))
+        result = reshape(a, (1, *sizes_of(a)[-2:])) @ reshape(b, (1, *sizes_of(b)[-2:]))
+        return reshape(result, (*batch, *sizes_of(result)[1:]))
     left = lower_expand(a, (*batch, *sizes_of(a)[-2:]))
     right = lower_expand(b, (*batch, *sizes_of(b)[-2:]))
     # One dimension of size one stands in front, where ncnn looks for a batch.
@@ -66,7 +68,7 @@ def lower_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
     if not is_constant(weight) or (bias is not None and not is_constant(bias)):
         result = lower_matmul(x, lower_transpose(weight, -1, -2) if weight.ndim > 1 else weight)
         return result if bias is None else lower_add(result, bias)
-    if x.ndim <= 2:
+    if x.ndim == 1 or (x.ndim == 2 and sizes_of(x)[0] == 1):
         return functional.linear(x, weight, bias)
     flat = reshape(x, (1, math.prod(sizes_of(x)[:-1]), sizes_of(x)[-1]))
     return reshape(functional.linear(flat, weight, bias), (*sizes_of(x)[:-1], sizes_of(weight)[0]))
@@ -75,7 +77,7 @@ def lower_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
 @lowers("addmm")
 def lower_addmm(x: Tensor, a: Tensor, b: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
     if is_constant(x) and is_constant(b) and x.ndim == 1 and beta == alpha == 1:
-        return functional.linear(a, b.t().contiguous(), x)
+        return lower_linear(a, constant(b.t().contiguous()), x)
     product = lower_matmul(a, b)
     product = product if alpha == 1 else product * alpha
     return lower_add(product, x if beta == 1 else x * beta)
@@ -84,6 +86,32 @@ def lower_addmm(x: Tensor, a: Tensor, b: Tensor, beta: float = 1, alpha: float =
 @lowers("baddbmm")
 def lower_baddbmm(x: Tensor, a: Tensor, b: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
     return lower_addmm(x, a, b, beta, alpha)
+
+
+@lowers("outer", "ger")
+def lower_outer(a: Tensor, b: Tensor) -> Tensor:
+    return lower_mul(lower_unsqueeze(a, 1), b)
+
+
+@lowers("cdist")
+def lower_cdist(a: Tensor, b: Tensor, p: float = 2.0, compute_mode: int | None = None) -> Tensor:
+    del compute_mode
+    apart = lower_sub(lower_unsqueeze(a, a.ndim - 1), lower_unsqueeze(b, b.ndim - 2))
+    return lower_norm(apart, p, -1)
+
+
+@lowers("affine_grid_generator")
+def lower_affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:
+    count, _, *image = size
+    axes = []
+    for length in reversed(image):  # from -1 to 1, between the pixels' centres or their edges
+        steps = torch.linspace(-1, 1, length) if length > 1 else torch.zeros(1)
+        axes.append(steps if align_corners else steps * ((length - 1) / length))
+    grids = torch.meshgrid(*reversed(axes), indexing="ij")
+    points = torch.stack([*reversed(grids), torch.ones(list(image))], -1)
+    points = constant(points.reshape(1, -1, len(image) + 1))
+    found = lower_matmul(points, lower_transpose(theta, 1, 2))
+    return reshape(found, (count, *image, len(image)))
 
 
 @lowers("scaled_dot_product_attention")

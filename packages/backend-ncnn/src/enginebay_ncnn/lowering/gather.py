@@ -15,6 +15,7 @@ from enginebay_ncnn.lowering.arithmetic import (
     flat,
     lower_amax,
     lower_amin,
+    lower_mul,
     lower_sum,
 )
 from enginebay_ncnn.lowering.contraction import lower_matmul
@@ -319,3 +320,14 @@ def lower_cumsum(x: Tensor, dim: int, **_: Any) -> Tensor:
     size = sizes_of(x)[dim]
     below = constant(torch.ones(size, size).tril())
     return reshape(lower_matmul(below, as_three(x, dim)), sizes_of(x))
+
+
+@lowers("cumprod")
+def lower_cumprod(x: Tensor, dim: int, **_: Any) -> Tensor:
+    dim = axis_of(x, dim)
+    parts = [narrow(x, dim, place, 1) for place in range(sizes_of(x)[dim])]
+    if len(parts) > _RUNS:
+        raise UnsupportedError(f"a cumulative product of more than {_RUNS} numbers")
+    for place in range(1, len(parts)):
+        parts[place] = lower_mul(parts[place - 1], parts[place])
+    return lower_cat(parts, dim)

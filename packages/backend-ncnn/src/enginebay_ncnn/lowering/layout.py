@@ -304,6 +304,13 @@ def lower_broadcast_to(x: Tensor, size: Sequence[int]) -> Tensor:
     return lower_expand(x, size)
 
 
+@lowers("broadcast_tensors")
+def lower_broadcast_tensors(tensors: Sequence[Tensor]) -> list[Tensor]:
+    broadcast: Any = torch.broadcast_shapes
+    shape = tuple(broadcast(*map(sizes_of, tensors)))
+    return [lower_expand(each, shape) for each in tensors]
+
+
 @lowers("repeat", "tile")
 def lower_repeat(x: Tensor, repeats: Sequence[int]) -> Tensor:
     repeats = [1] * (x.ndim - len(repeats)) + list(repeats)
