@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from enginebay.arrays import NumpyArray
     from enginebay.ir.model import IRModel
+    from enginebay_ncnn.params import NcnnParams
     from enginebay_ncnn.plan import BlobType
     from enginebay_ncnn.shapes import InputShape
     from enginebay_ncnn.torchscript import Frozen
@@ -56,6 +57,7 @@ def candidates(
     shapes: tuple[InputShape, ...],
     examples: Mapping[str, NumpyArray],
     folder: Path,
+    params: NcnnParams,
 ) -> Iterator[tuple[str, Callable[[], Candidate]]]:
     """The candidates in order, each with its name for messages, made when it is wanted."""
     feeds = tuple(Feed(shape, shape.dtype) for shape in shapes)
@@ -65,6 +67,12 @@ def candidates(
     from enginebay_ncnn.torchscript import Frozen
 
     frozen = Frozen.read(ir.path, examples)
+    if params.module_ops:  # a frozen file has no modules that could be kept
+        yield (
+            "with its modules",
+            lambda: Candidate(_copy(ir, folder), feeds, frozen.outputs, frozen.places),
+        )
+        return
     yield (
         "as it is",
         lambda: Candidate(frozen.save(folder), feeds, frozen.outputs, frozen.places),
