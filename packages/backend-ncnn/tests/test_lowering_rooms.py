@@ -323,3 +323,36 @@ OTHERS = {
 @pytest.mark.parametrize("name", OTHERS)
 def test_what_is_composed_of_others(name):
     check(OTHERS[name], torch.randn(2, 5, 6))
+
+
+def turning(x: torch.Tensor, turn: bool):
+    if turn:
+        return x * 2
+    return x.transpose(1, 2)
+
+
+def looking(x: torch.Tensor):
+    if bool(x.sum() > 0):
+        x = -x
+    return x
+
+
+@pytest.mark.parametrize("turn", [True, False])
+def test_a_branch_that_is_fixed_is_taken(turn):
+    with quiet():
+        scripted = torch.jit.script(turning)
+    check(lambda x: scripted(x, turn) + 1, torch.randn(2, 5, 6))
+
+
+def test_a_branch_that_depends_on_the_inputs_is_refused():
+    with quiet():
+        scripted = torch.jit.script(looking)
+    with pytest.raises(UnsupportedError, match="depends on the inputs"):
+        check(lambda x: scripted(x) + 1, torch.randn(2, 5, 6))
+
+
+def test_a_scatter_into_infinities():
+    index = torch.tensor([[1], [0]])
+    table = constant(torch.full((2, 3), -torch.inf))
+    found = LOWERINGS["scatter"](table, 1, index.float(), torch.ones(2, 1))
+    assert torch.equal(found.clamp(-2), torch.tensor([[-2.0, 1, -2], [1, -2, -2]]))

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from enginebay_ncnn.lowering.arithmetic import elementwise, flat, lower_amax, lower_amin
-from enginebay_ncnn.lowering.registry import constant, is_constant, lowers, sizes_of
+from enginebay_ncnn.lowering.registry import (
+    UnsupportedError,
+    constant,
+    is_constant,
+    lowers,
+    sizes_of,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -75,7 +81,9 @@ def lower_or(a: Any, b: Any) -> Tensor:
 @lowers("where")
 def lower_where(condition: Tensor, a: Any = None, b: Any = None) -> Tensor:
     """One of the two products is zero, so nothing is rounded; infinities would spoil it."""
-    return elementwise(lambda c, x, y: x * c + y * (1.0 - c), condition, _finite(a), _finite(b))
+    if a is None:
+        raise UnsupportedError("the places of a mask: their number depends on the inputs")
+    return elementwise(lambda c, x, y: x * c + y * (1.0 - c), condition, finite(a), finite(b))
 
 
 @lowers("clamp", "clip")
@@ -104,7 +112,8 @@ def lower_masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
     return lower_where(mask, value, x)
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """A constant with the largest numbers in its infinities' places."""
     if isinstance(value, torch.Tensor):
         return constant(value.float().clamp(-_LARGEST, _LARGEST)) if is_constant(value) else value
     return max(-_LARGEST, min(_LARGEST, float(value))) if math.isinf(value) else float(value)

@@ -20,6 +20,7 @@ from enginebay_ncnn.lowering import (
 )
 from enginebay_ncnn.lowering.nodes import evaluate, split
 from enginebay_ncnn.lowering.registry import LOWERINGS, constant, count_of
+from enginebay_ncnn.lowering.script import RENAMED
 from enginebay_ncnn.lowering.torch_internals import parse_schema
 
 if TYPE_CHECKING:
@@ -105,6 +106,9 @@ class Lowered(torch.nn.Module):
             values[first] = constant(self.script.initial[first])
             return
         arguments = [values[name] for name in step.inputs]
+        if step.kind == RENAMED:
+            values[first] = arguments[0]
+            return
         if step.kind.startswith("prim::"):
             values.update(zip(step.outputs, evaluate(step.node, arguments), strict=True))
             return

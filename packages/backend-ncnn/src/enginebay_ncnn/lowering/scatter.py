@@ -28,7 +28,14 @@ from enginebay_ncnn.lowering.layout import (
     narrow,
     reshape,
 )
-from enginebay_ncnn.lowering.logic import lower_ge, lower_le, lower_lt, lower_maximum, lower_where
+from enginebay_ncnn.lowering.logic import (
+    finite,
+    lower_ge,
+    lower_le,
+    lower_lt,
+    lower_maximum,
+    lower_where,
+)
 from enginebay_ncnn.lowering.registry import (
     UnsupportedError,
     constant,
@@ -51,14 +58,15 @@ def _written(table: Tensor, places: Tensor, rows: Tensor, *, adding: bool) -> Te
     if adding:
         return lower_add(table, put)
     touched = lower_unsqueeze(lower_sum(chosen, -2).clamp(0.0, 1.0), -1)
-    return lower_add(lower_mul(table, 1.0 - touched), put)
+    return lower_add(lower_mul(finite(table), 1.0 - touched), put)
 
 
 def _as_rows(x: Tensor, dim: int) -> Tensor:
     """``outer × dim × 1``, the dimension last but one."""
     moved = lower_permute(x, [*(axis for axis in range(x.ndim) if axis != dim), dim])
     size = sizes_of(x)[dim]
-    return reshape(moved, (count_of(x) // size, size, 1))
+    rows = reshape(moved, (count_of(x) // size, size, 1))
+    return constant(rows) if is_constant(x) else rows
 
 
 def _scatter(x: Tensor, dim: int, index: Tensor, src: Any, *, adding: bool) -> Tensor:

@@ -26,6 +26,10 @@ _SHAPE_ONLY = frozenset(
 ) | {"prim::dtype", "prim::device", "prim::layout", "prim::is_cuda"}
 
 
+#: The kind of a step that gives what it takes.
+RENAMED = "prim::Renamed"
+
+
 @dataclass(frozen=True)
 class Step:
     """One node of the graph.
@@ -82,22 +86,41 @@ class Script:
         own, *inputs = [value.debugName() for value in graph.inputs()]
         self.input_names = inputs
         self.output_names = _output_names(graph)
-        self.steps = [Step.of(node) for node in graph.nodes()]
+        self.steps: list[Step] = []
         #: The step that each value comes from.
-        self.origin = {name: step for step in self.steps for name in step.outputs}
+        self.origin: dict[str, Step] = {}
         self.values[own] = self.module
         for name, tensor in zip(inputs, self.examples, strict=True):
             self.values[name] = tensor.clone()
             self.live.add(name)
-        for step in self.steps:
-            self._run(step)
+        self._run_block(graph)
+
+    def _run_block(self, block: Any) -> None:
+        for node in block.nodes():
+            step = Step.of(node)
+            if list(node.blocks()):
+                self._branch(step)
+            else:
+                self._run(step)
+
+    def _branch(self, step: Step) -> None:
+        """Go the way that a fixed condition leads: what it gives has another name from then on."""
+        (condition, *_) = step.inputs or [""]
+        if step.kind != "prim::If" or condition in self.live:
+            raise UnsupportedError(f"control flow ({step.kind}) that depends on the inputs")
+        block = list(step.node.blocks())[0 if self.values[condition] else 1]
+        self._run_block(block)
+        for value, name in zip(block.outputs(), step.outputs, strict=True):
+            self._run(Step(step.node, RENAMED, [value.debugName()], [name]))
 
     def _run(self, step: Step) -> None:
-        if list(step.node.blocks()):
-            raise UnsupportedError(f"control flow ({step.kind})")
+        self.steps.append(step)
+        self.origin.update(dict.fromkeys(step.outputs, step))
         if step.assigns and any(name in self.live for name in step.inputs):
             self._enliven(step.inputs[0])
-        results = evaluate(step.node, [self.values[name] for name in step.inputs])
+        results = [self.values[name] for name in step.inputs]
+        if step.kind != RENAMED:
+            results = evaluate(step.node, results)
         self.values.update(zip(step.outputs, results, strict=True))
         if step.kind in _SHAPE_ONLY or not any(name in self.live for name in step.inputs):
             return
