@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
@@ -60,6 +60,8 @@ class Complex:
         return self.real.ndim
 
 
+_F = TypeVar("_F", bound="Callable[..., Any]")
+
 #: Operators on complex numbers by their names.
 _COMPLEX: dict[str, Callable[..., Any]] = {}
 
@@ -91,12 +93,12 @@ def apply(name: str, arguments: Sequence[Any], keywords: dict[str, Any]) -> Any:
     if name not in _MOVES:
         raise UnsupportedError(f"{name} of complex numbers")
     first, *rest = arguments
-    move = LOWERINGS[name] if name != "neg" else torch.neg
-    return Complex(move(first.real, *rest, **keywords), move(first.imag, *rest, **keywords))
+    act: Any = LOWERINGS[name] if name != "neg" else torch.neg
+    return Complex(act(first.real, *rest, **keywords), act(first.imag, *rest, **keywords))
 
 
-def _on(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    def declare(function: Callable[..., Any]) -> Callable[..., Any]:
+def _on(*names: str) -> Callable[[_F], _F]:
+    def declare(function: _F) -> _F:
         _COMPLEX.update(dict.fromkeys(names, function))
         return function
 
@@ -198,7 +200,7 @@ def lower_polar(magnitude: Tensor, angle: Tensor) -> Complex:
 def _scale(norm: str | None, count: int, *, inverse: bool) -> float:
     """What a transform of ``count`` numbers is multiplied with."""
     if norm == "ortho":
-        return count**-0.5
+        return math.sqrt(1.0 / count)
     return 1.0 / count if inverse == (norm in (None, "backward")) else 1.0
 
 

@@ -84,9 +84,13 @@ def lower_convolution(
     *flags: bool,
 ) -> Tensor:
     def plain(x: Tensor) -> Tensor:
-        result: Tensor = torch.ops.aten._convolution(
-            x, weight, bias, stride, padding, dilation, transposed, output_padding, groups, *flags
-        )
+        operator: Any = torch.ops.aten._convolution
+        if transposed:
+            lists = (stride, padding, dilation, True, output_padding)
+            result: Tensor = operator(x, weight, bias, *lists, groups, *flags)
+        else:  # traced with the flags that pnnx looks for
+            operator = getattr(functional, f"conv{dims}d")
+            result = operator(x, weight, bias, stride, padding, dilation, groups)
         return result
 
     dims = weight.ndim - 2
@@ -206,9 +210,9 @@ def _edge(x: Tensor, dim: int, mode: str, before: int, after: int) -> list[Tenso
     """A dimension with what is repeated, reflected or wrapped around it."""
     size = sizes_of(x)[dim]
     if mode == "circular":
-        front, back = range(size - before, size), range(after)
+        front, back = [*range(size - before, size)], [*range(after)]
     elif mode == "reflect":
-        front, back = range(before, 0, -1), range(size - 2, size - 2 - after, -1)
+        front, back = [*range(before, 0, -1)], [*range(size - 2, size - 2 - after, -1)]
     else:
         front, back = [0] * before, [size - 1] * after
     return [

@@ -253,7 +253,7 @@ def lower_grouped_mm(
         raise UnsupportedError("a product of groups along columns")
     rows = constant(torch.arange(sizes_of(a)[0]).float().reshape(-1, 1))
     ended: Any = 1.0
-    total: Any = None
+    total: Tensor | None = None
     for group in range(sizes_of(b)[0]):
         end = narrow(offs, 0, group, 1)
         after = lower_ge(rows, constant(end) if is_constant(offs) else end)
@@ -263,4 +263,5 @@ def lower_grouped_mm(
         product = lower_mul(product, kept)
         total = product if total is None else total + product
         ended = after
+    assert total is not None
     return total
