@@ -10,7 +10,7 @@ from enginebay_ncnn.params import NcnnParams
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from enginebay.hooks import CheckEnvRequest, ConvertRequest, RewritersRequest, WrapperRequest
+    from enginebay.hooks import CheckEnvRequest, ConvertRequest, WrapperRequest
 
 
 @eb.hookimpl
@@ -50,11 +50,3 @@ def build_wrapper(request: WrapperRequest) -> eb.Wrapper:
     from enginebay_ncnn.wrapper import NcnnWrapper
 
     return NcnnWrapper.from_request(request)
-
-
-@eb.hookimpl
-def rewriters(request: RewritersRequest) -> eb.RewriterSet:  # noqa: ARG001  # they choose by themselves
-    """Hand over the rewriters for what cannot be traced."""
-    from enginebay_ncnn.rewriters import rewriters as declared
-
-    return declared

@@ -8,10 +8,6 @@ import pytest
 import torch
 from torch import nn
 
-from enginebay.errors import EnginebayError
-from enginebay.rewriting import rewrite
-from enginebay_ncnn.rewriters import rewriters
-
 
 class Doubled(torch.autograd.Function):
     """With a context, as most are written."""
@@ -48,17 +44,3 @@ class Net(nn.Module):
 def test_an_autograd_function_is_traced_through(deploy, function):
     deployed = deploy(Net(function), torch.randn(1, 4), ir="torchscript")
     assert deployed.verdict == "verified"
-
-
-def test_without_the_rewriter_it_cannot_be_saved(tmp_path):
-    from enginebay import export
-
-    with pytest.raises(EnginebayError, match="Could not export Python function call 'Doubled'"):
-        export(Net(Doubled), torch.randn(1, 4), ir="torchscript", path=tmp_path / "net.pt")
-
-
-def test_it_leaves_nothing_behind():
-    before = torch.autograd.Function.apply
-    with rewrite(backend="ncnn", ir="torchscript", rewriters=[rewriters]):
-        pass
-    assert torch.autograd.Function.apply == before
