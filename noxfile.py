@@ -128,3 +128,13 @@ def benchmarks(session: nox.Session) -> None:
     engines = ("enginebay-onnxruntime[cpu]", "enginebay-openvino", "enginebay-ncnn")
     install(session, "enginebay[export]", *engines, extras=("psutil",))
     session.run("python", "-m", "benchmarks", *session.posargs)
+
+
+@nox.session(name="onnx-suite")
+def onnx_suite(session: nox.Session) -> None:
+    """ONNX's own backend tests: whatever an engine passes must pass through our wrapper too.
+
+    Seven minutes on two cores, so not part of the default run; ``together`` runs a slice.
+    """
+    install(session, "enginebay[export]", "enginebay-onnxruntime[cpu]", "enginebay-openvino")
+    session.run("python", "-m", "tests.onnx_suite", *session.posargs)
