@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 import enginebay as eb
 from enginebay.errors import ArtifactError
+from enginebay.samples import save_arrays
 from enginebay.testing.conformance.kit import compare, error_of
 
 if TYPE_CHECKING:
@@ -32,7 +34,8 @@ from pathlib import Path
 from enginebay.hooks import WrapperRequest
 _, name, folder, *files = sys.argv
 backend = eb.get_backend(name)
-request = WrapperRequest(directory=Path(folder), files=tuple(map(Path, files)), params=backend.Params())
+files = tuple(map(Path, files))
+request = WrapperRequest(directory=Path(folder), files=files, params=backend.Params())
 try:
     backend.load(request).close()
 except eb.EnginebayError as err:
@@ -113,7 +116,7 @@ class ArtifactLaws:
         for name in kit.artifact("fixed").manifest.model_files:
             copy = _copy(kit, "fixed", tmp_path / name.replace("/", "-"))
             _damage(copy / name, damage, foreign=other.path / other.manifest.model_files[0])
-            error = error_of(ArtifactError, lambda copy=copy: eb.load(copy), f"{name}, {damage},")
+            error = error_of(ArtifactError, partial(eb.load, copy), f"{name}, {damage},")
             assert name in str(error), f"'{error}' does not name {name}"
 
     def test_files_that_are_no_model_are_an_error(self, kit: Kit, tmp_path: Path) -> None:
@@ -138,7 +141,7 @@ def _run_elsewhere(kit: Kit, artifact: Path, tmp_path: Path) -> tuple[set[str], 
     import numpy as np
 
     inputs, outputs = tmp_path / "inputs.npz", tmp_path / "outputs.npz"
-    np.savez(inputs, **kit.example("fixed").arrays())
+    save_arrays(inputs, kit.example("fixed").arrays())
     imported = set(kit.python(_RUN, artifact, inputs, outputs).split())
     with np.load(outputs, allow_pickle=False) as file:
         return imported, dict(file)

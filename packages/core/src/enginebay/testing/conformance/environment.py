@@ -33,7 +33,7 @@ class EnvironmentLaws:
                 assert check.fix, f"check '{check.name}' failed and says no fix"
 
     def test_green_means_that_it_runs(self, kit: Kit, tmp_path: Path) -> None:
-        """A backend whose check-env is green deploys a small model, and one that is red does not."""
+        """Where check-env is green a small model is deployed, and where it is red it is not."""
         kit.require_dtypes("float32")
         example = kit.example("fixed")
         try:

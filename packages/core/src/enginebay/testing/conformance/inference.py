@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -145,7 +145,8 @@ class InferenceLaws:
         self, kit: Kit, wrong: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A missing, extra, wrongly typed or wrongly shaped input is an error before the engine."""
-        wrapper, called = kit.wrapper("pair"), []
+        wrapper = kit.wrapper("pair")
+        called: list[object] = []
         monkeypatch.setattr(wrapper, "execute", called.append)
         monkeypatch.setattr(wrapper, "execute_torch", called.append)
         inputs = _wrong_inputs(wrong)
@@ -189,16 +190,23 @@ def _views() -> dict[str, NumpyArray]:
         "broadcast": np.broadcast_to(base[0, :3], (2, 3)),
         "one number": np.broadcast_to(np.float32(0.5), (2, 3)),
         "read-only": frozen,
-        "not aligned": np.frombuffer(b"\0" + frozen.tobytes(), np.uint8)[1:].view(np.float32).reshape(2, 3),
+        "not aligned": _unaligned(frozen),
     }
 
 
-def _wrong_inputs(wrong: str) -> dict[str, Any]:
+def _unaligned(array: NumpyArray) -> NumpyArray:
+    """A copy that begins at an odd address."""
+    memory = np.frombuffer(b"\0" + array.tobytes(), np.uint8)
+    return memory[1:].view(array.dtype).reshape(array.shape)
+
+
+def _wrong_inputs(wrong: str) -> dict[str, NumpyArray]:
     x = np.ones((2, 3), np.float32)
-    return {
+    cases: dict[str, dict[str, NumpyArray]] = {
         "missing": {"x": x},
         "extra": {"x": x, "z": x, "extra": x},
         "dtype": {"x": x, "z": x.astype(np.float64)},
         "rank": {"x": x, "z": x[0]},
         "size": {"x": x, "z": np.ones((2, 4), np.float32)},
-    }[wrong]
+    }
+    return cases[wrong]

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from enginebay.arrays import host_tensor, to_numpy
 
@@ -55,7 +54,7 @@ class Pair(nn.Module):
 class Names(nn.Module):
     """Names in no alphabetical order, and an input that is not used."""
 
-    def forward(self, second: Tensor, unused: Tensor, first: Tensor) -> dict[str, Tensor]:
+    def forward(self, second: Tensor, unused: Tensor, first: Tensor) -> dict[str, Tensor]:  # noqa: ARG002  # that is the point
         return {"zulu": first - second, "alpha": first * 3, "mike": second / 2}
 
 
@@ -84,7 +83,7 @@ class Convolutions(nn.Module):
         self.head = nn.Linear(8, 5)
 
     def forward(self, image: Tensor) -> dict[str, Tensor]:
-        small = self.depthwise(F.max_pool2d(self.stem(image), 2))
+        small = self.depthwise(nn.functional.max_pool2d(self.stem(image), 2))
         return {"logits": self.head(small.mean((2, 3))), "maps": self.up(small)}
 
 
@@ -119,7 +118,7 @@ class Pointwise(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         positive = x.abs() + 0.5
         mixed = torch.sigmoid(x) * torch.tanh(x) + torch.sqrt(positive) - torch.exp(-positive)
-        return torch.maximum(F.silu(mixed), x.clamp(-0.5, 0.5)) / positive
+        return torch.maximum(nn.functional.silu(mixed), x.clamp(-0.5, 0.5)) / positive
 
 
 class Reductions(nn.Module):

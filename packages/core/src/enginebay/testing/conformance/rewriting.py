@@ -29,9 +29,9 @@ class RewriterLaws:
 
         example = kit.example("attention")
         before, outputs = _state_of_torch(example.module), example.run(example.arrays())
-        with eb.rewrite(example.module, backend=kit.name, ir=kit.backend.info.irs[0]):
-            with torch.no_grad():
-                example.module(*example.inputs.values())
+        rewritten = eb.rewrite(example.module, backend=kit.name, ir=kit.backend.info.irs[0])
+        with rewritten, torch.no_grad():
+            example.module(*example.inputs.values())
         after = _state_of_torch(example.module)
         changed = [name for name, value in before.items() if after.get(name) is not value]
         assert not changed, f"the rewriters left {', '.join(changed)} changed"
@@ -66,7 +66,9 @@ def _state_of_torch(module: Any) -> dict[str, Any]:
 
     places = {"torch": torch, "F": torch.nn.functional, "Tensor": torch.Tensor, "nn": torch.nn}
     functions = {
-        f"{place}.{name}": value for place, owner in places.items() for name, value in vars(owner).items()
+        f"{place}.{name}": value
+        for place, owner in places.items()
+        for name, value in vars(owner).items()
     }
     modules = {f"module {name}": each for name, each in module.named_modules()}
     classes = {f"class of {name}": type(each) for name, each in modules.items()}

@@ -86,5 +86,6 @@ def laws() -> list[Law]:
         for name, law in vars(family).items():
             if name.startswith("test_"):
                 first = (inspect.getdoc(law) or "").partition("\n\n")[0]
-                found.append(Law(family.__module__.rpartition(".")[2], name, " ".join(first.split())))
+                about = family.__module__.rpartition(".")[2]
+                found.append(Law(about, name, " ".join(first.split())))
     return found
