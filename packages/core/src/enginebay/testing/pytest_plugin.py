@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 #: What to write after ``--pyargs``.
 KIT = "enginebay.testing"
 
+#: Where pytest keeps the value of ``--backend``; another project's has another place.
+OPTION = "enginebay_backend"
+
 #: The tests that ``--backend`` names the backend of; its name keeps other runs from collecting it.
 _TESTS = Path(__file__).with_name("conformance") / "command_line.py"
 
@@ -35,12 +38,14 @@ def pytest_load_initial_conftests(parser: pytest.Parser, args: list[str]) -> Non
     """Add ``--backend`` where the kit is run by itself."""
     if any(word.partition("::")[0] == KIT for word in args):
         help_text = "the backend to test with the conformance kit"
-        parser.getgroup("enginebay").addoption("--backend", metavar="NAME", help=help_text)
+        parser.getgroup("enginebay").addoption(
+            "--backend", dest=OPTION, metavar="NAME", help=help_text
+        )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Refuse to run the kit for nobody."""
-    wanted = config.getoption("--backend", default="")
+    wanted = config.getoption(OPTION, default="")
     if wanted == "":
         return
     import enginebay as eb
@@ -54,7 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Module | None:
     """Collect the kit's own tests where it is run by itself."""
-    if file_path == _TESTS and parent.config.getoption("--backend", default=None):
+    if file_path == _TESTS and parent.config.getoption(OPTION, default=None):
         return pytest.Module.from_parent(parent, path=file_path)
     return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from enginebay.testing.conformance import Conformance
+from enginebay.testing.pytest_plugin import OPTION
 
 
 class TestConformance(Conformance):
@@ -13,4 +14,4 @@ class TestConformance(Conformance):
     @pytest.fixture
     def backend(self, request: pytest.FixtureRequest) -> str:
         """The backend's name."""
-        return str(request.config.getoption("--backend"))
+        return str(request.config.getoption(OPTION))

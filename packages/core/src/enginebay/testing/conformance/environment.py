@@ -44,6 +44,9 @@ class EnvironmentLaws:
         except eb.EnginebayError as err:
             outcome = f"{type(err).__name__}: {err}"
         failed = kit.environment.failed
+        assert failed is None or failed.tier is not Tier.SMOKE, (
+            f"engine and device are here, and a tiny model does not run: {failed.found}"
+        )
         assert (failed is None) == (outcome == "verified"), (
             f"check-env is {'green' if failed is None else f'red ({failed.found})'}, "
             f"and a small model is {outcome}"

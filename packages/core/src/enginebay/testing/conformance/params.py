@@ -53,7 +53,9 @@ class ParamsLaws:
     def test_an_unknown_field_is_refused(self, kit: Kit) -> None:
         """A misspelled field is an error that names it."""
         misspelled = {"devcie": "cpu"}
-        error = error_of(ParamsError, lambda: kit.backend.Params(**misspelled), "'devcie'")
+        error = error_of(
+            ParamsError, lambda: kit.backend.Params.from_mapping(misspelled), "'devcie'"
+        )
         assert "devcie" in str(error)
 
 
