@@ -26,6 +26,7 @@ COMMANDS = {
     "verify": "compare an artifact with its model again",
     "inspect": "show what an artifact or an IR file holds",
     "rewriters": "list what is rewritten when a model is exported for a backend",
+    "new-backend": "write a backend package of your own that passes the conformance kit",
 }
 
 
