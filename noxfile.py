@@ -11,7 +11,16 @@ from pathlib import Path
 import nox
 
 nox.needs_version = ">=2024.10.9"
-nox.options.sessions = ["lint", "core", "onnxruntime", "openvino", "ncnn", "no_torch", "scaffold", "together"]
+nox.options.sessions = [
+    "lint",
+    "core",
+    "onnxruntime",
+    "openvino",
+    "ncnn",
+    "no_torch",
+    "scaffold",
+    "together",
+]
 nox.options.reuse_existing_virtualenvs = True
 nox.options.error_on_missing_interpreters = True
 

@@ -65,7 +65,7 @@ class InferenceLaws:
                     raise AssertionError(f"with an input that is {how}: {err}") from err
 
     def test_several_strided_inputs_at_once(self, kit: Kit) -> None:
-        """Copies that the engine reads from live until it has read them."""
+        """Copies made for the engine live until it has read them."""
         wrapper = kit.wrapper("names")
         for number in range(20):
             bases = {name: np.full((3, 2), number + n, np.float32) for n, name in enumerate(_NAMES)}
