@@ -6,13 +6,15 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from enginebay.testing import Conformance, xfail
 from enginebay.testing.conformance.suite import laws
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SUBCLASS = """\
 import pytest
