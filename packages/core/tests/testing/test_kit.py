@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from enginebay.testing import Conformance, xfail
+from enginebay.testing.commands import environment
 from enginebay.testing.conformance.suite import laws
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        env=environment(),
     )
 
 

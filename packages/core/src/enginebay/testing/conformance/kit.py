@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from functools import cached_property
@@ -12,6 +11,7 @@ import pytest
 
 import enginebay as eb
 from enginebay.environment import Tier
+from enginebay.testing.commands import environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -182,10 +182,9 @@ class Kit:
         self, code: str, *arguments: object, env: Mapping[str, str] | None = None, **options: Any
     ) -> subprocess.Popen[str]:
         """Start code in a Python of its own, which finds every plugin that this one finds."""
-        path = os.pathsep.join(filter(None, sys.path))
         return subprocess.Popen(
             [sys.executable, "-W", "ignore", "-c", code, self.name, *map(str, arguments)],
-            env={**os.environ, "PYTHONPATH": path, **(env or {})},
+            env=environment(**(env or {})),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
