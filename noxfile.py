@@ -72,7 +72,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def core(session: nox.Session) -> None:
     """Core's own tests, with its export extra and no engine."""
-    install(session, "enginebay[export]")
+    install(session, "enginebay[export,yaml]")
     pytest(session, "packages/core/tests")
     pytest(session, "--doctest-modules", "--pyargs", "enginebay")
 

@@ -25,6 +25,7 @@ COMMANDS = {
     "run": "run an artifact on inputs",
     "verify": "compare an artifact with its model again",
     "inspect": "show what an artifact or an IR file holds",
+    "config": "show or check a deploy config",
     "rewriters": "list what is rewritten when a model is exported for a backend",
 }
 
