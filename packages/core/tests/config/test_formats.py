@@ -70,7 +70,7 @@ INPUT = ("backend_config", "model_inputs", 0, "input_shapes", "input")
 )
 def test_every_key_has_its_place(write, name, path) -> None:
     file = write(name, SAME[name])
-    place = read(file).table.find(path)
+    place = read(file).find(path)
     assert place.file == name
     line = file.read_text().splitlines()[place.line - 1]
     assert line[place.column - 1 :].lstrip("\"'").startswith(path[-1])
@@ -78,7 +78,7 @@ def test_every_key_has_its_place(write, name, path) -> None:
 
 def test_a_place_that_is_known_by_heart(write) -> None:
     file = write("a.toml", "[a]\nb = 1\n[[a.c]]\nd = 1\n[[a.c]]\nd = {e = 1, f.g = [{h = 1}]}")
-    table = read(file).table
+    table = read(file)
     assert str(table.find(("a", "b"))) == "a.toml:2:1"
     assert str(table.find(("a", "c", 0, "d"))) == "a.toml:4:1"
     assert str(table.find(("a", "c", 1, "d", "f", "g", 0, "h"))) == "a.toml:6:21"

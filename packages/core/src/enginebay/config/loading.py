@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from enginebay.config import limits
 from enginebay.config.limits import Budget
 from enginebay.config.merging import join, merge, plain
-from enginebay.config.places import Source, Table, shown, wrong
+from enginebay.config.places import Source, shown, wrong
 from enginebay.config.python_form import BASE, PythonDocument, literal
 from enginebay.config.templates import Templates
 from enginebay.errors import ConfigError
@@ -17,7 +17,7 @@ from enginebay.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from enginebay.config.places import Place
+    from enginebay.config.places import Place, Table
 
 SUFFIXES = (".py", ".toml", ".json", ".yaml", ".yml")
 
@@ -38,20 +38,6 @@ class Document(Protocol):
     def contents(self, base: Table) -> Table:
         """What the file itself says."""
         ...
-
-
-class Loaded(NamedTuple):
-    """A config with everything that it inherits.
-
-    Attributes:
-        table: The values, with the places of their keys.
-        helpers: Names that the files use themselves: variables, rather than sections.
-        name: The file's name, as messages show it.
-    """
-
-    table: Table
-    helpers: frozenset[str]
-    name: str
 
 
 def load(path: str | Path, *, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -80,11 +66,11 @@ def load(path: str | Path, *, environment: Mapping[str, str] | None = None) -> d
         ...     load(mine)
         {'backend_config': {'type': 'ncnn', 'threads': 4}}
     """
-    config: dict[str, Any] = plain(read(path, environment=environment).table)
+    config: dict[str, Any] = plain(read(path, environment=environment))
     return config
 
 
-def read(path: str | Path, *, environment: Mapping[str, str] | None = None) -> Loaded:
+def read(path: str | Path, *, environment: Mapping[str, str] | None = None) -> Table:
     """Like :func:`load`, with the places of all keys."""
     return _Reading(environment).file(_absolute(path), None)
 
@@ -95,10 +81,10 @@ class _Reading:
     def __init__(self, environment: Mapping[str, str] | None) -> None:
         self._environment = environment
         self._budget = Budget()
-        self._done: dict[Path, Loaded] = {}
+        self._done: dict[Path, Table] = {}
         self._chain: list[Path] = []
 
-    def file(self, path: Path, place: Place | None) -> Loaded:
+    def file(self, path: Path, place: Place | None) -> Table:
         if path in self._done:
             return self._done[path]
         if path in self._chain:
@@ -109,13 +95,13 @@ class _Reading:
         self._chain.append(path)
         document = self._parsed(Source(path, self._text(path, place)))
         bases = [self.file(base, where) for base, where in self._bases(path, document)]
-        base = join([loaded.table for loaded in bases])
+        base = join(bases)
         table = merge(document.contents(base), base)
         self._budget.value(table, place)
-        helpers = document.helpers.union(*(loaded.helpers for loaded in bases))
+        table.helpers = frozenset(document.helpers).union(*(table.helpers for table in bases))
         self._chain.pop()
-        self._done[path] = Loaded(table, frozenset(helpers), shown(path))
-        return self._done[path]
+        self._done[path] = table
+        return table
 
     def _parsed(self, source: Source) -> Document:
         templates = Templates(source, self._environment, literal)

@@ -35,13 +35,15 @@ class Table(dict[Any, Any]):
 
     Attributes:
         places: A place for each key that came from a file.
+        helpers: Keys of a whole config that its files use as variables: they are no sections.
     """
 
-    __slots__ = ("places",)
+    __slots__ = ("helpers", "places")
 
     def __init__(self, items: Any = (), places: dict[Any, Place] | None = None) -> None:
         super().__init__(items)
         self.places: dict[Any, Place] = places or {}
+        self.helpers: frozenset[str] = frozenset()
 
     def find(self, path: tuple[Any, ...]) -> Place | None:
         """The place of the key that a path of keys and indices leads to, or of the nearest above.
