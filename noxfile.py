@@ -21,7 +21,7 @@ PACKAGES = {
     "enginebay-openvino": "packages/backend-openvino",
     "enginebay-ncnn": "packages/backend-ncnn",
 }
-TESTS = ("pytest>=8", "pytest-timeout", "hypothesis", "psutil")
+TESTS = ("pytest>=8", "pytest-timeout", "hypothesis", "psutil", "jsonschema")
 
 
 def install(session: nox.Session, *wanted: str, extras: tuple[str, ...] = TESTS) -> None:

@@ -170,7 +170,9 @@ class Backend:
         """
         work_dir = Path(params.work_dir or ".")
         work_dir.mkdir(parents=True, exist_ok=True)
-        return tuple(work_dir / file for file in self.convert(read_ir(ir), params, work_dir))
+        # Absolute, as in a deployment: a converter may run elsewhere, or answer relative paths.
+        files = self.convert(read_ir(ir), params, work_dir.resolve())
+        return tuple(work_dir / file for file in files)
 
     def convert(
         self,

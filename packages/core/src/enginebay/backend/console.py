@@ -32,7 +32,7 @@ def run(backend: Backend, argv: Sequence[str] | None) -> None:
             pass
     except EnginebayError as err:
         hint = f"\nhint: {err.hint}" if err.hint else ""
-        sys.stderr.write(f"error: {err}{hint}\n")
+        sys.stderr.write(f"error: {' '.join(str(err).split())}{hint}\n")
         raise SystemExit(err.exit_code) from err
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from enginebay.backend import get_backend
+from enginebay.config.places import Place, Table
 from enginebay.config.settings import locate, sections_of
 from enginebay.errors import BackendUnavailableError, ConfigError
 from enginebay.sections import Problems, backend_params
@@ -43,11 +45,17 @@ def check(config: Mapping[str, Any]) -> Checked:
     sections = sections_of(config, problems)
     notes = [*sections.notes, *_check_backend(sections, problems)]
     return Checked(
-        problems=tuple(locate(problems, config)),
+        problems=tuple(locate(Problems(sorted(problems, key=partial(_place, config))), config)),
         notes=tuple(notes),
         backend=sections.backend,
         ir=sections.ir.type,
     )
+
+
+def _place(config: Mapping[str, Any], problem: ConfigError) -> Place:
+    """Where the problem stands, to sort by: the files in turn, each from the top."""
+    found = config.find(problem.path) if isinstance(config, Table) else None
+    return found or Place("", 0, 0)
 
 
 def _check_backend(sections: Sections, problems: Problems) -> list[str]:

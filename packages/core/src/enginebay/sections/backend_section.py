@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
+
 from enginebay.errors import ParamsError
 from enginebay.params.fields import Field, declared_fields
 from enginebay.sections.shapes import read_model_inputs
@@ -88,7 +90,7 @@ class _Reader:
         self, params_class: type[BackendParams], problems: Problems, notes: list[str]
     ) -> None:
         self._fields = {
-            name: field
+            name: msgspec.structs.replace(field, owner=NAME)
             for name, field in declared_fields(params_class).items()
             if name != "work_dir"  # the caller's own
         }

@@ -53,7 +53,7 @@ def _read_input(
     if not isinstance(value, Mapping):
         value = {"opt_shape": value}
     usual = value.get("opt_shape", value.get("min_shape", value.get("max_shape")))
-    for key, dims in {"opt_shape": usual, **value}.items():
+    for key, dims in {**({} if usual is None else {"opt_shape": usual}), **value}.items():
         if key not in _RANGE:
             problems.unknown((*path, key), _RANGE)
         elif not isinstance(dims, list | tuple) or not all(isinstance(dim, int) for dim in dims):
