@@ -119,7 +119,25 @@ def together(session: nox.Session) -> None:
         *("enginebay[export]", "enginebay-onnxruntime[cpu]", "enginebay-openvino"),
         *("enginebay-ncnn", "scikit-learn"),
     )
-    pytest(session, "tests", "--ignore=tests/no_torch")
+    pytest(session, "tests", "--ignore=tests/no_torch", "--ignore=tests/mmengine")
+
+
+@nox.session
+def fuzz(session: nox.Session) -> None:
+    """140,000 made-up configs for the readers; not part of the default run, which has a slice."""
+    install(session, "enginebay")
+    session.env["ENGINEBAY_FUZZ_CASES"] = "35000"
+    pytest(session, "packages/core/tests/config/test_fuzz.py")
+
+
+@nox.session
+def configs(session: nox.Session) -> None:
+    """Configs against what mmengine makes of them; with a folder, that folder's and the times.
+
+    ``nox -s configs -- --configs FOLDER`` compares every ``.py`` file in it.
+    """
+    install(session, "enginebay", "mmengine==0.10.7")
+    pytest(session, "tests/mmengine")
 
 
 @nox.session

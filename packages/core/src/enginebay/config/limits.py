@@ -22,8 +22,6 @@ CHARACTERS = 4 * 1024 * 1024  # in texts that are put together
 DEPTH = 50  # of values in values
 INT_BITS = 1024
 
-_SCALARS = (str, int, float, bool, type(None))
-
 
 class Budget:
     """What is left of the work that one config may cause."""
@@ -47,14 +45,18 @@ class Budget:
         if self._bytes < 0:
             raise wrong(place, f"the config's files hold more than {TOTAL_BYTES} bytes together")
 
+    def affords(self, count: int) -> bool:
+        """Account for so many more values; False where there are too many of them."""
+        self._nodes -= count
+        return self._nodes >= 0
+
     def nodes(self, count: int, place: Place | None) -> None:
         """Account for so many more values.
 
         Raises:
             ConfigError: There are too many of them.
         """
-        self._nodes -= count
-        if self._nodes < 0:
+        if not self.affords(count):
             raise wrong(place, f"the config makes more than {NODES} values")
 
     def characters(self, count: int, place: Place | None) -> None:
@@ -76,25 +78,40 @@ class Budget:
         self.nodes(1, place)
         if depth > DEPTH:
             raise wrong(place, f"values are nested more than {DEPTH} deep")
-        if isinstance(value, dict):
+        if isinstance(value, str):
+            self._text(value, place)
+        elif isinstance(value, dict):
             places = value.places if isinstance(value, Table) else {}
             for key, item in value.items():
-                self.value(key, place, DEPTH)
-                self.value(item, places.get(key, place), depth + 1)
+                where = places.get(key, place)
+                self._key(key, where)
+                self.value(item, where, depth + 1)
         elif isinstance(value, list | tuple):
             for item in value:
                 self.value(item, place, depth + 1)
         elif isinstance(value, range):
             self.nodes(len(value), place)
-        else:
-            self._scalar(value, place)
-
-    def _scalar(self, value: Any, place: Place | None) -> None:
-        if not isinstance(value, _SCALARS):
+        elif isinstance(value, int):
+            self.integer(value, place)
+        elif not isinstance(value, float | None):
             raise wrong(place, f"a config cannot hold a {type(value).__name__}")
-        if isinstance(value, int) and value.bit_length() > INT_BITS:
+
+    def integer(self, value: int, place: Place | None) -> None:
+        """Check the size of an integer.
+
+        Raises:
+            ConfigError: It is too large.
+        """
+        if value.bit_length() > INT_BITS:
             raise wrong(place, f"an integer has more than {INT_BITS} bits")
-        if isinstance(value, str):
-            self.characters(len(value), place)
-            if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
-                raise wrong(place, "a text holds half of a surrogate pair")
+
+    def _key(self, key: Any, place: Place | None) -> None:
+        if isinstance(key, str):
+            self._text(key, place)
+        else:
+            self.value(key, place, DEPTH)
+
+    def _text(self, text: str, place: Place | None) -> None:
+        self.characters(len(text), place)
+        if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
+            raise wrong(place, "a text holds half of a surrogate pair")

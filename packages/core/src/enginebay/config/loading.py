@@ -97,7 +97,6 @@ class _Reading:
         bases = [self.file(base, where) for base, where in self._bases(path, document)]
         base = join(bases)
         table = merge(document.contents(base), base)
-        self._budget.value(table, place)
         table.helpers = frozenset(document.helpers).union(*(table.helpers for table in bases))
         self._chain.pop()
         self._done[path] = table

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay.config.arithmetic import binary, joined_size, unary
 from enginebay.config.constructs import construct
-from enginebay.config.limits import DEPTH
-from enginebay.config.places import Table, wrong
+from enginebay.config.limits import DEPTH, INT_BITS
+from enginebay.config.places import Place, Table, wrong
 from enginebay.config.templates import look_up
 from enginebay.errors import ConfigError, nearest
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from enginebay.config.limits import Budget
-    from enginebay.config.places import Place, Source
+    from enginebay.config.places import Source
     from enginebay.config.templates import Templates
 
 BASE = "_base_"
@@ -110,7 +110,8 @@ class PythonDocument:
         reader = _READERS.get(type(node))
         if reader is None:
             raise self._refused(node)
-        self._budget.nodes(1, self._place(node))
+        if not self._budget.affords(1):
+            self._budget.nodes(0, self._place(node))
         self._depth += 1
         if self._depth > 2 * DEPTH:
             raise wrong(self._place(node), f"expressions are nested more than {2 * DEPTH} deep")
@@ -120,11 +121,11 @@ class PythonDocument:
 
     def _constant(self, node: ast.Constant) -> Any:
         if node.value is None or isinstance(node.value, str | int | float):
-            value = node.value
-            if isinstance(value, str):
-                value = self._templates.fill(value, self._place(node))
-            self._budget.value(value, self._place(node))
-            return value
+            if isinstance(node.value, str) and self._templates.are_in(node.value):
+                return self._templates.fill(node.value, self._place(node))
+            if isinstance(node.value, int) and node.value.bit_length() > INT_BITS:
+                self._budget.integer(node.value, self._place(node))
+            return node.value
         raise self._refused(node)
 
     def _name(self, node: ast.Name) -> Any:
@@ -132,7 +133,6 @@ class PythonDocument:
             if node.id in scope:
                 if scope is self._names:
                     self.helpers.add(node.id)
-                self._budget.value(scope[node.id], self._place(node))
                 return scope[node.id]
         if self._templates.is_one(node.id):
             return self._templates.fill(node.id, self._place(node), bare=True)
@@ -147,9 +147,7 @@ class PythonDocument:
         if not (isinstance(inner, ast.Name) and inner.id == BASE):
             raise self._refused(node, f"only '{BASE}' has attributes")
         self.helpers.add(keys[0])
-        value = look_up(self._base, keys, self._place(node))
-        self._budget.value(value, self._place(node))
-        return value
+        return look_up(self._base, keys, self._place(node))
 
     def _list(self, node: ast.List) -> list[Any]:
         return [self.read(item) for item in node.elts]
@@ -215,6 +213,7 @@ class PythonDocument:
             raise wrong(
                 self._place(node), f"only a dict can be unpacked here, found {type(value).__name__}"
             )
+        self._budget.nodes(len(value), self._place(node))
         table.update(value)
         if isinstance(value, Table):
             table.places.update(value.places)
@@ -299,7 +298,7 @@ class PythonDocument:
         if not text.isascii():  # columns of syntax trees are counted in bytes
             before = text.split("\n")[line - 1].encode()[:column]
             column = len(before.decode(errors="ignore"))
-        return self._source.at(line, column + 1)
+        return Place(self._source.name, line, column + 1)
 
     @contextmanager
     def _located(self, node: ast.AST) -> Iterator[None]:
@@ -354,7 +353,8 @@ def _parse(text: str, source: Source) -> ast.Module:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about escapes and literals: not the reader's concern
-            return ast.parse(text)
+            # Its name, since Python looks into the file for the line of a syntax error.
+            return ast.parse(text, filename=str(source.path))
     except SyntaxError as err:
         place = source.at(err.lineno or 1, err.offset or 1)
         raise wrong(place, f"this is not Python: {err.msg}") from err

@@ -47,9 +47,10 @@ class Templates:
         self._source = source
         self._environment = environment
         self._literal = literal
-        self._marker = next(c for c in map(chr, _MARKERS) if c not in source.text)
+        free = (char for char in map(chr, _MARKERS) if char not in source.text)
+        self._marker, self._filler = next(free), next(free)
         self._found: list[re.Match[str]] = []
-        self._pattern = re.compile(f"{self._marker}([0-9]+){self._marker}+")
+        self._pattern = re.compile(f"{self._marker}([0-9]+){self._filler}+")
         self.base: Table | None = None
         self.used: set[str] = set()
         self.text = _TEMPLATE.sub(self._hide, source.text)
@@ -58,10 +59,14 @@ class Templates:
         number = len(self._found)
         self._found.append(match)
         width = len(match[0])
-        name = f"{self._marker}{number}{self._marker}"
+        name = f"{self._marker}{number}{self._filler}"
         if len(name) > width:
             raise wrong(self._source.at_offset(match.start()), "there are too many templates")
-        return name.ljust(width, self._marker)
+        return name.ljust(width, self._filler)
+
+    def are_in(self, text: str) -> bool:
+        """Whether a parsed text holds any."""
+        return self._marker in text
 
     def is_one(self, text: str) -> bool:
         """Whether the text is one template and nothing else."""
