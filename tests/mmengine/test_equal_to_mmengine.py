@@ -94,12 +94,12 @@ def test_a_folder_of_configs(pytestconfig: pytest.Config, capsys: Any) -> None:
         pytest.skip("no folder was given: nox -s configs -- --configs FOLDER")
     paths = sorted(Path(folder).rglob("*.py"))
     assert paths
-    started = time.perf_counter()
+    started = time.process_time()
     wanted = [theirs(path) for path in paths]
-    between = time.perf_counter()
+    between = time.process_time()
     found = [load(path) for path in paths]
-    ours, others = time.perf_counter() - between, between - started
+    ours, others = time.process_time() - between, between - started
     assert [p for p, f, w in zip(paths, found, wanted, strict=True) if typed(f) != typed(w)] == []
     with capsys.disabled():
-        print(f"\n{len(paths)} configs: {ours:.2f} s here, {others:.2f} s with mmengine")
+        print(f"\n{len(paths)} configs: {ours:.2f} CPU seconds here, {others:.2f} with mmengine")
     assert ours < others / 10

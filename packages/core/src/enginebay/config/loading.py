@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from enginebay.config import limits
 from enginebay.config.limits import Budget
+from enginebay.config.literals import literal
 from enginebay.config.merging import join, merge, plain
 from enginebay.config.places import Source, shown, wrong
-from enginebay.config.python_form import BASE, PythonDocument, literal
+from enginebay.config.python_form import BASE, PythonDocument
 from enginebay.config.templates import Templates
 from enginebay.errors import ConfigError
 

@@ -38,10 +38,6 @@ if TYPE_CHECKING:
 
 BASE = "_base_"
 _CALLS = ("dict", "range", "list", "tuple")
-_WORDS = {"True": True, "False": False, "None": None}
-_INT = re.compile("[-+]?[0-9]+")
-_FLOAT = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
-_LONGEST_NUMBER = 64  # characters
 _CONVERSIONS: dict[int, Callable[[Any], str]] = {ord("s"): str, ord("r"): repr, ord("a"): ascii}
 _FORMAT = re.compile(r"[<>^]?[+ ]?0?[0-9]{0,2}(\.[0-9]{1,2})?[dxofegs%]?")
 
@@ -323,20 +319,6 @@ _READERS: dict[type[ast.AST], Callable[[PythonDocument, Any], Any]] = {
     ast.Tuple: PythonDocument._tuple,
     ast.UnaryOp: PythonDocument._unary,
 }
-
-
-def literal(text: str) -> Any:
-    """A text as the Python literal that it spells; else the text itself.
-
-    Example:
-        >>> literal("80"), literal("-1.5"), literal("True"), literal("data/coco")
-        (80, -1.5, True, 'data/coco')
-    """
-    if text in _WORDS:
-        return _WORDS[text]
-    if len(text) > _LONGEST_NUMBER:
-        return text
-    return int(text) if _INT.fullmatch(text) else float(text) if _FLOAT.fullmatch(text) else text
 
 
 def _assigns(node: ast.stmt, name: str) -> bool:
