@@ -6,7 +6,7 @@ import os
 import time
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,6 +17,9 @@ with warnings.catch_warnings():
     mmengine = pytest.importorskip("mmengine", reason="mmengine is not installed")
 
 from enginebay.config import load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 HERE = Path(__file__).parent / "configs"
 
@@ -94,12 +97,19 @@ def test_a_folder_of_configs(pytestconfig: pytest.Config, capsys: Any) -> None:
         pytest.skip("no folder was given: nox -s configs -- --configs FOLDER")
     paths = sorted(Path(folder).rglob("*.py"))
     assert paths
-    started = time.process_time()
-    wanted = [theirs(path) for path in paths]
-    between = time.process_time()
-    found = [load(path) for path in paths]
-    ours, others = time.process_time() - between, between - started
+    wanted, others = timed(theirs, paths)
+    found, ours = timed(load, paths)
     assert [p for p, f, w in zip(paths, found, wanted, strict=True) if typed(f) != typed(w)] == []
     with capsys.disabled():
         print(f"\n{len(paths)} configs: {ours:.2f} CPU seconds here, {others:.2f} with mmengine")
     assert ours < others / 10
+
+
+def timed(read: Callable[[Path], Any], paths: list[Path]) -> tuple[list[Any], float]:
+    """What is read, and the CPU seconds of the quickest of three times."""
+    seconds = []
+    for _ in range(3):
+        started = time.process_time()
+        found = [read(path) for path in paths]
+        seconds.append(time.process_time() - started)
+    return found, min(seconds)

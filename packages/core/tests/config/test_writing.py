@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from enginebay.config import load
@@ -30,6 +30,7 @@ VALUES = st.recursive(
 NAMES = st.from_regex(r"[a-z][a-z0-9]{0,6}_", fullmatch=True)
 
 
+@example({"x": {"ª": 1, "class": 2}})
 @given(st.dictionaries(NAMES, VALUES, max_size=3))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_it_reads_back(tmp_path: Path, config: dict) -> None:

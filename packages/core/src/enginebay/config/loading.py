@@ -128,7 +128,8 @@ class _Reading:
                     f"'{name}' in '{BASE}' is not a path",
                     hint="give the path of the file, relative to this one",
                 )
-        return [(_absolute(path.parent / name), place) for name in names]
+        folder = str(path.parent)
+        return [(_absolute(os.path.join(folder, name)), place) for name in names]  # noqa: PTH118  # half the time of Path's
 
     def _text(self, path: Path, place: Place | None) -> str:
         if path.suffix not in SUFFIXES:
@@ -161,4 +162,4 @@ def _decoded(path: Path, content: bytes) -> str:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as err:
         raise ConfigError(f"{shown(path)}: byte {err.start} is not UTF-8") from err
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text

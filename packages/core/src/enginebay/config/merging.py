@@ -45,12 +45,12 @@ def merge(child: Table, base: Table) -> Table:
 
 def without_delete(value: Any) -> Any:
     """The value with every ``_delete_`` taken out: it has done its work."""
+    if not _holds_delete(value):
+        return value
     if isinstance(value, Table):
         items = {key: without_delete(item) for key, item in value.items() if key != DELETE}
         return Table(items, value.places)
-    if isinstance(value, list):
-        return [without_delete(item) for item in value]
-    return value
+    return type(value)(map(without_delete, value))
 
 
 def join(tables: list[Table]) -> Table:
@@ -83,6 +83,12 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | range):
         return list(map(plain, value))
     return value
+
+
+def _holds_delete(value: Any) -> bool:
+    if isinstance(value, Table):
+        return DELETE in value or any(map(_holds_delete, value.values()))
+    return isinstance(value, list | tuple) and any(map(_holds_delete, value))
 
 
 def _name(key: Any, base: Table) -> Any:

@@ -17,14 +17,19 @@ class Place(NamedTuple):
     """A character of a file.
 
     Attributes:
-        file: The file's name, as messages show it.
+        path: The file, absolute.
         line: From 1.
         column: From 1.
     """
 
-    file: str
+    path: str
     line: int
     column: int
+
+    @property
+    def file(self) -> str:
+        """The file as messages show it."""
+        return shown(self.path)
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}"
@@ -70,29 +75,29 @@ class Source:
 
     Attributes:
         path: The file, absolute.
-        name: The file as messages show it.
+        where: The same as text.
         text: What it holds.
     """
 
     def __init__(self, path: Path, text: str) -> None:
         self.path = path
-        self.name = shown(path)
+        self.where = str(path)
         self.text = text
         self._starts: list[int] | None = None  # of the lines; most configs need no place
 
     def at(self, line: int, column: int) -> Place:
         """The place with a line and a column that both count from 1."""
-        return Place(self.name, line, column)
+        return Place(self.where, line, column)
 
     def at_offset(self, offset: int) -> Place:
         """The place of a character that is counted from the start of the text."""
         if self._starts is None:
             self._starts = [0, *(match.end() for match in re.finditer("\n", self.text))]
         line = bisect_right(self._starts, offset)
-        return Place(self.name, line, offset - self._starts[line - 1] + 1)
+        return Place(self.where, line, offset - self._starts[line - 1] + 1)
 
 
-def shown(path: Path) -> str:
+def shown(path: str | Path) -> str:
     """A path as people would type it here: relative where it lies below the current folder."""
     relative = os.path.relpath(path)
     return str(path) if relative.startswith("..") else relative

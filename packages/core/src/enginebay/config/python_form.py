@@ -288,13 +288,13 @@ class PythonDocument:
         hint = "configs are read, not executed; write literals, dict(…), or names given before"
         return wrong(self._place(node), message, hint=hint)
 
-    def _place(self, node: ast.AST) -> Place:
-        line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
+    def _place(self, node: Any) -> Place:
+        line, column = node.lineno, node.col_offset
         text = self._templates.text
         if not text.isascii():  # columns of syntax trees are counted in bytes
             before = text.split("\n")[line - 1].encode()[:column]
             column = len(before.decode(errors="ignore"))
-        return Place(self._source.name, line, column + 1)
+        return Place(self._source.where, line, column + 1)
 
     @contextmanager
     def _located(self, node: ast.AST) -> Iterator[None]:
@@ -336,7 +336,7 @@ def _parse(text: str, source: Source) -> ast.Module:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about escapes and literals: not the reader's concern
             # Its name, since Python looks into the file for the line of a syntax error.
-            return ast.parse(text, filename=str(source.path))
+            return ast.parse(text, filename=source.where)
     except SyntaxError as err:
         place = source.at(err.lineno or 1, err.offset or 1)
         raise wrong(place, f"this is not Python: {err.msg}") from err

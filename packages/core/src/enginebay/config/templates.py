@@ -53,7 +53,7 @@ class Templates:
         self._pattern = re.compile(f"{self._marker}([0-9]+){self._filler}+")
         self.base: Table | None = None
         self.used: set[str] = set()
-        self.text = _TEMPLATE.sub(self._hide, source.text)
+        self.text = _TEMPLATE.sub(self._hide, source.text) if "{{" in source.text else source.text
 
     def _hide(self, match: re.Match[str]) -> str:
         number = len(self._found)

@@ -57,7 +57,8 @@ def _parts(value: Any) -> tuple[str, list[tuple[str, Any]], str]:
 def _is_name(key: str) -> bool:
     from keyword import iskeyword
 
-    return key.isidentifier() and not iskeyword(key)
+    # Python takes other letters for their plain forms: dict(ª=1) has the key 'a'.
+    return key.isascii() and key.isidentifier() and not iskeyword(key)
 
 
 def _number(value: float) -> str:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from enginebay.config.limits import DEPTH
-from enginebay.config.places import Table, wrong
+from enginebay.config.places import Table, shown, wrong
 from enginebay.config.values import ValueDocument
 from enginebay.errors import MissingDependencyError
 
@@ -29,7 +29,7 @@ def parse(source: Source, templates: Templates, budget: Budget) -> ValueDocument
         import yaml
     except ImportError as err:
         raise MissingDependencyError(
-            f"'{source.name}' is YAML, and no parser of it is installed",
+            f"'{shown(source.path)}' is YAML, and no parser of it is installed",
             hint="pip install pyyaml, or write the config as .toml, .json or .py",
         ) from err
     loader_class: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
