@@ -10,7 +10,16 @@ from pathlib import Path
 import nox
 
 nox.needs_version = ">=2024.10.9"
-nox.options.sessions = ["lint", "core", "onnxruntime", "openvino", "ncnn", "no_torch", "together"]
+nox.options.sessions = [
+    "lint",
+    "core",
+    "onnxruntime",
+    "openvino",
+    "ncnn",
+    "no_torch",
+    "together",
+    "docs",
+]
 nox.options.reuse_existing_virtualenvs = True
 nox.options.error_on_missing_interpreters = True
 
@@ -22,6 +31,7 @@ PACKAGES = {
     "enginebay-ncnn": "packages/backend-ncnn",
 }
 TESTS = ("pytest>=8", "pytest-timeout", "hypothesis", "psutil", "jsonschema")
+ZOO = "transformers==5.23.0"  # the page says which; a config of another may build other models
 
 
 def install(session: nox.Session, *wanted: str, extras: tuple[str, ...] = TESTS) -> None:
@@ -117,7 +127,7 @@ def together(session: nox.Session) -> None:
     install(
         session,
         *("enginebay[export]", "enginebay-onnxruntime[cpu]", "enginebay-openvino"),
-        *("enginebay-ncnn", "scikit-learn"),
+        *("enginebay-ncnn", "scikit-learn", ZOO),
     )
     pytest(session, "tests", "--ignore=tests/no_torch", "--ignore=tests/mmengine")
 
@@ -138,6 +148,35 @@ def configs(session: nox.Session) -> None:
     """
     install(session, "enginebay", "mmengine==0.10.7")
     pytest(session, "tests/mmengine")
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """The site, strictly: a dead link, an unknown name or a docstring that does not parse fails."""
+    session.install(
+        *("-c", "constraints.txt", "-e", PACKAGES["enginebay"], "towncrier>=24.8", "mypy", "ruff"),
+        *("mkdocs>=1.6,<2", "mkdocs-material>=9.5,<10", "mkdocstrings[python]>=1,<2"),
+    )
+    # The pages about backends need their parameters, and no engine.
+    backends = [path for name, path in PACKAGES.items() if name != "enginebay"]
+    session.install("--no-deps", *(word for path in backends for word in ("-e", path)))
+    session.run("mypy", "mkdocs_pages.py", "mkdocs_docstrings.py")
+    session.run("mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
+
+
+@nox.session
+def zoo(session: nox.Session) -> None:
+    """Every model of the zoo on every backend by every exporter; writes docs/zoo.md.
+
+    Not part of the default run. ``nox -s zoo -- vit bert --backend ncnn`` measures a part of it,
+    ``nox -s zoo -- --missing`` what has no result yet.
+    """
+    engines = ("enginebay-onnxruntime[cpu]", "enginebay-openvino", "enginebay-ncnn")
+    install(session, "enginebay[export]", *engines, ZOO, extras=())
+    session.run(
+        *("python", "-m", "tests.zoo", *session.posargs),
+        env={"OMP_NUM_THREADS": "1"},
+    )
 
 
 @nox.session
