@@ -32,8 +32,8 @@ PACKAGES = {
     "enginebay-openvino": "packages/backend-openvino",
     "enginebay-ncnn": "packages/backend-ncnn",
 }
+TESTS = ("pytest>=8", "pytest-timeout", "hypothesis", "psutil", "jsonschema")
 ZOO = "transformers==5.23.0"  # the page says which; a config of another may build other models
-TESTS = ("pytest>=8", "pytest-timeout", "hypothesis", "psutil")
 
 
 def install(session: nox.Session, *wanted: str, extras: tuple[str, ...] = TESTS) -> None:
@@ -84,7 +84,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def core(session: nox.Session) -> None:
     """Core's own tests, with its export extra and no engine."""
-    install(session, "enginebay[export]")
+    install(session, "enginebay[export,yaml]")
     pytest(session, "packages/core/tests")
     pytest(session, "--doctest-modules", "--pyargs", "enginebay")
 
@@ -131,7 +131,25 @@ def together(session: nox.Session) -> None:
         *("enginebay[export]", "enginebay-onnxruntime[cpu]", "enginebay-openvino"),
         *("enginebay-ncnn", "scikit-learn", ZOO),
     )
-    pytest(session, "tests", "--ignore=tests/no_torch")
+    pytest(session, "tests", "--ignore=tests/no_torch", "--ignore=tests/mmengine")
+
+
+@nox.session
+def fuzz(session: nox.Session) -> None:
+    """140,000 made-up configs for the readers; not part of the default run, which has a slice."""
+    install(session, "enginebay")
+    session.env["ENGINEBAY_FUZZ_CASES"] = "35000"
+    pytest(session, "packages/core/tests/config/test_fuzz.py")
+
+
+@nox.session
+def configs(session: nox.Session) -> None:
+    """Configs against what mmengine makes of them; with a folder, that folder's and the times.
+
+    ``nox -s configs -- --configs FOLDER`` compares every ``.py`` file in it.
+    """
+    install(session, "enginebay", "mmengine==0.10.7")
+    pytest(session, "tests/mmengine")
 
 
 @nox.session

@@ -205,3 +205,30 @@ def test_transpose_and_matmul_in_half_precision_load(load):
     )
     x, w = np.ones((2, 6, 32), np.float16), np.ones((32, 4), np.float16)
     assert (wrapper({"x": x, "w": w})["y"] == 32).all()
+
+
+def test_operators_and_nodes_that_stay_in_single_precision(backend, tmp_path):
+    graph = onnx.helper.make_graph(
+        [
+            onnx.helper.make_node("Relu", ["x"], ["a"], name="first"),
+            onnx.helper.make_node("Exp", ["a"], ["b"], name="second"),
+            onnx.helper.make_node("Relu", ["b"], ["y"], name="third"),
+        ],
+        "three",
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, (2,))],
+        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, (2,))],
+    )
+    path = tmp_path / "three.onnx"
+    opsets = [onnx.helper.make_opsetid("", 17)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10), path)
+
+    def casts(**params):
+        (written,) = backend.to_backend(
+            path, work_dir=str(tmp_path / "out"), precision="fp16", **params
+        )
+        return [node.op_type for node in onnx.load(written).graph.node].count("Cast")
+
+    assert casts() == 2  # the input and the output
+    assert casts(fp32_ops=("Exp",)) == 4  # there and back around it
+    assert casts(fp32_nodes=("second",)) == 4
+    assert casts(fp32_nodes=("nobody",)) == 2

@@ -14,9 +14,9 @@ from enginebay.backend.checking import _TINY_ONNX
 from enginebay.environment import Tier
 from enginebay.errors import (
     BackendUnavailableError,
+    ConfigError,
     ConversionError,
     FallbackError,
-    ParamsError,
     UsageError,
 )
 from enginebay.testing import temporary_backend
@@ -270,7 +270,7 @@ def test_params_from_a_config(loopback: str) -> None:
     assert (params.gain, params.work_dir) == (2.0, "out")
     with pytest.raises(UsageError, match="the config is for backend 'ncnn', not 'loopback'"):
         backend.build_param_from_config({"backend_config": {"type": "ncnn"}}, "out")
-    with pytest.raises(ParamsError, match="'gian'"):
+    with pytest.raises(ConfigError, match="'gian' is not a key of backend_config"):
         backend.build_param_from_config({"backend_config": {"gian": 2}}, "out")
 
 

@@ -42,6 +42,16 @@ class NcnnParams(eb.BackendParams):
     module_ops: tuple[str, ...] = ()
     pnnx_timeout: float = 600.0
 
+    @classmethod
+    def config_keys(cls) -> dict[str, eb.ConfigKey]:
+        """MMDeploy's spellings."""
+        return {
+            "use_vulkan": eb.ConfigKey(bool, lambda on: {"device": "vulkan"} if on else {}),
+            "common_config.fp16_mode": eb.ConfigKey(
+                bool, lambda on: {"precision": "fp16"} if on else {}
+            ),
+        }
+
     def get_model_files(self) -> tuple[str, ...]:
         """The network, its weights, and the plan that leads from tensors to blobs."""
         name = self.file_name

@@ -33,7 +33,7 @@ def convert(request: ConvertRequest) -> list[Path]:
     target = request.work_dir / params.file_name
     if params.precision == "fp16":
         request.progress("converting to half precision")
-        written = _write_fp16(request.ir.path, target)
+        written = _write_fp16(request.ir.path, target, params)
     else:
         written = _copy(_places(request, target))
     return written + _copy(_library_places(params.custom_ops, request.work_dir))
@@ -66,7 +66,7 @@ def _copy(files: list[tuple[Path, Path]]) -> list[Path]:
     return places
 
 
-def _write_fp16(source: Path, target: Path) -> list[Path]:
+def _write_fp16(source: Path, target: Path, params: OnnxruntimeParams) -> list[Path]:
     if target.exists() and target.samefile(source):
         raise ConversionError(
             f"precision fp16 would replace '{source}', the model that is converted",
@@ -75,7 +75,7 @@ def _write_fp16(source: Path, target: Path) -> list[Path]:
     try:
         import onnx
 
-        model = _to_fp16(source)
+        model = _to_fp16(source, params)
     except ImportError as err:
         raise MissingDependencyError(
             f"precision fp16 needs onnx and onnxruntime: {err}",
@@ -90,7 +90,7 @@ def _write_fp16(source: Path, target: Path) -> list[Path]:
     return [target, data]
 
 
-def _to_fp16(source: Path) -> Any:
+def _to_fp16(source: Path, params: OnnxruntimeParams) -> Any:
     import onnx
     from onnx.external_data_helper import load_external_data_for_model
     from onnx.inliner import inline_local_functions
@@ -106,5 +106,6 @@ def _to_fp16(source: Path) -> Any:
         model,
         keep_io_types=True,
         disable_shape_infer=True,
-        op_block_list=[*DEFAULT_OP_BLOCK_LIST, *custom],
+        op_block_list=[*DEFAULT_OP_BLOCK_LIST, *custom, *params.fp32_ops],
+        node_block_list=list(params.fp32_nodes),
     )

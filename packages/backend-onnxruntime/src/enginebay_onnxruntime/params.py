@@ -20,6 +20,9 @@ class OnnxruntimeParams(eb.BackendParams):
         device (str): cpu, cuda or cuda:N.
         precision (str): fp32 leaves the model as it is; fp16 converts weights and arithmetic to
             half precision and keeps the dtypes of inputs and outputs.
+        fp32_ops (list): Operators that precision fp16 leaves in single precision, besides those
+            that have no kernel for it, such as Resize.
+        fp32_nodes (list): Names of nodes that precision fp16 leaves in single precision.
         providers (list): Execution providers in order of preference. By default the device
             chooses them; where they are named, they win over it.
         provider_options (dict): Options of the providers, each as
@@ -44,6 +47,8 @@ class OnnxruntimeParams(eb.BackendParams):
 
     file_name: eb.FileName = eb.FileName("model", suffix=".onnx")
     precision: Literal["fp32", "fp16"] = "fp32"
+    fp32_ops: tuple[str, ...] = ()
+    fp32_nodes: tuple[str, ...] = ()
     providers: tuple[str, ...] = ()
     provider_options: dict[str, str] = {}
     session_options: dict[str, str] = {}
@@ -53,3 +58,27 @@ class OnnxruntimeParams(eb.BackendParams):
     optimized_cache: str | None = None
     custom_ops: tuple[str, ...] = ()
     profile: str | None = None
+
+    @classmethod
+    def config_keys(cls) -> dict[str, eb.ConfigKey]:
+        """MMDeploy's spellings."""
+        limits = "values are clamped to what half precision can hold"
+        return {
+            "common_config.fp16_mode": eb.ConfigKey(
+                bool, lambda on: {"precision": "fp16"} if on else {}
+            ),
+            "common_config.op_block_list": eb.ConfigKey(
+                list[str], lambda ops: {"fp32_ops": ops or ()}
+            ),
+            "common_config.node_block_list": eb.ConfigKey(
+                list[str], lambda nodes: {"fp32_nodes": nodes or ()}
+            ),
+            "common_config.keep_io_types": eb.ConfigKey(
+                bool, no_effect="inputs and outputs keep the model's dtypes"
+            ),
+            "common_config.min_positive_val": eb.ConfigKey(float, no_effect=limits),
+            "common_config.max_finite_val": eb.ConfigKey(float, no_effect=limits),
+            "common_config.disable_shape_infer": eb.ConfigKey(
+                bool, no_effect="shapes are inferred once, before the conversion"
+            ),
+        }

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 import enginebay as eb
+from enginebay.errors import ParamsError
+
+
+def _optimizer_arguments(arguments: dict[str, Any] | None) -> dict[str, Any]:
+    """Arguments of the Model Optimizer, as fields."""
+    fields: dict[str, Any] = {}
+    for name, value in (arguments or {}).items():
+        if name != "--data_type":
+            raise ParamsError(
+                f"'{name}' was an argument of the Model Optimizer, which is gone",
+                hint="leave it out, and do it inside the model",
+            )
+        fields["fp16_weights"] = str(value).upper() in ("FP16", "HALF")
+    return fields
 
 
 class OpenvinoParams(eb.BackendParams):
@@ -43,6 +57,18 @@ class OpenvinoParams(eb.BackendParams):
     threads: Annotated[int, msgspec.Meta(ge=0)] = 0
     cache_dir: str | None = None
     properties: dict[str, str] = {}
+
+    @classmethod
+    def config_keys(cls) -> dict[str, eb.ConfigKey]:
+        """MMDeploy's spellings."""
+        gone = "the Model Optimizer is gone, and OpenVINO reads the IR itself"
+        return {
+            "common_config.fp16_mode": eb.ConfigKey(
+                bool, lambda on: {"precision": "fp16"} if on else {}
+            ),
+            "mo_options.args": eb.ConfigKey(dict[str, Any], _optimizer_arguments),
+            "mo_options.flags": eb.ConfigKey(list[str], no_effect=gone),
+        }
 
     def get_model_files(self) -> tuple[str, ...]:
         """The network's ``.xml`` and the weights' ``.bin``."""

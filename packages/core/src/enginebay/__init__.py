@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from enginebay.inference.wrapper import Wrapper
     from enginebay.ir.model import IRModel
     from enginebay.loading import load
-    from enginebay.params import BackendParams, FileName
+    from enginebay.params import BackendParams, ConfigKey, FileName
     from enginebay.plugins import BackendStatus, list_backends
     from enginebay.rewriting import RewriterSet
     from enginebay.rewriting.marks import mark, marks
@@ -39,6 +39,7 @@ _HOMES = {
     "BackendParams": "params",
     "BackendStatus": "plugins",
     "Check": "environment",
+    "ConfigKey": "params",
     "Deployment": "deployment",
     "EnginebayError": "errors",
     "EnvReport": "environment",
@@ -73,6 +74,7 @@ __all__ = [
     "BackendParams",
     "BackendStatus",
     "Check",
+    "ConfigKey",
     "Deployment",
     "EnginebayError",
     "EnvReport",

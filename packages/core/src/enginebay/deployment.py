@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from enginebay.artifact import Artifact, Verification, staging
-from enginebay.backend import convert_parts, default_backend, get_backend
+from enginebay.backend import convert_parts
+from enginebay.config.settings import Settings, settle
 from enginebay.conversion import describe, portable
 from enginebay.errors import (
     ConversionError,
@@ -84,7 +85,7 @@ def deploy(
     dynamic_shapes: Mapping[str, Any] | None = None,
     rewriters: Sequence[RewriterSet] = (),
     partition: Sequence[str] = (),
-    config: Mapping[str, Any] | None = None,
+    config: Mapping[str, Any] | str | Path | None = None,
     rtol: float | None = None,
     atol: float | None = None,
     allow_mismatch: bool = False,
@@ -119,7 +120,8 @@ def deploy(
         partition: Names of marks, in the order of the model, to cut it at: it becomes one
             artifact with several engines that run one after the other. See
             :func:`enginebay.mark` and :func:`enginebay.marks`.
-        config: The deployment config that rewriters see as ``ctx.config``.
+        config: A deploy config or the path of one: it says what is not given here, and rewriters
+            see it as ``ctx.config``.
         rtol: Replaces the relative tolerance, which follows the dtype and the precision.
         atol: Replaces the absolute tolerance.
         allow_mismatch: Publish the artifact although its numbers differ or its engine crashed.
@@ -144,9 +146,20 @@ def deploy(
         ...     eb.deploy(torch.nn.ReLU(), torch.ones(1, 3), work_dir=f"{folder}/relu").verdict
         'verified'
     """
-    engine = get_backend(backend or default_backend())
-    given = engine.params_from(params)
-    kinds = _kinds(engine, ir, partition)
+    settings = settle(
+        config,
+        backend=backend,
+        params=params,
+        ir=ir,
+        exporter=exporter,
+        input_names=input_names,
+        output_names=output_names,
+        dynamic_shapes=dynamic_shapes,
+        partition=partition,
+    )
+    engine: Backend = settings.engine
+    given = settings.params
+    kinds = _kinds(engine, settings.ir, settings.partition)
     check_sets(rewriters, SUFFIXES)
     steps = Steps(watch)
     with staging(work_dir, overwrite=overwrite) as stage:
@@ -156,14 +169,13 @@ def deploy(
                 args,
                 backend=engine.name,
                 params=given,
-                input_names=input_names,
-                output_names=output_names,
-                dynamic_shapes=dynamic_shapes,
+                input_names=settings.input_names,
+                output_names=settings.output_names,
+                dynamic_shapes=settings.dynamic_shapes,
+                codebase=settings.codebase,
             )
             tell(intake.description)
-        build = _Build(
-            engine, given, intake, stage.dir, exporter, rewriters, partition, config, steps
-        )
+        build = _Build(settings, intake, stage.dir, rewriters, steps)
         exported, files, parts, notes = build.first_that_works(kinds)
         with steps("verify") as tell:
             verification, receipt = _verify(
@@ -203,7 +215,7 @@ def deploy(
         verification=verification,
         receipt=receipt,
         steps=tuple(steps.done),
-        notes=(*notes, *exported.notes, *fallbacks),
+        notes=(*settings.notes, *notes, *exported.notes, *fallbacks),
         rewriting=intake.rewriting,
     )
 
@@ -235,24 +247,19 @@ class _Build:
 
     def __init__(
         self,
-        engine: Backend,
-        params: BackendParams,
+        settings: Settings,
         intake: Intake,
         folder: Path,
-        exporter: ExporterName | None,
         rewriters: Sequence[RewriterSet],
-        cuts: Sequence[str],
-        config: Mapping[str, Any] | None,
         steps: Steps,
     ) -> None:
-        self._engine = engine
-        self._params = params
+        self._settings = settings
+        self._engine: Backend = settings.engine
+        self._params = settings.params
         self._intake = intake
         self._folder = folder
-        self._exporter = exporter
-        self._rewriters = [*rewriters, mark_nodes()] if cuts else rewriters
-        self._cuts = cuts
-        self._config = config
+        self._cuts = settings.partition
+        self._rewriters = [*rewriters, mark_nodes()] if self._cuts else rewriters
         self._steps = steps
 
     def first_that_works(
@@ -286,10 +293,11 @@ class _Build:
             exported = self._intake.export(
                 kind,
                 self._folder / IR_FOLDER / f"model{SUFFIXES[kind]}",
-                exporter=self._exporter,
+                exporter=self._settings.exporter,
+                opset=self._settings.opset,
                 backend=self._engine.name,
                 rewriters=self._rewriters,
-                config=self._config,
+                config=self._settings.values,
             )
             tell(f"{exported.kind} by {exported.exporter}")
         with self._steps("convert") as tell:

@@ -6,6 +6,7 @@
     ├── UsageError                    2   the call itself is wrong
     │   ├── InputError                2   a tensor's name, dtype or shape
     │   ├── ParamsError               2   a backend's parameters, a shape string
+    │   ├── ConfigError               2   a deploy config's text, keys or values
     │   ├── ModelSourceError          2   MODEL does not name a model
     │   ├── RewriterError             2   a rewriter's declaration
     │   └── ArtifactExistsError       2   the work directory is taken
@@ -31,7 +32,7 @@ found. ``hint`` is the command or the argument to change.
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -70,6 +71,21 @@ class InputError(UsageError):
 
 class ParamsError(UsageError):
     """A backend's parameters do not fit their declaration."""
+
+
+class ConfigError(UsageError):
+    """A deploy config cannot be read, or says what it may not.
+
+    Attributes:
+        path: The keys that lead from the config's root to what is wrong; empty where it is the
+            whole file.
+    """
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, path: tuple[Any, ...] = ()
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.path = path
 
 
 class ModelSourceError(UsageError):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import InputError
 from enginebay.ir.binding import forward_parameters
 from enginebay.ir.dynamic import from_profiles, normalise
-from enginebay.ir.inputs import made_up
+from enginebay.ir.inputs import made_up, resize
 from enginebay.params import name_shapes, resolve_profiles
 from enginebay.tensors import TensorSpec
 
@@ -19,19 +19,27 @@ if TYPE_CHECKING:
     from enginebay.params import Shapes
 
 
-def example_inputs(args: Any, source: ModelSource, shapes: Shapes) -> Any:
+def example_inputs(
+    args: Any, source: ModelSource, shapes: Shapes, names: Sequence[str] | None = None
+) -> Any:
     """The example inputs: as given, or made up where only their shapes are.
 
     Args:
         args: What the caller gave; a dict may hold specs to make up values for.
-        source: The model, which may bring its own.
-        shapes: The usual shapes, for where there is nothing else.
+        source: The model, which may bring its own: they are stretched to the usual shapes.
+        shapes: The usual shapes.
+        names: What the caller calls the inputs, where that is not what the model calls them.
 
     Raises:
-        InputError: There is nothing to go by.
+        InputError: There is nothing to go by, or the model's own inputs have other ranks.
     """
-    if args is None:
-        args = source.example_inputs
+    if names and (shapes or isinstance(args, Mapping)):
+        own = dict(zip(names, _input_names(source), strict=False))
+        shapes = {own.get(name, name): dims for name, dims in shapes.items()}
+        if isinstance(args, Mapping):
+            args = {own.get(name, name): value for name, value in args.items()}
+    if args is None and source.example_inputs is not None:
+        args = _stretched(source, shapes) if shapes else source.example_inputs
     if args is None:
         args = _specs_from_shapes(source, shapes)
     if not isinstance(args, Mapping):
@@ -48,6 +56,28 @@ def example_inputs(args: Any, source: ModelSource, shapes: Shapes) -> Any:
         else value
         for name, value in named.items()
     }
+
+
+def _stretched(source: ModelSource, shapes: Shapes) -> Any:
+    """The model's own example inputs at the shapes that were asked for."""
+    args, names = source.example_inputs, _input_names(source)
+    wanted = name_shapes(shapes, names)
+    if isinstance(args, Mapping):
+        return {name: _at(value, wanted.get(name)) for name, value in args.items()}
+    values = args if isinstance(args, tuple | list) else (args,)
+    return tuple(
+        _at(value, wanted.get(names[index]) if index < len(names) else None)
+        for index, value in enumerate(values)
+    )
+
+
+def _at(value: Any, dims: tuple[int | None, ...] | None) -> Any:
+    if dims is None or not hasattr(value, "shape"):
+        return value
+    if len(dims) != len(value.shape):
+        raise InputError(f"an input of shape {tuple(value.shape)} cannot take the shape {dims}")
+    sizes = zip(value.shape, dims, strict=True)
+    return resize(value, [int(own) if dim is None else dim for own, dim in sizes])
 
 
 def _specs_from_shapes(source: ModelSource, shapes: Shapes) -> dict[str, TensorSpec]:

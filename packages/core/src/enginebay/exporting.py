@@ -73,9 +73,9 @@ def export(
     """
     from enginebay.ir.export import export as write
     from enginebay.ir.signature import read_signature
-    from enginebay.ir.sources import load_model
+    from enginebay.model_sources import find_model
 
-    source = load_model(model)
+    source = find_model(model)
     kind = ir or _kind_of(path)
     target = Path(path) if path else Path(f"{source.name}{SUFFIXES[kind]}")
     if target.exists() and not overwrite:

@@ -17,7 +17,7 @@ from enginebay.examples import example_inputs, open_dimensions
 from enginebay.exporting import Patching
 from enginebay.inference.admission import Admission
 from enginebay.ir.inputs import resize
-from enginebay.ir.sources import load_model
+from enginebay.model_sources import find_model
 from enginebay.reference import OnnxReference, reference_text
 from enginebay.samples import Sample
 
@@ -57,6 +57,7 @@ class Intake(Protocol):
         path: Path,
         *,
         exporter: ExporterName | None,
+        opset: int | None,
         backend: str,
         rewriters: Sequence[RewriterSet],
         config: Mapping[str, Any] | None,
@@ -74,6 +75,7 @@ def take_in(
     input_names: Sequence[str] | None,
     output_names: Sequence[str] | None,
     dynamic_shapes: Mapping[str, Any] | None,
+    codebase: str | None = None,
 ) -> Intake:
     """Find the model, bind its example inputs, and record what it gives for them.
 
@@ -82,7 +84,7 @@ def take_in(
         InputError: The example inputs do not fit it, or there are none.
         ModelError: Its forward raised.
     """
-    source = load_model(model)
+    source = find_model(model, codebase)
     if source.model is None:
         return _OnnxIntake(source, args, backend, params)
     return _TorchIntake(source, args, params, input_names, output_names, dynamic_shapes)
@@ -107,7 +109,7 @@ class _TorchIntake:
 
         self._source = source
         self._module = source.module
-        given = example_inputs(args, source, params.input_shapes)
+        given = example_inputs(args, source, params.input_shapes, input_names)
         if source.ir is not None and source.ir.inputs and not input_names:
             input_names = [spec.name for spec in source.ir.inputs]
         self._signature: Signature = read_signature(
@@ -146,6 +148,7 @@ class _TorchIntake:
         path: Path,
         *,
         exporter: ExporterName | None,
+        opset: int | None,
         backend: str,
         rewriters: Sequence[RewriterSet],
         config: Mapping[str, Any] | None,
@@ -156,12 +159,14 @@ class _TorchIntake:
         ir = self._source.ir
         if ir is not None and ir.kind == kind:
             return _described(ir, self._signature)
-        patch = Patching(backend=backend, ir=kind, rewriters=rewriters, config=config)
+        opset = opset if kind == "onnx" else None
+        patch = Patching(backend=backend, ir=kind, rewriters=rewriters, config=config, opset=opset)
         exported = export(
             self._source.model,
             ir=kind,
             path=path,
             exporter=exporter if kind == "onnx" else None,
+            opset=opset,
             dynamic_shapes=self._dynamic or None,
             patch=patch,
             signature=self._signature,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from enginebay.arrays import to_numpy
 from enginebay.errors import EnginebayError, ModelSourceError
-from enginebay.ir.sources import load_model
+from enginebay.model_sources import find_model
 from enginebay.samples import Sample, load_samples, save_samples
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def reference_for(source: Any, inputs: Mapping[str, NumpyArray], backend: str) -
         inputs: Inputs by name, to bind to the model's ``forward``.
         backend: The engine that is to be verified.
     """
-    loaded = load_model(source)
+    loaded = find_model(source)
     if loaded.model is None:
         assert loaded.ir is not None
         return OnnxReference(loaded.ir.path, backend)

@@ -171,7 +171,9 @@ class Backend:
         """
         work_dir = Path(params.work_dir or ".")
         work_dir.mkdir(parents=True, exist_ok=True)
-        return tuple(work_dir / file for file in self.convert(read_ir(ir), params, work_dir))
+        # Absolute, as in a deployment: a converter may run elsewhere, or answer relative paths.
+        files = self.convert(read_ir(ir), params, work_dir.resolve())
+        return tuple(work_dir / file for file in files)
 
     def convert(
         self,
@@ -293,13 +295,32 @@ class Backend:
                 )
         return [found.from_distribution(status.distribution) for status, found in answers]
 
-    def build_param_from_config(self, config: Mapping[str, Any], work_dir: str) -> BackendParams:
-        """Parameters from the ``backend_config`` section of a deploy config."""
-        section = dict(config.get("backend_config", {}))
-        wanted = section.pop("type", self.name)
-        if wanted != self.name:
-            raise UsageError(f"the config is for backend '{wanted}', not '{self.name}'")
-        return self.Params.from_mapping({**section, "work_dir": work_dir})
+    def build_param_from_config(
+        self, config: Mapping[str, Any], work_dir: str | Path | None = None, **over: Any
+    ) -> BackendParams:
+        """The parameters that a deploy config asks for.
+
+        Args:
+            config: What :func:`enginebay.config.load` answers.
+            work_dir: The folder of the artifact's files.
+            **over: Fields that win over the config's.
+
+        Raises:
+            ConfigError: The config is wrong, or for another backend.
+        """
+        from enginebay.sections import Problems, backend_params, read_sections
+
+        problems = Problems()
+        sections = read_sections(config, problems)
+        if sections.backend not in (None, self.name):
+            problems.wrong(
+                ("backend_config", "type"),
+                f"the config is for backend '{sections.backend}', not '{self.name}'",
+            )
+        given = {} if work_dir is None else {"work_dir": str(work_dir)}
+        params = backend_params(self.Params, sections, problems, over={**given, **over})
+        problems.raise_first()
+        return params
 
     # -- the console tool ---------------------------------------------------------------------
 
@@ -319,12 +340,17 @@ class Backend:
         self.to_backend_from_param(parsed.ir, self.Params.from_args(parsed))
 
     def main(self, argv: Sequence[str] | None = None) -> None:
-        """The backend as a console tool: convert an IR file with flags from the parameters."""
-        from argparse import ArgumentParser
+        """The backend as a console tool, for ``python -m`` of its package.
 
-        parser = ArgumentParser(description=f"Convert an IR file with {self.name}.")
-        with self.parse_args(parser, argv):
-            pass
+        ``convert IR [flags]`` converts an IR file, with flags from the parameters; the word
+        ``convert`` may be left out. An error is one line on stderr.
+
+        Raises:
+            SystemExit: With the error's exit code, or 0 after the help.
+        """
+        from enginebay.backend.console import run
+
+        run(self, argv)
 
 
 def read_ir(ir: str | Path | IRModel) -> IRModel:

@@ -27,6 +27,7 @@ COMMANDS = {
     "verify": "compare an artifact with its model again",
     "benchmark": "measure how fast an artifact is here",
     "inspect": "show what an artifact or an IR file holds",
+    "config": "show or check a deploy config",
     "rewriters": "list what is rewritten when a model is exported for a backend",
     "new-backend": "write a package for an engine of your own",
     "completion": "print what a shell needs to complete these commands",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 MODEL_HELP = (
     "file.py:attr, package.module:attr, or a .onnx, .pt (TorchScript) or .pt2 file; attr is an "
@@ -56,6 +56,22 @@ def add_tolerance(parser: ArgumentParser) -> None:
         metavar="SECONDS",
         help="limit for loading and running the engine (default: 1800)",
     )
+
+
+def add_allow_env(parser: ArgumentParser) -> None:
+    """``--allow-env``."""
+    parser.add_argument(
+        "--allow-env",
+        action="store_true",
+        help="let the config read environment variables, with {{$NAME:default}}",
+    )
+
+
+def environment(allowed: bool) -> Mapping[str, str] | None:
+    """What a config may see of the environment."""
+    import os
+
+    return os.environ if allowed else None
 
 
 def value_of(flag: str, argv: Sequence[str]) -> str | None:

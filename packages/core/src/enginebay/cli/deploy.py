@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay.cli.arguments import (
     MODEL_HELP,
+    add_allow_env,
     add_backend_flags,
     add_inputs,
     add_tolerance,
     add_work_dir,
+    environment,
     typed_again,
     value_of,
 )
@@ -42,13 +44,21 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
     from enginebay.backend import default_backend
     from enginebay.backend.backend import DEFAULT_BACKEND
 
-    parser.usage = "enginebay deploy MODEL [--backend NAME] [--input NAME=SPEC] [flags]"
+    parser.usage = (
+        "enginebay deploy MODEL [--backend NAME] [--config FILE] [--input NAME=SPEC] [flags]"
+    )
     parser.add_argument("model", metavar="MODEL", help=MODEL_HELP)
     parser.add_argument(
         "--backend",
         metavar="NAME",
-        help=f"the engine (default: the only one installed, else {DEFAULT_BACKEND})",
+        help=f"the engine (default: the config's, the only one installed, or {DEFAULT_BACKEND})",
     )
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help="a deploy config (.py, .toml, .json, .yaml); flags win over what it says",
+    )
+    add_allow_env(parser)
     add_inputs(parser, "the model's own, or made up at --input-shapes")
     add_work_dir(parser)
     parser.add_argument(
@@ -79,24 +89,38 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
     parser.add_argument(
         "--strict", action="store_true", help="refuse what the engine falls back on"
     )
-    add_backend_flags(parser, value_of("--backend", argv) or default_backend(), argv)
+    add_backend_flags(parser, _backend(argv) or default_backend(), argv)
+
+
+def _backend(argv: Sequence[str]) -> str | None:
+    """The backend that a command line names itself, or by its config."""
+    named, file = value_of("--backend", argv), value_of("--config", argv)
+    if named or not file:
+        return named
+    from enginebay.config import read
+
+    section = read(file, environment=environment("--allow-env" in argv)).get("backend_config", {})
+    return section.get("type") if isinstance(section, dict) else None
 
 
 def run(args: Namespace) -> int:
     """Deploy, and print what came out of it."""
     from enginebay.backend import default_backend, get_backend
     from enginebay.cli.progress import progress
+    from enginebay.config import read
     from enginebay.deployment import deploy
     from enginebay.ir.inputs import parse_inputs
 
-    backend = get_backend(args.backend or default_backend())
+    config = read(args.config, environment=environment(args.allow_env)) if args.config else None
+    backend = get_backend(_backend(args.argv) or default_backend())
     with progress() as watch, talk_on_stderr():
         deployment = deploy(
             args.model,
             parse_inputs(args.inputs) if args.inputs else None,
             backend=backend.name,
             work_dir=args.work_dir or _default_work_dir(args.model, backend.name),
-            params=backend.Params.from_args(args),
+            params=backend.Params.given_arguments(args),
+            config=config,
             ir=args.ir,
             exporter=args.exporter,
             partition=args.cut,

@@ -8,12 +8,14 @@ the docstring names, and the same names as keys of a config. :class:`BackendPara
 from __future__ import annotations
 
 from enginebay.params.base import BackendParams
+from enginebay.params.config_keys import ConfigKey
 from enginebay.params.file_names import FileName
 from enginebay.params.profiles import ShapeProfile, name_shapes, resolve_profiles
 from enginebay.params.shapes import Shapes, format_shapes, parse_shapes
 
 __all__ = [
     "BackendParams",
+    "ConfigKey",
     "FileName",
     "ShapeProfile",
     "Shapes",

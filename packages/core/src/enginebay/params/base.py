@@ -18,6 +18,8 @@ from enginebay.params.shapes import Shapes
 if TYPE_CHECKING:
     import argparse
 
+    from enginebay.params.config_keys import ConfigKey
+
 
 class _ParamsMeta(msgspec.StructMeta):
     """Makes every params class frozen, keyword-only and strict, and checks what it is given.
@@ -170,6 +172,20 @@ class BackendParams(msgspec.Struct, metaclass=_ParamsMeta):
             ParamsError: A field is unknown, or a value does not fit.
         """
         return cls(**(cls.given_arguments(namespace) | overrides))
+
+    @classmethod
+    def config_keys(cls) -> Mapping[str, ConfigKey]:
+        """Keys that ``backend_config`` may have besides the fields; none by default.
+
+        A backend overrides it so that configs written for another tool kit keep working. A key
+        inside another one is written with a dot; where a field and such a key are both given,
+        the field wins::
+
+            @classmethod
+            def config_keys(cls):
+                return {"common_config.fp16_mode": eb.ConfigKey(bool, lambda on: …)}
+        """
+        return {}
 
     def get_model_files(self) -> tuple[str, ...]:
         """The files that hold the artifact, inside ``work_dir`` where there is one.

@@ -1,0 +1,54 @@
+"""The model that is meant, where it may come from a plugin."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from enginebay.errors import ModelSourceError
+from enginebay.ir.sources import load_model
+from enginebay.plugins import load_plugins
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from enginebay.ir.sources import ModelSource
+
+
+def find_model(model: Any, codebase: str | None = None) -> ModelSource:
+    """Find the model that is meant, with the help of plugins.
+
+    Args:
+        model: An object, a file, or text as for :func:`~enginebay.ir.sources.load_model`; or
+            ``SCHEME:NAME`` for the model source of a plugin.
+        codebase: The scheme of a bare name: it stands for ``CODEBASE:NAME``.
+
+    Raises:
+        ModelSourceError: The text leads nowhere, or no plugin serves the codebase.
+    """
+    if not isinstance(model, str):
+        return load_model(model)
+    schemes = _schemes()
+    if codebase and codebase not in schemes and _needs(model, codebase):
+        known = ", ".join(schemes) or "none"
+        raise ModelSourceError(
+            f"'{model}' is a model of '{codebase}', as the config says, and no installed plugin "
+            f"has this model source; there is {known}",
+            hint=f"pip install enginebay-{codebase}, or name the model as file.py:attr",
+        )
+    if codebase and _is_bare(model):
+        model = f"{codebase}:{model}"
+    return load_model(model, schemes=schemes)
+
+
+def _needs(model: str, codebase: str) -> bool:
+    return _is_bare(model) or model.startswith(f"{codebase}:")
+
+
+def _is_bare(model: str) -> bool:
+    """Whether the text is a name and neither a file nor an attribute of something."""
+    return not set(":/\\.") & set(model)
+
+
+def _schemes() -> dict[str, Callable[[str], Any]]:
+    answers = load_plugins().call_all("model_sources")
+    return {scheme: build for _, answer in answers for scheme, build in answer.items()}

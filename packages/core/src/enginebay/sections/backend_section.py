@@ -1,0 +1,145 @@
+"""``backend_config``: the backend's own parameters, in its words or in others'."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from enginebay.errors import ParamsError
+from enginebay.params.fields import Field, declared_fields
+from enginebay.sections.shapes import read_model_inputs
+
+if TYPE_CHECKING:
+    from enginebay.params import BackendParams, ConfigKey
+    from enginebay.sections.kinds import Sections
+    from enginebay.sections.problems import Problems
+
+Params = TypeVar("Params", bound="BackendParams")
+
+NAME = "backend_config"
+MODEL_INPUTS = "model_inputs"
+_SHAPES = ("input_shapes", "min_shapes", "max_shapes")
+
+
+def backend_params(
+    params_class: type[Params],
+    sections: Sections,
+    problems: Problems,
+    *,
+    over: Mapping[str, Any],
+    notes: list[str] | None = None,
+) -> Params:
+    """The parameters that a config asks for.
+
+    Args:
+        params_class: The backend's params class.
+        sections: The config's sections.
+        problems: Takes what is wrong; the params' defaults stand in for it.
+        over: Fields that win over the config's.
+        notes: Takes what the section says to no effect.
+    """
+    reader = _Reader(params_class, problems, notes if notes is not None else [])
+    reader.read(sections.backend_config, ())
+    defaults = _from_other_sections(params_class, sections, problems)
+    shapes = reader.foreign.keys() | reader.own.keys() | over.keys()
+    if shapes & set(_SHAPES):
+        defaults.pop("input_shapes", None)
+    values = {**defaults, **reader.foreign, **reader.own, **over}
+    try:
+        return params_class(**values)
+    except ParamsError as err:
+        problems.wrong((NAME,), str(err), err.hint)
+        return params_class(**over)
+
+
+def _from_other_sections(
+    params_class: type[BackendParams], sections: Sections, problems: Problems
+) -> dict[str, Any]:
+    """What sections that are not the backend's mean for its parameters."""
+    ir, values = sections.ir, dict[str, Any]()
+    if ir.save_file:
+        values["file_name"] = PurePath(ir.save_file).stem
+    if ir.input_shape and len(ir.input_names) <= 1:
+        width, height = ir.input_shape
+        name = ir.input_names[0] if ir.input_names else ""
+        values["input_shapes"] = {name: (1, 3, height, width)}
+    file = sections.calib.calib_file
+    if file and "calibration" in declared_fields(params_class):
+        if not file.endswith(".npz"):
+            problems.wrong(
+                ("calib_config", "calib_file"),
+                f"'{file}' holds no calibration data: wanted an .npz file with recorded inputs",
+                "write it with numpy.savez, one array for each input",
+            )
+        values["calibration"] = file
+    return values
+
+
+class _Reader:
+    """Sorts the keys of a section.
+
+    Attributes:
+        own: Values of keys that are fields.
+        foreign: Values of fields that other keys stand for.
+    """
+
+    def __init__(
+        self, params_class: type[BackendParams], problems: Problems, notes: list[str]
+    ) -> None:
+        self._fields = {
+            name: msgspec.structs.replace(field, owner=NAME)
+            for name, field in declared_fields(params_class).items()
+            if name != "work_dir"  # the caller's own
+        }
+        self._keys: Mapping[str, ConfigKey] = params_class.config_keys()
+        self._problems = problems
+        self._notes = notes
+        self.own: dict[str, Any] = {}
+        self.foreign: dict[str, Any] = {}
+
+    def read(self, section: Mapping[str, Any], above: tuple[str, ...]) -> None:
+        for key, value in section.items():
+            path = (NAME, *above, key)
+            dotted = ".".join(map(str, (*above, key)))
+            with self._problems.collecting(path):
+                if dotted in self._keys:
+                    self._foreign(dotted, self._keys[dotted], value)
+                elif any(known.startswith(f"{dotted}.") for known in self._keys):
+                    self._inside(value, (*above, str(key)))
+                elif not above and key == MODEL_INPUTS:
+                    self.foreign.update(read_model_inputs(value, self._problems))
+                elif not above and key in self._fields:
+                    self.own[key] = self._converted(self._fields[key], value)
+                else:
+                    self._problems.unknown(path, self._known(above))
+
+    def _inside(self, value: Any, above: tuple[str, ...]) -> None:
+        if not isinstance(value, Mapping):
+            raise ParamsError(f"'{above[-1]}' is a {type(value).__name__}: wanted keys and values")
+        self.read(value, above)
+
+    def _foreign(self, dotted: str, key: ConfigKey, value: Any) -> None:
+        field = Field(NAME, dotted, key.type, optional=True, required=False, default=None)
+        self.foreign.update(key.fields(None if value is None else field.convert(value)))
+        if key.no_effect:
+            self._notes.append(f"{NAME}.{dotted} has no effect: {key.no_effect}")
+
+    def _converted(self, field: Field, value: Any) -> Any:
+        """The value; a choice that differs in its case only is taken."""
+        if isinstance(value, str) and value not in field.choices:
+            for choice in field.choices:
+                if isinstance(choice, str) and choice.casefold() == value.casefold():
+                    return choice
+        return value if value is None else field.convert(value)
+
+    def _known(self, above: tuple[str, ...]) -> set[str]:
+        prefix = "".join(f"{key}." for key in above)
+        foreign = {
+            key.removeprefix(prefix).partition(".")[0]
+            for key in self._keys
+            if key.startswith(prefix)
+        }
+        return foreign if above else {*self._fields, *foreign, MODEL_INPUTS, "type"}

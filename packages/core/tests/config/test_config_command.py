@@ -1,0 +1,303 @@
+"""`enginebay config` and `enginebay deploy --config`, on the backend that needs no engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from enginebay.cli import main
+from enginebay.testing import temporary_backend
+
+MODEL = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def forward(self, image):
+        return image.mean((2, 3)) * 2
+
+def build():
+    return Net()
+
+def with_inputs():
+    return Net(), torch.rand(1, 4, 8, 8)
+"""
+CONFIG = """
+_base_ = './base.json'
+onnx_config = dict(
+    type='onnx', input_shape=[12, 10], input_names=['input'], output_names=['means'],
+    save_file='end2end.onnx', dynamic_axes={'input': {0: 'batch', 2: 'height'}, 'means': {0: 'b'}})
+"""
+BASE = '{"backend_config": {"type": "loopback"}}'
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(write, loopback, capfd: pytest.CaptureFixture[str]) -> Run:
+    write("net.py", MODEL)
+    write("mine.py", CONFIG)
+    write("base.json", BASE)
+
+    def command(*words: str) -> tuple[int, str, str]:
+        capfd.readouterr()
+        code = main(list(words))
+        return code, *capfd.readouterr()
+
+    return command
+
+
+def test_show_prints_the_whole_config_in_a_form_that_reads_back(run, write) -> None:
+    code, out, err = run("config", "show", "mine.py")
+    assert (code, err) == (0, "")
+    assert out.startswith("backend_config = dict(type='loopback')\nonnx_config = dict(\n")
+    write("again.py", out)
+    assert run("config", "show", "again.py")[1] == out
+    document = json.loads(run("config", "show", "mine.py", "--json")[1])
+    assert document["schema"] == 1
+    assert document["config"]["onnx_config"]["dynamic_axes"]["input"] == {
+        "0": "batch",
+        "2": "height",
+    }
+
+
+def test_check_says_ok_or_everything_that_is_wrong(run, write) -> None:
+    assert run("config", "check", "mine.py") == (0, "ok: mine.py is for loopback by onnx\n", "")
+    write(
+        "bad.py",
+        "_base_='mine.py'\nbackend_config = dict(gian=1)\nonnx_config = dict(verbose=True)",
+    )
+    code, out, err = run("config", "check", "bad.py")
+    assert code == 1
+    assert out == (
+        "bad.py:2:23: 'gian' is not a key of backend_config, which may have device, file_name, "
+        "gain, input_shapes, max_shapes, min_shapes, model_inputs, type (did you mean 'gain'?)\n"
+    )
+    assert err == "note: onnx_config.verbose has no effect: the command line has --traceback\n"
+    document = json.loads(run("config", "check", "bad.py", "--json")[1])
+    assert document["problems"][0]["hint"] == "did you mean 'gain'?"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("show", "none.py"), "error: the config 'none.py' does not exist\n"),
+        (("show",), "error: 'config show' needs a FILE\nhint: enginebay config -h\n"),
+        (
+            ("schema", "mine.py"),
+            "error: 'config schema' takes no FILE\nhint: enginebay config -h\n",
+        ),
+        (("shwo", "mine.py"), "error: argument show|check|schema: invalid choice: 'shwo'"),
+    ],
+)
+def test_a_call_that_is_wrong(run, words, message) -> None:
+    code, out, err = run("config", *words)
+    assert (code, out) == (2, "")
+    assert err.startswith(message)
+
+
+def test_environment_variables_are_asked_for_only_with_the_flag(run, write, monkeypatch) -> None:
+    monkeypatch.setenv("GAIN", "3")
+    write("env.py", "backend_config = dict(type='loopback', gain={{'$GAIN:1'}})")
+    code, _, err = run("config", "show", "env.py")
+    assert code == 2
+    assert err == (
+        "error: env.py:1:45: {{'$GAIN:1'}} asks for the environment variable 'GAIN', which is not "
+        "allowed here\n"
+        "hint: pass --allow-env (environment=os.environ) if you trust the file with it\n"
+    )
+    assert "gain=3)" in run("config", "show", "env.py", "--allow-env")[1]
+    flags = ("--input", "1x1x2x2", "--exporter", "torchscript", "--work-dir", "out")
+    code, _, err = run("deploy", "net.py:build", "--config", "env.py", "--allow-env", *flags)
+    assert code == 1  # a gain of three is another model
+    assert "differ" in err
+
+
+def test_schema_is_for_the_installed_backends(run) -> None:
+    code, out, _ = run("config", "schema")
+    assert code == 0
+    names = [b.get("title") for b in json.loads(out)["properties"]["backend_config"]["anyOf"]]
+    assert "loopback" in names
+
+
+@pytest.mark.parametrize("model", ["net.py:build", "net.py:with_inputs"])
+def test_a_config_drives_a_deployment(run, model, folder) -> None:
+    code, out, err = run(
+        "deploy", model, "--config", "mine.py", "--exporter", "torchscript", "--work-dir", "out"
+    )
+    assert code == 0, err
+    assert "verified against the PyTorch model" in out
+    manifest = json.loads((folder / "out" / "manifest.json").read_text())
+    (image,) = manifest["inputs"]
+    assert image["name"] == "input"
+    assert image["dims"] == ["batch", 3, "height", 12]
+    assert [output["name"] for output in manifest["outputs"]] == ["means"]
+    assert manifest["params"]["input_shapes"] == {"input": [1, 3, 10, 12]}
+    assert (folder / "out" / "end2end.onnx").is_file()
+    assert manifest["command"].endswith("--work-dir out --backend loopback")
+
+
+def test_flags_win_over_the_config(run, folder) -> None:
+    code, out, err = run(
+        *("deploy", "net.py:build", "--config", "mine.py", "--exporter", "torchscript"),
+        *("--input", "input=2x3x6x12", "--file-name", "mine", "--work-dir", "out"),
+    )
+    assert code == 0, err
+    assert "on 2 samples" in out  # the two that were given, and the smallest batch
+    assert (folder / "out" / "mine.onnx").is_file()
+
+
+def test_a_config_that_is_wrong_stops_before_anything_is_written(run, write, folder) -> None:
+    write("bad.toml", "[backend_config]\ntype = 'loopback'\ngian = 2")
+    code, out, err = run("deploy", "net.py:build", "--config", "bad.toml", "--work-dir", "out")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: bad.toml:3:1: 'gian' is not a key of backend_config")
+    assert err.endswith("hint: did you mean 'gain'?\n")
+    code, _, err = run("deploy", "net.py:build", "--config", "mine.py", "--backend", "other")
+    assert code == 3
+    assert not (folder / "out").exists()
+
+
+def test_a_codebase_that_nobody_serves_is_told_where_it_is_needed(run, write) -> None:
+    text = "_base_ = 'mine.py'\ncodebase_config = dict(type='zoo', task='Classification')"
+    write("zoo.py", text)
+    for model in ("resnet18", "zoo:resnet18"):
+        code, _, err = run("deploy", model, "--config", "zoo.py")
+        assert code == 2
+        assert err == (
+            f"error: '{model}' is a model of 'zoo', as the config says, and no installed plugin "
+            "has this model source; there is none\n"
+            "hint: pip install enginebay-zoo, or name the model as file.py:attr\n"
+        )
+    code, _, err = run(
+        *("deploy", "net.py:build", "--config", "zoo.py", "--exporter", "torchscript"),
+        *("--work-dir", "out"),
+    )
+    assert code == 0, err
+
+
+ZOO = """
+import enginebay as eb, torch
+
+@eb.hookimpl
+def model_sources():
+    return {"zoo": lambda name: (getattr(torch.nn, name)(), torch.rand(1, 3, 4, 4))}
+"""
+
+
+def test_a_codebase_that_a_plugin_serves(run, write) -> None:
+    write("zoo.py", "backend_config = dict(type='loopback')\ncodebase_config = dict(type='zoo')")
+    with temporary_backend("zoo", ZOO, group="enginebay.plugins"):
+        for model, folder in (("Sigmoid", "one"), ("zoo:Tanh", "two")):
+            flags = ("--exporter", "torchscript", "--work-dir", folder)
+            code, out, err = run("deploy", model, "--config", "zoo.py", *flags)
+            assert code == 0, err
+            assert "verified" in out
+        assert run("export", "zoo:ReLU", "--output", "relu.onnx")[0] == 0
+
+
+def test_a_plain_mapping_drives_deploy_too(run, folder) -> None:
+    import torch
+
+    import enginebay as eb
+
+    seen = []
+    rewriters = eb.RewriterSet()
+
+    @rewriters.function("torch.relu")
+    def relu(ctx, x):
+        seen.append(ctx.config)
+        return ctx.origin_func(x)
+
+    class Net(torch.nn.Module):
+        def forward(self, x):
+            return torch.relu(x)
+
+    config = {
+        "backend_config": {"type": "loopback"},
+        "onnx_config": {"output_names": ["y"]},
+        "n": 3,
+    }
+    done = eb.deploy(
+        Net(),
+        torch.ones(1, 3),
+        config=config,
+        work_dir=folder / "out",
+        rewriters=[rewriters],
+        exporter="torchscript",
+    )
+    assert done.artifact.manifest.backend == "loopback"
+    assert [spec.name for spec in done.artifact.outputs] == ["y"]
+    assert seen
+    assert seen[0] == config
+
+
+THIRD = '''
+import enginebay as eb
+from enginebay.testing import loopback
+
+class NewEngineParam(eb.BackendParams):
+    """Parameters.
+
+    Args:
+        work_dir (str): The working directory.
+        file_name (str): File name of the serialized model. Postfix will be
+             added automatically.
+    """
+    file_name: eb.FileName = eb.FileName("model", suffix=".model")
+
+to_backend, build_wrapper = loopback.to_backend, loopback.build_wrapper
+
+@eb.hookimpl
+def backend_info():
+    return eb.BackendInfo(name="newengine", irs=("onnx",), params=NewEngineParam, api_version=1)
+'''
+TOOL = "import enginebay as eb; eb.get_backend('newengine').main()"
+HELP = """\
+usage: tool.py convert [-h] [--work-dir WORK_DIR] [--file-name FILE_NAME] ir
+
+Convert an IR file with newengine.
+
+positional arguments:
+  ir                    the IR file to convert
+
+options:
+  -h, --help            show this help message and exit
+  --work-dir WORK_DIR   The working directory.
+  --file-name FILE_NAME
+                        File name of the serialized model. Postfix will be
+                        added automatically.
+"""
+
+
+def test_a_strangers_params_are_flags_of_both_tools(write, folder) -> None:
+    write("tool.py", TOOL)
+    tiny = "import torch, enginebay as eb; eb.export(torch.nn.ReLU(), torch.ones(1), path='a.onnx')"
+
+    def python(*words: str) -> subprocess.CompletedProcess[str]:
+        env = {**os.environ, "COLUMNS": "80", "PYTHONPATH": os.pathsep.join(sys.path)}
+        return subprocess.run(
+            [sys.executable, *words], capture_output=True, text=True, check=False, env=env
+        )
+
+    with temporary_backend("newengine", THIRD):
+        assert python("-c", tiny).returncode == 0
+        for words in (("-h",), ("convert", "-h")):
+            assert python("tool.py", *words).stdout == HELP
+        done = python(
+            "tool.py", "convert", "a.onnx", "--work-dir", "made/here", "--file-name", "net"
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        assert (folder / "made" / "here" / "net.model").is_file()
+        done = python("tool.py", "none.onnx")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith("error: no file ")
+        shown = python("-m", "enginebay", "convert", "newengine", "-h").stdout
+        assert "File name of the serialized model. Postfix will be\n" in shown
+        done = python("-m", "enginebay", "convert", "newengine", "a.onnx", "--file-name", "net")
+        assert (folder / "a-newengine" / "net.model").is_file()

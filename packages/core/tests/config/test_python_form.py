@@ -1,0 +1,167 @@
+"""The `.py` form: what it takes means what it means in Python, and nothing is executed."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+TAKEN = """
+1 ; -1 ; +1.5 ; ~3 ; 1 << 30 ; 7 // 2 ; 7 % 4 ; 2 ** 10 ; 1 / 4 ; 6 & 3 ; 6 ^ 3 ; 6 | 2 ; 2 ** -1
+8 >> 1 ; "text" ; "a" "b" ; "a" + "b" ; "ab" * 2 ; 2 * [0] ; (1,) + (2,) ; r"\\d" ; 'é' ; not 1
+None ; True ; [] ; [1, [2.5, "x"]] ; (1,) ; () ; {} ; {"a": 1, 2: "b", None: 3} ; 0x1F ; 1e-7
+1_000 ; dict() ; dict(a=1, b=dict(c=[1])) ; dict({"a": 1}, b=2) ; dict(**{"a": 1})
+{**{"a": 1}, "a": 2} ; list(range(3)) ; tuple(range(1, 7, 2)) ; list((1, 2)) ; list()
+[i for i in range(3)] ; {i: i * i for i in range(3)}
+[k for k in {"a": 1}] ; [f"p.{i}" for i in range(3)] ; f"{1}{'a'!r}{2.5:.1f}{7:03d}" ; f"{{x}}"
+f"{'é'!a:>8}" ; [[i for i in range(j)] for j in range(3)] ; list(range(3, 0, -1)) ; -True
+"""
+EXPRESSIONS = [one.strip() for line in TAKEN.splitlines() for one in line.split(" ; ") if one]
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_an_expression_means_what_it_means_in_python(loaded, expression) -> None:
+    found = loaded(("a.py", f"x = {expression}"))["x"]
+    wanted = eval(expression, {})  # the same text, given to Python itself
+    assert found == wanted
+    assert type(found) is type(wanted)
+
+
+def test_names_refer_to_what_stands_above(loaded) -> None:
+    text = '''
+        """A docstring."""
+        size = other = 3
+        __private = 1
+        shape = [1, size, other * 2]  # a comment
+        size = 4
+        x = dict(shape=shape, size=size, hidden=__private)
+    '''
+    assert loaded(("a.py", text)) == {
+        "size": 4,
+        "other": 3,
+        "shape": [1, 3, 6],
+        "x": {"shape": [1, 3, 6], "size": 4, "hidden": 1},
+    }
+
+
+def test_a_loop_hides_a_name_only_inside(loaded) -> None:
+    assert loaded(("a.py", "i = 9\nx = [i for i in range(2)]\ny = i"))["y"] == 9
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = 1\nimport os", "a.py:2:1: a config cannot use an import"),
+        ("from os import path", "a.py:1:1: a config cannot use an import"),
+        ("x = __import__('os')", "a.py:1:5: a config cannot use a call of '__import__'"),
+        ("x = [1,\n  open('f')]", "a.py:2:3: a config cannot use a call of 'open'"),
+        ("x = ''.join(['a'])", "a.py:1:5: a config cannot use a call of '''.join'"),
+        ("x = ().__class__", "a.py:1:5: a config cannot use the attribute '.__class__': only"),
+        ("def f(): pass", "a.py:1:1: a config cannot use a function definition"),
+        ("class A: pass", "a.py:1:1: a config cannot use a class definition"),
+        ("x = lambda: 1", "a.py:1:5: a config cannot use a lambda"),
+        ("x = [1][0]", "a.py:1:5: a config cannot use a subscript"),
+        ("x = {1, 2}", "a.py:1:5: a config cannot use a set"),
+        ("x = 1 < 2", "a.py:1:5: a config cannot use a compare"),
+        ("x = 1 and 2", "a.py:1:5: a config cannot use 'and' and 'or'"),
+        ("x = 1 if 2 else 3", "a.py:1:5: a config cannot use a conditional expression"),
+        ("x = (y := 1)", "a.py:1:6: a config cannot use ':='"),
+        ("x = [*[1]]", "a.py:1:6: a config cannot use an unpacking '*'"),
+        ("x = b'1'", "a.py:1:5: a config cannot use a literal of type bytes"),
+        ("x = 1j", "a.py:1:5: a config cannot use a literal of type complex"),
+        ("x: int = 1", "a.py:1:1: a config cannot use an annotated assignment"),
+        ("x = 1\nx += 1", "a.py:2:1: a config cannot use an augmented assignment"),
+        ("x, y = 1, 2", "a.py:1:1: a config cannot use a tuple: only names"),
+        ("x = {}\nx['a'] = 1", "a.py:2:1: a config cannot use a subscript: only names"),
+        ("for i in []: pass", "a.py:1:1: a config cannot use a for loop"),
+        ("with a: pass", "a.py:1:1: a config cannot use a with"),
+        ("del x", "a.py:1:1: a config cannot use a delete"),
+        ("print('x')", "a.py:1:1: a config cannot use an expression without a name"),
+        ("x = [i for i in range(9) if i]", "a.py:1:5: a config cannot use this list comprehension"),
+        ("x = [i for a in b for i in a]", "a.py:1:5: a config cannot use this list comprehension"),
+        ("x = (i for i in [])", "a.py:1:5: a config cannot use a generator expression"),
+        ("x = y", "a.py:1:5: 'y' has no value here"),
+        ("x = dict", "a.py:1:5: 'dict' has no value here"),
+        ("dict = 1", "a.py:1:1: 'dict' cannot be given another meaning"),
+        ("x = dict([('a', 1)])", "a.py:1:10: only a dict can be unpacked here, found list"),
+        ("x = range(1.5)", "a.py:1:5: a config cannot use a call of 'range': range takes"),
+        ("x = range(1, 2, 0)", "a.py:1:5: range: range() arg 3 must not be zero"),
+        ("x = list(3)", "a.py:1:5: a config cannot use a call of 'list': it takes one list"),
+        ("x = {[]: 1}", "a.py:1:6: a list cannot be a key"),
+        ("x = 'a' + 1", "a.py:1:5: '+' is for numbers here, found str + int"),
+        ("x = '%d' % 1", "a.py:1:5: '%' is for numbers here, found str % int"),
+        ("x = -'a'", "a.py:1:5: '-' is for numbers, found str"),
+        ("x = ~1.5", "a.py:1:5: ~1.5: bad operand type for unary ~: 'float'"),
+        ("x = 1 @ 2", "a.py:1:5: '@' is for matrices"),
+        ("x = 1 / 0", "a.py:1:5: 1 / 0: division by zero"),
+        ("x = 1 << -1", "a.py:1:5: 1 << -1: negative shift count"),
+        ("x = 2.0 ** 5000", "a.py:1:5: 2.0 ** 5000: Numerical result out of range"),
+        ("x = (-1) ** 0.5", "a.py:1:5: -1 ** 0.5 is a complex number"),
+        ("x = f'{[1]}'", "a.py:1:5: an f-string takes texts and numbers, found list"),
+        ("x = f'{1:q}'", "a.py:1:5: the format 'q' is not read: wanted like 03d"),
+        ("x = f'{1.5:d}'", "a.py:1:5: the format 'd': Unknown format code 'd' for object of type"),
+        ("é = 1; x = 'ä' + ö", "a.py:1:18: 'ö' has no value here"),
+        ("x = (1,\n", "a.py:1:5: this is not Python: '(' was never closed"),
+        ("x = '\0'", "a.py:1:1: this is not Python: source code string cannot contain null bytes"),
+        ("x = '\\ud800'", "a.py:1:5: a text holds half of a surrogate pair"),
+    ],
+)
+def test_everything_else_is_refused_with_its_place_and_name(refused, text, message) -> None:
+    assert refused(("a.py", text)).startswith(message)
+
+
+def test_a_name_that_is_almost_there_is_suggested(refused, loaded) -> None:
+    from enginebay.errors import ConfigError
+
+    with pytest.raises(ConfigError) as raised:
+        loaded(("a.py", "image_size = 3\nx = imagesize"))
+    assert raised.value.hint == "did you mean 'image_size'?"
+
+
+def test_nothing_is_executed(refused, folder) -> None:
+    for text in (
+        "x = open('made', 'w')",
+        "x = [i for i in [].append(open('made', 'w'))]",
+        'x = f\'{open("made", "w")}\'',
+        "x = {open('made', 'w'): 1 for i in [1]}",
+        "x = dict(a=__builtins__['open']('made', 'w'))",
+        "_base_ = open('made', 'w').name",
+    ):
+        refused(("a.py", text))
+        assert sorted(path.name for path in folder.iterdir()) == ["a.py"]
+    assert "__builtins__" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = 9 ** 9 ** 9", "'**' makes an integer of more than 1024 bits"),
+        ("x = 1 << 100000000", "'<<' makes an integer of more than 1024 bits"),
+        ("x = 3 * (1 << 1023)", "'*' makes an integer of more than 1024 bits"),
+        ("x = 0x" + "f" * 1000, "an integer has more than 1024 bits"),
+        ("x = " + "9" * 5000, "this is not Python: Exceeds the limit"),
+        ("x = range(10_000_000)", "the config makes more than 200000 values"),
+        ("x = range(10 ** 30)", "more than 200000 values"),
+        ("x = [0] * 10_000_000", "the config makes more than 200000 values"),
+        ("x = 'a' * 10_000_000", "the config makes more than 200000 values"),
+        ("x = f'{1:999999999}'", "the format '999999999' is not read"),
+        ("a = [0] * 1000\nx = [a] * 1000", "the config makes more than 200000 values"),
+        (
+            "a = 'x' * 100_000\n" + "b = [a, a, a, a]\n" * 11,
+            "texts of more than 4194304 characters",
+        ),
+        ("x = " + "[" * 90 + "]" * 90, "values are nested more than 50 deep"),
+        ("x = " + "[" * 150 + "]" * 150, "expressions are nested more than 100 deep"),
+        ("x = " + "-" * 100_000 + "1", "this is nested too deep for Python's parser"),
+        ("x = " + " + ".join(["1"] * 30_000), "this is nested too deep for Python's parser"),
+        ("x = '" + "a" * 300_000 + "'", "'a.py' holds more than 262144 bytes"),
+        ("x = [[i for i in range(999)] for j in range(999)]", "more than 200000 values"),
+    ],
+)
+def test_work_is_bounded(refused, text, message) -> None:
+    assert message in refused(("a.py", text))
+
+
+def test_doubling_forty_times_is_refused(refused) -> None:
+    text = "a0 = [1, 1]\n" + "".join(f"a{i + 1} = [a{i}, a{i}]\n" for i in range(40))
+    assert "more than 200000 values" in refused(("a.py", text))

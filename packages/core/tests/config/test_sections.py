@@ -1,0 +1,342 @@
+"""What a config may say, and what is told about the rest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import enginebay as eb
+from enginebay.config import read
+from enginebay.config.checking import check
+from enginebay.config.dynamic import dynamic_shapes
+from enginebay.config.settings import settle
+from enginebay.errors import BackendNotFoundError, ConfigError
+from enginebay.ir.dynamic import DynamicDim
+from enginebay.sections import IRSection, Problems, backend_params, read_sections
+from enginebay.testing import temporary_backend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+STRANGER = '''
+from typing import Literal
+import enginebay as eb
+from enginebay.errors import ParamsError
+
+def odd(value):
+    if value == "odd":
+        raise ParamsError("odd is not served", hint="write even")
+    return {"precision": value}
+
+def half(on):
+    return {"precision": "fp16"} if on else {}
+
+class StrangerParams(eb.BackendParams):
+    """Parameters of the stranger's engine.
+
+    Args:
+        precision: What it computes in.
+        level (int): How hard it tries.
+    """
+    file_name: eb.FileName = eb.FileName("model", suffix=".str")
+    precision: Literal["fp32", "fp16"] = "fp32"
+    level: int = 1
+    calibration: str | None = None
+
+    @classmethod
+    def config_keys(cls):
+        return {
+            "common_config.fp16_mode": eb.ConfigKey(bool, half),
+            "common_config.deep.mode": eb.ConfigKey(str, odd),
+            "common_config.size": eb.ConfigKey(int, no_effect="it needs no space"),
+        }
+
+@eb.hookimpl
+def backend_info():
+    return eb.BackendInfo(name="stranger", irs=("onnx",), params=StrangerParams, api_version=1)
+
+@eb.hookimpl
+def to_backend(request): ...
+
+@eb.hookimpl
+def build_wrapper(request): ...
+'''
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _stranger() -> Iterator[None]:
+    with temporary_backend("stranger", STRANGER):
+        yield
+
+
+def params(config: dict[str, Any], **over: Any) -> Any:
+    return eb.get_backend("stranger").build_param_from_config(config, **over)
+
+
+def section(**keys: Any) -> dict[str, Any]:
+    return {"backend_config": {"type": "stranger", **keys}}
+
+
+def test_the_fields_are_keys() -> None:
+    found = params(section(level=3, file_name="net", input_shapes={"x": [1, 3]}), work_dir="out")
+    assert (found.level, found.file_name, found.input_shapes) == (3, "net.str", {"x": (1, 3)})
+    assert found.work_dir == "out"
+
+
+def test_keys_that_the_params_class_adds() -> None:
+    assert params(section(common_config={"fp16_mode": True})).precision == "fp16"
+    assert params(section(common_config={"fp16_mode": False})).precision == "fp32"
+    assert params(section(common_config={"deep": {"mode": "fp16"}})).precision == "fp16"
+    # A field of its own wins, wherever it stands.
+    assert params(section(common_config={"fp16_mode": True}, precision="fp32")).precision == "fp32"
+
+
+def test_a_choice_may_differ_in_its_case() -> None:
+    assert params(section(precision="FP16")).precision == "fp16"
+
+
+def test_what_is_given_by_hand_wins() -> None:
+    assert params(section(level=3), level=4).level == 4
+    config = {**section(), "onnx_config": {"input_shape": [8, 8]}}
+    assert params(config, input_shapes="x:1x2").input_shapes == {"x": (1, 2)}
+
+
+def test_model_inputs() -> None:
+    shapes = {"min_shape": [1, 3], "opt_shape": [2, 3], "max_shape": [4, 3]}
+    found = params(section(model_inputs=[{"input_shapes": {"x": shapes}}]))
+    assert found.min_shapes == {"x": (1, 3)}
+    assert found.input_shapes == {"x": (2, 3)}
+    assert found.max_shapes == {"x": (4, 3)}
+    assert params(section(model_inputs=[{"opt_shapes": {"x": [2, 3]}}])).input_shapes == {
+        "x": (2, 3)
+    }
+    open_ = params(section(model_inputs=[{"input_shapes": {"x": [-1, 3]}}]))
+    assert (open_.input_shapes, open_.min_shapes) == ({"x": (None, 3)}, {})
+    assert params(section(model_inputs={"opt_shapes": {"x": [1]}})).input_shapes == {"x": (1,)}
+
+
+def test_other_sections_reach_the_params() -> None:
+    config = {
+        **section(),
+        "onnx_config": {
+            "input_shape": [96, 64],
+            "input_names": ["input"],
+            "save_file": "end2end.onnx",
+        },
+        "calib_config": {"calib_file": "recorded.npz"},
+    }
+    found = params(config)
+    assert found.input_shapes == {"input": (1, 3, 64, 96)}
+    assert (found.file_name, found.calibration) == ("end2end.str", "recorded.npz")
+
+
+@pytest.mark.parametrize(
+    ("config", "message", "hint"),
+    [
+        (
+            {"onxx_config": {}},
+            "'onxx_config' is not a key of the config",
+            "did you mean 'onnx_config'?",
+        ),
+        ({"backend_config": 3}, "'backend_config' is a int: wanted keys and values", None),
+        (section(type=3), "the backend 3 is not a name", None),
+        (
+            section(levle=3),
+            (
+                "'levle' is not a key of backend_config, which may have calibration, "
+                "common_config, device, file_name, input_shapes, level, max_shapes, min_shapes, "
+                "model_inputs, precision, type"
+            ),
+            "did you mean 'level'?",
+        ),
+        (section(level="3"), "'3' does not fit backend_config.level: wanted int, found str", None),
+        (section(work_dir="x"), "'work_dir' is not a key of backend_config", None),
+        (
+            section(precision="fp17"),
+            "'fp17' does not fit backend_config.precision: wanted one of 'fp32', 'fp16'",
+            "did you mean 'fp16'?",
+        ),
+        (
+            section(common_config={"fp16_mod": True}),
+            (
+                "'fp16_mod' is not a key of "
+                "backend_config.common_config, which may have deep, fp16_mode, size"
+            ),
+            "did you mean 'fp16_mode'?",
+        ),
+        (section(common_config=[1]), "'common_config' is a list: wanted keys and values", None),
+        (
+            section(common_config={"fp16_mode": 1}),
+            "1 does not fit backend_config.common_config.fp16_mode: wanted bool, found int",
+            None,
+        ),
+        (section(common_config={"deep": {"mode": "odd"}}), "odd is not served", "write even"),
+        (section(model_inputs=[{}, {}]), "there are several entries: wanted one", None),
+        (section(model_inputs=[3]), "wanted input_shapes by name, found int", None),
+        (
+            section(model_inputs=[{"shapes": {}}]),
+            "'shapes' is not a key of backend_config.model_inputs.0",
+            None,
+        ),
+        (section(model_inputs=[{"input_shapes": [1]}]), "wanted shapes by input, found list", None),
+        (
+            section(model_inputs=[{"input_shapes": {"x": {"min_shape": ["a"], "max_shape": [1]}}}]),
+            "['a'] is not a shape: wanted a list of integers",
+            None,
+        ),
+        (section(input_shapes="x:4", min_shapes="x:5"), "dim 0 of 'x' is out of order", None),
+        (
+            {"onnx_config": {"type": "torchscript"}},
+            "'onnx_config' is for onnx, found 'torchscript'",
+            "call the section ir_config",
+        ),
+        (
+            {"ir_config": {"opset_version": 0}},
+            "0 does not fit ir_config.opset_version: wanted int >= 1",
+            None,
+        ),
+        (
+            {"ir_config": {"export_params": False}},
+            "False does not fit ir_config.export_params: wanted one of True",
+            None,
+        ),
+        ({"ir_config": {"input_shape": [1]}}, "[1] does not fit ir_config.input_shape", None),
+        (
+            {"partition_config": {"type": "two_stage", "partition_cfg": []}},
+            "Enginebay cuts a model at its marks",
+            "write partition_config = dict(cuts=['MARK', …])",
+        ),
+        ({"calib_config": {"create_calib": True}}, "there is no data set here to record", None),
+        (
+            {**section(), "calib_config": {"calib_file": "a.h5"}},
+            "'a.h5' holds no calibration data",
+            "write it with numpy.savez, one array for each input",
+        ),
+        ({"codebase_config": {"task": "x"}}, "'codebase_config' needs 'type': wanted str", None),
+    ],
+)
+def test_what_is_wrong(config, message, hint) -> None:
+    with pytest.raises(ConfigError) as raised:
+        params(config)
+    assert str(raised.value).startswith(message)
+    if hint:
+        assert raised.value.hint == hint
+
+
+def test_extensions_and_variables_are_left_alone() -> None:
+    config = {
+        "ext_info": {"any": 1},
+        "_private": {},
+        "size": 3,
+        "codebase_config": {"type": "a", "b": 1},
+    }
+    problems = Problems()
+    read_sections(config, problems)
+    assert problems == []
+
+
+def test_a_name_that_the_file_uses_is_a_variable(write) -> None:
+    file = write(
+        "a.py", "size = dict(w=3)\nsizes = dict(h=1)\nonnx_config = dict(opset_version=size)"
+    )
+    found = check(read(file))
+    assert [str(problem).partition(", which")[0] for problem in found.problems] == [
+        "a.py:2:1: 'sizes' is not a key of the config",
+        "a.py:3:20: {'w': 3} does not fit onnx_config.opset_version: wanted int, found dict",
+    ]
+
+
+def test_a_check_finds_everything_in_order_with_places(write) -> None:
+    write("base.toml", "[backend_config]\ntype = 'stranger'\nlevle = 1\ncommon_config.size = 3")
+    file = write(
+        "a.py",
+        "_base_='base.toml'\nbackend_config = dict(level='3')\nonnx_config = dict(optimize=False)",
+    )
+    found = check(read(file))
+    assert [str(problem).partition(":")[0] for problem in found.problems] == ["a.py", "base.toml"]
+    assert str(found.problems[1]).startswith("base.toml:3:1: 'levle' is not a key of")
+    assert found.notes == (
+        "onnx_config.optimize has no effect: engines optimise the graph when they load it",
+        "backend_config.common_config.size has no effect: it needs no space",
+    )
+    assert (found.backend, found.ir) == ("stranger", "onnx")
+
+
+def test_a_backend_that_is_not_installed_is_a_note(write) -> None:
+    found = check(read(write("a.py", "backend_config = dict(type='tvm', anything=1)")))
+    assert found.problems == ()
+    assert found.notes[0].startswith("the keys of backend_config are not checked: no backend 'tvm'")
+    unnamed = check(read(write("b.py", "backend_config = dict(anything=1)")))
+    assert unnamed.notes == ("backend_config names no type: its keys are not checked",)
+    with pytest.raises(BackendNotFoundError):
+        settle(read("a.py"))
+
+
+def test_ir_config_wins_over_onnx_config() -> None:
+    problems = Problems()
+    config = {"ir_config": {"type": "torchscript"}, "onnx_config": {"opset_version": 11}}
+    found = read_sections(config, problems)
+    assert (problems, found.ir.type, found.ir.opset_version) == ([], "torchscript", None)
+    assert found.notes == ("onnx_config has no effect: the config has ir_config too, which wins",)
+
+
+def test_dynamic_axes_get_their_range_from_the_shapes() -> None:
+    problems = Problems()
+    config = {
+        "onnx_config": {
+            "input_names": ["input"],
+            "dynamic_axes": {
+                "input": {"0": "batch", 1: "num * segs", 2: "height"},
+                "output": {0: "batch"},
+            },
+        },
+        **section(
+            model_inputs=[
+                {"input_shapes": {"input": {"min_shape": [1, 3, 8], "max_shape": [1, 3, 16]}}}
+            ]
+        ),
+    }
+    sections = read_sections(config, problems)
+    stranger = backend_params(eb.get_backend("stranger").Params, sections, problems, over={})
+    assert problems == []
+    assert dynamic_shapes(sections.ir, stranger) == {
+        "input": {
+            0: DynamicDim("batch", 1),
+            1: DynamicDim("num_segs", 0),
+            2: DynamicDim("height", 8, 16, 8),
+        }
+    }
+    assert dynamic_shapes(IRSection(dynamic_axes={"x": (0, 2)}), stranger) == {
+        "x": {0: DynamicDim("x_0", 1), 2: DynamicDim("x_2", 0)}
+    }
+    assert dynamic_shapes(IRSection(), stranger) is None
+
+
+def test_settings_take_what_is_given_first(write) -> None:
+    text = """
+        backend_config = dict(type='stranger', level=2, precision='fp16')
+        ir_config = dict(type='onnx', opset_version=17, input_names=['a'], output_names=['b'])
+        partition_config = dict(cuts=['neck'])
+    """
+    settings = settle(
+        write("a.py", text), params={"level": 5}, input_names=["c"], exporter="dynamo"
+    )
+    assert (settings.params.level, settings.params.precision) == (5, "fp16")
+    assert (settings.ir, settings.opset, settings.exporter) == ("onnx", 17, "dynamo")
+    assert (settings.input_names, settings.output_names) == (["c"], ("b",))
+    assert settings.partition == ("neck",)
+    assert settings.values["backend_config"]["level"] == 2
+    assert settle("a.py", params=settings.params.replace(level=9)).params.level == 9
+    assert settle("a.py", partition=["head"]).partition == ["head"]
+
+
+def test_a_config_for_another_backend_is_refused(write, loopback) -> None:
+    file = write("a.py", "backend_config = dict(type='stranger')")
+    with pytest.raises(ConfigError, match=r"^a.py:1:23: the config is for backend 'stranger', not"):
+        settle(file, backend=loopback)
+
+
+def test_a_plain_mapping_has_no_places() -> None:
+    with pytest.raises(ConfigError, match=r"^'levle' is not a key of backend_config"):
+        settle(section(levle=1))
