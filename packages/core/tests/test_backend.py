@@ -233,6 +233,32 @@ def test_a_pinned_artifact_is_bound_to_its_engine(
             eb.load(artifact.path)
 
 
+def test_a_plugin_says_what_its_artifacts_are_bound_to(tmp_path: Path) -> None:
+    import torch
+
+    from enginebay.errors import ArtifactError
+
+    text = (
+        "@eb.hookimpl\n"
+        "def bound_to(request):\n"
+        "    import os\n"
+        "    return {'board': os.environ.get('ODD_BOARD', 'A') + request.params.device}\n"
+    )
+    with variant(text):
+        made = eb.deploy(
+            torch.nn.ReLU(), torch.ones(2), backend="odd", work_dir=tmp_path / "out", keep_ir=True
+        )
+        assert made.artifact.manifest.pinned == {"board": "Acpu"}
+        eb.load(made.artifact).close()
+        with pytest.raises(ArtifactError) as caught:
+            eb.load(made.artifact, device="gpu")
+    assert str(caught.value) == 'the artifact is bound to board "Acpu", found "Agpu"'
+    ir = made.artifact.path / "ir" / "model.onnx"
+    assert caught.value.hint == (
+        f"deploy the model again here, or from the IR in it: enginebay convert odd {ir}"
+    )
+
+
 def test_an_ir_of_another_kind_is_refused(tiny: Path, tmp_path: Path, loopback: str) -> None:
     import torch
 

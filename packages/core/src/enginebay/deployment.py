@@ -21,7 +21,7 @@ from enginebay.errors import (
 )
 from enginebay.inference.receipt import Receipt
 from enginebay.intake import take_in
-from enginebay.ir.model import SUFFIXES
+from enginebay.ir.model import IR_FOLDER, SUFFIXES
 from enginebay.ir.partition import split
 from enginebay.rewriting import RewriteReport
 from enginebay.rewriting.marks import mark_nodes
@@ -204,10 +204,6 @@ def deploy(
         notes=(*notes, *exported.notes, *fallbacks),
         rewriting=intake.rewriting,
     )
-
-
-#: Where the IR is written, and kept on request.
-IR_FOLDER = "ir"
 
 
 def _kinds(engine: Backend, ir: IRKind | None, partition: Sequence[str]) -> tuple[IRKind, ...]:

@@ -129,6 +129,16 @@ class WrapperRequest(msgspec.Struct, frozen=True, kw_only=True):
     strict: bool = False
 
 
+class BindingRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Asks a backend what an artifact is bound to.
+
+    Attributes:
+        params: The parameters that the artifact is made or loaded with.
+    """
+
+    params: BackendParams
+
+
 class RewritersRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Asks for rewriters.
 
@@ -162,6 +172,17 @@ def to_backend(request: ConvertRequest) -> Iterable[str | Path]:
 @hookspec(firstresult=True)
 def build_wrapper(request: WrapperRequest) -> Wrapper:
     """Load the engine's files and answer a wrapper that runs them."""
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def bound_to(request: BindingRequest) -> Mapping[str, str]:
+    """Say what an artifact with these parameters is bound to, as it is on this machine.
+
+    Core keeps the answer in the manifest, asks again before it loads the artifact, and refuses it
+    where a field is not the same, before the engine reads a file: ``{"gpu": "H100"}``. What the
+    parameters make portable is left out. Fields in ``BackendInfo.pinned`` are added by core.
+    """
     raise NotImplementedError
 
 

@@ -15,7 +15,7 @@ from enginebay.errors import (
     UsageError,
     disk_error,
 )
-from enginebay.hooks import ConvertRequest, RewritersRequest, WrapperRequest
+from enginebay.hooks import BindingRequest, ConvertRequest, RewritersRequest, WrapperRequest
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -271,6 +271,12 @@ class Backend:
                 hint=f"enginebay check-env {self.name} --device {request.params.device}",
             )
         return wrapper
+
+    def bound_to(self, params: BackendParams) -> dict[str, str]:
+        """What an artifact with these parameters is bound to, as it is on this machine."""
+        pinned = {field: self.get_version() for field in self.info.pinned}
+        answer = self._plugin.call("bound_to", request=BindingRequest(params=params))
+        return pinned | dict(answer or {})
 
     # -- the rest of the contract -------------------------------------------------------------
 
