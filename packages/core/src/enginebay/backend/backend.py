@@ -274,7 +274,7 @@ class Backend:
 
     def bound_to(self, params: BackendParams) -> dict[str, str]:
         """What an artifact with these parameters is bound to, as it is on this machine."""
-        pinned = {field: self.get_version() for field in self.info.pinned}
+        pinned: dict[str, str] = {field: self.get_version() for field in self.info.pinned}
         answer = self._plugin.call("bound_to", request=BindingRequest(params=params))
         return pinned | dict(answer or {})
 
