@@ -400,6 +400,31 @@ def test_dynamic_shapes(stand_ins: Any, tmp_path: Path) -> None:
         agree(wrapper({"x": x}), expected(x))  # a refusal breaks nothing
 
 
+def test_a_deployment_says_the_shapes(stand_ins: Any, tmp_path: Path) -> None:
+    import torch
+
+    made = eb.deploy(
+        torch.nn.ReLU(),
+        torch.ones(2, 3),
+        backend="tensorrt",
+        work_dir=tmp_path / "a",
+        input_names=["x"],
+        dynamic_shapes={"x": {0: ("batch", 1, 4, 8)}},
+    )
+    assert made.verdict == "verified"
+    profile = stand_ins.CONFIGS[-1]._profiles[0]
+    assert profile.get_shape("x") == [(1, 3), (4, 3), (8, 3)]
+    with pytest.raises(ParamsError, match="input 'x' is dynamic"):
+        eb.deploy(
+            torch.nn.ReLU(),
+            torch.ones(2, 3),
+            backend="tensorrt",
+            work_dir=tmp_path / "b",
+            input_names=["x"],
+            dynamic_shapes={"x": {0: "batch"}},  # without a limit
+        )
+
+
 def test_several_profiles(stand_ins: Any, tmp_path: Path) -> None:
     source = linear(tmp_path / "m.onnx", "n")
     more = dynamic(profiles=("x:16x3 / x:32x3 / x:64x3",))

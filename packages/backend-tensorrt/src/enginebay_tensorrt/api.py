@@ -62,7 +62,8 @@ def from_onnx(
     tell = progress or _ignore
     load_plugins(map(Path, given.plugins))
     with TemporaryDirectory(prefix="enginebay-tensorrt-") as folder:
-        return build(ir, given, samples, Path(folder), tell)[1]
+        _, plan = build(ir, given, samples=samples, shapes={}, folder=Path(folder), tell=tell)
+        return plan
 
 
 def save(plan: bytes, path: str | Path) -> None:

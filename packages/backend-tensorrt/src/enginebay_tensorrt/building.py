@@ -15,9 +15,10 @@ from enginebay_tensorrt.profiles import profiles_for
 from enginebay_tensorrt.timing_cache import cache_file, timing_cache
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from enginebay.params import ShapeProfile
     from enginebay.tensors import TensorSpec
     from enginebay_tensorrt.calibration import Samples
     from enginebay_tensorrt.params import TensorrtParams
@@ -31,9 +32,10 @@ def build_plan(
     source: Path,
     params: TensorrtParams,
     *,
-    inputs: Sequence[TensorSpec] = (),
-    outputs: Sequence[TensorSpec] = (),
-    samples: Samples = (),  # type: ignore[assignment]  # nobody adds to it
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
+    samples: Samples,
+    shapes: Mapping[str, ShapeProfile],
     tell: Callable[[str], None],
 ) -> bytes:
     """Parse the model, configure the builder and build.
@@ -44,6 +46,7 @@ def build_plan(
         inputs: What the model takes, to be compared with what the parser made of it.
         outputs: What it gives, likewise.
         samples: Calibration data for a calibrator.
+        shapes: What is known of the inputs' shapes beside the parameters.
         tell: Called with the builder's phases.
 
     Returns:
@@ -62,7 +65,7 @@ def build_plan(
         config = builder.create_builder_config()
         config.progress_monitor = monitor
         _configure(config, params)
-        _add_profiles(builder, config, profiles_for(_shapes(network), params))
+        _add_profiles(builder, config, profiles_for(_shapes(network), params, shapes))
         # What the config refers to must live as long as it does.
         _kept = _set_precision(builder, config, params, samples)
         device = cuda.device(params.device_index)

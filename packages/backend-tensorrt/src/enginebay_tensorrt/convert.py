@@ -11,10 +11,11 @@ from enginebay_tensorrt.plugins import copy_plugins, load_plugins
 from enginebay_tensorrt.precision import check_precision, read_samples, typed_graph
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from enginebay.hooks import ConvertRequest
     from enginebay.ir.model import IRModel
+    from enginebay.params import ShapeProfile
     from enginebay_tensorrt.calibration import Samples
     from enginebay_tensorrt.params import TensorrtParams
 
@@ -38,7 +39,14 @@ def convert(request: ConvertRequest) -> list[Path]:
     target = request.work_dir / params.file_name
     target.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix="typed-", dir=request.work_dir) as folder:
-        source, plan = build(request.ir, params, samples, Path(folder), request.progress)
+        source, plan = build(
+            request.ir,
+            params,
+            samples=samples,
+            shapes=request.shapes,
+            folder=Path(folder),
+            tell=request.progress,
+        )
         target.write_bytes(plan)
         weights = _keep_weights(source, request.work_dir / params.weights_file, params)
     return [target, *weights, *copy_plugins(params.plugins, request.work_dir)]
@@ -47,7 +55,9 @@ def convert(request: ConvertRequest) -> list[Path]:
 def build(
     ir: IRModel,
     params: TensorrtParams,
+    *,
     samples: Samples,
+    shapes: Mapping[str, ShapeProfile],
     folder: Path,
     tell: Callable[[str], None],
 ) -> tuple[Path, bytes]:
@@ -57,6 +67,7 @@ def build(
         ir: The model.
         params: How to build.
         samples: Calibration data, where the precision needs some.
+        shapes: What is known of the inputs' shapes beside the parameters.
         folder: Where a graph goes that had to be changed.
         tell: Called with a short text at each stage.
 
@@ -65,7 +76,13 @@ def build(
     """
     source = typed_graph(ir.path, params, samples, folder, tell)
     plan = build_plan(
-        source, params, inputs=ir.inputs, outputs=ir.outputs, samples=samples, tell=tell
+        source,
+        params,
+        inputs=ir.inputs,
+        outputs=ir.outputs,
+        samples=samples,
+        shapes=shapes,
+        tell=tell,
     )
     return source, plan
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from enginebay.errors import ParamsError
-from enginebay.params import ShapeProfile, name_shapes, parse_shapes, resolve_profiles
+from enginebay.params import name_shapes, parse_shapes, resolve_profiles
 from enginebay.params.shapes import format_dims
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from enginebay.params import ShapeProfile, Shapes
     from enginebay_tensorrt.params import TensorrtParams
 
     #: Dimensions by input, -1 where they are dynamic.
@@ -18,8 +19,15 @@ if TYPE_CHECKING:
     Profile = dict[str, ShapeProfile]
 
 
-def profiles_for(inputs: Inputs, params: TensorrtParams) -> list[Profile]:
+def profiles_for(
+    inputs: Inputs, params: TensorrtParams, known: Mapping[str, ShapeProfile]
+) -> list[Profile]:
     """The profiles of a network, each with every dynamic input; none where nothing is dynamic.
+
+    Args:
+        inputs: The network's.
+        params: Their shapes come first, then their profiles.
+        known: What the deployment knows, for where the parameters give no shapes.
 
     Raises:
         ParamsError: A dynamic input has no shapes, or shapes do not fit the network.
@@ -27,42 +35,42 @@ def profiles_for(inputs: Inputs, params: TensorrtParams) -> list[Profile]:
     Example:
         >>> from enginebay_tensorrt.params import TensorrtParams
         >>> params = TensorrtParams(min_shapes="1x3", input_shapes="4x3", max_shapes="8x3")
-        >>> profiles_for({"x": (-1, 3)}, params)
+        >>> profiles_for({"x": (-1, 3)}, params, {})
         [{'x': ShapeProfile(min=(1, 3), opt=(4, 3), max=(8, 3))}]
     """
-    texts = [(params.min_shapes, params.input_shapes, params.max_shapes)]
-    if params.profiles and not params.input_shapes:
-        texts = []  # the profiles alone say it
-    triples = [*texts, *map(_parse, params.profiles)]
-    profiles = [_profile(inputs, *triple) for triple in triples]
-    return [profile for profile in profiles if profile]
+    profiles = [_named(inputs, *_parse(text)) for text in params.profiles]
+    if params.input_shapes:
+        given = (params.min_shapes, params.input_shapes, params.max_shapes)
+        profiles.insert(0, _named(inputs, *given))
+    elif not profiles:
+        profiles.append({name: known[name] for name in inputs if name in known})
+    return [found for profile in profiles if (found := _dynamic(inputs, profile))]
 
 
-def _parse(text: str) -> tuple[Mapping[str, tuple[int | None, ...]], ...]:
+def _parse(text: str) -> tuple[Shapes, Shapes, Shapes]:
     parts = text.split("/")
     if len(parts) != 3:
         raise ParamsError(
             f"profile '{text}' has {len(parts)} parts: wanted smallest / usual / largest shapes",
             hint='--profiles "x:1x3 / x:4x3 / x:8x3"',
         )
-    return tuple(parse_shapes(part) for part in parts)
+    smallest, usual, largest = map(parse_shapes, parts)
+    return smallest, usual, largest
 
 
-def _profile(
-    inputs: Inputs,
-    smallest: Mapping[str, tuple[int | None, ...]],
-    usual: Mapping[str, tuple[int | None, ...]],
-    largest: Mapping[str, tuple[int | None, ...]],
-) -> Profile:
-    named = [name_shapes(shapes, inputs) for shapes in (usual, smallest, largest)]
-    given = resolve_profiles(*named)
-    for name, profile in given.items():
-        _check(name, inputs[name], profile)
+def _named(inputs: Inputs, smallest: Shapes, usual: Shapes, largest: Shapes) -> Profile:
+    return resolve_profiles(*(name_shapes(each, inputs) for each in (usual, smallest, largest)))
+
+
+def _dynamic(inputs: Inputs, profile: Profile) -> Profile:
+    """The part of a profile that the network needs, once all of it was checked."""
+    for name, shapes in profile.items():
+        _check(name, inputs[name], shapes)
     dynamic = [name for name, dims in inputs.items() if -1 in dims]
     for name in dynamic:
-        if name not in given:
+        if name not in profile:
             _refuse(name, inputs[name])
-    return {name: given[name] for name in dynamic}
+    return {name: profile[name] for name in dynamic}
 
 
 def _check(name: str, dims: tuple[int, ...], profile: ShapeProfile) -> None:

@@ -289,7 +289,9 @@ class _Build:
         with self._steps("convert") as tell:
             parts = self._convert_parts(exported, tell) if self._cuts else ()
             files = tuple(Path(path) for part in parts for path in part.paths)
-            files = files or self._engine.convert(exported, self._params, self._folder, tell)
+            files = files or self._engine.convert(
+                exported, self._params, self._folder, tell, self._intake.shapes
+            )
             tell(", ".join(file.as_posix() for file in files))
         return exported, files, parts
 

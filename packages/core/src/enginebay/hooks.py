@@ -25,7 +25,7 @@ import pluggy
 
 from enginebay.environment import EnvReport, Tier
 from enginebay.ir.model import IRKind, IRModel
-from enginebay.params import BackendParams
+from enginebay.params import BackendParams, ShapeProfile
 from enginebay.tensors import TensorSpec
 
 if TYPE_CHECKING:
@@ -99,12 +99,16 @@ class ConvertRequest(msgspec.Struct, frozen=True, kw_only=True):
         params: The backend's parameters.
         work_dir: Where the files go. Nothing may be written outside it.
         progress: Called with a short text at each stage of long work.
+        shapes: The smallest, usual and largest shape of each input, as a deployment knows them
+            from its example, dynamic shapes and parameters; None for a size without a limit.
+            Empty where an IR is converted by itself: the parameters are all there is then.
     """
 
     ir: IRModel
     params: BackendParams
     work_dir: Path
     progress: Callable[[str], None]
+    shapes: Mapping[str, ShapeProfile] = {}
 
 
 class WrapperRequest(msgspec.Struct, frozen=True, kw_only=True):

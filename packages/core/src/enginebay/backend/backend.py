@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from enginebay.hooks import BackendInfo, CheckEnvRequest
     from enginebay.inference.wrapper import Wrapper
     from enginebay.ir.model import IRKind, IRModel
-    from enginebay.params import BackendParams
+    from enginebay.params import BackendParams, ShapeProfile
     from enginebay.plugins import LoadedPlugin
     from enginebay.rewriting import RewriterSet
 
@@ -178,8 +178,11 @@ class Backend:
         params: BackendParams,
         work_dir: Path,
         progress: Callable[[str], None] | None = None,
+        shapes: Mapping[str, ShapeProfile] | None = None,
     ) -> tuple[Path, ...]:
         """Ask the plugin to convert, and check what it answers.
+
+        The arguments are the fields of :class:`~enginebay.hooks.ConvertRequest`.
 
         Returns:
             The paths of the engine's files relative to ``work_dir``.
@@ -194,7 +197,11 @@ class Backend:
                 f"it takes {', '.join(self.info.irs)}"
             )
         request = ConvertRequest(
-            ir=ir, params=params, work_dir=work_dir, progress=progress or _ignore
+            ir=ir,
+            params=params,
+            work_dir=work_dir,
+            progress=progress or _ignore,
+            shapes=shapes or {},
         )
         try:
             written = self._plugin.call("to_backend", request=request)
