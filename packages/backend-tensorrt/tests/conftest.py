@@ -18,13 +18,17 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FAKE = Path(__file__).parent / "fake"
+TESTS = Path(__file__).parent
+FAKE = TESTS / "fake"
 #: Tests of what comes before TensorRT; they run anywhere.
-BEFORE = ("test_half.py", "test_quantize.py", "test_tensorrt_params.py", "test_start_up.py")
+BEFORE = ("test_half.py", "test_quantize.py", "test_tensorrt_rewriters.py")
+#: What ``nox -s gpu`` says: TensorRT and a GPU are here, and the stand-ins keep away.
+ON_GPU = os.environ.get("ENGINEBAY_GPU") == "1"
 _stubs = TemporaryDirectory(prefix="enginebay-stubs-")
 
+sys.path.insert(0, str(TESTS / "helpers"))
 HAS_BINDINGS = find_spec("tensorrt_bindings") is not None and find_spec("cuda") is not None
-if HAS_BINDINGS:
+if HAS_BINDINGS and not ON_GPU:
     sys.path.insert(0, str(FAKE))
     import stub_libraries
 
@@ -36,11 +40,22 @@ if HAS_BINDINGS:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip, with the reason, what needs the bindings where there are none."""
-    reason = "TensorRT's Python bindings are not installed: nox -s tensorrt"
+    """Skip, with the reason, what cannot run here."""
     for item in items:
-        if not HAS_BINDINGS and item.path.name not in BEFORE and FAKE.parent in item.path.parents:
+        if TESTS not in item.path.parents or item.path.name in BEFORE:
+            continue
+        if ON_GPU:
+            if item.path.name != "test_on_device.py":
+                item.add_marker(pytest.mark.skip(reason="about the stand-ins, not the GPU"))
+        elif not HAS_BINDINGS:
+            reason = "TensorRT's Python bindings are not installed: nox -s tensorrt"
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture
+def on_gpu() -> bool:
+    """Whether TensorRT and a GPU are here."""
+    return ON_GPU
 
 
 @pytest.fixture
@@ -67,3 +82,29 @@ def is_eleven() -> bool:
     import stub_libraries
 
     return stub_libraries.wanted_major() == 11
+
+
+@pytest.fixture
+def on_cpu(stand_ins: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """CPU tensors pass as CUDA tensors; the current stream can be changed."""
+    from types import SimpleNamespace
+
+    import torch
+
+    from enginebay_tensorrt.wrapper import TensorrtWrapper
+
+    current = SimpleNamespace(cuda_stream=0x77)
+    kept = []
+    contiguous = torch.Tensor.contiguous
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        # CUDA's allocator hands memory on to later work of the stream only; the CPU's at once.
+        kept.append(contiguous(tensor))
+        return kept[-1]
+
+    monkeypatch.setattr(torch.Tensor, "contiguous", keep)
+    device = torch.device
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda _device: current)
+    monkeypatch.setattr(torch, "device", lambda *_: device("cpu"))
+    monkeypatch.setattr(TensorrtWrapper, "native_device", "cpu")
+    return current

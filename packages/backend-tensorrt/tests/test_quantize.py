@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -79,6 +81,20 @@ def test_nodes_follow_the_rules_of_explicit_quantisation(
     wanted, found = outputs(net, samples(1)[0]), outputs(target, samples(1)[0])
     scale = np.abs(wanted).max()
     assert 1e-5 * scale < np.abs(found - wanted).max() < 0.1 * scale
+
+
+def test_nobodys_logging_is_set_up(net: Path, tmp_path: Path) -> None:
+    code = (
+        "import logging, sys, numpy as np\n"
+        "from pathlib import Path\n"
+        "from enginebay_tensorrt.quantize import quantize\n"
+        "x = [{'x': np.ones((1, 3, 16, 16), np.float32)}]\n"
+        "quantize(Path(sys.argv[1]), Path(sys.argv[2]), x, 'int8')\n"
+        "print(logging.getLogger().handlers)\n"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", code, net, tmp_path / "q.onnx"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert (ran.stdout.strip(), ran.stderr) == ("[]", "")
 
 
 def test_nothing_to_quantise(tmp_path: Path) -> None:

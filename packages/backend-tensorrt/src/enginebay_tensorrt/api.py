@@ -11,10 +11,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from enginebay.errors import UsageError
 from enginebay_tensorrt.params import TensorrtParams
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from enginebay.arrays import NumpyArray
     from enginebay_tensorrt.wrapper import TensorrtWrapper
@@ -71,17 +72,25 @@ def save(plan: bytes, path: str | Path) -> None:
     Path(path).write_bytes(plan)
 
 
-def load(path: str | Path, *, weights: str | Path | None = None, **params: Any) -> TensorrtWrapper:
+def load(
+    path: str | Path,
+    *,
+    weights: str | Path | None = None,
+    output_names: Sequence[str] = (),
+    **params: Any,
+) -> TensorrtWrapper:
     """Load an engine from a file.
 
     Args:
         path: What :func:`save` wrote.
         weights: The ``.onnx`` file with the weights of an engine that was stripped of them, or new
             ones for an engine that was built with ``refit``.
+        output_names: The order of the outputs; the engine's own by default.
         **params: The parameters that it was built with.
 
     Raises:
         ConversionError: TensorRT refuses the engine: it is of another version or device.
+        UsageError: The engine has no output of such a name.
     """
     from enginebay_tensorrt.engine import load_engine
     from enginebay_tensorrt.plugins import load_plugins
@@ -90,7 +99,13 @@ def load(path: str | Path, *, weights: str | Path | None = None, **params: Any) 
     given = TensorrtParams(**params)
     load_plugins(map(Path, given.plugins))
     engine = load_engine(Path(path), given, Path(weights) if weights else None)
-    return TensorrtWrapper(engine, given)
+    for name in output_names:
+        if name not in engine.outputs:
+            raise UsageError(
+                f"the engine has no output '{name}': it has {', '.join(engine.outputs)}"
+            )
+    outputs = [engine.outputs[name].spec for name in output_names]
+    return TensorrtWrapper(engine, given, outputs=outputs)
 
 
 def _ignore(_text: str) -> None:

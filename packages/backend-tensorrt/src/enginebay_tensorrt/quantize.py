@@ -8,12 +8,15 @@ below are quantised, so that TensorRT is free to fuse what follows them.
 
 from __future__ import annotations
 
+import logging
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 from enginebay.errors import ConversionError, MissingDependencyError
 from enginebay.ir.quiet import quiet
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from enginebay_tensorrt.calibration import Samples
@@ -46,7 +49,7 @@ def quantize(
         ) from err
     model = _raised(source, precision)
     try:
-        with quiet():
+        with quiet(), _root_logger_left_alone():
             quantize_static(
                 model,
                 target,
@@ -61,6 +64,17 @@ def quantize(
             f"'{source.name}' cannot be quantised: {str(err).splitlines()[0]}"
         ) from err
     _insist(target, source)
+
+
+@contextmanager
+def _root_logger_left_alone() -> Iterator[None]:
+    """``logging.warning``, which the quantiser calls, sets logging up where nobody did."""
+    guard = logging.NullHandler()
+    logging.getLogger().addHandler(guard)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(guard)
 
 
 def _settings(precision: str) -> dict[str, Any]:
