@@ -98,3 +98,63 @@ def test_other_dtypes_are_joined_as_they_are(tmp_path: Path) -> None:
     )
     assert [node.op_type for node in graph.node] == ["Concat"]
     assert found.shape == (2, 6)
+
+
+def antialiased(graph: Any) -> bool:
+    return any(
+        attribute.name == "antialias" and attribute.i
+        for node in graph.node
+        if node.op_type == "Resize"
+        for attribute in node.attribute
+    )
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"size": (3, 5)},
+        {"size": 4},
+        {"size": (20, 2)},
+        {"scale_factor": 0.4},
+        {"scale_factor": (0.3, 1.7)},
+        {"scale_factor": 0.4, "recompute_scale_factor": True},
+    ],
+)
+def test_weights_are_torchs(mode: str, how: dict[str, Any]) -> None:
+    x = torch.randn(2, 3, 9, 11)
+
+    def resized(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.interpolate(x, mode=mode, antialias=True, **how)
+
+    wanted = resized(x)
+    with eb.rewrite(backend="tensorrt"):
+        found = resized(x)
+    assert found.shape == wanted.shape
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+    assert not torch.equal(found, wanted)  # it is another computation
+
+
+def test_antialiased_resizing_is_two_products(tmp_path: Path) -> None:
+    x = torch.randn(1, 3, 9, 11)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.interpolate(x, (4, 5), mode="bilinear", antialias=True)
+
+    path = tmp_path / "m.onnx"
+    graph, _ = exported(path, function, x, backend=None, exporter="dynamo")
+    assert antialiased(graph)  # refused
+    graph, (found,) = exported(path, function, x, backend="tensorrt", exporter="dynamo")
+    assert "Resize" not in {node.op_type for node in graph.node}
+    np.testing.assert_allclose(found, function(x), rtol=1e-4, atol=1e-5)
+
+
+def test_resizing_without_antialias_is_left_alone(tmp_path: Path) -> None:
+    graph, _ = exported(
+        tmp_path / "m.onnx",
+        lambda x: torch.nn.functional.interpolate(x, scale_factor=2.0, mode="bilinear"),
+        torch.randn(1, 3, 4, 4),
+        backend="tensorrt",
+        exporter="dynamo",
+    )
+    assert "Resize" in {node.op_type for node in graph.node}

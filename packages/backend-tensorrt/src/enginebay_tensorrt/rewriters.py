@@ -43,3 +43,37 @@ def cat(ctx: Context, tensors: Any, dim: int = 0, **kwargs: Any) -> Any:
     if kwargs or any(tensor.dtype != torch.uint8 for tensor in tensors):
         return ctx.origin_func(tensors, axis, **kwargs)
     return ctx.origin_func([tensor.int() for tensor in tensors], axis).to(torch.uint8)
+
+
+@rewriters.function("torch.nn.functional.interpolate", ir="onnx")
+def interpolate(
+    ctx: Context,
+    input: Tensor,  # noqa: A002  # torch's name
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Any:
+    """Antialias by two matrix products, where height and width are numbers.
+
+    While the TorchScript exporter traces they are not; it has nothing for such resizing anyway.
+    """
+    import torch
+
+    from enginebay_tensorrt.resampling import scales, weights
+
+    arguments = (size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
+    if not (antialias and mode in ("bilinear", "bicubic") and input.dim() == 4):
+        return ctx.origin_func(input, *arguments)
+    height, width = input.shape[2:]
+    sizes = [height, width, *(size if isinstance(size, tuple | list) else [size or 0])]
+    if align_corners or not all(type(each) is int for each in sizes):
+        return ctx.origin_func(input, *arguments)
+    wanted, steps = scales((height, width), size, scale_factor, recompute_scale_factor)
+    down, across = (
+        torch.from_numpy(weights(n, m, step, mode)).to(input.dtype)
+        for n, m, step in zip((height, width), wanted, steps, strict=True)
+    )
+    return down @ (input @ across.T)
