@@ -121,7 +121,10 @@ def tensorrt(session: nox.Session, version: str) -> None:
     if shutil.which("gcc") is None:
         session.skip("the stub libraries are compiled with gcc, which is not installed")
     install(session, "enginebay[export]", "enginebay-tensorrt[int8]", *BINDINGS[version])
-    pytest(session, "packages/backend-tensorrt")
+    once = ("test_half.py", "test_quantize.py", "test_tensorrt_rewriters.py")  # before TensorRT
+    skipped = once if version == "10" else ()
+    tests = "packages/backend-tensorrt/tests"
+    pytest(session, tests, *(f"--ignore={tests}/{name}" for name in skipped))
 
 
 @nox.session

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from onnx_models import agree, dynamic, expected, linear, nonzero, rows
+from onnx_models import agree, dynamic, expected, linear, nonzero, reshaped, rows
 
 import enginebay as eb
+from enginebay.arrays import numpy_dtype
 from enginebay.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -119,6 +120,18 @@ def test_an_empty_batch(convert: Any, tmp_path: Path) -> None:
         assert found["y"].shape == (0, 4)
         x = rows(3)
         agree(wrapper({"x": x}), expected(x))
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float16", "bfloat16", "int32", "int64", "uint8", "bool"]
+)
+def test_every_dtype_comes_back_as_it_went_in(convert: Any, tmp_path: Path, dtype: str) -> None:
+    assert dtype in eb.get_backend("tensorrt").info.dtypes
+    x = np.array([[0, 1, 3], [1, 0, 2]]).astype(numpy_dtype(dtype))
+    with eb.load(convert(reshaped(tmp_path / "m.onnx", dtype))) as wrapper:
+        found = wrapper({"x": x})["y"]
+    assert found.dtype == x.dtype
+    np.testing.assert_array_equal(found, x.reshape(3, 2))
 
 
 def test_a_shape_that_depends_on_the_data(convert: Any, tmp_path: Path) -> None:

@@ -75,3 +75,19 @@ def nonzero(path: Path) -> Path:
     )
     onnx.save(helper.make_model(graph, opset_imports=OPSET, ir_version=8), path)
     return path
+
+
+def reshaped(path: Path, dtype: str) -> Path:
+    """y = x of 2×3 as 3×2, in any dtype."""
+    from enginebay.arrays import numpy_dtype
+
+    kind = helper.np_dtype_to_tensor_dtype(numpy_dtype(dtype))
+    graph = helper.make_graph(
+        [helper.make_node("Reshape", ["x", "shape"], ["y"], name="reshape")],
+        "reshaped",
+        [helper.make_tensor_value_info("x", kind, [2, 3])],
+        [helper.make_tensor_value_info("y", kind, [3, 2])],
+        [numpy_helper.from_array(np.array([3, 2]), "shape")],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=OPSET, ir_version=8), path)
+    return path

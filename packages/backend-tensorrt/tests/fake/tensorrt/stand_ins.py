@@ -361,10 +361,13 @@ class CudaEngine:
         self._stripped = facts["stripped"]
         self._values = {v.name: v for v in (*model.graph.input, *model.graph.output)}
         self._session: Any = None
+        kinds = {value.type.tensor_type.elem_type for value in self._values.values()}
+        kinds |= {tensor.data_type for tensor in model.graph.initializer}
+        self._has_bf16 = TensorProto.BFLOAT16 in kinds
 
     def _compute(self, feed: dict[str, Any]) -> list[Any]:
         assert not self._stripped, "an engine without its weights was run"
-        if any(t.data_type == TensorProto.BFLOAT16 for t in self._model.graph.initializer):
+        if self._has_bf16:
             from onnx.reference import ReferenceEvaluator  # ONNX Runtime's CPU has no bf16
 
             return ReferenceEvaluator(self._model).run(None, feed)
