@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from enginebay.artifact import Artifact, Verification, open_artifact
     from enginebay.backend import Backend, get_backend
+    from enginebay.benchmarking import benchmark
     from enginebay.conversion import convert
     from enginebay.deployment import Deployment, deploy
     from enginebay.environment import Check, EnvReport
@@ -49,6 +50,7 @@ _HOMES = {
     "TensorSpec": "tensors",
     "Verification": "artifact",
     "Wrapper": "inference.wrapper",
+    "benchmark": "benchmarking",
     "convert": "conversion",
     "deploy": "deployment",
     "export": "exporting",
@@ -83,6 +85,7 @@ __all__ = [
     "Verification",
     "Wrapper",
     "__version__",
+    "benchmark",
     "convert",
     "deploy",
     "export",

@@ -24,6 +24,7 @@ from enginebay.intake import take_in
 from enginebay.ir.model import IR_FOLDER, SUFFIXES
 from enginebay.ir.partition import split
 from enginebay.rewriting import RewriteReport
+from enginebay.rewriting.checks import check_sets
 from enginebay.rewriting.marks import mark_nodes
 from enginebay.samples import Sample, save_samples
 from enginebay.steps import Step, Steps
@@ -146,6 +147,7 @@ def deploy(
     engine = get_backend(backend or default_backend())
     given = engine.params_from(params)
     kinds = _kinds(engine, ir, partition)
+    check_sets(rewriters, SUFFIXES)
     steps = Steps(watch)
     with staging(work_dir, overwrite=overwrite) as stage:
         with steps("reference") as tell:
@@ -296,7 +298,12 @@ class _Build:
         return exported, files, parts
 
     def _convert_parts(self, exported: IRModel, tell: Callable[[str], None]) -> tuple[Part, ...]:
-        models = split(exported, self._cuts, self._folder / IR_FOLDER / "parts")
+        try:
+            models = split(exported, self._cuts, self._folder / IR_FOLDER / "parts")
+        except UsageError as err:
+            # A function that was to be marked and is not there has no mark to cut at.
+            lines = self._intake.rewriting.not_found if self._intake.rewriting else ()
+            raise UsageError("; ".join((str(err), *lines)), hint=err.hint) from err
         return convert_parts(self._engine, models, self._params, self._folder, tell)
 
 

@@ -10,6 +10,7 @@ from enginebay.backend import get_backend
 from enginebay.errors import ArtifactExistsError, UsageError
 from enginebay.examples import example_inputs, open_dimensions
 from enginebay.ir.model import SUFFIXES
+from enginebay.rewriting.checks import check_sets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -139,6 +140,9 @@ def rewrite(
     Returns:
         A context manager; inside it ``.model`` is what to export, and ``.report`` says what fired.
 
+    Raises:
+        RewriterError: ``rewriters`` is not a sequence of sets, or one is for an unknown IR.
+
     Example:
         >>> import enginebay as eb, torch
         >>> mine = eb.RewriterSet()
@@ -152,6 +156,7 @@ def rewrite(
     """
     from enginebay import rewriting
 
+    check_sets(rewriters, SUFFIXES)
     plugins = get_backend(backend).rewriters(ir) if backend else []
     return rewriting.rewrite(
         model,

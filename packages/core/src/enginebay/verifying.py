@@ -17,6 +17,7 @@ from enginebay.verification import compare
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from enginebay.arrays import NumpyArray
     from enginebay.inference.receipt import Receipt
     from enginebay.tensors import Array
 
@@ -124,6 +125,12 @@ def _crashed(trial: Trial, err: Exception, reference: str = "") -> Verification:
     # The child process is called by its function, which means nothing to a user.
     reason = str(err).replace(f"'{FUNCTION}'", f"the engine of backend '{trial.backend}'")
     return Verification.crashed(reason, reference=reference)
+
+
+def recorded_inputs(artifact: Artifact) -> dict[str, NumpyArray] | None:
+    """The first inputs that an artifact was verified with, by name; None where it keeps none."""
+    path = artifact.path / SAMPLES_FILE
+    return load_samples(path)[0].inputs if path.is_file() else None
 
 
 def _recorded(path: Path, *, outputs: bool = False) -> list[Sample]:

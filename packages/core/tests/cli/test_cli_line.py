@@ -419,3 +419,32 @@ def test_rewriters_are_told_compactly_and_completely(cli: Run) -> None:
 def test_main_answers_an_exit_code(cli: Run) -> None:
     assert main(["backends"]) == 0
     assert main(["run", "nowhere"]) == 1
+
+
+def test_benchmark_prints_calls_and_engine_in_one_unit(deployed: Ran, cli: Run) -> None:
+    ran = cli("benchmark", "build-loopback", "--seconds", "0.2")
+    assert (ran.code, ran.err) == (0, "")
+    header, call, engine, *fields = ran.out.splitlines()
+    assert re.match(r"IN (µs|ms|s) +MEDIAN  95 % INTERVAL +P90 +P99 +MIN +MAX +RUNS", header)
+    for line, name in ((call, "call"), (engine, "engine")):
+        assert re.match(rf"{name} +[\d.e+]+ +[\d.e+]+–[\d.e+]+( +[\d.e+]+){{4}} +\d+$", line)
+    assert re.match(r"rate +[\d.e+]+ calls/s, one after the other", fields[0])
+    assert re.match(r"load +[\d.e-]+ s, then [\d.e-]+ s for the first call", fields[1])
+    assert fields[2].startswith("engine  onnx.reference")
+
+
+def test_benchmark_is_a_document_too(deployed: Ran, cli: Run) -> None:
+    given = ("--input", "x=2x4", "--seconds", "0.01")
+    found = cli("benchmark", "build-loopback", *given, "--json").document
+    assert found["call"]["low"] <= found["call"]["median"] <= found["call"]["high"]
+    assert found["engine"]["runs"] >= 6
+    assert found["receipt"]["device"] == "cpu"
+
+
+def test_benchmark_refuses_what_the_model_does_not_take(deployed: Ran, cli: Run) -> None:
+    ran = cli("benchmark", "build-loopback", "--input", "y=2x4")
+    assert ran.code == 2
+    assert ran.err.startswith("error: unknown input 'y': the model takes ")
+    ran = cli("benchmark", "build-loopback", "--seconds", "0")
+    assert (ran.code, ran.err) == (2, "error: seconds is 0, wanted a positive number\n")
+    assert cli("benchmark", "nowhere").code == 1

@@ -230,6 +230,7 @@ def test_a_step_takes_one_line_however_narrow_the_terminal(here: Path, loopback:
     assert code == 0
     last = _last_screen(seen)
     assert len(last) == 5, last
+    assert all(re.match(r"✓ \w+ +\d+\.\d s  \S", line) for line in last), last
     assert last[-1].endswith("…")
 
 

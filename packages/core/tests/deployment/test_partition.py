@@ -188,6 +188,23 @@ def test_wrong_names_leave_nothing_behind(tmp_path: Path, cuts: list[str], messa
     assert not (tmp_path / "net").exists()
 
 
+def test_a_function_that_is_not_there_has_no_mark(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        eb.deploy(
+            Network(),
+            example(),
+            backend="loopback",
+            work_dir=tmp_path / "net",
+            rewriters=[eb.marks({"torch.nn.Linear.forwards": "first"})],
+            partition=["first"],
+        )
+    assert str(caught.value) == (
+        "the graph cannot be cut at 'first': its marks are neck, head; "
+        '"torch.nn.Linear.forwards" was not found: "torch.nn.Linear" has no "forwards" '
+        '(did you mean "forward"?)'
+    )
+
+
 def test_a_text_is_no_sequence_of_names(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         eb.deploy(Network(), example(), backend="loopback", work_dir=tmp_path, partition="neck")

@@ -83,7 +83,26 @@ def test_a_tensor_is_dropped_after_its_last_use() -> None:
     assert kept["y"].tolist() == [1]
 
 
-def test_the_receipt_has_every_fallback_and_the_lowest_precision() -> None:
+@pytest.mark.parametrize(
+    ("first", "second", "whole"),
+    [
+        ("fp32", "fp32", "fp32"),
+        ("fp16", "bf16", "bf16"),
+        ("bf16", "fp16", "bf16"),
+        ("fp16", "int8", "int8"),
+        ("fp8", "fp32", "fp8"),
+        ("fp8", "of_tomorrow", "of_tomorrow"),
+    ],
+)
+def test_the_receipt_has_the_coarsest_precision(first: str, second: str, whole: str) -> None:
+    parts = [
+        Engine("x", "a", lambda x: (x,), precision=first),
+        Engine("a", "y", lambda x: (x,), precision=second),
+    ]
+    assert chain(*parts).receipt.precision == whole
+
+
+def test_the_receipt_has_every_fallback() -> None:
     receipt = chain(
         Engine("x", "a", lambda x: (x,), provider="P"),
         Engine("a", "b", lambda x: (x,), precision="fp16", fallbacks=("no GPU",)),

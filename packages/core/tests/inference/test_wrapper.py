@@ -261,7 +261,9 @@ def test_time_execution_counts_the_engine_calls_after_the_warm_up() -> None:
     wrapper(x)
     assert timing.count == 3
     summary = timing.statistics()
-    assert 0 < summary["min"] <= summary["median"] <= summary["p90"] <= summary["max"]
+    assert summary.runs == 3
+    assert 0 < summary.min <= summary.low <= summary.median <= summary.high <= summary.max
+    assert summary.median <= summary.p90 <= summary.p99 <= summary.max
 
 
 def test_statistics_without_a_counted_call_say_so() -> None:

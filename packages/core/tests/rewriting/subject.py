@@ -41,6 +41,10 @@ class Base:
     def value(self):
         return "value"
 
+    @functools.cached_property
+    def length(self):
+        return 4
+
 
 class Child(Base):
     pass

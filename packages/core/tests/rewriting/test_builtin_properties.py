@@ -79,10 +79,14 @@ def test_adaptive_avg_pool2d(x, size, by_name):
 
 
 @given(
-    x=tensors(ranks=(1, 3), dtypes=FLOATS), size=st.integers(1, 6) | st.tuples(st.integers(1, 6))
+    x=tensors(ranks=(1, 3), dtypes=FLOATS),
+    size=st.integers(1, 6) | st.tuples(st.integers(1, 6)),
+    by_name=st.booleans(),
 )
-def test_adaptive_avg_pool1d(x, size):
-    check(F.adaptive_avg_pool1d, x, size, may_accept_more=True)
+def test_adaptive_avg_pool1d(x, size, by_name):
+    given = {"output_size": size} if by_name else {}
+    args = () if by_name else (size,)
+    check(F.adaptive_avg_pool1d, x, *args, may_accept_more=True, **given)
 
 
 @given(
@@ -220,12 +224,14 @@ def test_squeeze_is_a_view():
     end=st.floats(-9, 9, width=32) | st.integers(-9, 9),
     steps=st.integers(0, 9),
     dtype=st.sampled_from([None, *FLOATS, torch.int64]),
+    by_name=st.booleans(),
 )
 @settings(max_examples=25)
-def test_linspace(start, end, steps, dtype):
+def test_linspace(start, end, steps, dtype, by_name):
     """With a number of steps it is the original; an open one is made by capturing a model."""
     kwargs = {} if dtype is None else {"dtype": dtype}
-    check(torch.linspace, start, end, steps, **kwargs)
+    args = {"start": start, "end": end, "steps": steps} if by_name else {}
+    check(torch.linspace, *(() if by_name else (start, end, steps)), **args, **kwargs)
     if not (steps > 1 and (dtype is None or dtype.is_floating_point)):
         return
 

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+import enginebay as eb
 from enginebay.errors import RewriterError
 from enginebay.rewriting import RewriterSet, builtin_rewriters
 
@@ -187,8 +188,130 @@ def test_versions_must_be_ranges():
 def test_a_module_rewriter_must_be_a_class():
     with pytest.raises(RewriterError) as caught:
         RewriterSet().module("a.B")(replacement)
-    assert str(caught.value) == 'the module rewriter of "a.B" must be a class, not function'
+    assert str(caught.value) == 'the module rewriter of "a.B" must be a class, not a function'
     assert caught.value.hint == "declare a class derived from torch.nn.Module, or use .function"
+
+
+@pytest.mark.parametrize(
+    ("conditions", "message", "hint"),
+    [
+        (
+            {"backend": ["ncnn", "openvino"]},
+            'backend of the function rewriter of "a.b" must be one name, not a list',
+            "declare it once for each backend",
+        ),
+        (
+            {"ir": 1},
+            'ir of the function rewriter of "a.b" must be one name, not a int',
+            "declare it once for each ir",
+        ),
+        (
+            {"versions": ">=2.13"},
+            'versions of the function rewriter of "a.b" must be ranges by distribution, not a str',
+            'write versions={"torch": ">=1.2,<2"}',
+        ),
+        (
+            {"versions": {"torch": None}},
+            'the rewriter of "a.b" wants torch "None", which is not a version range',
+            'write versions={"torch": ">=1.2,<2"}',
+        ),
+        (
+            {"check": True},
+            'the check of the function rewriter of "a.b" must be a function, not a bool',
+            "check=lambda target: target.opset == 20",
+        ),
+    ],
+)
+def test_conditions_of_another_kind(conditions, message, hint):
+    rewriters = RewriterSet()
+    with pytest.raises(RewriterError) as caught:
+        rewriters.function("a.b", **conditions)(replacement)
+    assert (str(caught.value), caught.value.hint) == (message, hint)
+    assert len(rewriters) == 0
+
+
+def test_a_replacement_that_cannot_be_called():
+    with pytest.raises(RewriterError) as caught:
+        RewriterSet().function("a.b")("code")
+    assert str(caught.value) == 'the function rewriter of "a.b" must be a function, not a str'
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "message", "hint"),
+    [
+        (
+            "is",
+            'arg_descriptors of the symbolic rewriter of "roll" must be a list, not a str',
+            'arg_descriptors=["is"]',
+        ),
+        (
+            ["v", "x"],
+            (
+                "the symbolic rewriter of \"roll\" has the argument descriptor 'x'; "
+                "wanted one of v, i, is, f, fs, b, s, t, none"
+            ),
+            None,
+        ),
+    ],
+)
+def test_argument_descriptors(descriptors, message, hint):
+    with pytest.raises(RewriterError) as caught:
+        RewriterSet().symbolic("roll", is_pytorch=True, arg_descriptors=descriptors)(replacement)
+    assert (str(caught.value), caught.value.hint) == (message, hint)
+
+
+@pytest.mark.parametrize("declare", ["function", "module", "symbolic"])
+def test_a_decorator_without_its_name(declare):
+    with pytest.raises(RewriterError) as caught:
+        getattr(RewriterSet(), declare)(replacement)
+    assert str(caught.value) == (
+        f"a {declare} rewriter takes the name of what it rewrites, not a function"
+    )
+    assert caught.value.hint == f'@rewriters.{declare}("package.name")'
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            RewriterSet(),
+            "rewriters is a RewriterSet, wanted a sequence of enginebay.RewriterSet",
+        ),
+        (None, "rewriters is None, wanted a sequence of enginebay.RewriterSet"),
+        ("mine", "rewriters is a str, wanted a sequence of enginebay.RewriterSet"),
+        ([replacement], "rewriters holds a function, wanted a sequence of enginebay.RewriterSet"),
+    ],
+)
+@pytest.mark.usefixtures("loopback")
+def test_what_is_handed_over_must_be_sets(tmp_path, given, message):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    for call in (
+        lambda: eb.rewrite(backend=None, rewriters=given),
+        lambda: eb.export(
+            torch.nn.ReLU(), torch.ones(1), path=tmp_path / "x.onnx", rewriters=given
+        ),
+        lambda: eb.deploy(
+            torch.nn.ReLU(),
+            torch.ones(1),
+            backend="loopback",
+            work_dir=tmp_path / "out",
+            rewriters=given,
+        ),
+    ):
+        with pytest.raises(RewriterError) as caught:
+            call()
+        assert (str(caught.value), caught.value.hint) == (message, "rewriters=[my_set]")
+
+
+def test_an_ir_that_does_not_exist():
+    rewriters = RewriterSet()
+    rewriters.function("torch.relu", ir="onx")(replacement)
+    with pytest.raises(RewriterError) as caught:
+        eb.rewrite(backend=None, rewriters=[rewriters])
+    assert str(caught.value) == (
+        'the function rewriter of "torch.relu" is for the IR "onx"; '
+        "wanted one of onnx, torchscript, exported_program"
+    )
 
 
 @pytest.mark.parametrize("declare", ["function", "module", "symbolic"])

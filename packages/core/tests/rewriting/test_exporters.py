@@ -106,6 +106,17 @@ def test_nothing_is_rewritten_that_no_rewriter_names(export, exporter, tokens):
     assert exported.report.never_fired == ("torch.Tensor.cumsum",)
 
 
+@pytest.mark.parametrize(
+    ("chosen", "name"),
+    [("torchscript", "detach"), ("dynamo", "is_conj"), ("dynamo", "is_inference")],
+)
+def test_what_exporters_do_to_weights_is_not_rewritten(export, tokens, chosen, name):
+    rewriters = marked(f"torch.Tensor.{name}", lambda answer: answer)
+    report = export(tokens, torch.rand(2, 3, 4), rewriters, exporter=chosen).report
+    # The default exporter asks the input, twice, and has asked each of the six weights too.
+    assert sum(report.fired.values()) <= 2
+
+
 def test_a_rewriter_makes_a_model_exportable(export, exporter):
     """Its forward asks for a value of the data, which no exporter can know."""
 

@@ -213,6 +213,24 @@ def test_the_original_of_an_inherited_member_is_the_base_class_rewritten(subject
         assert isinstance(call(subject.Base)[1], (tuple, str))
 
 
+@pytest.mark.parametrize("klass", ["Base", "Child"])
+def test_a_cached_property_is_rewritten_whatever_it_has_cached(subject, klass):
+    rewriters = RewriterSet()
+
+    @rewriters.function(f"rewriting_subject.{klass}.length")
+    def longer(ctx, self):
+        return ctx.origin_func(self) + 1
+
+    fresh, used = subject.Child(), subject.Child()
+    assert used.length == 4
+    members = dict(vars(getattr(subject, klass)))
+    with in_force(rewriters) as rewriting:
+        assert (fresh.length, used.length, used.length) == (5, 5, 5)
+    assert (fresh.length, used.length) == (4, 4)
+    assert rewriting.report.fired == {f"rewriting_subject.{klass}.length": 3}
+    assert dict(vars(getattr(subject, klass))) == members
+
+
 def test_super_calls_of_a_subclass_reach_the_rewriter(subject):
     rewriters = RewriterSet()
 
@@ -438,3 +456,28 @@ def test_a_class_is_not_a_function():
         pass
     assert str(caught.value) == 'the function rewriter of "torch.nn.Linear" names a class'
     assert caught.value.hint == "use .module for an nn.Module class, or name one of its methods"
+
+
+def test_a_number_is_not_a_function():
+    with pytest.raises(RewriterError) as caught, in_force(counting("math.pi")):
+        pass
+    assert str(caught.value) == (
+        'the function rewriter of "math.pi" names a float, not a function, a method or a property'
+    )
+
+
+@pytest.mark.parametrize("name", ["torch.Size.numel", "math.pi.hex", "torch.float32.to_real"])
+def test_what_python_cannot_replace_is_said_and_nothing_else_stays_replaced(subject, name):
+    with (
+        pytest.raises(RewriterError, match=f'"{name.rpartition(".")[2]}" cannot be rewritten: '),
+        in_force(counting("rewriting_subject.double", "math.hypot", name)),
+    ):
+        pass
+    assert "call" not in subject.double.__code__.co_names
+    assert not hasattr(math.hypot, "__wrapped__")
+
+
+def test_a_model_that_is_no_module():
+    with pytest.raises(RewriterError) as caught, rewrite("net", backend="any"):
+        pass
+    assert str(caught.value) == "the model is a str, not a torch.nn.Module"

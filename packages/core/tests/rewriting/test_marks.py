@@ -151,3 +151,17 @@ def test_a_function_that_is_not_there_is_one_line():
 def test_a_name_that_is_no_functions():
     with pytest.raises(RewriterError, match='is for "head", which is not a dotted name'):
         eb.marks({"head": "head"})
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"a.b": ""}, "the marks of \"a.b\" are called ''; wanted a name"),
+        ({"a.b": 3}, 'the marks of "a.b" are called 3; wanted a name'),
+        (["a.b"], "marks takes names by function, not a list"),
+    ],
+)
+def test_marks_that_have_no_name(given, message):
+    with pytest.raises(RewriterError) as caught:
+        eb.marks(given)
+    assert str(caught.value) == message

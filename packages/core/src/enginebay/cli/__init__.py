@@ -7,9 +7,10 @@ the one that is asked for is imported. Data goes to stdout, talk to stderr.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from argparse import ArgumentParser
     from collections.abc import Sequence
     from types import ModuleType
 
@@ -24,8 +25,10 @@ COMMANDS = {
     "convert": "turn an IR into a backend's artifact",
     "run": "run an artifact on inputs",
     "verify": "compare an artifact with its model again",
+    "benchmark": "measure how fast an artifact is here",
     "inspect": "show what an artifact or an IR file holds",
     "rewriters": "list what is rewritten when a model is exported for a backend",
+    "completion": "print what a shell needs to complete these commands",
 }
 
 
@@ -58,7 +61,7 @@ def _run(arguments: list[str]) -> int:
         sys.stdout.write(_help())
         return 0
     name, rest = arguments[0], arguments[1:]
-    module = _command(name)
+    module = command(name)
     parser = _parser(name)
     module.add_arguments(parser, rest)
     args = parser.parse_args(rest)
@@ -80,7 +83,12 @@ def _help() -> str:
     )
 
 
-def _command(name: str) -> ModuleType:
+def command(name: str) -> ModuleType:
+    """Import the module of one command.
+
+    Raises:
+        UsageError: There is no such command.
+    """
     from importlib import import_module
 
     if name in COMMANDS:
@@ -97,14 +105,22 @@ def _command(name: str) -> ModuleType:
 def _parser(name: str) -> Parser:
     from enginebay.cli.parser import Parser
 
+    parser = Parser(prog=f"enginebay {name}", **described(name))
+    add_common(parser)
+    return parser
+
+
+def described(name: str) -> dict[str, Any]:
+    """What a command's parser is made with, wherever it stands."""
     text = COMMANDS[name]
-    parser = Parser(
-        prog=f"enginebay {name}", description=f"{text[0].upper()}{text[1:]}.", allow_abbrev=False
-    )
+    return {"description": f"{text[0].upper()}{text[1:]}.", "allow_abbrev": False}
+
+
+def add_common(parser: ArgumentParser) -> None:
+    """The flags of every command."""
     parser.add_argument(
         "--traceback", action="store_true", help="show the whole chain behind an error"
     )
     parser.add_argument(
         "--json", action="store_true", help="print one JSON document, also about an error"
     )
-    return parser

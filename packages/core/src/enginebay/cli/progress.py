@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,8 +27,7 @@ def progress() -> Iterator[Callable[[Step], None] | None]:
 
     shown_twice = sys.stdout.isatty()  # asked now: rich puts something else in stdout's place
     console = Console(stderr=True)
-    columns = _columns()
-    with Progress(*columns, console=console, transient=True, refresh_per_second=5) as shown:
+    with Progress(_column(), console=console, transient=True, refresh_per_second=5) as shown:
         shown.live.transient = False
         tasks: list[tuple[Step, Any]] = []  # the steps are kept, so that none gets another's line
 
@@ -41,23 +40,21 @@ def progress() -> Iterator[Callable[[Step], None] | None]:
         shown.live.transient = shown_twice
 
 
-def _columns() -> tuple[Any, ...]:
+def _column() -> Any:
     """A mark, the step's name, its seconds, its detail."""
-    from rich.progress import ProgressColumn, SpinnerColumn, Task
+    from rich.progress import SpinnerColumn, Task
     from rich.table import Column
     from rich.text import Text
 
-    class Mark(SpinnerColumn):
-        def render(self, task: Task) -> Any:
-            if not task.finished:
-                return super().render(task)
-            return Text("✗", "red") if task.fields["step"].failed else Text("✓", "green")
-
-    class Words(ProgressColumn):
+    class Line(SpinnerColumn):
         def render(self, task: Task) -> Text:
             step: Step = task.fields["step"]
+            mark = Text("✗", "red") if step.failed else Text("✓", "green")
+            if not task.finished:
+                mark = cast("Text", super().render(task))
             seconds = task.elapsed or 0.0 if step.seconds is None else step.seconds
-            return Text(f"{step.name:<10}{seconds:>7.1f} s  {step.detail}".rstrip())
+            words = f" {step.name:<10}{seconds:>7.1f} s  {step.detail}".rstrip()
+            return Text.assemble(mark, words)
 
     # A detail too long for the terminal is cut: a second line would read as another step.
-    return Mark(), Words(Column(no_wrap=True, overflow="ellipsis"))
+    return Line(table_column=Column(no_wrap=True, overflow="ellipsis"))

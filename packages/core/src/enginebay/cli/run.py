@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from enginebay.arrays import NumpyArray
-    from enginebay.artifact import Artifact
     from enginebay.inference.receipt import Receipt
-    from enginebay.tensors import TensorSpec
 
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
@@ -39,13 +37,17 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 def run(args: Namespace) -> int:
     """Run once and describe the outputs."""
     from enginebay.artifact import open_artifact
+    from enginebay.ir.inputs import inputs_for, parse_inputs
     from enginebay.loading import load
+    from enginebay.verifying import recorded_inputs
 
     if args.output:
         _check_output(args.output)
     artifact = open_artifact(args.artifact)
     with talk_on_stderr(), load(artifact, device=args.device, strict=args.strict) as wrapper:
-        inputs = _inputs(artifact, wrapper.inputs, args.inputs)
+        given = parse_inputs(args.inputs)
+        recorded = None if given else recorded_inputs(artifact)
+        inputs = recorded or inputs_for(wrapper.inputs, given)
         start = time.perf_counter()
         outputs = wrapper(inputs)
         seconds = time.perf_counter() - start
@@ -57,17 +59,6 @@ def run(args: Namespace) -> int:
     else:
         _print(outputs, receipt, seconds)
     return 0
-
-
-def _inputs(artifact: Artifact, specs: tuple[TensorSpec, ...], texts: list[str]) -> dict[str, Any]:
-    from enginebay.ir.inputs import inputs_for, parse_inputs
-    from enginebay.samples import load_samples
-    from enginebay.verifying import SAMPLES_FILE
-
-    recorded = artifact.path / SAMPLES_FILE
-    if texts or not recorded.is_file():
-        return inputs_for(specs, parse_inputs(texts))
-    return load_samples(recorded)[0].inputs
 
 
 def _check_output(path: Path) -> None:

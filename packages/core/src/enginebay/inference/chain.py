@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from enginebay.inference.receipt import PRECISIONS, Receipt
 from enginebay.inference.wrapper import Wrapper
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     import torch
 
     from enginebay.arrays import NumpyArray
-    from enginebay.inference.receipt import Receipt
     from enginebay.tensors import TensorSpec
 
 
@@ -69,12 +69,11 @@ class ChainedWrapper(Wrapper):
 
     @property
     def receipt(self) -> Receipt:
-        """The first part's, with the lowest precision and the fallbacks of all."""
+        """The first part's, with the coarsest precision and the fallbacks of all."""
         receipts = [part.receipt for part in self._parts]
-        reduced = [each.precision for each in receipts if each.precision != "fp32"]
         return msgspec.structs.replace(
             receipts[0],
-            precision=reduced[0] if reduced else "fp32",
+            precision=max((each.precision for each in receipts), key=_coarseness),
             fallbacks=tuple(
                 f"part {number}: {fallback}"
                 for number, each in enumerate(receipts)
@@ -92,3 +91,8 @@ class ChainedWrapper(Wrapper):
         with ExitStack() as stack:
             for part in self._parts:
                 stack.callback(part.close)
+
+
+def _coarseness(precision: str) -> int:
+    """The place in the order; one that nobody knows comes last, so that it is seen."""
+    return PRECISIONS.index(precision) if precision in PRECISIONS else len(PRECISIONS)

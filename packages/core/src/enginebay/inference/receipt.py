@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+#: From the finest to the coarsest, by how far an engine may be off.
+PRECISIONS = ("fp32", "fp16", "bf16", "int8", "fp8")
+
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """What an engine says about itself once it is loaded, not what it was asked for.

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from enginebay.errors import RewriterError
 from enginebay.rewriting.builtin import builtin_rewriters
+from enginebay.rewriting.declaration import IRKind
 from enginebay.rewriting.functions import FunctionRewriters
 from enginebay.rewriting.modules import ModuleRewriters
 from enginebay.rewriting.report import AppliedRewriter, RewriteReport
@@ -15,17 +18,16 @@ from enginebay.rewriting.selection import Target, applicable
 from enginebay.rewriting.symbolics import SymbolicRewriters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
     from types import TracebackType
 
     from torch import nn
 
-    from enginebay.rewriting.declaration import IRKind, Rewriter, RewriterKind, RewriterSet
+    from enginebay.rewriting.declaration import Rewriter, RewriterKind, RewriterSet
     from enginebay.rewriting.layers import Bound
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(msgspec.Struct, frozen=True):
     """What a rewriter gets as its first argument.
 
     Attributes:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
-from enginebay.errors import RewriterError
+from enginebay.rewriting.checks import check, check_descriptors, check_name_given
 
 if TYPE_CHECKING:
     from enginebay.rewriting.selection import Target
@@ -133,6 +133,7 @@ class RewriterSet:
         Raises:
             RewriterError: The declaration cannot be right.
         """
+        check_name_given("function", name)
 
         def declare(replacement: _F) -> _F:
             self._add(Rewriter("function", name, replacement, backend, ir, versions or {}, check))
@@ -165,14 +166,9 @@ class RewriterSet:
         Raises:
             RewriterError: The declaration cannot be right.
         """
+        check_name_given("module", name)
 
         def declare(replacement: _M) -> _M:
-            if not isinstance(replacement, type):
-                raise RewriterError(
-                    f'the module rewriter of "{name}" must be a class, '
-                    f"not {type(replacement).__name__}",
-                    hint="declare a class derived from torch.nn.Module, or use .function",
-                )
             self._add(Rewriter("module", name, replacement, backend, ir, versions or {}, check))
             return replacement
 
@@ -209,6 +205,8 @@ class RewriterSet:
         Raises:
             RewriterError: The declaration cannot be right.
         """
+        check_name_given("symbolic", name)
+        check_descriptors(name, arg_descriptors or ())
 
         def declare(replacement: _F) -> _F:
             descriptors = None if arg_descriptors is None else tuple(arg_descriptors)
@@ -230,8 +228,7 @@ class RewriterSet:
         return declare
 
     def _add(self, rewriter: Rewriter) -> None:
-        _check_name(rewriter)
-        _check_versions(rewriter)
+        check(rewriter)
         self._rewriters.append(
             replace(
                 rewriter,
@@ -240,40 +237,6 @@ class RewriterSet:
                 distribution=self.distribution,
             )
         )
-
-
-def _check_name(rewriter: Rewriter) -> None:
-    name = rewriter.name
-    dotted = all(part.isidentifier() for part in name.split("."))
-    operator = all(part.isidentifier() for part in name.split("::", maxsplit=1))
-    if rewriter.is_pytorch:
-        fits, wanted = operator, 'the name of an operator, such as "squeeze" or "my_ops::nms"'
-    else:
-        fits = dotted and "." in name
-        wanted = f'a dotted name, such as "package.{name if dotted else "name"}"'
-    if fits:
-        return
-    forgotten = rewriter.kind == "symbolic" and operator and not rewriter.is_pytorch
-    raise RewriterError(
-        f'the {rewriter.kind} rewriter {rewriter.origin} is for "{name}", which is not {wanted}',
-        hint="add is_pytorch=True" if forgotten else None,
-    )
-
-
-def _check_versions(rewriter: Rewriter) -> None:
-    if not rewriter.versions:
-        return
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
-
-    for distribution, wanted in rewriter.versions.items():
-        try:
-            SpecifierSet(wanted)
-        except InvalidSpecifier as err:
-            raise RewriterError(
-                f'the rewriter of "{rewriter.name}" wants {distribution} "{wanted}", '
-                "which is not a version range",
-                hint=f'write versions={{"{distribution}": ">=1.2,<2"}}',
-            ) from err
 
 
 def _name_of(function: Any) -> str:

@@ -84,6 +84,11 @@ def _subject(rewriter: Rewriter, found: names.Found) -> Patch | tuple[Callable[.
             f'the function rewriter of "{rewriter.name}" names a class',
             hint="use .module for an nn.Module class, or name one of its methods",
         )
+    if not callable(found.value) and not hasattr(type(found.value), "__get__"):
+        raise RewriterError(
+            f'the function rewriter of "{rewriter.name}" names a {type(found.value).__name__}, '
+            "not a function, a method or a property"
+        )
     return _torch_functions(found) or patch_for(found)
 
 

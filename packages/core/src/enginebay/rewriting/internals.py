@@ -13,8 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import ExitStack
 
-#: Where the TorchScript exporter has its trace and turns it into ONNX.
-_AFTER_TRACING = "torch.onnx._internal.torchscript_exporter.utils._optimize_graph"
+#: What exporters do by themselves: it calls torch functions by the thousand, none of the model's.
+_BESIDES_THE_MODEL = (
+    "torch.jit._trace._unique_state_dict",
+    "torch.onnx._internal.torchscript_exporter.utils._optimize_graph",
+    "torch._export.utils._fakify_params_buffers",
+    "torch.export.exported_program.ExportedProgram.run_decompositions",
+    "torch.onnx._internal.exporter._core._exported_program_to_onnx_program",
+)
 
 
 def replace(undo: ExitStack, replacements: Mapping[str, Callable[..., Any]]) -> None:
@@ -29,18 +35,24 @@ def replace(undo: ExitStack, replacements: Mapping[str, Callable[..., Any]]) -> 
 
 
 def leave_exporters_alone(undo: ExitStack) -> None:
-    """Have no torch function intercepted that the exporter calls for itself.
+    """Have no torch function intercepted that an exporter calls for itself.
 
-    Rewriters are for the model. Besides, an exporter counts and compares thousands of sizes.
+    Rewriters are for the model. Besides, interception would cost some per cent of the export,
+    which is all that another torch, without these functions, or one of them not yet loaded loses.
     """
+    replace(undo, dict.fromkeys(filter(_is_loaded, _BESIDES_THE_MODEL), _without_interception))
+
+
+def _is_loaded(name: str) -> bool:
     try:
-        replace(undo, {_AFTER_TRACING: _without_interception})
+        names.find(name)
     except names.NameNotFoundError:
-        return  # another torch: interception costs a few per cent of the export, no more
+        return False
+    return True
 
 
 def _without_interception(original: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    import torch
+    from enginebay.rewriting.modes import switched_off
 
-    with torch._C.DisableTorchFunction():
+    with switched_off():
         return original(*args, **kwargs)

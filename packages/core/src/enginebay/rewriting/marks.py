@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import RewriterError
@@ -11,7 +12,7 @@ from enginebay.rewriting.declaration import RewriterSet
 from enginebay.rewriting.selection import CORE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from torch import Tensor
 
@@ -56,8 +57,15 @@ def marks(functions: Mapping[str, str]) -> RewriterSet:
         >>> [rewriter.name for rewriter in marks({"my_models.head.Head.forward": "head"})]
         ['my_models.head.Head.forward']
     """
+    if not isinstance(functions, Mapping):
+        raise RewriterError(
+            f"marks takes names by function, not a {type(functions).__name__}",
+            hint='enginebay.marks({"my_models.head.Head.forward": "head"})',
+        )
     rewriters = RewriterSet()
     for function, name in functions.items():
+        if not isinstance(name, str) or not name:
+            raise RewriterError(f'the marks of "{function}" are called {name!r}; wanted a name')
         rewriters.function(function)(_marking(name))
     return rewriters
 

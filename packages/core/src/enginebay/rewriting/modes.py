@@ -7,18 +7,15 @@ from types import CellType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.overrides import (
-    TorchFunctionMode,
-    _get_current_function_mode_stack,
-    _pop_mode,
-    _push_mode,
-)
+from torch._C import _pop_torch_function_stack as _switch_off
+from torch._C import _push_on_torch_function_stack as _switch_on
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
 from enginebay.rewriting.layers import current
 from enginebay.rewriting.python_functions import unpatched
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
     from contextlib import ExitStack
 
     from enginebay.rewriting.layers import Bound, Layers
@@ -34,6 +31,9 @@ class RewriteMode(TorchFunctionMode):
 
     torch switches a mode off while its handler runs. This one switches itself on again around
     rewriters and around torch's Python functions, so that what these call is seen too.
+
+    The handler is one function, and calls what it stands for directly: the TorchScript exporter
+    notes the whole stack for every operator, so each frame of ours costs as much as a call.
     """
 
     def __init__(self, layers: Layers) -> None:
@@ -55,40 +55,38 @@ class RewriteMode(TorchFunctionMode):
         while bound is not None and bound in self._running:
             bound = bound.below
         if bound is not None:
-            return self._rewrite(bound, args, kwargs or {})
-        if type(func) is FunctionType:
-            return self._pass_through(unpatched(func), types, args, kwargs or {})
+            bound.count += 1
+            self._running.add(bound)
+            _switch_on(self)
+            try:
+                return bound.replacement(bound.context, *args, **(kwargs or {}))
+            finally:
+                _switch_off()
+                self._running.discard(bound)
+        if type(func) is FunctionType and (body := self._body(func, types)) is not None:
+            self._passing.add(body)
+            _switch_on(self)
+            try:
+                return body(*args, **(kwargs or {}))
+            finally:
+                _switch_off()
+                self._passing.discard(body)
         return func(*args, **kwargs) if kwargs else func(*args)
 
-    def _rewrite(self, bound: Bound, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        self._running.add(bound)
-        try:
-            with self:
-                return bound(*args, **kwargs)
-        finally:
-            self._running.discard(bound)
-
-    def _pass_through(
-        self, func: FunctionType, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
-        """Run a Python function of torch so that what it calls is intercepted.
+    def _body(self, func: FunctionType, types: Any) -> Callable[..., Any] | None:
+        """What runs a Python function of torch so that what it calls is intercepted.
 
         Calling it with the mode on would come straight back here, since it asks for modes first;
         so its body runs through a copy that does not ask. Two cases run plainly: a tensor
         subclass has a say of its own (``types``), and a Tensor method that calls ``super()``
         comes back under its own name.
         """
-        if func in self._passing or any(each is not torch.Tensor for each in types):
-            return func(*args, **kwargs)
+        func = unpatched(func)
         body = self._bodies.get(func)
         if body is None:
             body = self._bodies[func] = _without_checks(func)
-        self._passing.add(func)
-        try:
-            with self:
-                return body(*args, **kwargs)
-        finally:
-            self._passing.discard(func)
+        plainly = body in self._passing or any(each is not torch.Tensor for each in types)
+        return None if plainly else body
 
 
 def keep_on(undo: ExitStack) -> None:
@@ -98,25 +96,65 @@ def keep_on(undo: ExitStack) -> None:
     layers.mode_users += 1
     if layers.mode is None:
         layers.mode = RewriteMode(layers)
-        _push_mode(layers.mode)  # type: ignore[no-untyped-call]  # torch has no types here
+        _switch_on(layers.mode)
 
 
 def _leave(layers: Layers) -> None:
-    """Take the thread's mode off torch's stack, from under other modes where need be.
+    layers.mode_users -= 1
+    _drop_unused(layers)
+
+
+def _drop_unused(layers: Layers) -> None:
+    """Take the thread's mode off torch's stack where no context needs it any more.
 
     A generator that another thread finalises cannot reach the stack of its own. The mode then
     stays there, without any rewriter, and the thread's next context takes it over.
     """
-    layers.mode_users -= 1
-    stack = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]  # see above
-    if layers.mode_users or layers.mode not in stack:
+    if layers.mode is None or layers.mode_users:
         return
-    above: list[TorchFunctionMode] = []
-    while (top := _pop_mode()) is not layers.mode:  # type: ignore[no-untyped-call]  # see above
-        above.append(top)
-    layers.mode = None
-    for each in reversed(above):
-        _push_mode(each)  # type: ignore[no-untyped-call]  # see above
+    above = _take_off(layers.mode)
+    if above is not None:
+        layers.mode = None
+        _put_on(above)
+
+
+@contextlib.contextmanager
+def switched_off() -> Iterator[None]:
+    """Have no torch function of this thread intercepted for a while."""
+    layers = current()
+    mode = layers.mode
+    above = None if mode is None else _take_off(mode)
+    if mode is None or above is None:
+        yield
+        return
+    _put_on(above)
+    try:
+        yield
+    finally:
+        for _ in above:
+            _switch_off()
+        _put_on([mode, *above])
+        _drop_unused(layers)  # the last context may have been left meanwhile
+
+
+def _take_off(mode: RewriteMode) -> list[TorchFunctionMode] | None:
+    """Take a mode and those above it off torch's stack; None where it is not on it.
+
+    Returns:
+        Those above it, from the lowest.
+    """
+    stack: list[TorchFunctionMode] = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]  # torch has no types here
+    if mode not in stack:
+        return None
+    above = stack[stack.index(mode) + 1 :]
+    for _ in (mode, *above):
+        _switch_off()
+    return above
+
+
+def _put_on(modes: Iterable[TorchFunctionMode]) -> None:
+    for each in modes:
+        _switch_on(each)
 
 
 def _without_checks(func: FunctionType) -> FunctionType:

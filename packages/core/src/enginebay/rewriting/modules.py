@@ -76,7 +76,14 @@ class ModuleRewriters:
             model: The model. The same object is answered unless it is exchanged itself.
             context: Makes a rewriter's context from its original function.
             options: What constructors may ask for by name.
+
+        Raises:
+            RewriterError: The model is no module.
         """
+        from torch import nn
+
+        if not isinstance(model, nn.Module):
+            raise RewriterError(f"the model is a {type(model).__name__}, not a torch.nn.Module")
         exchange = _Exchange(self._by_class, undo, context, options)
         exchange.visit(model)
         return exchange.replacements.get(model, model)

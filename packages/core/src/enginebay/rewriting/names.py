@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from enginebay.errors import nearest
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(NamedTuple):
     """What a dotted name leads to.
 
     Attributes:

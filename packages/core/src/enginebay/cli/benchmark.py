@@ -1,0 +1,105 @@
+"""``enginebay benchmark ARTIFACT``: how fast it is here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from enginebay.cli.arguments import add_inputs
+from enginebay.cli.deploy import engine_text
+from enginebay.cli.output import print_fields, print_json, print_table, talk_on_stderr
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from enginebay.benchmarking import Benchmark
+    from enginebay.inference.timing import Latency
+
+_RIGHT = ("MEDIAN", "95 % INTERVAL", "P90", "P99", "MIN", "MAX", "RUNS")
+_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
+
+
+def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
+    """Add the command's flags."""
+    parser.usage = "enginebay benchmark ARTIFACT [--input NAME=SPEC] [--seconds N] [flags]"
+    parser.add_argument("artifact", metavar="ARTIFACT", type=Path)
+    add_inputs(parser, "the first that the artifact was verified with, else made up")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=3.0,
+        metavar="N",
+        help="how long to measure, after a warm-up of a tenth of it (default: 3)",
+    )
+    parser.add_argument("--device", help="run elsewhere than where the artifact was made for")
+    parser.add_argument(
+        "--strict", action="store_true", help="refuse what the engine falls back on"
+    )
+
+
+def run(args: Namespace) -> int:
+    """Measure, and print the figures."""
+    from enginebay.artifact import open_artifact
+    from enginebay.benchmarking import benchmark
+    from enginebay.ir.inputs import inputs_for, parse_inputs
+
+    artifact = open_artifact(args.artifact)
+    given = parse_inputs(args.inputs)
+    with talk_on_stderr():
+        measured = benchmark(
+            artifact,
+            inputs_for(artifact.inputs, given) if given else None,
+            seconds=args.seconds,
+            device=args.device,
+            strict=args.strict,
+        )
+    if args.json:
+        print_json(_document(measured))
+    else:
+        _print(measured)
+    return 0
+
+
+def _document(measured: Benchmark) -> dict[str, Any]:
+    import msgspec
+
+    return {
+        "load": measured.load,
+        "first": measured.first,
+        "call": measured.call._asdict(),
+        "engine": measured.engine._asdict(),
+        "throughput": measured.throughput,
+        "receipt": msgspec.to_builtins(measured.receipt),
+        "notes": list(measured.notes),
+    }
+
+
+def _print(measured: Benchmark) -> None:
+    size, unit = next(
+        ((size, unit) for size, unit in _UNITS if measured.call.median >= size), _UNITS[-1]
+    )
+    print_table(
+        (f"IN {unit}", *_RIGHT),
+        [("call", *_row(measured.call, size)), ("engine", *_row(measured.engine, size))],
+        right=_RIGHT,
+    )
+    print_fields(
+        (
+            ("rate", f"{measured.throughput:.4g} calls/s, one after the other"),
+            ("load", f"{measured.load:.3g} s, then {measured.first:.3g} s for the first call"),
+            ("engine", engine_text(measured.receipt)),
+            *(("fallback", fallback) for fallback in measured.receipt.fallbacks),
+            *(("note", note) for note in measured.notes),
+        )
+    )
+
+
+def _row(latency: Latency, size: float) -> tuple[str, ...]:
+    median, low, high, p90, p99, least, most = (
+        f"{seconds / size:.4g}"
+        for seconds in (
+            *(latency.median, latency.low, latency.high, latency.p90, latency.p99),
+            *(latency.min, latency.max),
+        )
+    )
+    return median, f"{low}–{high}", p90, p99, least, most, str(latency.runs)

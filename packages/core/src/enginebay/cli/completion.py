@@ -1,0 +1,86 @@
+"""``enginebay completion``: what a shell needs to complete the commands, their flags and files."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from enginebay.cli.output import print_json
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+SHELLS = ("bash", "zsh", "tcsh")
+
+#: What stands for a path, by the words that the help uses for it.
+_FILES = ("MODEL", "IR", "FILE", "FILE.npz", "ARTIFACT", "ARTIFACT|IR")
+_FOLDERS = ("FOLDER",)
+
+#: The commands that take a backend's own parameters.
+_WITH_PARAMETERS = ("deploy", "convert")
+
+#: A broken backend's flags are left out, as they are from a help text.
+_ASKED = ["-h"]
+
+
+def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
+    """Add the command's arguments."""
+    parser.usage = "enginebay completion SHELL"
+    parser.epilog = (
+        'bash: add eval "$(enginebay completion bash)" to ~/.bashrc. '
+        "zsh: enginebay completion zsh > FOLDER/_enginebay, with FOLDER in $fpath. "
+        "tcsh: enginebay completion tcsh > FILE, and source FILE in ~/.tcshrc."
+    )
+    parser.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
+
+
+def run(args: Namespace) -> int:
+    """Print the script; the backends it knows are those installed now."""
+    import shtab
+
+    script = shtab.complete(_whole(), args.shell)
+    if args.json:
+        print_json({"shell": args.shell, "script": script})
+    else:
+        sys.stdout.write(script)
+    return 0
+
+
+def _whole() -> ArgumentParser:
+    """Every command in one parser, which nothing is parsed with."""
+    import shtab
+
+    from enginebay.cli import COMMANDS, add_common, command, described
+    from enginebay.cli.parser import Parser
+    from enginebay.plugins.discovery import list_backends
+
+    backends = [status.name for status in list_backends()]
+    whole = Parser(prog="enginebay")
+    commands = whole.add_subparsers(parser_class=Parser)
+    for name in COMMANDS:
+        parser = commands.add_parser(name, help=COMMANDS[name], **described(name))
+        add_common(parser)
+        command(name).add_arguments(parser, _ASKED)
+        if name in _WITH_PARAMETERS:
+            for backend in backends:
+                _add_missing(parser, backend)
+        for action in parser._actions:
+            if action.metavar in _FILES:
+                action.complete = shtab.FILE  # type: ignore[attr-defined]  # shtab's own attribute
+            elif action.metavar in _FOLDERS:
+                action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+            elif action.metavar == "NAME" and action.dest in ("backend", "name", "names"):
+                action.choices = backends
+    return whole
+
+
+def _add_missing(parser: ArgumentParser, backend: str) -> None:
+    """The flags of a backend that no other backend has brought."""
+    from enginebay.cli.arguments import add_backend_flags
+    from enginebay.cli.parser import Parser
+
+    own = Parser(add_help=False)
+    add_backend_flags(own, backend, _ASKED)
+    for action in own._actions:
+        if not parser._option_string_actions.keys() & set(action.option_strings):
+            parser._add_action(action)

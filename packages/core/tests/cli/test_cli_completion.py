@@ -1,0 +1,77 @@
+"""The scripts are given to their shells; what a shell would offer is what counts."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .conftest import Run
+
+#: Calls the script's function as bash does when the last word is to be completed.
+ASK = """\
+source completion.bash
+COMP_WORDS=("$@")
+COMP_CWORD=$(($# - 1))
+_shtab_enginebay
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("enginebay de", {"deploy"}),
+        ("enginebay deploy --backend loop", {"loopback"}),
+        ("enginebay deploy --allow", {"--allow-mismatch"}),
+        ("enginebay deploy --ga", {"--gain"}),
+        ("enginebay check-env l", {"loopback"}),
+        ("enginebay inspect ti", {"tiny.onnx"}),
+        ("enginebay completion b", {"bash"}),
+    ],
+)
+def test_bash_offers_what_would_be_taken(
+    cli: Run, here: Path, line: str, offered: set[str]
+) -> None:
+    (here / "completion.bash").write_text(cli("completion", "bash").out)
+    done = subprocess.run(
+        ["bash", "-c", ASK, "-", *line.split()], capture_output=True, text=True, check=True
+    )
+    assert set(done.stdout.split()) == offered
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("shell", ["zsh", "tcsh"])
+def test_other_shells_get_a_script_too(cli: Run, here: Path, shell: str) -> None:
+    ran = cli("completion", shell)
+    assert "allow-mismatch" in ran.out
+    if program := shutil.which(shell):
+        (here / "script").write_text(ran.out)
+        subprocess.run([program, "-f", *(["-n"] if shell == "zsh" else []), "script"], check=True)
+
+
+def test_the_script_is_a_document_too(cli: Run) -> None:
+    document = cli("completion", "bash", "--json").document
+    assert document["shell"] == "bash"
+    assert "_shtab_enginebay" in document["script"]
+
+
+def test_a_backend_that_cannot_be_loaded_leaves_the_rest_to_complete(
+    cli: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENGINEBAY_BACKENDS", "")
+    ran = cli("completion", "bash")
+    assert (ran.code, ran.err) == (0, "")
+    assert "--allow-mismatch" in ran.out
+
+
+def test_an_unknown_shell_is_told_which_there_are(cli: Run) -> None:
+    ran = cli("completion", "fish")
+    assert ran.code == 2
+    assert "'fish'" in ran.err
+    assert "'bash', 'zsh', 'tcsh'" in ran.err

@@ -1,0 +1,35 @@
+"""The figures that stand for many durations."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from enginebay.inference.timing import latency
+
+seconds = st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=300)
+
+
+@given(seconds)
+def test_the_figures_are_in_order_and_were_measured(durations: list[float]) -> None:
+    found = latency(durations)
+    assert found.min <= found.low <= found.median <= found.high <= found.max
+    assert found.median <= found.p90 <= found.p99 <= found.max
+    assert {found.min, found.low, found.high, found.p90, found.p99, found.max} <= set(durations)
+    assert found.runs == len(durations)
+
+
+@pytest.mark.parametrize("n", [12, 100, 1000])
+def test_the_interval_holds_the_median_as_often_as_it_says(n: int) -> None:
+    random = np.random.default_rng(0)
+    # Skewed, as latencies are; the true median of this distribution is ln 2.
+    found = [latency(random.exponential(size=n).tolist()) for _ in range(1000)]
+    held = sum(one.low <= np.log(2) <= one.high for one in found) / len(found)
+    assert 0.94 <= held <= 0.985
+
+
+def test_one_duration_is_all_there_is_to_say() -> None:
+    found = latency([0.5])
+    assert (found.low, found.median, found.high, found.p99, found.stdev) == (0.5, 0.5, 0.5, 0.5, 0)
