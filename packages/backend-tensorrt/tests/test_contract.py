@@ -192,3 +192,4 @@ def test_cuda_takes_the_kinds_of_argument_that_are_passed() -> None:
         status = real[name](*arguments)[0]
         assert isinstance(status, runtime.cudaError_t), name
     assert {"name", "major", "minor"} <= set(dir(runtime.cudaDeviceProp))
+    assert int(runtime.cudaStream_t()) == 0  # streams are handed on as numbers

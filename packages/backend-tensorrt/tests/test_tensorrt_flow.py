@@ -137,6 +137,23 @@ def test_what_the_builder_is_told(stand_ins: Any, tmp_path: Path) -> None:
         agree(wrapper({"x": np.ones((2, 3), np.float32)}), expected(np.ones((2, 3), np.float32)))
 
 
+def test_a_level_that_this_version_has_not(
+    stand_ins: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from types import SimpleNamespace
+
+    from enginebay_tensorrt.bindings import trt
+
+    older = SimpleNamespace(__members__={"NONE": 0, "AMPERE_PLUS": 1})
+    monkeypatch.setattr(trt, "HardwareCompatibilityLevel", older)
+    with pytest.raises(ParamsError) as caught:
+        config_of(stand_ins, tmp_path, hardware_compatibility="same_compute_capability")
+    assert str(caught.value) == (
+        f"hardware_compatibility same_compute_capability is not in TensorRT {trt.__version__}: "
+        "it has none, ampere_plus"
+    )
+
+
 def test_dla(stand_ins: Any, tmp_path: Path, is_eleven: bool) -> None:
     config = config_of(stand_ins, tmp_path, dla_core=1, precision="fp16")
     flags = stand_ins.trt.BuilderFlag

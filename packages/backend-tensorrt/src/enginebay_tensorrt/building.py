@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from enginebay.errors import ConversionError
+from enginebay.errors import ConversionError, ParamsError
 from enginebay_tensorrt import cuda
 from enginebay_tensorrt.bindings import HAS_PRECISION_FLAGS, trt
 from enginebay_tensorrt.dtypes import dtype_name
@@ -148,8 +148,7 @@ def _configure(config: Any, params: TensorrtParams) -> None:
         config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, params.workspace_size)
     if params.optimization_level is not None:
         config.builder_optimization_level = params.optimization_level
-    level = params.hardware_compatibility.upper()
-    config.hardware_compatibility_level = getattr(trt.HardwareCompatibilityLevel, level)
+    config.hardware_compatibility_level = _compatibility_level(params.hardware_compatibility)
     wanted = {
         "VERSION_COMPATIBLE": params.version_compatible,
         "SPARSE_WEIGHTS": params.sparsity,
@@ -165,6 +164,17 @@ def _configure(config: Any, params: TensorrtParams) -> None:
         config.default_device_type = trt.DeviceType.DLA
         config.DLA_core = params.dla_core
         config.set_flag(trt.BuilderFlag.GPU_FALLBACK)
+
+
+def _compatibility_level(name: str) -> Any:
+    levels = trt.HardwareCompatibilityLevel.__members__
+    if name.upper() not in levels:
+        raise ParamsError(
+            f"hardware_compatibility {name} is not in TensorRT {trt.__version__}: "
+            f"it has {', '.join(map(str.lower, levels))}",
+            hint="pip install --upgrade tensorrt, or another level",
+        )
+    return levels[name.upper()]
 
 
 def _add_profiles(builder: Any, config: Any, profiles: Iterable[Profile]) -> None:

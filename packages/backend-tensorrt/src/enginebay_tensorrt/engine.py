@@ -126,8 +126,9 @@ def _spec(cuda_engine: Any, name: str) -> TensorSpec:
 
 
 def _profiles(cuda_engine: Any, name: str) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-    found = []
-    for number in range(cuda_engine.num_optimization_profiles):
-        smallest, _, largest = cuda_engine.get_tensor_profile_shape(name, number)
-        found.append((tuple(smallest), tuple(largest)))
-    return tuple(found)
+    numbers = range(cuda_engine.num_optimization_profiles)
+    dims = tuple(int(dim) for dim in cuda_engine.get_tensor_shape(name))
+    if -1 not in dims:
+        return tuple((dims, dims) for _ in numbers)  # profiles say nothing about a fixed shape
+    shapes = (cuda_engine.get_tensor_profile_shape(name, number) for number in numbers)
+    return tuple((tuple(smallest), tuple(largest)) for smallest, _, largest in shapes)

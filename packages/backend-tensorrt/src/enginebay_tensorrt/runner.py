@@ -75,6 +75,7 @@ class Runner:
         self._done = cuda.call("cudaEventCreateWithFlags", cudart.cudaEventDisableTiming)
         self._staging = {name: Staging() for name in (*engine.inputs, *engine.outputs)}
         self._dtypes = {t.spec.name: numpy_dtype(t.spec.dtype) for t in engine.outputs.values()}
+        self._allocators: dict[str, Allocator] = {}
         self._graph = self._record() if as_graph else None
 
     # -- a call with arrays on the host -----------------------------------------------------------
@@ -236,7 +237,8 @@ class Runner:
         )
 
     def _set_allocator(self, name: str, grow: Callable[[int], int]) -> Allocator:
-        allocator = Allocator(grow)
+        # The context keeps its bare address until the next call sets another.
+        self._allocators[name] = allocator = Allocator(grow)
         self._insist(self._context.set_output_allocator(name, allocator))
         return allocator
 
