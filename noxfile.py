@@ -13,7 +13,15 @@ import nox
 
 nox.needs_version = ">=2024.10.9"
 nox.options.sessions = [
-    *("lint", "core", "onnxruntime", "openvino", "ncnn", "tensorrt", "no_torch", "together"),
+    "lint",
+    "core",
+    "onnxruntime",
+    "openvino",
+    "ncnn",
+    "tensorrt",
+    "no_torch",
+    "together",
+    "docs",
 ]
 nox.options.reuse_existing_virtualenvs = True
 nox.options.error_on_missing_interpreters = True
@@ -161,6 +169,20 @@ def together(session: nox.Session) -> None:
         *("enginebay-ncnn", "scikit-learn"),
     )
     pytest(session, "tests", "--ignore=tests/no_torch")
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """The site, strictly: a dead link, an unknown name or a docstring that does not parse fails."""
+    session.install(
+        *("-c", "constraints.txt", "-e", PACKAGES["enginebay"], "towncrier>=24.8", "mypy", "ruff"),
+        *("mkdocs>=1.6,<2", "mkdocs-material>=9.5,<10", "mkdocstrings[python]>=1,<2"),
+    )
+    # The pages about backends need their parameters, and no engine.
+    backends = [path for name, path in PACKAGES.items() if name != "enginebay"]
+    session.install("--no-deps", *(word for path in backends for word in ("-e", path)))
+    session.run("mypy", "mkdocs_pages.py", "mkdocs_docstrings.py")
+    session.run("mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
 
 
 @nox.session

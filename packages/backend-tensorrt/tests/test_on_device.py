@@ -5,6 +5,8 @@ Nothing in here looks behind the public names.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -151,6 +153,22 @@ def test_calls_that_overlap(convert: Any, tmp_path: Path) -> None:
     ):
         for x, found in zip(inputs, pool.map(lambda x: wrapper({"x": x}), inputs), strict=True):
             agree(found, expected(x))
+
+
+NUMPY = """
+import sys
+import numpy as np
+import enginebay as eb
+with eb.load(sys.argv[1]) as wrapper:
+    print(wrapper({"x": np.ones((2, 3), np.float32)})["y"].shape, "torch" in sys.modules)
+"""
+
+
+def test_arrays_need_no_torch(convert: Any, tmp_path: Path) -> None:
+    artifact = convert(linear(tmp_path / "m.onnx"))
+    command = [sys.executable, "-c", NUMPY, artifact.path]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ran.stdout.strip(), ran.returncode) == ("(2, 4) False", 0), ran.stderr
 
 
 def test_two_wrappers_at_once(convert: Any, tmp_path: Path) -> None:

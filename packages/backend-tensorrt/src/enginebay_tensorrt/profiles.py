@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from enginebay.errors import ParamsError
-from enginebay.params import name_shapes, parse_shapes, resolve_profiles
-from enginebay.params.shapes import format_dims
+from enginebay.params import format_dims, name_shapes, parse_shapes, resolve_profiles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

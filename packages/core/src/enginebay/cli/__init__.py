@@ -61,12 +61,9 @@ def _run(arguments: list[str]) -> int:
         sys.stdout.write(_help())
         return 0
     name, rest = arguments[0], arguments[1:]
-    module = command(name)
-    parser = _parser(name)
-    module.add_arguments(parser, rest)
-    args = parser.parse_args(rest)
+    args = command_parser(name, rest).parse_args(rest)
     args.argv = arguments
-    code: int = module.run(args)
+    code: int = command(name).run(args)
     return code
 
 
@@ -102,11 +99,22 @@ def command(name: str) -> ModuleType:
     )
 
 
-def _parser(name: str) -> Parser:
+def command_parser(name: str, argv: list[str]) -> Parser:
+    """The parser of one command.
+
+    Args:
+        name: The command.
+        argv: What it is about to parse: a backend that is named there brings flags of its own.
+
+    Raises:
+        UsageError: There is no such command.
+    """
     from enginebay.cli.parser import Parser
 
+    module = command(name)
     parser = Parser(prog=f"enginebay {name}", **described(name))
     add_common(parser)
+    module.add_arguments(parser, argv)
     return parser
 
 

@@ -132,15 +132,15 @@ class BackendParams(msgspec.Struct, metaclass=_ParamsMeta):
 
         How the types read on the command line:
 
-        =========================  =====================================================
-        ``bool``                   ``--fp16``, ``--no-fp16``
-        ``Literal``, ``Enum``      one of the choices
-        ``int``, ``float``, ``str``  as they are
-        ``Shapes``                 ``x:1x3,y:1x?``
-        ``tuple[int, ...]``        ``1,2,3``
-        ``dict[str, str]``         ``--option key=value``, repeated
-        anything else              JSON
-        =========================  =====================================================
+        | type                       | on the command line             |
+        |----------------------------|---------------------------------|
+        | ``bool``                   | ``--fp16``, ``--no-fp16``       |
+        | ``Literal``, ``Enum``      | one of the choices              |
+        | ``int``, ``float``, ``str`` | as they are                    |
+        | ``Shapes``                 | ``x:1x3,y:1x?``                 |
+        | ``tuple[int, ...]``        | ``1,2,3``                       |
+        | ``dict[str, str]``         | ``--option key=value``, repeated |
+        | anything else              | JSON                            |
 
         A flag that is not given is None in the namespace, which the constructor takes as "the
         default".

@@ -1,0 +1,121 @@
+"""A plugin that was written for this API version still fits: nothing that it uses has changed.
+
+``contract_1.json`` is what a plugin could rely on when API version 1 came out. New hooks, new
+fields with a default and new optional arguments are fine. Where a change is one that every plugin
+survives, such as a wider type, record it: ``python packages/core/tests/test_contract.py``. Where it
+is not, raise API_VERSION, record a new file, and write a fragment ``NAME.authors.md``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import enginebay as eb
+from enginebay import environment, hooks, isolation
+from enginebay.arrays import numpy_dtype
+from enginebay.ir.onnx_file import read_onnx
+from enginebay.testing import temporary_backend
+
+Contract = dict[str, dict[str, str]]
+
+RECORD = Path(__file__).with_name(f"contract_{eb.API_VERSION}.json")
+HOOKS = ("backend_info", "check_env", "to_backend", "build_wrapper", "rewriters", "model_sources")
+GIVEN = ("CheckEnvRequest", "ConvertRequest", "WrapperRequest", "RewritersRequest")
+CLASSES = (eb.BackendParams, eb.FileName, eb.RewriterSet, eb.Wrapper)
+CHECKS = ("passed", "failed", "skipped", "check_import", "check_distributions")
+FUNCTIONS = (
+    *(getattr(environment, name) for name in CHECKS),
+    *(isolation.call, isolation.run, numpy_dtype, read_onnx, temporary_backend),
+)
+OPTIONAL = "optional: "
+
+
+def contract() -> Contract:
+    """What plugins use, by name: its fields, arguments or abstract methods."""
+    structs = [eb.BackendInfo, eb.EnvReport, eb.Check, eb.Receipt, eb.TensorSpec, eb.IRModel]
+    structs += [getattr(hooks, name) for name in GIVEN]
+    found = {f"hook {name}": arguments(getattr(hooks, name)) for name in HOOKS}
+    found |= {struct.__name__: fields(struct) for struct in structs}
+    found |= {function.__name__: arguments(function) for function in FUNCTIONS}
+    for owner in CLASSES:
+        found[owner.__name__] = {
+            name: "abstract"
+            if getattr(value, "__isabstractmethod__", False)
+            else f"{OPTIONAL}there"
+            for name, value in members(owner)
+        }
+        for name, value in members(owner):
+            function = getattr(value, "__func__", value)
+            if inspect.isfunction(function):
+                found[f"{owner.__name__}.{name}"] = arguments(function)
+    found["BackendParams fields"] = fields(eb.BackendParams)
+    return dict(sorted(found.items()))
+
+
+def members(owner: type) -> list[tuple[str, Any]]:
+    return [(n, v) for n, v in vars(owner).items() if not n.startswith("_") or n == "__call__"]
+
+
+def arguments(function: Any) -> dict[str, str]:
+    found = {}
+    for one in inspect.signature(function).parameters.values():
+        written = "" if one.annotation is one.empty else f" {one.annotation}"
+        found[one.name] = f"{'' if one.default is one.empty else OPTIONAL}{one.kind.name}{written}"
+    return found
+
+
+def fields(struct: Any) -> dict[str, str]:
+    if not issubclass(struct, msgspec.Struct):  # a named tuple or a dataclass: its constructor
+        return arguments(struct)
+    written = {
+        name: text
+        for base in struct.__mro__
+        for name, text in inspect.get_annotations(base).items()
+    }
+    return {
+        field.name: f"{'' if field.required else OPTIONAL}{written[field.name]}"
+        for field in msgspec.structs.fields(struct)
+    }
+
+
+def breaks(recorded: Contract, found: Contract) -> list[str]:
+    """What a plugin that was written for the recorded contract would stumble over."""
+    said = [f"{thing} is gone" for thing in recorded if thing not in found]
+    for thing, parts in found.items():
+        before = recorded.get(thing, parts)
+        said += [f"{thing}: {part} is gone" for part in before if part not in parts]
+        for part, text in parts.items():
+            if part not in before and not text.startswith(OPTIONAL):
+                said.append(f"{thing}: {part} is new, and not optional")
+            elif part in before and before[part] not in (text, text.removeprefix(OPTIONAL)):
+                said.append(f"{thing}: {part} is '{text}', was '{before[part]}'")
+    return said
+
+
+def test_nothing_that_plugins_use_has_changed() -> None:
+    assert breaks(json.loads(RECORD.read_text(encoding="utf-8")), contract()) == []
+
+
+def test_breaks_are_told_from_additions() -> None:
+    before = {"R": {"a": "int", "b": "int"}, "gone": {}}
+    after = {
+        "R": {"a": "str", "c": "int", "d": f"{OPTIONAL}int"},
+        "new": {"x": "int"},
+    }
+    assert breaks(before, after) == [
+        "gone is gone",
+        "R: b is gone",
+        "R: a is 'str', was 'int'",
+        "R: c is new, and not optional",
+    ]
+    assert breaks({"f": {"a": "int"}}, {"f": {"a": f"{OPTIONAL}int"}}) == []
+    assert breaks({"f": {"a": f"{OPTIONAL}int"}}, {"f": {"a": "int"}}) != []
+
+
+if __name__ == "__main__":
+    RECORD.write_text(json.dumps(contract(), indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,284 @@
+"""README and docs are true: their blocks run, their links lead somewhere, they miss no public name.
+
+``python`` and ``sh`` blocks run in the order of their page, in a folder of the page's own, which
+holds the README's ``net.py`` where the page brings none. A block with ``file=NAME`` behind its
+language is written to that file; the last line of one with ``exit=N`` ends with that code. A
+``text`` block right behind one that ran is what it prints; ``…`` in it stands for anything. In the
+line above a block there may be a comment: ``<!-- not run: REASON -->``, or ``<!-- part of the
+loopback backend -->``, of which the guide shows the whole source.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+import types
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
+
+import pytest
+
+import enginebay as eb
+from enginebay.cli import COMMANDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("packages/*/README.md")])
+LANGUAGES = {"python", "sh", "text", "toml", "json"}
+#: Lines of shell blocks that are left out, by how they begin, and why.
+ELSEWHERE = {
+    "pip install": "it installs what is under test here",
+    "nox": "it is what runs this test",
+    "pytest": "it is what runs this test",
+}
+
+BLOCK = re.compile(
+    r"(?:^<!-- (?P<comment>[^\n]*) -->\n+)?"
+    r"^```(?P<language>\S*)(?: file=(?P<file>\S+)| exit=(?P<exit>\d+))?\n"
+    r"(?P<code>.*?)^```$(?P<gap>\s*)",
+    re.DOTALL | re.MULTILINE,
+)
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+
+
+class Block(NamedTuple):
+    page: Path
+    line: int
+    language: str
+    file: str | None
+    exit_code: int
+    code: str
+    comment: str
+    follows: bool  # nothing stands between the block before and this one
+
+    @property
+    def where(self) -> str:
+        return f"{name_of(self.page)}:{self.line}"
+
+    @property
+    def why_not_run(self) -> str:
+        return self.comment.removeprefix("not run: ") if self.comment.startswith("not run:") else ""
+
+    @property
+    def is_loopback(self) -> bool:
+        return self.comment == "part of the loopback backend"
+
+    @property
+    def runs(self) -> bool:
+        elsewhere = self.file or self.why_not_run or self.is_loopback
+        return self.language in ("python", "sh") and not elsewhere
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def blocks_of(page: Path) -> Iterator[Block]:
+    text = page.read_text(encoding="utf-8")
+    end = -1
+    for found in BLOCK.finditer(text):
+        line = text.count("\n", 0, found.start("language")) + 1
+        follows = found.start() == end
+        end = found.end()
+        part = found.groupdict()
+        yield Block(
+            *(page, line, part["language"], part["file"], int(part["exit"] or 0)),
+            *(part["code"], part["comment"] or "", follows),
+        )
+
+
+BLOCKS = {page: list(blocks_of(page)) for page in PAGES}
+NET = next(block.code for block in BLOCKS[ROOT / "README.md"] if block.file == "net.py")
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if any(block.runs for block in BLOCKS[page])], ids=name_of
+)
+def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("net.py").write_text(NET, encoding="utf-8")
+    module = types.ModuleType("page_" + page.stem.replace("-", "_"))
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    printed = None
+    for block in BLOCKS[page]:
+        if block.file:
+            Path(block.file).parent.mkdir(parents=True, exist_ok=True)
+            Path(block.file).write_text(block.code, encoding="utf-8")
+        elif block.runs:
+            printed = run_python(block, module) if block.language == "python" else run_shell(block)
+        elif block.language == "text" and block.follows and printed is not None:
+            assert_prints(block, printed)
+            printed = None
+
+
+def run_python(block: Block, module: types.ModuleType) -> str:
+    code = compile("\n" * block.line + block.code, str(block.page), "exec")
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(code, vars(module))
+    return printed.getvalue()
+
+
+def run_shell(block: Block) -> str:
+    lines = [line for line in block.code.splitlines() if not line.startswith(tuple(ELSEWHERE))]
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    run = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", "\n".join(lines)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PATH": path, "PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "80"},
+    )
+    assert run.returncode == block.exit_code, f"{block.where}: {run.stderr or run.stdout}"
+    return run.stderr if block.exit_code else run.stdout
+
+
+def assert_prints(block: Block, printed: str) -> None:
+    wanted = re.escape(unspaced(block.code)).replace("…", ".*?")
+    assert re.fullmatch(wanted, unspaced(printed), re.DOTALL), f"{block.where}: found\n{printed}"
+
+
+def unspaced(text: str) -> str:
+    """The text with one blank for several: figures of other lengths move the columns of a table."""
+    return re.sub(" +", " ", text).strip()
+
+
+@pytest.mark.parametrize(
+    "block",
+    [block for page in PAGES for block in BLOCKS[page] if block.why_not_run],
+    ids=lambda block: block.where,
+)
+def test_blocks_that_do_not_run(block: Block) -> None:
+    pytest.skip(f"{block.where}: {block.why_not_run}")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_blocks_are_known(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert len(re.findall(r"^```", text, re.MULTILINE)) == 2 * len(BLOCKS[page])
+    for block in BLOCKS[page]:
+        assert block.language in LANGUAGES, block.where
+        assert block.why_not_run or block.is_loopback or not block.comment, block.where
+        if block.language == "toml":
+            tomllib.loads(block.code)
+        if block.language == "json":
+            json.loads(block.code)
+
+
+def test_the_guide_shows_the_whole_loopback_backend() -> None:
+    from enginebay.testing import loopback
+
+    parts = [block.code for block in BLOCKS[ROOT / "docs/write-a-backend.md"] if block.is_loopback]
+    assert lines_of("".join(parts)) == lines_of(Path(loopback.__file__).read_text(encoding="utf-8"))
+
+
+def lines_of(code: str) -> list[str]:
+    return [line for line in code.splitlines() if line]
+
+
+def test_the_first_command_runs_the_example(tmp_path: Path) -> None:
+    (command,) = [
+        line
+        for block in BLOCKS[ROOT / "README.md"]
+        for line in block.code.splitlines()
+        if "digits.py" in line
+    ]
+    install, run = command.split(" && ")
+    assert "packages/core[export]" in install
+    run = run.replace("python examples", f"{sys.executable} {ROOT}/examples")
+    done = subprocess.run(
+        shlex.split(run), cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    figures = [float(number) for number in re.findall(r"accuracy, .*?([\d.]+)$", done.stdout, re.M)]
+    assert len(figures) == 2
+    assert figures[0] == figures[1] > 0.9
+    assert "verdict              verified" in done.stdout
+
+
+def prose_of(page: Path) -> str:
+    return re.sub(r"`[^`\n]*`", "", BLOCK.sub("", page.read_text(encoding="utf-8")))
+
+
+def anchors_of(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", h)).strip("-").lower() for h in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_somewhere(page: Path) -> None:
+    links = LINK.findall(prose_of(page))
+    for link in links:
+        if link.startswith(("http:", "https:")):
+            continue
+        file, _, anchor = link.partition("#")
+        target = (page.parent / file).resolve() if file else page
+        generated = {ROOT / "docs" / name for name in ("command-line.md", "changelog.md")}
+        assert target.is_file() or target in generated, link
+        assert not anchor or target in generated or anchor in anchors_of(target), link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_addresses_are_well_formed(page: Path) -> None:
+    """There may be no network where this runs, so nobody is asked whether they answer."""
+    for address in re.findall(r"https?:[^\s)>\"`]*", page.read_text(encoding="utf-8")):
+        parts = urlsplit(address)
+        assert parts.scheme == "https", address
+        assert re.fullmatch(r"([\w-]+\.)+[a-z]{2,}", parts.netloc), address
+
+
+def shown_on(page: str) -> set[str]:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    return set(re.findall(r"^::: ([\w.]+)$", text, re.MULTILINE))
+
+
+def test_the_reference_has_every_public_name() -> None:
+    wanted = {f"enginebay.{name}" for name in eb.__all__}
+    on_the_page_of_the_hooks = {f"enginebay.{name}" for name in ("API_VERSION", "BackendInfo")}
+    in_words = {"enginebay.hookimpl", "enginebay.__version__"}
+    assert wanted - on_the_page_of_the_hooks - in_words <= shown_on("python.md")
+
+
+def test_the_reference_has_the_whole_contract() -> None:
+    from enginebay import hooks
+
+    specs = {name for name, value in vars(hooks).items() if hasattr(value, "enginebay_spec")}
+    values = {name for name in vars(hooks) if name.endswith(("Info", "Request"))}
+    assert {f"enginebay.hooks.{name}" for name in specs | values} == shown_on("hooks.md")
+
+
+def imported_by_backends() -> Iterator[str]:
+    loopback = ROOT / "packages/core/src/enginebay/testing/loopback.py"
+    for path in (loopback, *ROOT.glob("packages/backend-*/src/**/*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("enginebay."):
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_our_backends_use_only_what_is_public() -> None:
+    public = shown_on("python.md") | shown_on("hooks.md")
+    homes = {f"enginebay.{home}.{name}" for name, home in eb._HOMES.items()}
+    errors = {name for name in imported_by_backends() if name.startswith("enginebay.errors.")}
+    assert set(imported_by_backends()) - public - homes - errors == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_names_in_the_text_exist(page: Path) -> None:
+    prose = BLOCK.sub("", page.read_text(encoding="utf-8"))
+    groups = {"enginebay.backends", "enginebay.plugins"}  # of entry points
+    for code in re.findall(r"`([^`\n]+)`", prose):
+        for name in re.findall(r"(?<![\w.\-/])(?:eb|enginebay)(?:\.\w+)+", code):
+            assert name in groups or resolve_name(re.sub(r"^eb\.", "enginebay.", name)), name
+        for name in re.findall(r"^enginebay (\w[\w-]*)", code):
+            assert name in COMMANDS, code
