@@ -30,7 +30,7 @@ def weights(size: int, wanted: int, scale: float, mode: str) -> NumpyArray:
         ``wanted × size`` float32.
 
     Example:
-        >>> weights(4, 2, 2.0, "bilinear").round(3).tolist()
+        >>> weights(4, 2, 2.0, "bilinear").astype(float).round(3).tolist()
         [[0.429, 0.429, 0.143, 0.0], [0.0, 0.143, 0.429, 0.429]]
     """
     import numpy as np
