@@ -39,6 +39,7 @@ BINDINGS = {
     "10": ("tensorrt-cu12-bindings==10.16.1.11", "cuda-bindings>=12.6,<13"),
     "11": ("tensorrt-cu13-bindings==11.4.0.106", "cuda-bindings>=13,<14"),
 }
+ZOO = "transformers==5.23.0"  # the page says which; a config of another may build other models
 TESTS = ("pytest>=8", "pytest-timeout", "hypothesis", "psutil")
 
 
@@ -166,7 +167,7 @@ def together(session: nox.Session) -> None:
     install(
         session,
         *("enginebay[export]", "enginebay-onnxruntime[cpu]", "enginebay-openvino"),
-        *("enginebay-ncnn", "scikit-learn"),
+        *("enginebay-ncnn", "scikit-learn", ZOO),
     )
     pytest(session, "tests", "--ignore=tests/no_torch")
 
@@ -183,6 +184,21 @@ def docs(session: nox.Session) -> None:
     session.install("--no-deps", *(word for path in backends for word in ("-e", path)))
     session.run("mypy", "mkdocs_pages.py", "mkdocs_docstrings.py")
     session.run("mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
+
+
+@nox.session
+def zoo(session: nox.Session) -> None:
+    """Every model of the zoo on every backend by every exporter; writes docs/zoo.md.
+
+    Not part of the default run. ``nox -s zoo -- vit bert --backend ncnn`` measures a part of it,
+    ``nox -s zoo -- --missing`` what has no result yet.
+    """
+    engines = ("enginebay-onnxruntime[cpu]", "enginebay-openvino", "enginebay-ncnn")
+    install(session, "enginebay[export]", *engines, ZOO, extras=())
+    session.run(
+        *("python", "-m", "tests.zoo", *session.posargs),
+        env={"OMP_NUM_THREADS": "1"},
+    )
 
 
 @nox.session

@@ -10,8 +10,8 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from enginebay_ncnn.lowering import script  # noqa: F401 - fills the table
-from enginebay_ncnn.lowering.registry import LOWERINGS, UnsupportedError, constant
+from enginebay_ncnn.lowering import lowered  # noqa: F401 - fills the table
+from enginebay_ncnn.lowering.registry import LOWERINGS, constant
 
 aten = torch.ops.aten
 settings.register_profile("lowering", max_examples=40, deadline=None)
@@ -126,9 +126,11 @@ def test_slices_with_steps(shape, data):
     assert torch.equal(LOWERINGS["slice"](x, dim, start, end, step), wanted)
 
 
-def test_an_empty_slice_is_refused():
-    with pytest.raises(UnsupportedError, match="ncnn holds no empty tensor"):
-        LOWERINGS["slice"](torch.ones(3), 0, 2, 2)
+def test_an_empty_slice_is_left_out_of_a_concatenation():
+    x = torch.ones(3, 2)
+    empty = LOWERINGS["slice"](x, 0, 2, 2)
+    assert empty.shape == (0, 2)
+    assert torch.equal(LOWERINGS["cat"]([x, empty]), x)
 
 
 @given(shape=shapes, data=st.data())

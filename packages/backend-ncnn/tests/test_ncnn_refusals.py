@@ -14,26 +14,38 @@ from enginebay_ncnn.network import load, vulkan_index
 from enginebay_ncnn.params import NcnnParams
 
 
-class Sorted(nn.Module):
+class Hermitian(nn.Module):
+    """An operator that neither ncnn nor a lowering has."""
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.fft.rfft(x).abs()
+        return torch.fft.hfft(x)
 
 
 def test_an_operator_that_ncnn_lacks_is_named_with_its_place(deploy):
     with pytest.raises(ConversionError) as caught:
-        deploy(Sorted(), torch.randn(1, 8), ir="torchscript")
+        deploy(Hermitian(), torch.randn(1, 8), ir="torchscript")
     assert re.search(
-        r"ncnn has no layer for torch\.fft\.rfft .*test_ncnn_refusals\.py:\d+", str(caught.value)
+        r"ncnn has no layer for .*torch\.fft\.hfft.*test_ncnn_refusals\.py:\d+", str(caught.value)
     )
 
 
 def test_the_reasons_of_every_attempt_are_told(deploy):
     with pytest.raises(ConversionError) as caught:
-        deploy(Sorted(), torch.randn(1, 8))
+        deploy(Hermitian(), torch.randn(1, 8))
     text = str(caught.value)
     assert "torchscript: as it is: " in text
     assert "; with its operators lowered: " in text
     assert "onnx: " in text
+
+
+def test_the_way_through_onnx_says_which_way_lowers(deploy):
+    with pytest.raises(ConversionError) as caught:
+        deploy(Hermitian(), torch.randn(1, 8), ir="onnx")
+    assert str(caught.value).startswith("ncnn has no layer for ")
+    assert caught.value.hint == (
+        "operators are lowered on the way through TorchScript only: give the model itself, or a "
+        "TorchScript file, and do not cut it into parts"
+    )
 
 
 def test_int8_is_refused_with_the_reason(deploy, convolutions):
@@ -61,7 +73,7 @@ def test_a_dtype_that_ncnn_does_not_have(deploy):
 
 def test_nothing_is_left_where_a_conversion_failed(deploy, tmp_path):
     with pytest.raises(ConversionError):
-        deploy(Sorted(), torch.randn(1, 8))
+        deploy(Hermitian(), torch.randn(1, 8))
     assert list(tmp_path.iterdir()) == []
 
 

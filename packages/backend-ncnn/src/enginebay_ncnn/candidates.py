@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from enginebay.arrays import NumpyArray
     from enginebay.ir.model import IRModel
+    from enginebay_ncnn.params import NcnnParams
     from enginebay_ncnn.plan import BlobType
     from enginebay_ncnn.shapes import InputShape
     from enginebay_ncnn.torchscript import Frozen
@@ -56,6 +57,7 @@ def candidates(
     shapes: tuple[InputShape, ...],
     examples: Mapping[str, NumpyArray],
     folder: Path,
+    params: NcnnParams,
 ) -> Iterator[tuple[str, Callable[[], Candidate]]]:
     """The candidates in order, each with its name for messages, made when it is wanted."""
     feeds = tuple(Feed(shape, shape.dtype) for shape in shapes)
@@ -65,6 +67,12 @@ def candidates(
     from enginebay_ncnn.torchscript import Frozen
 
     frozen = Frozen.read(ir.path, examples)
+    if params.module_ops:  # a frozen file has no modules that could be kept
+        yield (
+            "with its modules",
+            lambda: Candidate(_copy(ir, folder), feeds, frozen.outputs, frozen.places),
+        )
+        return
     yield (
         "as it is",
         lambda: Candidate(frozen.save(folder), feeds, frozen.outputs, frozen.places),
@@ -72,13 +80,20 @@ def candidates(
     if any(shape.is_open for shape in shapes):
         return  # lowerings are bound to sizes
     yield "with its operators lowered", lambda: _lowered(frozen, feeds, folder)
+    if frozen.has_attention:
+        yield (
+            "lowered with attention in its parts",
+            lambda: _lowered(frozen, feeds, folder, attention_apart=True),
+        )
 
 
-def _lowered(frozen: Frozen, feeds: tuple[Feed, ...], folder: Path) -> Candidate:
+def _lowered(
+    frozen: Frozen, feeds: tuple[Feed, ...], folder: Path, *, attention_apart: bool = False
+) -> Candidate:
     from enginebay_ncnn.lowering.retrace import retrace
 
     target = folder / "lowered.pt"
-    tables = retrace(frozen.module, frozen.examples, target)
+    tables = retrace(frozen.module, frozen.examples, target, attention_apart=attention_apart)
     floats = [
         Feed(msgspec.structs.replace(feed.shape, dtype="float32"), feed.dtype, "float32")
         for feed in feeds

@@ -63,18 +63,37 @@ def _convert(request: ConvertRequest, params: NcnnParams, scratch: Path) -> list
     shapes = input_shapes(request.ir.inputs, params)
     examples = {shape.name: _example(shape) for shape in shapes}
     failures: dict[str, ConversionError] = {}
-    for name, prepare in candidates(request.ir, shapes, examples, scratch):
+    for name, prepare in candidates(request.ir, shapes, examples, scratch, params):
         request.progress(f"pnnx, {name}")
         try:
             converted, plan = _attempt(prepare(), request, params, scratch, examples)
         except ConversionError as err:
             failures[name] = err
+            if request.ir.kind == "onnx":
+                err.hint = _LOWERED_ELSEWHERE
         else:
             return _publish(converted, plan, params, request.work_dir)
     raise _failed(failures)
 
 
+def _unlike(failures: dict[str, ConversionError]) -> dict[str, ConversionError]:
+    """The failures, those with the same reason as an earlier one left out."""
+    told: dict[str, ConversionError] = {}
+    for name, err in failures.items():
+        if str(err) not in map(str, told.values()):
+            told[name] = err
+    return told
+
+
+#: What to do about a failure on the way through ONNX.
+_LOWERED_ELSEWHERE = (
+    "operators are lowered on the way through TorchScript only: give the model itself, or a "
+    "TorchScript file, and do not cut it into parts"
+)
+
+
 def _failed(failures: dict[str, ConversionError]) -> ConversionError:
+    failures = _unlike(failures)
     if len(failures) == 1:
         return next(iter(failures.values()))
     told = "; ".join(f"{name}: {err}" for name, err in failures.items())

@@ -47,12 +47,7 @@ def load(param: Path, weights: Path, params: NcnnParams) -> tuple[ncnn.Net, list
     net = ncnn.Net()
     fallbacks = _configure(net, params)
     for name, layer in custom_layers(params.custom_layers).items():
-        # ncnn calls both without the interpreter's lock ever leaving this thread.
-        if net.register_custom_layer(name, layer, _forget):
-            raise ConversionError(
-                f"ncnn cannot register the custom layer '{name}': it has one of that name",
-                hint="give the layer another name",
-            )
+        _register(net, name, layer)
     if net.load_param(str(param)):
         raise ConversionError(f"ncnn cannot read '{param.name}': it has a layer ncnn does not know")
     if net.load_model(str(weights)):
@@ -81,6 +76,28 @@ def _find_class(name: str, path: str) -> Any:
             f"custom layer {name}='{path}' cannot be imported: {err}",
             hint=f"put the package of '{module}' on the Python path",
         ) from err
+
+
+def _register(net: ncnn.Net, name: str, layer: Any) -> None:
+    kept = []  # ncnn does not hold the layers that it was given
+
+    def create() -> Any:
+        kept.append(layer())
+        return kept[-1]
+
+    try:
+        # ncnn calls both without the interpreter's lock ever leaving this thread.
+        failed = net.register_custom_layer(name, create, _forget)
+    except RuntimeError as err:  # its binding has ten places for a process, and frees none
+        raise ConversionError(
+            f"ncnn cannot register the custom layer '{name}': {err}",
+            hint="load the artifact in a process of its own",
+        ) from err
+    if failed:
+        raise ConversionError(
+            f"ncnn cannot register the custom layer '{name}': it has one of that name",
+            hint="give the layer another name",
+        )
 
 
 def _forget(_layer: Any) -> None:

@@ -21,7 +21,6 @@ class NcnnParams(eb.BackendParams):
         light_mode (bool): Release each intermediate blob as soon as no layer needs it.
         packing (bool): Let ncnn store several channels of a blob side by side for its vector code.
         winograd (bool): Use the Winograd algorithm for convolutions: faster, and less exact.
-        optimization (int): pnnx's optimisation level, 0, 1 or 2.
         custom_layers (dict): Layers of your own, each as Type=package.module:Class, where Class
             is derived from ncnn.Layer. The package must be importable where the artifact runs.
         module_ops (list): Classes of modules that pnnx keeps as one layer each, such as
@@ -39,7 +38,6 @@ class NcnnParams(eb.BackendParams):
     light_mode: bool = True
     packing: bool = True
     winograd: bool = True
-    optimization: Literal[0, 1, 2] = 2
     custom_layers: dict[str, str] = {}
     module_ops: tuple[str, ...] = ()
     pnnx_timeout: float = 600.0

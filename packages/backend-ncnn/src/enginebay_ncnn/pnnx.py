@@ -85,7 +85,7 @@ def convert(candidate: Candidate, folder: Path, params: NcnnParams) -> Converted
     }
     shapes = [feed.shape for feed in candidate.feeds]
     words = [f"{key}={folder / name}" for key, name in outputs.items()]
-    words += [f"fp16={int(params.precision == 'fp16')}", f"optlevel={params.optimization}"]
+    words.append(f"fp16={int(params.precision == 'fp16')}")
     if shapes:
         words.append("inputshape=" + ",".join(shape.smallest_text for shape in shapes))
     if any(shape.is_open for shape in shapes):

@@ -42,6 +42,13 @@ class Session:
         Raises:
             InferenceError: A layer failed, or an input cannot be a blob.
         """
+        try:
+            return self._run(feed)
+        except Exception as err:  # noqa: BLE001 - whatever it is, it goes on
+            # Its traceback would keep the extractor, which must not outlive the network.
+            raise err.with_traceback(None)  # noqa: B904 - the same error
+
+    def _run(self, feed: Mapping[str, NumpyArray]) -> list[NumpyArray]:
         extractor = self._open()
         for port, place, encode in self._inputs:
             if code := extractor.input(place, encode(feed[port.name])):

@@ -73,6 +73,12 @@ class Frozen:
         arrays = tuple(tensor.numpy() for tensor in _flat(outputs))
         return cls(frozen, tensors, arrays, _places(frozen.inlined_graph))
 
+    @property
+    def has_attention(self) -> bool:
+        """Whether something in it may look like an attention."""
+        kinds = {node.kind() for node in self.module.inlined_graph.nodes()}
+        return bool(kinds & {"aten::softmax", "aten::scaled_dot_product_attention"})
+
     def save(self, folder: Path) -> Path:
         """Write it for pnnx."""
         import torch

@@ -9,6 +9,7 @@ from enginebay.ir.quiet import quiet
 from enginebay.ir.torch_file import read_exported_program, read_torchscript
 from enginebay_openvino.devices import offered, openvino_device
 from enginebay_openvino.dtypes import dtype_name, is_shared, openvino_type
+from enginebay_openvino.fourier import dft_reader
 from enginebay_openvino.reasons import reason
 
 if TYPE_CHECKING:
@@ -81,7 +82,9 @@ def _read(ir: IRModel) -> ov.Model:
 def _read_onnx(ir: IRModel) -> ov.Model:
     import openvino as ov
 
-    return ov.Core().read_model(ir.path)
+    core = ov.Core()
+    core.add_extension(dft_reader(ir.opset))
+    return core.read_model(ir.path)
 
 
 def _read_torchscript(ir: IRModel) -> ov.Model:

@@ -10,7 +10,12 @@ from enginebay_openvino.params import OpenvinoParams
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from enginebay.hooks import CheckEnvRequest, ConvertRequest, WrapperRequest
+    from enginebay.hooks import (
+        CheckEnvRequest,
+        ConvertRequest,
+        RewritersRequest,
+        WrapperRequest,
+    )
 
 
 @eb.hookimpl
@@ -54,3 +59,11 @@ def build_wrapper(request: WrapperRequest) -> eb.Wrapper:
     from enginebay_openvino.wrapper import OpenvinoWrapper
 
     return OpenvinoWrapper.from_request(request)
+
+
+@eb.hookimpl
+def rewriters(request: RewritersRequest) -> eb.RewriterSet:  # noqa: ARG001  # they choose by themselves
+    """Hand over the rewriters for what OpenVINO does not take."""
+    from enginebay_openvino.rewriters import rewriters as declared
+
+    return declared

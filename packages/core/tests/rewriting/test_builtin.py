@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from importlib.util import find_spec
 
@@ -10,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from enginebay.rewriting import builtin_rewriters
+from enginebay.errors import ExportError
+from enginebay.rewriting import builtin_rewriters, rewrite
 
 
 class Model(nn.Module):
@@ -34,6 +36,41 @@ ON_AXES = (
 HALF_HIDDEN = torch.tensor([[False] * 5, [True] * 5, [True, False] * 2 + [True], [True] * 5])
 QKV = (rand(1, 2, 4, 8), rand(1, 2, 5, 8), rand(1, 2, 5, 8))
 attention = F.scaled_dot_product_attention
+EXPERTS = torch.tensor([0.0, 0, 2, 2, 2, 1, 5, -1])
+GROUPS = (
+    lambda rows, matrices, ends: F.grouped_mm(rows, matrices.transpose(1, 2), offs=ends),
+    (rand(7, 8), rand(3, 8, 8), torch.tensor([2, 2, 7], dtype=torch.int32)),
+    "torch.nn.functional.grouped_mm",
+)
+
+
+def angles(positions):
+    """As in rotary embeddings: what broadcasts misleads the exporter about the shape."""
+    frequencies = FREQUENCIES[None, :, None].expand(positions.shape[0], -1, 1)
+    return (frequencies @ positions[:, None]).transpose(1, 2)
+
+
+FREQUENCIES = rand(4)
+FALLBACK = "torch.ops.transformers.grouped_mm_fallback"
+
+
+@functools.cache
+def fallback():
+    """What transformers puts in place of ``grouped_mm``, with its name and schema."""
+
+    def rows(x, matrices, offs):
+        return x.new_empty(x.shape[0], matrices.shape[2])
+
+    @torch.library.custom_op(
+        "transformers::grouped_mm_fallback",
+        mutates_args=(),
+        schema="(Tensor input, Tensor weight, Tensor offs) -> Tensor",
+    )
+    def grouped(x, matrices, offs):
+        return F.grouped_mm(x, matrices, offs=offs)
+
+    grouped.register_fake(rows)
+    return torch.ops.transformers.grouped_mm_fallback
 
 
 @pytest.mark.parametrize(
@@ -121,6 +158,55 @@ attention = F.scaled_dot_product_attention
         ("torchscript", lambda x: torch.roll(x, 3), (rand(4, 5),), "torch.roll"),
         ("torchscript", lambda x: x.roll(7, 0), (rand(4, 5),), "torch.Tensor.roll"),
         ("torchscript", lambda x: torch.roll(x, (-9, 1), (0, -1)), (rand(4, 5),), "torch.roll"),
+        (
+            "torchscript",
+            lambda x: x.permute(0, -1, -2) + 0,
+            (rand(2, 3, 4),),
+            "torch.Tensor.permute",
+        ),
+        (
+            "torchscript",
+            lambda x: torch.permute(x, (-1, 0, 1)) + 0,
+            (rand(2, 3, 4),),
+            "torch.permute",
+        ),
+        (
+            "torchscript",
+            lambda x: x.transpose(0, 1).as_strided((3, 4), (2, 1)) + 0,
+            (rand(4, 5),),
+            "torch.Tensor.as_strided",
+        ),
+        (
+            "torchscript",
+            lambda x: torch.as_strided(x.permute(2, 0, 1), (2, 3), (7, 2), 3) * 2,
+            (rand(2, 3, 4),),
+            "torch.as_strided",
+        ),
+        ("torchscript", lambda x: (x > 0).cumsum(-1), (rand(2, 5),), "torch.Tensor.cumsum"),
+        (
+            "torchscript",
+            lambda x: torch.cumsum(x, dim=0),
+            (torch.arange(5, dtype=torch.int32),),
+            "torch.cumsum",
+        ),
+        (
+            "torchscript",
+            lambda x: angles(x).repeat_interleave(2, dim=-1),
+            (rand(1, 12),),
+            "torch.Tensor.repeat_interleave",
+        ),
+        ("torchscript", lambda x: x.diff(), (rand(2, 5),), "torch.Tensor.diff"),
+        (
+            "torchscript",
+            lambda x, y: torch.diff(x, 2, 0, prepend=y),
+            (torch.arange(6).view(3, 2) ** 2, torch.arange(4).view(2, 2)),
+            "torch.diff",
+        ),
+        ("torchscript", lambda x: torch.histc(x, 4, -0.5, 0.5), (rand(40),), "torch.histc"),
+        ("torchscript", lambda x: x.histc(bins=3, min=0, max=2), (EXPERTS,), "torch.Tensor.histc"),
+        ("dynamo", *GROUPS),
+        ("torchscript", *GROUPS),
+        ("dynamo", lambda *args: fallback()(*args), GROUPS[1], FALLBACK),
         ("dynamo", lambda x: x.squeeze(1) + 0, (rand(1, 4, 1),), "torch.Tensor.squeeze"),
         ("torchscript", lambda x: torch.squeeze(x, (0, 2)), (rand(1, 4, 1),), "torch.squeeze"),
     ],
@@ -241,6 +327,48 @@ def test_what_it_writes_holds_for_other_sizes(export, exporter, function, args, 
         assert same(exported.run(*each)[0], model(*each))
 
 
+class Halved(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, needed):
+        ctx.save_for_backward(x)
+        ctx.needed = needed and not any(ctx.needs_input_grad)
+        return x / 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad / 2, None
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(x):
+        return x * 2
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2
+
+
+@pytest.mark.parametrize("function", [lambda x: Halved.apply(x, True) + 1, Doubled.apply])
+def test_autograd_functions_can_be_saved_in_a_trace(export, function):
+    model, args = Model(function), (rand(2, 3),)
+    with pytest.raises(ExportError, match="Could not export Python function call"):
+        export(model, args, exporter="jit.trace")
+    exported = export(model, args, exporter="jit.trace", builtin=True)
+    assert same(exported.run(*args)[0], model(*args))
+
+
+def test_autograd_functions_are_themselves_where_nothing_is_traced():
+    x = rand(3).requires_grad_()
+    with rewrite(backend="any", ir="torchscript"):
+        Halved.apply(x, False).sum().backward()
+    assert x.grad.tolist() == [0.5] * 3
+
+
 def test_every_one_is_tested_here():
     named = {
         *("torch.any", "torch.all", "torch.Tensor.any", "torch.Tensor.all", "torch.roll"),
@@ -249,5 +377,11 @@ def test_every_one_is_tested_here():
         "torch.nn.functional.adaptive_avg_pool1d",
         "torch.nn.functional.adaptive_avg_pool2d",
         "torch.nn.functional.scaled_dot_product_attention",
+        *("torch.permute", "torch.Tensor.permute", "torch.diff", "torch.Tensor.diff"),
+        *("torch.cumsum", "torch.Tensor.cumsum"),
+        *("torch.repeat_interleave", "torch.Tensor.repeat_interleave"),
+        *("torch.as_strided", "torch.Tensor.as_strided"),
+        *("torch.histc", "torch.Tensor.histc", "torch.autograd.Function.apply"),
+        *("torch.nn.functional.grouped_mm", "torch._grouped_mm", FALLBACK),
     }
     assert {rewriter.name for rewriter in builtin_rewriters()} == named

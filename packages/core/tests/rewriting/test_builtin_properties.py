@@ -196,6 +196,91 @@ def test_roll(x, shifts, dims, function, by_name):
 
 
 @given(
+    x=tensors(),
+    dims=st.lists(st.integers(-4, 4), max_size=4),
+    form=st.sampled_from(["several", "tuple", "keyword"]),
+    function=st.sampled_from([torch.permute, torch.Tensor.permute]),
+)
+def test_permute(x, dims, form, function):
+    if form == "keyword":
+        check(function, x, dims=dims)
+    elif form == "tuple" or function is torch.permute or not dims:
+        check(function, x, tuple(dims))
+    else:
+        check(function, x, *dims)
+
+
+@given(
+    x=tensors(),
+    shape=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 5)), max_size=3),
+    offset=st.none() | st.integers(0, 4),
+    function=st.sampled_from([torch.as_strided, torch.Tensor.as_strided]),
+)
+def test_as_strided(x, shape, offset, function):
+    sizes, strides = [size for size, _ in shape], [stride for _, stride in shape]
+    more = () if offset is None else (offset,)
+    check(function, x, sizes, strides, *more)
+
+
+@given(
+    x=tensors(),
+    dim=st.integers(-4, 4),
+    dtype=st.sampled_from([{}, {"dtype": None}, {"dtype": torch.float32}]),
+    function=st.sampled_from([torch.cumsum, torch.Tensor.cumsum]),
+)
+def test_cumsum(x, dim, dtype, function):
+    check(function, x, dim, **dtype)
+
+
+@given(
+    x=tensors(),
+    repeats=st.integers(-1, 3) | st.just(torch.tensor([2])),
+    dim=st.none() | st.integers(-4, 4),
+    function=st.sampled_from([torch.repeat_interleave, torch.Tensor.repeat_interleave]),
+)
+def test_repeat_interleave(x, repeats, dim, function):
+    check(function, x, repeats, dim)
+    check(function, x, repeats=repeats, dim=dim)
+
+
+@given(
+    x=tensors(),
+    n=st.integers(-1, 3),
+    dim=st.integers(-4, 4),
+    more=st.sampled_from([(), ("prepend",), ("append",), ("prepend", "append")]),
+    positional=st.booleans(),
+)
+def test_diff(x, n, dim, more, positional):
+    given = dict.fromkeys(more, x)
+    if positional:
+        check(torch.diff, x, n, dim, *(given.get(name) for name in ("prepend", "append")))
+    else:
+        check(torch.Tensor.diff, x, n=n, dim=dim, **given)
+
+
+@given(
+    x=tensors(dtypes=(torch.float32, torch.float64, torch.int64), special=True),
+    bins=st.integers(0, 9),
+    ends=st.tuples(st.integers(-3, 3), st.integers(-3, 3)) | st.just(()),
+)
+def test_histc(x, bins, ends):
+    check(torch.histc, x, bins, *ends)
+
+
+@given(
+    sizes=st.lists(st.integers(0, 4), min_size=1, max_size=5),
+    left=st.integers(0, 3),
+    dtype=st.sampled_from([torch.float32, torch.bfloat16]),
+)
+def test_grouped_mm(sizes, left, dtype):
+    ends = torch.tensor(sizes).cumsum(0).to(torch.int32)
+    rows = torch.randn(int(ends[-1]) + left, 16).to(dtype)
+    matrices = torch.randn(len(sizes), 16, 8).to(dtype)
+    # What lies behind the last group is whatever was in memory.
+    check(lambda: F.grouped_mm(rows, matrices, offs=ends)[: int(ends[-1])])
+
+
+@given(
     x=tensors(sizes=(0, 2)),
     dims=st.none() | st.integers(-4, 4) | st.lists(st.integers(-4, 4), max_size=3).map(tuple),
     function=st.sampled_from([torch.squeeze, torch.Tensor.squeeze]),

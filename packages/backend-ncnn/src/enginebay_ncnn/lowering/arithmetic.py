@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,6 +13,8 @@ from enginebay_ncnn.lowering.layout import (
     MAX_RANK,
     as_three,
     axis_of,
+    is_front,
+    lower_expand,
     lower_permute,
     lower_squeeze,
     reshape,
@@ -22,6 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torch import Tensor
+
+
+#: Whether no softmax may look to pnnx like the middle of an attention, which it makes one layer of:
+#: some of these it writes wrongly, and on some it ends.
+ATTENTION_APART: ContextVar[bool] = ContextVar("ATTENTION_APART", default=False)
 
 
 def elementwise(function: Callable[..., Tensor], *operands: Any) -> Tensor:
@@ -40,8 +48,13 @@ def elementwise(function: Callable[..., Tensor], *operands: Any) -> Tensor:
         if not isinstance(plain[0], torch.Tensor):
             plain[0] = tensors[0]
         return function(*plain)
+    if all(tuple(sizes_of(each)) == shape for each in tensors):
+        rows = [reshape(each, (1, math.prod(shape[:-1]), shape[-1])) for each in tensors]
+        return reshape(function(*rows), shape)
     padded = [(1,) * (len(shape) - each.ndim) + tuple(sizes_of(each)) for each in tensors]
     merged = _merged(padded, shape)
+    if len(merged[0]) > MAX_RANK:
+        return elementwise(function, *(lower_expand(each, shape) for each in tensors))
     small = [reshape(t, sizes) for t, sizes in zip(tensors, merged, strict=True)]
     return reshape(function(*small), shape)
 
@@ -106,25 +119,39 @@ def lower_mul(a: Any, b: Any) -> Tensor:
 
 @lowers("div", "true_divide", "divide")
 def lower_div(a: Any, b: Any, rounding_mode: str | None = None) -> Tensor:
-    result = elementwise(lambda x, y: x / y, a, b)
     if rounding_mode == "floor":
-        return result.floor()
-    return result.trunc() if rounding_mode == "trunc" else result
+        return lower_floor_divide(a, b)
+    result = elementwise(lambda x, y: x / y, a, b)
+    return flat(torch.trunc, result) if rounding_mode == "trunc" else result
 
 
 @lowers("floor_divide")
 def lower_floor_divide(a: Any, b: Any) -> Tensor:
-    return lower_div(a, b, "floor")
+    return elementwise(lambda x, y: _divided(x, y)[0], a, b)
 
 
 @lowers("remainder")
 def lower_remainder(a: Any, b: Any) -> Tensor:
-    return elementwise(torch.remainder, a, b)
+    return elementwise(lambda x, y: _divided(x, y)[1], a, b)
 
 
 @lowers("fmod")
 def lower_fmod(a: Any, b: Any) -> Tensor:
-    return elementwise(torch.fmod, a, b)
+    return elementwise(lambda x, y: _divided(x.abs(), abs(y))[1] * x.sign(), a, b)
+
+
+def _divided(x: Tensor, y: Any) -> tuple[Tensor, Tensor]:
+    """The quotient rounded down, and the remainder.
+
+    ncnn multiplies with the reciprocal, so the quotient of whole numbers may be one too small or
+    one too large; the remainder, which is exact, shows it.
+    """
+    sign = y.sign() if isinstance(y, torch.Tensor) else math.copysign(1.0, y)
+    quotient = (x / y).floor()
+    rest = (x - quotient * y) * sign
+    missing = 1.0 - (abs(y) - rest).sign().clamp(0.0, 1.0)
+    missing = missing - (-rest).sign().clamp(0.0, 1.0)
+    return quotient + missing, rest * sign - missing * y
 
 
 @lowers("atan2")
@@ -137,8 +164,7 @@ def lower_pow(a: Any, b: Any) -> Tensor:
     if b in (2, 3):
         return elementwise(lambda x, y: x * y, a, lower_pow(a, 2) if b == 3 else a)
     if b == 0.5:
-        root: Tensor = a.sqrt()
-        return root
+        return flat(torch.sqrt, a)
     return elementwise(torch.pow, a, b)
 
 
@@ -150,7 +176,7 @@ def lower_square(x: Tensor) -> Tensor:
 @lowers("softmax")
 def lower_softmax(x: Tensor, dim: int, *_: Any) -> Tensor:
     dim = axis_of(x, dim)
-    if x.ndim <= MAX_RANK:
+    if x.ndim < MAX_RANK or (x.ndim == MAX_RANK and not ATTENTION_APART.get()):
         return x.softmax(dim)
     return reshape(as_three(x, dim).softmax(1), sizes_of(x))
 
@@ -162,9 +188,9 @@ def _reduce(
     if dim is None or dim == []:
         return function(reshape(x, (count_of(x),)), 0, False)
     dims = sorted({axis_of(x, axis) for axis in ([dim] if isinstance(dim, int) else dim)})
-    if x.ndim <= MAX_RANK:
-        return function(x, dims, keepdim)
     shape = sizes_of(x)
+    if x.ndim <= MAX_RANK and not is_front(x, dims[0]):
+        return function(x, dims, keepdim)
     kept = [axis for axis in range(x.ndim) if axis not in dims]
     rows = lower_permute(x, [*kept, *dims])
     rows = reshape(rows, (1, math.prod(shape[axis] for axis in kept), -1))
@@ -192,21 +218,34 @@ def lower_amin(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     return _reduce(torch.amin, x, dim, keepdim)
 
 
-@lowers("norm", "linalg_vector_norm")
-def lower_norm(x: Tensor, p: float = 2, dim: Any = None, keepdim: bool = False, **_: Any) -> Tensor:
-    if p == 2:
-        return lower_sum(lower_mul(x, x), dim, keepdim).sqrt()
+@lowers("prod")
+def lower_prod(x: Tensor, dim: int | None = None, keepdim: bool = False, **_: Any) -> Tensor:
+    def product(x: Tensor, dims: Any, keepdim: bool) -> Tensor:
+        (axis,) = [dims] if isinstance(dims, int) else dims
+        return torch.prod(x, axis, keepdim)
+
+    return _reduce(product, x, dim, keepdim)
+
+
+@lowers("norm", "linalg_vector_norm", "linalg_norm")
+def lower_norm(
+    x: Tensor, p: float | None = 2, dim: Any = None, keepdim: bool = False, **_: Any
+) -> Tensor:
+    if p is None or p == 2:
+        return flat(torch.sqrt, lower_sum(lower_mul(x, x), dim, keepdim))
     if p == 1:
         return lower_sum(flat(torch.abs, x), dim, keepdim)
     if p == math.inf:
         return lower_amax(flat(torch.abs, x), dim, keepdim)
-    return lower_sum(flat(lambda t: t.abs() ** p, x), dim, keepdim) ** (1 / p)
+    total = lower_sum(flat(lambda t: t.abs() ** p, x), dim, keepdim)
+    return flat(lambda t: t ** (1 / p), total)
 
 
 @lowers("cosine_similarity")
 def lower_cosine_similarity(a: Tensor, b: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     def unit(x: Tensor) -> Tensor:
-        return lower_div(x, lower_norm(x, 2, dim, True).clamp(eps, 3e38))
+        length = flat(lambda t: t.clamp(eps, 3e38), lower_norm(x, 2, dim, True))
+        return lower_div(x, length)
 
     return lower_sum(lower_mul(unit(a), unit(b)), dim)
 
@@ -214,8 +253,8 @@ def lower_cosine_similarity(a: Tensor, b: Tensor, dim: int = 1, eps: float = 1e-
 @lowers("logsumexp")
 def lower_logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     top = lower_amax(x, dim, True)
-    total = lower_sum(flat(torch.exp, lower_sub(x, top)), dim, True).log()
-    result = lower_add(total, top)
+    total = lower_sum(flat(torch.exp, lower_sub(x, top)), dim, True)
+    result = lower_add(flat(torch.log, total), top)
     return result if keepdim else lower_squeeze(result, dim)
 
 
@@ -238,12 +277,12 @@ def lower_var(
     count = math.prod(sizes_of(x)[axis] for axis in dims)
     deviation = lower_sub(x, lower_mean(x, dims, True))
     total = lower_mean(lower_mul(deviation, deviation), dims, keepdim)
-    return total * (count / (count - (1.0 if correction is None else correction)))
+    return lower_mul(total, count / (count - (1.0 if correction is None else correction)))
 
 
 @lowers("std")
 def lower_std(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    return lower_var(x, *args, **kwargs).sqrt()
+    return flat(torch.sqrt, lower_var(x, *args, **kwargs))
 
 
 @lowers("addcmul")

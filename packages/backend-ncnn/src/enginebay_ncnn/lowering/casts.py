@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from enginebay_ncnn.lowering import arithmetic
 from enginebay_ncnn.lowering.logic import lower_ne
 from enginebay_ncnn.lowering.registry import lowers, sizes_of
 
@@ -20,7 +21,14 @@ def cast(x: Tensor, source: torch.dtype, target: torch.dtype) -> Tensor:
         return x
     if target is torch.bool:
         return lower_ne(x, 0.0)
-    return x.trunc() if source.is_floating_point else x
+    if not source.is_floating_point:
+        return x
+    # As PyTorch does, make a number of infinity: products with it would not be zero.
+    return arithmetic.flat(lambda t: t.clamp(-_LARGEST, _LARGEST).trunc(), x)
+
+
+#: What an infinity becomes: beyond any place in a table, and exact in float32.
+_LARGEST = 2.0**31
 
 
 @lowers("full_like")

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn import functional
 
-from enginebay_ncnn.lowering.arithmetic import broadcast, lower_add, lower_mul, lower_softmax
+from enginebay_ncnn.lowering.arithmetic import (
+    broadcast,
+    flat,
+    lower_add,
+    lower_mul,
+    lower_norm,
+    lower_softmax,
+    lower_sub,
+    lower_sum,
+)
 from enginebay_ncnn.lowering.layout import (
     axis_of,
     lower_expand,
@@ -18,7 +27,7 @@ from enginebay_ncnn.lowering.layout import (
     lower_unsqueeze,
     reshape,
 )
-from enginebay_ncnn.lowering.registry import is_constant, lowers, sizes_of
+from enginebay_ncnn.lowering.registry import constant, is_constant, lowers, sizes_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,12 +48,12 @@ def lower_matmul(a: Tensor, b: Tensor) -> Tensor:
         )
         return reshape(lower_matmul(left, right), shape)
     if is_constant(b) and b.ndim == 2:
-        return functional.linear(a, b.t().contiguous())
+        return lower_linear(a, constant(b.t().contiguous()))
     batch = broadcast(sizes_of(a)[:-2], sizes_of(b)[:-2])
     count = math.prod(batch)
     if count == 1:
-        result = reshape(a, sizes_of(a)[-2:]) @ reshape(b, sizes_of(b)[-2:])
-        return reshape(result, (*batch, *sizes_of(result)))
+        result = reshape(a, (1, *sizes_of(a)[-2:])) @ reshape(b, (1, *sizes_of(b)[-2:]))
+        return reshape(result, (*batch, *sizes_of(result)[1:]))
     left = lower_expand(a, (*batch, *sizes_of(a)[-2:]))
     right = lower_expand(b, (*batch, *sizes_of(b)[-2:]))
     # One dimension of size one stands in front, where ncnn looks for a batch.
@@ -59,7 +68,7 @@ def lower_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
     if not is_constant(weight) or (bias is not None and not is_constant(bias)):
         result = lower_matmul(x, lower_transpose(weight, -1, -2) if weight.ndim > 1 else weight)
         return result if bias is None else lower_add(result, bias)
-    if x.ndim <= 2:
+    if x.ndim == 1 or (x.ndim == 2 and sizes_of(x)[0] == 1):
         return functional.linear(x, weight, bias)
     flat = reshape(x, (1, math.prod(sizes_of(x)[:-1]), sizes_of(x)[-1]))
     return reshape(functional.linear(flat, weight, bias), (*sizes_of(x)[:-1], sizes_of(weight)[0]))
@@ -68,7 +77,7 @@ def lower_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
 @lowers("addmm")
 def lower_addmm(x: Tensor, a: Tensor, b: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
     if is_constant(x) and is_constant(b) and x.ndim == 1 and beta == alpha == 1:
-        return functional.linear(a, b.t().contiguous(), x)
+        return lower_linear(a, constant(b.t().contiguous()), x)
     product = lower_matmul(a, b)
     product = product if alpha == 1 else product * alpha
     return lower_add(product, x if beta == 1 else x * beta)
@@ -77,6 +86,32 @@ def lower_addmm(x: Tensor, a: Tensor, b: Tensor, beta: float = 1, alpha: float =
 @lowers("baddbmm")
 def lower_baddbmm(x: Tensor, a: Tensor, b: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
     return lower_addmm(x, a, b, beta, alpha)
+
+
+@lowers("outer", "ger")
+def lower_outer(a: Tensor, b: Tensor) -> Tensor:
+    return lower_mul(lower_unsqueeze(a, 1), b)
+
+
+@lowers("cdist")
+def lower_cdist(a: Tensor, b: Tensor, p: float = 2.0, compute_mode: int | None = None) -> Tensor:
+    del compute_mode
+    apart = lower_sub(lower_unsqueeze(a, a.ndim - 1), lower_unsqueeze(b, b.ndim - 2))
+    return lower_norm(apart, p, -1)
+
+
+@lowers("affine_grid_generator")
+def lower_affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:
+    count, _, *image = size
+    axes = []
+    for length in reversed(image):  # from -1 to 1, between the pixels' centres or their edges
+        steps = torch.linspace(-1, 1, length) if length > 1 else torch.zeros(1)
+        axes.append(steps if align_corners else steps * ((length - 1) / length))
+    grids = torch.meshgrid(*reversed(axes), indexing="ij")
+    points = torch.stack([*reversed(grids), torch.ones(list(image))], -1)
+    points = constant(points.reshape(1, -1, len(image) + 1))
+    found = lower_matmul(points, lower_transpose(theta, 1, 2))
+    return reshape(found, (count, *image, len(image)))
 
 
 @lowers("scaled_dot_product_attention")
@@ -96,15 +131,15 @@ def lower_attention(
         groups = sizes_of(query)[-3] // sizes_of(key)[-3]
         key, value = (_repeat_heads(each, groups) for each in (key, value))
     factor = sizes_of(query)[-1] ** -0.5 if scale is None else scale
-    scores = lower_matmul(query * factor, lower_transpose(key, -1, -2))
+    scores = lower_matmul(lower_mul(query, factor), lower_transpose(key, -1, -2))
     if is_causal:
         causal = torch.ones(sizes_of(scores)[-2:], dtype=torch.bool).tril()
         attn_mask, mask_is_bool = causal, True
     if attn_mask is not None:
         if mask_is_bool or attn_mask.dtype is torch.bool:
-            attn_mask = (attn_mask.float() - 1.0) * 1e30
+            attn_mask = flat(lambda t: (t - 1.0) * 1e30, attn_mask.float())
         else:
-            attn_mask = attn_mask.clamp(min=-1e30)
+            attn_mask = flat(lambda t: t.clamp(-1e30, 3e38), attn_mask)
         scores = lower_add(scores, attn_mask)
     return lower_matmul(lower_softmax(scores, -1), value)
 
@@ -119,6 +154,9 @@ def _repeat_heads(x: Tensor, groups: int) -> Tensor:
 def lower_einsum(equation: str, operands: Sequence[Tensor], **_: Any) -> Tensor:
     inputs, arrow, output = equation.replace(" ", "").partition("->")
     terms = inputs.split(",")
+    if "." in inputs:
+        terms, output = _spelled_out(terms, output, arrow, operands)
+        arrow = "->"
     if not arrow:
         letters = "".join(terms)
         output = "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
@@ -128,9 +166,30 @@ def lower_einsum(equation: str, operands: Sequence[Tensor], **_: Any) -> Tensor:
         result, term = _contract(result, term, operands[place], terms[place], later)
     summed = [axis for axis, letter in enumerate(term) if letter not in output]
     if summed:
-        result = result.sum(summed)
+        result = lower_sum(result, summed)
         term = "".join(letter for letter in term if letter in output)
     return lower_permute(result, [term.index(letter) for letter in output])
+
+
+def _spelled_out(
+    terms: list[str], output: str, arrow: str, operands: Sequence[Tensor]
+) -> tuple[list[str], str]:
+    """Letters in the ellipses' places."""
+    spare = [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ" if c not in "".join(terms)]
+    widths = [
+        len(sizes_of(operand)) - len(term) + 3 if "." in term else 0
+        for term, operand in zip(terms, operands, strict=True)
+    ]
+    front = "".join(spare[: max(widths)])
+    if not arrow:
+        letters = "".join(terms)
+        single = [c for c in set(letters) - {"."} if letters.count(c) == 1]
+        output = "..." + "".join(sorted(single))
+    spelled = [
+        term.replace("...", front[len(front) - width :])
+        for term, width in zip(terms, widths, strict=True)
+    ]
+    return spelled, output.replace("...", front)
 
 
 def _contract(a: Tensor, left: str, b: Tensor, right: str, later: str) -> tuple[Tensor, str]:
@@ -142,7 +201,7 @@ def _contract(a: Tensor, left: str, b: Tensor, right: str, later: str) -> tuple[
     rows = [c for c in left if c not in right]
     columns = [c for c in right if c not in left]
 
-    def flat(x: Tensor, term: str, *groups: list[str]) -> Tensor:
+    def grouped(x: Tensor, term: str, *groups: list[str]) -> Tensor:
         x = lower_permute(x, [term.index(c) for group in groups for c in group])
         return reshape(x, [math.prod(sizes[c] for c in group) for group in groups])
 
@@ -150,7 +209,9 @@ def _contract(a: Tensor, left: str, b: Tensor, right: str, later: str) -> tuple[
         spread = "".join(batch + rows + columns)
         product = lower_mul(_spread(a, left, spread, sizes), _spread(b, right, spread, sizes))
         return product, spread
-    product = lower_matmul(flat(a, left, batch, rows, inner), flat(b, right, batch, inner, columns))
+    product = lower_matmul(
+        grouped(a, left, batch, rows, inner), grouped(b, right, batch, inner, columns)
+    )
     term = "".join(batch + rows + columns)
     return reshape(product, [sizes[c] for c in term]), term
 

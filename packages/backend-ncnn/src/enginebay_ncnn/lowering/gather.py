@@ -12,8 +12,10 @@ from torch.nn import functional
 from enginebay_ncnn.lowering.arithmetic import (
     broadcast,
     elementwise,
+    flat,
     lower_amax,
     lower_amin,
+    lower_mul,
     lower_sum,
 )
 from enginebay_ncnn.lowering.contraction import lower_matmul
@@ -88,7 +90,10 @@ def lower_index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
 @lowers("embedding")
 def lower_embedding(weight: Tensor, indices: Tensor, *_: Any) -> Tensor:
     if indices.dtype is torch.int64 and is_constant(weight):
-        return functional.embedding(indices, weight)
+        # pnnx takes the first dimension for the batch.
+        rows = reshape(indices, (1, count_of(indices)))
+        found = functional.embedding(rows, weight)
+        return reshape(found, (*sizes_of(indices), sizes_of(weight)[1]))
     return reshape(
         pick(weight, 0, reshape(indices, (count_of(indices),))),
         (*sizes_of(indices), sizes_of(weight)[-1]),
@@ -110,9 +115,9 @@ def lower_index(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     rest = [sizes_of(x)[dim] for dim in range(x.ndim) if dim not in used]
     shape = broadcast(*(sizes_of(each) for each in tensors))
     count = math.prod(sizes_of(x)[dim] for dim in used)
-    flat = _flat_index(tensors, [sizes_of(x)[dim] for dim in used])
+    places = flat_index(tensors, [sizes_of(x)[dim] for dim in used])
     table = reshape(lower_permute(x, order), (count, math.prod(rest)))
-    found = reshape(pick(table, 0, reshape(flat, (count_of(flat),))), (*shape, *rest))
+    found = reshape(pick(table, 0, reshape(places, (count_of(places),))), (*shape, *rest))
     if not neighbours or used[0] == 0:
         return found
     front = list(range(len(shape), len(shape) + used[0]))
@@ -120,19 +125,19 @@ def lower_index(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     return lower_permute(found, [*front, *range(len(shape)), *back])
 
 
-def _flat_index(indices: list[Tensor], sizes: list[int]) -> Tensor:
+def flat_index(indices: list[Tensor], sizes: list[int]) -> Tensor:
     """Several indices as one into their dimensions laid flat."""
     if all(map(is_constant, indices)):
         total = torch.zeros((), dtype=torch.int64)
         for index, size in zip(indices, sizes, strict=True):
             total = total * size + index.long() % size
         return constant(total)
-    flat = indices[0].float()
+    places = indices[0].float()
     if is_constant(indices[0]):
-        constant(flat)
+        constant(places)
     for index, size in zip(indices[1:], sizes[1:], strict=True):
-        flat = elementwise(lambda a, b, n=size: a * n + b, flat, index)
-    return flat
+        places = elementwise(lambda a, b, n=size: a * n + b, places, index)
+    return places
 
 
 def _by_mask(x: Tensor, used: list[int], masks: list[Tensor]) -> Tensor:
@@ -157,10 +162,10 @@ def lower_gather(x: Tensor, dim: int, index: Tensor, *_: Any, **__: Any) -> Tens
     for axis, size in enumerate(sizes_of(places)[:-1]):
         rows = narrow(rows, axis, 0, size)
     outer, width, count = math.prod(sizes_of(rows)[:-1]), sizes_of(rows)[-1], sizes_of(places)[-1]
-    flat = reshape(places, (outer, count))
+    places_of_rows = reshape(places, (outer, count))
     if is_constant(index):
-        constant(flat)
-    found = _rows(reshape(rows, (outer, width)), flat)
+        constant(places_of_rows)
+    found = _rows(reshape(rows, (outer, width)), places_of_rows)
     return lower_permute(reshape(found, sizes_of(places)), back)
 
 
@@ -171,8 +176,8 @@ def _rows(x: Tensor, index: Tensor) -> Tensor:
     if is_constant(index):
         if (index == index[:1]).all():
             return pick(x, 1, constant(index[0]))
-        flat = (torch.arange(outer)[:, None] * width + index).reshape(-1)
-        return reshape(pick(reshape(x, (outer * width,)), 0, constant(flat)), (outer, count))
+        places = (torch.arange(outer)[:, None] * width + index).reshape(-1)
+        return reshape(pick(reshape(x, (outer * width,)), 0, constant(places)), (outer, count))
     chosen = one_hot(index, width)
     product = lower_matmul(chosen, lower_unsqueeze(x, 2))
     return reshape(product, (outer, count))
@@ -187,7 +192,7 @@ def lower_argmax(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Te
 
 @lowers("argmin")
 def lower_argmin(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    return lower_argmax(-x, dim, keepdim)
+    return lower_argmax(flat(torch.neg, x), dim, keepdim)
 
 
 def _first_of(x: Tensor, extreme: Tensor, dim: int, keepdim: bool) -> Tensor:
@@ -281,14 +286,27 @@ def lower_unfold(x: Tensor, dim: int, size: int, step: int) -> Tensor:
     return lower_permute(windows, [*order, dim + 1])
 
 
-@lowers("as_strided")
-def lower_as_strided(
-    x: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+def strided(
+    x: Tensor,
+    original: Tensor,
+    size: Sequence[int],
+    stride: Sequence[int],
+    storage_offset: int | None = None,
 ) -> Tensor:
-    index = torch.tensor(storage_offset or 0)
+    """``as_strided``, which looks at the memory: at that of the tensor that ``x`` stands for."""
+    first = original.storage_offset()
+    place = torch.tensor(first if storage_offset is None else storage_offset)
     for extent, step in zip(size, stride, strict=True):
-        index = index.unsqueeze(-1) + torch.arange(extent) * step
-    return reshape(pick(reshape(x, (count_of(x),)), 0, constant(index.reshape(-1))), size)
+        place = place.unsqueeze(-1) + torch.arange(extent) * step
+    where = torch.tensor(first)
+    for extent, step in zip(original.shape, original.stride(), strict=True):
+        where = where.unsqueeze(-1) + torch.arange(extent) * step
+    elements = torch.full((int(max(place.max(), where.max())) + 1,), -1)
+    elements[where.reshape(-1)] = torch.arange(where.numel())
+    index = elements[place.reshape(-1)]
+    if (index < 0).any():
+        raise UnsupportedError("as_strided beyond the tensor that it is given")
+    return reshape(pick(reshape(x, (count_of(x),)), 0, constant(index)), size)
 
 
 @lowers("one_hot")
@@ -302,3 +320,14 @@ def lower_cumsum(x: Tensor, dim: int, **_: Any) -> Tensor:
     size = sizes_of(x)[dim]
     below = constant(torch.ones(size, size).tril())
     return reshape(lower_matmul(below, as_three(x, dim)), sizes_of(x))
+
+
+@lowers("cumprod")
+def lower_cumprod(x: Tensor, dim: int, **_: Any) -> Tensor:
+    dim = axis_of(x, dim)
+    parts = [narrow(x, dim, place, 1) for place in range(sizes_of(x)[dim])]
+    if len(parts) > _RUNS:
+        raise UnsupportedError(f"a cumulative product of more than {_RUNS} numbers")
+    for place in range(1, len(parts)):
+        parts[place] = lower_mul(parts[place - 1], parts[place])
+    return lower_cat(parts, dim)

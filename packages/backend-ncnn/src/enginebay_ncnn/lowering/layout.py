@@ -32,7 +32,8 @@ def reshape(x: Tensor, shape: Sequence[int]) -> Tensor:
     source: Tensor = getattr(x, "reshape_of", x)
     if sizes_of(source) == tuple(shape):
         return source
-    result = source.reshape(tuple(shape))
+    # pnnx cannot write a reshape to no dimensions.
+    result = source.reshape(tuple(shape)) if len(shape) else source.reshape(1).squeeze(0)
     result.reshape_of = source  # type: ignore[attr-defined]  # tensors take attributes
     return constant(result) if is_constant(x) else result
 
@@ -48,13 +49,18 @@ def as_three(x: Tensor, dim: int) -> Tensor:
     return reshape(x, (math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])))
 
 
+def is_front(x: Tensor, dim: int) -> bool:
+    """Whether a dimension is one that pnnx may take for the batch, and then leaves alone."""
+    return dim == 0 and sizes_of(x)[0] != 1 and x.ndim > 1 and not is_constant(x)
+
+
 def narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor:
     """``length`` elements of one dimension from ``start`` on."""
     dim = axis_of(x, dim)
     if (start, length) == (0, sizes_of(x)[dim]):
         return x
     shape = (*sizes_of(x)[:dim], length, *sizes_of(x)[dim + 1 :])
-    if x.ndim <= MAX_RANK:
+    if x.ndim <= MAX_RANK and not is_front(x, dim):
         return _cut(x, dim, start, length)
     return reshape(_cut(as_three(x, dim), 1, start, length), shape)
 
@@ -193,8 +199,8 @@ def lower_slice(
     dim = axis_of(x, dim)
     first, last, step = slice(start, end, step).indices(sizes_of(x)[dim])
     count = len(range(first, last, step))
-    if not count:
-        raise UnsupportedError("an empty slice: ncnn holds no empty tensor")
+    if not count:  # for a concatenation to leave out
+        return constant(torch.zeros((*sizes_of(x)[:dim], 0, *sizes_of(x)[dim + 1 :])))
     if step == 1:
         return narrow(x, dim, first, count)
     return _every(x, dim, first, count, step)
@@ -266,7 +272,7 @@ def lower_cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
         return tensors[0]
     first = tensors[0]
     dim = axis_of(first, dim)
-    if first.ndim <= MAX_RANK:
+    if first.ndim <= MAX_RANK and (dim or first.ndim == 1):
         return torch.cat(tensors, dim)
     total = sum(sizes_of(each)[dim] for each in tensors)
     shape = (*sizes_of(first)[:dim], total, *sizes_of(first)[dim + 1 :])
@@ -296,6 +302,13 @@ def lower_expand_as(x: Tensor, other: Tensor) -> Tensor:
 @lowers("broadcast_to")
 def lower_broadcast_to(x: Tensor, size: Sequence[int]) -> Tensor:
     return lower_expand(x, size)
+
+
+@lowers("broadcast_tensors")
+def lower_broadcast_tensors(tensors: Sequence[Tensor]) -> list[Tensor]:
+    broadcast: Any = torch.broadcast_shapes
+    shape = tuple(broadcast(*map(sizes_of, tensors)))
+    return [lower_expand(each, shape) for each in tensors]
 
 
 @lowers("repeat", "tile")

@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from enginebay_ncnn.lowering.arithmetic import elementwise, flat
-from enginebay_ncnn.lowering.registry import constant, is_constant, lowers, sizes_of
+from enginebay_ncnn.lowering.arithmetic import elementwise, flat, lower_amax, lower_amin
+from enginebay_ncnn.lowering.registry import (
+    UnsupportedError,
+    constant,
+    is_constant,
+    lowers,
+    sizes_of,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,7 +35,7 @@ def _above(a: Any, b: Any) -> Tensor:
 
 @lowers("eq")
 def lower_eq(a: Tensor, b: Any) -> Tensor:
-    return 1.0 - elementwise(_differ, a, b)
+    return elementwise(lambda x, y: 1.0 - _differ(x, y), a, b)
 
 
 @lowers("ne", "not_equal", "logical_xor", "bitwise_xor", "__xor__")
@@ -49,17 +55,17 @@ def lower_lt(a: Tensor, b: Any) -> Tensor:
 
 @lowers("ge")
 def lower_ge(a: Tensor, b: Any) -> Tensor:
-    return 1.0 - lower_lt(a, b)
+    return elementwise(lambda x, y: 1.0 - _above(y, x), a, b)
 
 
 @lowers("le")
 def lower_le(a: Tensor, b: Any) -> Tensor:
-    return 1.0 - lower_gt(a, b)
+    return elementwise(lambda x, y: 1.0 - _above(x, y), a, b)
 
 
 @lowers("logical_not", "bitwise_not")
 def lower_not(a: Tensor) -> Tensor:
-    return 1.0 - a
+    return flat(lambda x: 1.0 - x, a)
 
 
 @lowers("logical_and", "bitwise_and", "__and__")
@@ -75,7 +81,9 @@ def lower_or(a: Any, b: Any) -> Tensor:
 @lowers("where")
 def lower_where(condition: Tensor, a: Any = None, b: Any = None) -> Tensor:
     """One of the two products is zero, so nothing is rounded; infinities would spoil it."""
-    return elementwise(lambda c, x, y: x * c + y * (1.0 - c), condition, _finite(a), _finite(b))
+    if a is None:
+        raise UnsupportedError("the places of a mask: their number depends on the inputs")
+    return elementwise(lambda c, x, y: x * c + y * (1.0 - c), condition, finite(a), finite(b))
 
 
 @lowers("clamp", "clip")
@@ -104,7 +112,8 @@ def lower_masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
     return lower_where(mask, value, x)
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """A constant with the largest numbers in its infinities' places."""
     if isinstance(value, torch.Tensor):
         return constant(value.float().clamp(-_LARGEST, _LARGEST)) if is_constant(value) else value
     return max(-_LARGEST, min(_LARGEST, float(value))) if math.isinf(value) else float(value)
@@ -113,24 +122,24 @@ def _finite(value: Any) -> Any:
 @lowers("any")
 def lower_any(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     x = elementwise(_differ, x, 0.0)
-    return x.amax() if dim is None else x.amax(dim, keepdim)
+    return lower_amax(x, dim, keepdim)
 
 
 @lowers("all")
 def lower_all(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     x = elementwise(_differ, x, 0.0)
-    return x.amin() if dim is None else x.amin(dim, keepdim)
+    return lower_amin(x, dim, keepdim)
 
 
 @lowers("isnan", "isinf", "isneginf", "isposinf")
 def lower_never(x: Tensor) -> Tensor:
     """Numbers that are none have no place in a network for ncnn: it flushes and clamps them."""
-    return x * 0.0
+    return flat(lambda t: t * 0.0, x)
 
 
 @lowers("isfinite")
 def lower_always(x: Tensor) -> Tensor:
-    return x * 0.0 + 1.0
+    return flat(lambda t: t * 0.0 + 1.0, x)
 
 
 @lowers("nan_to_num")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch.nn import functional
 
-from enginebay_ncnn.lowering.arithmetic import lower_add, lower_mean, lower_mul
+from enginebay_ncnn.lowering.arithmetic import flat, lower_add, lower_mean, lower_mul
 from enginebay_ncnn.lowering.layout import reshape
 from enginebay_ncnn.lowering.registry import is_constant, lowers, sizes_of
 
@@ -45,5 +45,6 @@ def lower_rms_norm(
 ) -> Tensor:
     dims = list(range(x.ndim - len(shape), x.ndim))
     power = lower_mean(lower_mul(x, x), dims, True)
-    result = lower_mul(x, (power + (1.1920929e-07 if eps is None else eps)).rsqrt())
+    small = 1.1920929e-07 if eps is None else eps
+    result = lower_mul(x, flat(lambda t: (t + small).rsqrt(), power))
     return result if weight is None else lower_mul(result, weight)

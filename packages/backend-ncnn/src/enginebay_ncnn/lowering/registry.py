@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import torch
-
 from enginebay.errors import ConversionError
+from enginebay_ncnn.lowering.torch_internals import untraced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,12 +47,8 @@ def is_constant(tensor: Any) -> bool:
 
 def sizes_of(tensor: Tensor) -> tuple[int, ...]:
     """A tensor's sizes as numbers: while torch traces, its own are tensors, and get traced too."""
-    state = torch._C._get_tracing_state()
-    torch._C._set_tracing_state(None)  # type: ignore[attr-defined]  # its stubs lack it
-    try:
+    with untraced():
         return tuple(tensor.shape)
-    finally:
-        torch._C._set_tracing_state(state)  # type: ignore[attr-defined]  # see above
 
 
 def count_of(tensor: Tensor) -> int:

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from enginebay.errors import ConversionError
-from enginebay_ncnn.lowering.script import Lowered, Script
+from enginebay_ncnn.lowering import torch_internals
+from enginebay_ncnn.lowering.arithmetic import ATTENTION_APART
+from enginebay_ncnn.lowering.lowered import Lowered
+from enginebay_ncnn.lowering.script import Script
 from enginebay_ncnn.torchscript import quiet
 
 if TYPE_CHECKING:
@@ -17,13 +20,16 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def retrace(frozen: Any, examples: Sequence[Tensor], target: Path) -> list[int]:
+def retrace(
+    frozen: Any, examples: Sequence[Tensor], target: Path, *, attention_apart: bool = False
+) -> list[int]:
     """Trace a frozen module again, with lowerings in the operators' places.
 
     Args:
         frozen: The module.
         examples: Its inputs, whose sizes the result is bound to.
         target: The file to write.
+        attention_apart: Keep pnnx from making one layer of each attention.
 
     Returns:
         Which inputs the file takes a second time, behind all others: as integers, for tables. In
@@ -32,7 +38,9 @@ def retrace(frozen: Any, examples: Sequence[Tensor], target: Path) -> list[int]:
     Raises:
         ConversionError: An operator cannot be lowered.
     """
+    torch_internals.check()
     floats = [tensor.float() for tensor in examples]
+    token = ATTENTION_APART.set(attention_apart)
     try:
         with torch.no_grad(), quiet():
             module = Lowered(Script(frozen, examples))
@@ -45,6 +53,8 @@ def retrace(frozen: Any, examples: Sequence[Tensor], target: Path) -> list[int]:
     except (RuntimeError, TypeError, IndexError, ValueError) as err:
         reason = str(err).strip().splitlines()
         raise ConversionError(f"{type(err).__name__}: {reason[0] if reason else err!r}") from err
+    finally:
+        ATTENTION_APART.reset(token)
     with quiet():
         torch.jit.save(result, str(target))
     return module.tables

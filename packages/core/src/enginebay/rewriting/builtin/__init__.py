@@ -19,15 +19,37 @@ def builtin_rewriters() -> RewriterSet:
     from enginebay.rewriting.builtin import (
         adaptive_pooling,
         any_all,
+        as_strided,
         atan2,
         attention,
+        autograd_function,
         copy,
+        cumsum,
+        diff,
+        grouped_mm,
+        histc,
         linspace,
+        permute,
+        repeat_interleave,
         roll,
         squeeze,
     )
 
     rewriters = RewriterSet(distribution=CORE)
-    for room in (adaptive_pooling, any_all, atan2, attention, copy, linspace, roll, squeeze):
+    rooms = (
+        *(
+            adaptive_pooling,
+            any_all,
+            as_strided,
+            atan2,
+            attention,
+            autograd_function,
+            copy,
+            cumsum,
+            diff,
+        ),
+        *(grouped_mm, histc, linspace, permute, repeat_interleave, roll, squeeze),
+    )
+    for room in rooms:
         room.declare(rewriters)
     return rewriters

@@ -1,0 +1,113 @@
+"""Operators that change a tensor.
+
+A lowered graph has none: the changed tensor goes by its old name, and whatever shared its memory is
+made anew from it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from enginebay_ncnn.lowering import layout
+from enginebay_ncnn.lowering.registry import UnsupportedError, sizes_of
+from enginebay_ncnn.lowering.script import shares_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+
+    from enginebay_ncnn.lowering.script import Script, Step
+
+
+def filled(step: Step, arguments: list[Any]) -> Tensor | None:
+    """What ``copy_``, ``fill_`` and ``zero_`` leave; None for any other operator."""
+    shape = sizes_of(arguments[0])
+    if step.kind == "aten::copy_":
+        return layout.lower_expand(arguments[1].float(), shape)
+    if step.kind == "aten::fill_":
+        return torch.full(shape, float(arguments[1]))
+    return torch.zeros(shape) if step.kind == "aten::zero_" else None
+
+
+def write(
+    script: Script,
+    step: Step,
+    result: Tensor,
+    values: dict[str, Any],
+    run: Callable[[Step], None],
+) -> None:
+    """Let a changed tensor, and all that shares its memory, be what they are from now on.
+
+    Args:
+        script: The graph.
+        step: The step that changes its first argument.
+        result: What that is afterwards.
+        values: The values so far, which are changed.
+        run: Runs one step again.
+    """
+    name: str | None = step.inputs[0]
+    written = set(step.outputs)
+    while name is not None:
+        written.add(name)
+        values[name] = result
+        whole = script.view_of(name)
+        if whole is not None:
+            result = _put_back(script, name, values[whole], result, values)
+        name = whole
+    memory = script.values[step.inputs[0]]
+    for earlier in script.steps:
+        if earlier is step:
+            return
+        aliases = [n for n in earlier.outputs if shares_memory(script.values[n], memory)]
+        if not aliases or not written.isdisjoint(aliases) or script.view_of(aliases[0]) is None:
+            continue
+        if earlier.assigns:  # it has been done; its result is its argument by another name
+            values[aliases[0]] = values[earlier.inputs[0]]
+        else:
+            run(earlier)
+
+
+def _put_back(
+    script: Script, name: str, whole: Tensor, piece: Tensor, values: dict[str, Any]
+) -> Tensor:
+    """A tensor with one piece of it replaced."""
+    step = script.origin[name]
+    place = 0
+    if step.kind == "prim::ListUnpack":
+        place = step.outputs.index(name)
+        step = script.origin[step.inputs[0]]
+    kind = step.kind.removeprefix("aten::")
+    rest = [values[each] for each in step.inputs[1:]]
+    if kind == "slice":
+        return layout.lower_slice_scatter(whole, piece, *rest)
+    if kind == "select":
+        return layout.lower_select_scatter(whole, piece, *rest)
+    if kind == "unbind":
+        return layout.lower_select_scatter(whole, piece, rest[0], place)
+    if kind == "narrow":
+        dim, start, length = rest
+        return layout.lower_slice_scatter(whole, piece, dim, start, start + length)
+    if kind in ("chunk", "split", "split_with_sizes", "tensor_split"):
+        dim = rest[-1]
+        sizes = [sizes_of(each)[dim] for each in script.values[script.origin[name].inputs[0]]]
+        start = sum(sizes[:place])
+        return layout.lower_slice_scatter(whole, piece, dim, start, start + sizes[place])
+    if kind in ("transpose", "swapaxes", "swapdims"):
+        return layout.lower_transpose(piece, *rest)
+    if kind == "t":
+        return layout.lower_t(piece)
+    if kind == "permute":
+        order = [layout.axis_of(piece, dim) for dim in rest[0]]
+        return layout.lower_permute(piece, [order.index(axis) for axis in range(piece.ndim)])
+    if sizes_of(piece) == sizes_of(whole) or kind in _RESHAPES:
+        return layout.reshape(piece, sizes_of(whole))
+    raise UnsupportedError(f"an assignment through aten::{kind}")
+
+
+#: Pieces that have all elements, in their order.
+_RESHAPES = frozenset(
+    ("view", "reshape", "unsqueeze", "squeeze", "flatten", "unflatten", "_unsafe_view")
+)

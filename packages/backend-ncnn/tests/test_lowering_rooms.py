@@ -1,0 +1,358 @@
+"""Images, Fourier transforms, recurrent networks and writes: each lowering against its operator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from enginebay_ncnn.lowering.lowered import Lowered
+from enginebay_ncnn.lowering.registry import LOWERINGS, UnsupportedError, constant
+from enginebay_ncnn.lowering.script import Script
+from enginebay_ncnn.torchscript import quiet
+
+aten = torch.ops.aten
+
+
+class Apply(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Any, part: nn.Module | None = None) -> None:
+        super().__init__()
+        self.function = function
+        self.part = part
+
+    def forward(self, *tensors: torch.Tensor) -> Any:
+        return self.function(*((self.part,) if self.part else ()), *tensors)
+
+
+def check(function: Any, *inputs: torch.Tensor, part: nn.Module | None = None) -> None:
+    """The lowered graph of a function gives the function's numbers, for other inputs too."""
+    module = Apply(function, part).eval()
+    with torch.no_grad(), quiet():
+        traced: Any = torch.jit.trace(module, inputs, check_trace=False)
+        script = Script(torch.jit.freeze(traced, optimize_numerics=False), inputs)
+        lowered = Lowered(script)
+        others = [
+            torch.randn_like(x) if x.is_floating_point() else x.flip(-1).contiguous()
+            for x in inputs
+        ]
+        for tensors in (inputs, others):
+            wanted = module(*(tensor.clone() for tensor in tensors))
+            integers = [t for t in tensors if t.dtype == torch.int64]
+            found = lowered(*(tensor.float() for tensor in tensors), *integers)
+            for one, other in zip(
+                found, wanted if isinstance(wanted, tuple) else (wanted,), strict=True
+            ):
+                torch.testing.assert_close(one, other.float(), rtol=1e-3, atol=1e-4)
+
+
+BATCHES = [1, 3]
+
+
+@pytest.mark.parametrize("batch", BATCHES)
+@pytest.mark.parametrize("size", [7, 8, 11])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kernel_size": 3, "padding": 1},
+        {"kernel_size": 3, "stride": 2, "padding": 1},
+        {"kernel_size": 2, "stride": 3},
+        {"kernel_size": 3, "dilation": 2, "padding": 2, "groups": 2},
+        {"kernel_size": 4, "stride": 4, "bias": False},
+        {"kernel_size": 3, "padding": "same"},
+    ],
+)
+def test_convolutions_of_several_images(batch, size, options):
+    part = nn.Conv2d(4, 6, **options)
+    check(lambda conv, x: conv(x), torch.randn(batch, 4, size, 9), part=part)
+
+
+@pytest.mark.parametrize("batch", BATCHES)
+@pytest.mark.parametrize(
+    ("part", "shape"),
+    [
+        (nn.Conv1d(4, 6, 3, stride=2, padding=1), (4, 11)),
+        (nn.Conv3d(2, 3, 3, padding=1), (2, 4, 5, 6)),
+        (nn.ConvTranspose2d(4, 2, 3, stride=2), (4, 5, 6)),
+        (nn.BatchNorm1d(4).eval(), (4, 7)),
+        (nn.BatchNorm1d(4).eval(), (4,)),
+        (nn.BatchNorm2d(4).eval(), (4, 5, 6)),
+        (nn.GroupNorm(2, 4), (4, 5, 6)),
+        (nn.GroupNorm(2, 4), (4, 7)),
+        (nn.InstanceNorm2d(4, affine=True), (4, 5, 6)),
+        (nn.InstanceNorm1d(4), (4, 7)),
+        (nn.PReLU(4), (4, 5, 6)),
+        (nn.MaxPool2d(2), (4, 5, 6)),
+        (nn.AvgPool1d(2), (4, 7)),
+        (nn.AdaptiveAvgPool2d((2, 3)), (4, 5, 7)),
+        (nn.AdaptiveMaxPool2d(2), (4, 5, 7)),
+        (nn.Upsample(scale_factor=2), (4, 5, 6)),
+        (nn.Upsample(size=(7, 9), mode="bilinear"), (4, 5, 6)),
+        (nn.PixelShuffle(2), (4, 5, 6)),
+        (nn.PixelUnshuffle(2), (4, 6, 8)),
+        (nn.GLU(1), (4, 5)),
+        (nn.ConstantPad3d((1, 2, 0, 1, 2, 0), 1.5), (2, 3, 4, 5)),
+        (nn.ReflectionPad2d(2), (4, 5, 6)),
+        (nn.CircularPad2d(2), (4, 5, 6)),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else str(len(value)),
+)
+def test_modules_of_images_and_signals(batch, part, shape):
+    check(lambda module, x: module(x), torch.randn(batch, *shape), part=part)
+
+
+def test_an_image_without_a_batch():
+    check(lambda conv, x: conv(x), torch.randn(4, 6, 7), part=nn.Conv2d(4, 2, 3))
+
+
+def test_samples_of_several_images():
+    def sample(x: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
+        return functional.grid_sample(x, grid, align_corners=False)
+
+    check(sample, torch.randn(2, 3, 5, 5), torch.rand(2, 4, 3, 2))
+
+
+FOURIER = {
+    "fft, real part": lambda x: torch.fft.fft(x).real,
+    "fft2 and back": lambda x: torch.fft.ifft2(torch.fft.fft2(x)).real,
+    "fftn of two dimensions": lambda x: torch.fft.fftn(x, dim=(1, 2)).imag,
+    "rfft, magnitude": lambda x: torch.fft.rfft(x, norm="ortho").abs(),
+    "rfft, cut": lambda x: torch.fft.rfft(x, n=4, dim=1).abs(),
+    "rfft, filled up": lambda x: torch.fft.rfft(x, n=12).abs(),
+    "rfft and irfft, odd": lambda x: torch.fft.irfft(torch.fft.rfft(x, dim=1), n=5, dim=1),
+    "a filter": lambda x: torch.fft.irfft2(torch.fft.rfft2(x) * (0.5 + 2j), s=(5, 6)),
+    "correlation": lambda x: torch.fft.irfft(torch.fft.rfft(x) * torch.conj(torch.fft.rfft(x))),
+    "as pairs": lambda x: torch.view_as_real(torch.fft.rfft(x) + 1),
+    "turned": lambda x: torch.view_as_real(
+        torch.view_as_complex(x.reshape(2, 5, 3, 2)) * torch.polar(torch.ones(3), torch.arange(3.0))
+    ).flatten(2),
+}
+
+
+@pytest.mark.parametrize("name", FOURIER)
+def test_fourier_transforms(name):
+    check(FOURIER[name], torch.randn(2, 5, 6))
+
+
+def test_what_complex_numbers_cannot_do_is_refused():
+    with pytest.raises(UnsupportedError, match="sqrt of complex numbers"):
+        check(lambda x: torch.fft.fft(x).sqrt().real, torch.randn(2, 4))
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+@pytest.mark.parametrize("options", [{}, {"bidirectional": True, "num_layers": 2, "bias": False}])
+def test_recurrent_networks(kind, options):
+    part = kind(4, 3, batch_first=True, **options)
+
+    def run(module: nn.Module, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        outputs, last = module(x)
+        return outputs, *(last if isinstance(last, tuple) else (last,))
+
+    check(run, torch.randn(2, 5, 4), part=part)
+
+
+def test_too_many_steps_are_refused():
+    part = nn.GRU(2, 2, batch_first=True)
+    with pytest.raises(UnsupportedError, match="more than 1024 steps"):
+        check(lambda module, x: module(x)[0], torch.randn(1, 1025, 2), part=part)
+
+
+def transposed(x):
+    y = torch.zeros(2, 6, 5)
+    y.transpose(1, 2)[:, :2] = x[:, :2]
+    return y
+
+
+def unbound(x):
+    y = torch.ones_like(x)
+    first, second = y.unbind(0)
+    second.copy_(first + x[0])
+    return y
+
+
+def seen_through_another_piece(x):
+    y = torch.zeros_like(x)
+    turned = y.permute(2, 0, 1)
+    y[:, 0] = x[:, 1]
+    return turned * 2
+
+
+def added_in_place(x):
+    y = x * 2
+    y[..., :2] += 1
+    y[..., :2] *= x[..., :2]
+    return y
+
+
+def part_of_a_chunk(x):
+    y = torch.zeros_like(x)
+    y.chunk(2, -1)[1].fill_(3.0)
+    y.split([1, 4], 1)[1].narrow(2, 1, 2).copy_(x[:, 1:, :2])
+    return y
+
+
+def copied_by_a_reshape(x):
+    y = torch.zeros(2, 6, 5)
+    apart = y.transpose(1, 2).reshape(-1)
+    apart[:3] = x[0, 0, :3]
+    return y.sum() + apart
+
+
+def positions(x):
+    y = torch.zeros_like(x)
+    y[:, torch.tensor([3, 1]), torch.tensor([0, 5])] = x[:, :2, 2]
+    return y
+
+
+WRITES = [
+    *(transposed, unbound, seen_through_another_piece, added_in_place),
+    *(part_of_a_chunk, copied_by_a_reshape, positions),
+]
+
+
+@pytest.mark.parametrize("function", WRITES, ids=lambda function: function.__name__)
+def test_writes_reach_all_that_shares_their_memory(function):
+    check(function, torch.randn(2, 5, 6))
+
+
+def test_writes_by_a_mask():
+    x, keep = torch.randn(2, 5), torch.randint(0, 2, (2, 5))
+    check(lambda x, keep: x.index_put((keep > 0,), torch.tensor(2.0)), x, keep)
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_scatters(live):
+    x, src = torch.randn(3, 6), torch.randn(3, 4)
+    index = torch.stack([torch.randperm(6)[:4] for _ in range(3)])
+    given = index.float() if live else constant(index)
+    for found, wanted in (
+        (LOWERINGS["scatter"](x, 1, given, src), x.scatter(1, index, src)),
+        (LOWERINGS["scatter"](x, 1, given, 2.5), x.scatter(1, index, 2.5)),
+        (LOWERINGS["scatter_add"](x, 1, given, src), x.scatter_add(1, index, src)),
+    ):
+        torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("include_self", [True, False])
+@pytest.mark.parametrize("reduce", ["sum", "mean", "amax", "amin"])
+def test_scatters_that_reduce(reduce, include_self):
+    x, src = torch.randn(3, 4), torch.randn(3, 7)
+    index = torch.randint(0, 4, (3, 7))
+    found = LOWERINGS["scatter_reduce.two"](
+        x, 1, index.float(), src, reduce, include_self=include_self
+    )
+    wanted = x.scatter_reduce(1, index, src, reduce, include_self=include_self)
+    torch.testing.assert_close(found, wanted)
+
+
+def test_writes_along_one_dimension():
+    x, index, src = torch.randn(4, 5), torch.tensor([2, 0]), torch.randn(2, 5)
+    for name in ("index_add", "index_copy"):
+        wanted = getattr(x, name)(0, index, src)
+        torch.testing.assert_close(LOWERINGS[name](x, 0, index.float(), src), wanted)
+    filled = LOWERINGS["index_fill"](x, 1, index.float(), 3.0)
+    torch.testing.assert_close(filled, x.index_fill(1, index, 3.0))
+
+
+@pytest.mark.parametrize("right", [False, True])
+def test_places_in_a_sorted_row(right):
+    edges, x = torch.tensor([0.0, 1.0, 2.0]), torch.tensor([[-1.0, 0.0, 0.5, 2.0, 3.0]])
+    wanted = torch.bucketize(x, edges, right=right).float()
+    torch.testing.assert_close(LOWERINGS["bucketize"](x, constant(edges), right=right), wanted)
+    found = LOWERINGS["searchsorted"](constant(edges), x, right=right)
+    torch.testing.assert_close(found, torch.searchsorted(edges, x, right=right).float())
+
+
+def test_counts():
+    x = torch.tensor([0.0, 1.0, 1.0, 3.0])
+    torch.testing.assert_close(LOWERINGS["histc"](x, 4, 0, 3), torch.histc(x, 4, 0, 3))
+    found = LOWERINGS["bincount"](x, None, 4)
+    torch.testing.assert_close(found, x.long().bincount(minlength=4).float())
+
+
+def test_products_of_groups():
+    a, b, ends = torch.randn(7, 4), torch.randn(3, 4, 5), torch.tensor([2, 2, 7])
+    wanted = torch.cat([a[:2] @ b[0], a[2:] @ b[2]])
+    for offsets in (ends.float(), constant(ends)):
+        found = LOWERINGS["_grouped_mm"](a, constant(b), offsets)
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("divisor", [3.0, -7.0])
+def test_whole_numbers_are_divided_exactly(divisor):
+    x = torch.arange(-50.0, 50.0)
+    y = torch.full_like(x, divisor)
+    for given in (y, divisor):
+        torch.testing.assert_close(LOWERINGS["floor_divide"](x, given), x // divisor)
+        torch.testing.assert_close(LOWERINGS["remainder"](x, given), x % divisor)
+        torch.testing.assert_close(LOWERINGS["fmod"](x, given), x.fmod(divisor))
+
+
+def test_strides_are_those_of_the_tensor_that_is_meant():
+    check(lambda x: x.transpose(0, 1).as_strided((4, 3), (2, 1), 1), torch.randn(4, 5))
+    with pytest.raises(UnsupportedError, match="beyond the tensor"):
+        check(lambda x: x[1:].as_strided((3,), (1,), 0), torch.randn(4, 5))
+
+
+def test_an_ellipsis():
+    a, b = torch.randn(1, 2, 3, 4, 5), torch.randn(1, 2, 6, 4, 5)
+    check(lambda a, b: torch.einsum("...qhd,...khd->...hqk", a, b), a, b)
+
+
+OTHERS = {
+    "distances": lambda x: torch.cdist(x, x[:, :3] + 1.0),
+    "grids": lambda x: functional.affine_grid(x[:, :2, :3], (2, 3, 4, 5), align_corners=False),
+    "grids to the corners": lambda x: functional.affine_grid(
+        x[:, :2, :3], (2, 3, 4, 5), align_corners=True
+    ),
+    "products": lambda x: x.prod(1) + x.cumprod(-1)[:, 0],
+    "broadcast": lambda x: torch.broadcast_tensors(x[:, :1], x)[0] * 2,
+    "outer": lambda x: torch.outer(x[0, 0], x[1, 0]),
+    "the logarithm of zero as a place": lambda x: torch.where(
+        x > 9, (x * 0).log().long(), (x > 0).long()
+    ).float(),
+    "five dimensions": lambda x: x.reshape(2, 5, 1, 3, 2).softmax(-1).logsumexp(-1).std(1),
+    "pools without a stride": lambda x: functional.max_pool3d(x.reshape(1, 2, 5, 3, 2), 2),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_is_composed_of_others(name):
+    check(OTHERS[name], torch.randn(2, 5, 6))
+
+
+def turning(x: torch.Tensor, turn: bool):
+    if turn:
+        return x * 2
+    return x.transpose(1, 2)
+
+
+def looking(x: torch.Tensor):
+    if bool(x.sum() > 0):
+        x = -x
+    return x
+
+
+@pytest.mark.parametrize("turn", [True, False])
+def test_a_branch_that_is_fixed_is_taken(turn):
+    with quiet():
+        scripted = torch.jit.script(turning)
+    check(lambda x: scripted(x, turn) + 1, torch.randn(2, 5, 6))
+
+
+def test_a_branch_that_depends_on_the_inputs_is_refused():
+    with quiet():
+        scripted = torch.jit.script(looking)
+    with pytest.raises(UnsupportedError, match="depends on the inputs"):
+        check(lambda x: scripted(x) + 1, torch.randn(2, 5, 6))
+
+
+def test_a_scatter_into_infinities():
+    index = torch.tensor([[1], [0]])
+    table = constant(torch.full((2, 3), -torch.inf))
+    found = LOWERINGS["scatter"](table, 1, index.float(), torch.ones(2, 1))
+    assert torch.equal(found.clamp(-2), torch.tensor([[-2.0, 1, -2], [1, -2, -2]]))

@@ -1,0 +1,48 @@
+"""Layers that the caller brings: one module of the model becomes one layer of the network."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import enginebay as eb
+from enginebay.errors import ConversionError
+
+MODULE = "ncnn_test_layers.Decode"
+
+
+@pytest.fixture
+def net(monkeypatch: pytest.MonkeyPatch) -> nn.Module:
+    monkeypatch.syspath_prepend(Path(__file__).parent / "own")
+    own = importlib.import_module("ncnn_test_layers")
+    return nn.Sequential(nn.Linear(4, 4), own.Decode(), nn.ReLU())
+
+
+def params(layer: str) -> dict[str, object]:
+    return {"module_ops": (MODULE,), "custom_layers": {MODULE: f"ncnn_test_layers:{layer}"}}
+
+
+def test_a_module_becomes_a_layer_of_ones_own(deploy, net):
+    deployed = deploy(net, torch.randn(1, 4), ir="torchscript", params=params("DecodeLayer"))
+    assert deployed.verdict == "verified"
+    assert MODULE in (deployed.artifact.path / "model.param").read_text()
+    with eb.load(deployed.artifact) as loaded:
+        for _ in range(20):  # ncnn does not hold the layer: it must not be collected
+            x = torch.randn(1, 4)
+            torch.testing.assert_close(loaded({"input": x})["output"], net(x))
+
+
+def test_a_module_op_without_a_layer_is_named(deploy, net):
+    with pytest.raises(ConversionError, match="it has a layer ncnn does not know"):
+        deploy(net, torch.randn(1, 4), ir="torchscript", params={"module_ops": (MODULE,)})
+
+
+def test_a_crash_in_the_engine_is_contained_and_told(deploy, net):
+    with pytest.raises(ConversionError) as caught:
+        deploy(net, torch.randn(1, 4), ir="torchscript", params=params("CrashingLayer"))
+    assert "ncnn cannot run what pnnx wrote: " in str(caught.value)
+    assert "SIGABRT" in str(caught.value)

@@ -1,0 +1,76 @@
+"""Rewriters for what OpenVINO does not take.
+
+With ``ceil_mode`` torch and ONNX let the window of a pooling be larger than the input, which
+OpenVINO 2026.4 refuses. Global pooling over "as much as there is" is written so.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import enginebay as eb
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from enginebay.rewriting import Context
+
+rewriters = eb.RewriterSet(backend="openvino")
+
+
+@rewriters.function("torch.nn.functional.avg_pool1d")
+@rewriters.function("torch.nn.functional.avg_pool2d")
+def avg_pool(
+    ctx: Context,
+    input: Tensor,  # noqa: A002  # torch's name
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
+    """Average over a window that ends where the padded input ends."""
+    if ceil_mode:
+        stride, kernel_size = stride or kernel_size, _within(input, kernel_size, padding)
+    more = (padding, ceil_mode, count_include_pad, *args)
+    return ctx.origin_func(input, kernel_size, stride or kernel_size, *more, **kwargs)
+
+
+@rewriters.function("torch.max_pool1d")
+@rewriters.function("torch.max_pool2d")
+def max_pool(
+    ctx: Context,
+    input: Tensor,  # noqa: A002  # torch's name
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> Any:
+    """Take the largest of a window that ends where the padded input ends."""
+    stride = stride or kernel_size
+    if ceil_mode and set(_each(dilation, 1)) == {1}:
+        kernel_size = _within(input, kernel_size, padding)
+    return ctx.origin_func(input, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+def _within(input: Tensor, kernel_size: Any, padding: Any) -> Any:  # noqa: A002  # torch's name
+    """The window, no larger than the padded input; an open size is taken as large enough."""
+    import torch
+
+    kernel = _each(kernel_size, 1)
+    if len(kernel) == 1 and input.dim() == 4:
+        kernel *= 2
+    sizes = input.shape[-len(kernel) :]
+    if any(isinstance(size, torch.SymInt) for size in sizes):
+        return kernel_size
+    pads = _each(padding, len(kernel))
+    return [min(k, int(n) + 2 * p) for k, n, p in zip(kernel, sizes, pads, strict=True)]
+
+
+def _each(value: Any, times: int) -> list[int]:
+    """One number a dimension, however they were given."""
+    values = list(value) if isinstance(value, tuple | list) else [value]
+    return values if len(values) > 1 else values * times

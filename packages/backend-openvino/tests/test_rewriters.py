@@ -1,0 +1,61 @@
+"""Each rewriter is needed, and gives what PyTorch gives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import enginebay as eb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+class Applied(nn.Module):
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.function(x)
+
+
+SMALLER_THAN_ITS_WINDOW = {
+    "average": lambda x: F.avg_pool2d(x, 9, ceil_mode=True),
+    "average with padding": lambda x: F.avg_pool2d(x, (12, 2), padding=(2, 0), ceil_mode=True),
+    "average without the padding": lambda x: F.avg_pool2d(
+        x, (12, 2), padding=(2, 0), ceil_mode=True, count_include_pad=False
+    ),
+    "average of sequences": lambda x: F.avg_pool1d(x[0], 9, ceil_mode=True),
+    "average without a batch": lambda x: F.avg_pool2d(x[0], [9, 3], 6, ceil_mode=True),
+    "largest": nn.MaxPool2d(9, ceil_mode=True),
+    "largest of sequences": lambda x: F.max_pool1d(x[0], 9, 7, ceil_mode=True),
+}
+
+
+@pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+@pytest.mark.parametrize("name", SMALLER_THAN_ITS_WINDOW)
+def test_pooling_with_a_window_larger_than_the_input(
+    name: str, exporter: Any, tmp_path: Path
+) -> None:
+    model, x = Applied(SMALLER_THAN_ITS_WINDOW[name]), torch.randn(1, 3, 5, 4)
+    plain = eb.export(model, x, path=tmp_path / "plain.onnx", exporter=exporter)
+    with pytest.raises(eb.EnginebayError, match="OpenVINO cannot convert"):
+        eb.convert(plain, backend="openvino", work_dir=tmp_path / "plain")
+    deployment = eb.deploy(
+        model, x, backend="openvino", ir="onnx", exporter=exporter, work_dir=tmp_path / "out"
+    )
+    assert deployment.verdict == "verified"
+
+
+def test_a_window_that_fits_is_left_alone(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.AvgPool2d(2, ceil_mode=True), nn.MaxPool2d(2, 1, 1, 1))
+    deployment = eb.deploy(
+        model, torch.randn(1, 3, 5, 4), backend="openvino", work_dir=tmp_path / "out"
+    )
+    assert deployment.verdict == "verified"

@@ -1,0 +1,1 @@
+"""Small architectures from transformers on every backend, by every exporter: ``nox -s zoo``."""

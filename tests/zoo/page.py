@@ -1,0 +1,125 @@
+"""The page in the docs, made from the results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+from .models import ZOO
+from .results import COLUMNS, State
+
+if TYPE_CHECKING:
+    from .results import Cell, Results
+
+PAGE = Path(__file__).parents[2] / "docs" / "zoo.md"
+
+TEXT = """\
+# The zoo
+
+{models} small architectures from [transformers](https://github.com/huggingface/transformers), with
+random weights and nothing downloaded, deployed with `enginebay.deploy` in fp32. `nox -s zoo`
+measures them all again and writes this page, `nox -s zoo -- vit bert --backend ncnn` measures a
+part; a model is added in a few lines of `tests/zoo/models.py`.
+
+Measured on {date} with {versions}.
+
+## In all
+
+{counts}
+
+*Verified*: the engine gives what the PyTorch model gives, within the tolerance of fp32.
+*Mismatched*: it runs and gives something else. *Unsupported*: the deployment ends with an error
+that says why. *Crashed*: a process went down or did not end in time.
+
+`dynamo` and `torchscript` are torch's two exporters to ONNX. `deploy` itself takes `dynamo`, and
+where that fails `torchscript`; for ncnn a trace, and where that fails ONNX.
+
+## Every model
+
+The largest absolute difference over all outputs, which are of order 1, and the seconds from the
+model to the verdict.
+
+{table}
+"""
+
+REST = """
+## What is not verified, and why
+
+{table}
+"""
+
+OTHER = """
+## What went another way
+
+Verified, but not by the exporter in the heading: that failed, and the backend's next IR was used.
+
+{table}
+"""
+
+
+def render(results: Results) -> str:
+    """The page, in Markdown."""
+    cells = results.cells
+    versions = ", ".join(f"{name} {number}" for name, number in results.versions.items())
+    page = TEXT.format(
+        models=len({cell.model for cell in cells}),
+        date=results.date,
+        versions=versions,
+        counts=_counts(cells),
+        table=_table(cells),
+    )
+    rest = [
+        [cell.model, cell.column.title, cell.state, _escaped(cell.reason)]
+        for cell in cells
+        if cell.state != "verified"
+    ]
+    other = [[c.model, c.column.title, c.via] for c in cells if _went_another_way(c)]
+    if rest:
+        page += REST.format(table=_markdown(["model", "way", "", "why"], rest))
+    if other:
+        page += OTHER.format(table=_markdown(["model", "way", "through"], other))
+    return page
+
+
+def _counts(cells: list[Cell]) -> str:
+    seen = {cell.state for cell in cells} | {"verified"}
+    states = [state for state in get_args(State) if state in seen]
+    rows = []
+    for column in COLUMNS:
+        here = [cell.state for cell in cells if cell.column == column]
+        rows.append([column.title, *(str(here.count(s)) for s in states), str(len(here))])
+    return _markdown(["", *states, "models"], rows)
+
+
+def _table(cells: list[Cell]) -> str:
+    found = {(cell.model, cell.column): cell for cell in cells}
+    names = dict.fromkeys(cell.model for cell in cells)
+    rows = [
+        [name, ZOO[name].family, *(_shown(found.get((name, column))) for column in COLUMNS)]
+        for name in names
+    ]
+    return _markdown(["model", "family", *(column.title for column in COLUMNS)], rows)
+
+
+def _shown(cell: Cell | None) -> str:
+    if cell is None:
+        return "–"
+    mark = "✓" if cell.state == "verified" else f"**{cell.state}**"
+    worst = "" if cell.worst is None else f" {cell.worst:.0e},"
+    return f"{mark}{worst} {cell.seconds:.0f} s"
+
+
+def _went_another_way(cell: Cell) -> bool:
+    usual = f"onnx by torch.onnx {cell.column.exporter}"
+    return cell.state == "verified" and cell.column.exporter is not None and cell.via != usual
+
+
+def _escaped(text: str) -> str:
+    """As one cell of a table."""
+    short = text if len(text) <= 240 else f"{text[:239]}…"
+    return short.replace("|", "\\|").replace("<", "&lt;")
+
+
+def _markdown(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -1,0 +1,174 @@
+"""A few of the zoo's models on every engine, and the machinery that measures and shows them all."""
+
+from __future__ import annotations
+
+import os
+import signal
+from importlib.metadata import version
+from pathlib import Path  # noqa: TC003  # child processes read the annotations
+
+import pytest
+import torch
+from tests.zoo import cells
+from tests.zoo.cells import measure, measure_here, measure_model
+from tests.zoo.models import ZOO
+from tests.zoo.page import PAGE, render
+from tests.zoo.results import COLUMNS, RESULTS, Cell, Column, Results, installed, load, save
+from torch import nn
+
+#: This module as child processes find it: pytest calls it otherwise.
+HERE = "tests.zoo.test_zoo"
+FEW = [Column("onnxruntime", "torchscript"), Column("openvino", "torchscript"), COLUMNS[-1]]
+
+
+@pytest.mark.parametrize("model", ["llama", "resnet", "swin"])
+def test_a_few_models_are_verified_on_every_engine(model: str) -> None:
+    found = measure_model(model, FEW)
+    assert [(cell.column, cell.state, cell.reason) for cell in found] == [
+        (column, "verified", "") for column in FEW
+    ]
+    assert all(cell.worst is not None and cell.worst < 1e-4 and cell.via for cell in found)
+
+
+class Fourier(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.fft.fft(x).real
+
+
+def test_what_a_deployment_refuses_is_unsupported_with_its_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cells, "build", lambda name: (Fourier(), {"x": torch.rand(1, 4)}))
+    cell = measure("fourier", Column("onnxruntime", "torchscript"))
+    assert cell.state == "unsupported"
+    assert "aten::fft_fft" in cell.reason
+    assert "\n" not in cell.reason
+
+
+def test_a_model_that_does_not_build_is_the_zoos_own_mistake() -> None:
+    cell = measure("unicorn", FEW[0])
+    assert (cell.state, cell.reason) == ("broken", "KeyError: 'unicorn'")
+
+
+def crash_at_openvino(model: str, columns: list[Column], journal: Path) -> None:
+    """In the child: as an engine that takes its process down."""
+    for column in columns:
+        if column.backend == "openvino":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        cells._write(journal, Cell(model=model, column=column, state="verified"))
+
+
+def late_everywhere(model: str, columns: list[Column], journal: Path) -> None:
+    """In the child: as an engine that does not end in time."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, 0.01)
+    signal.pause()
+
+
+def crash_at_the_end(model: str, columns: list[Column], journal: Path) -> None:
+    """In the child: as an engine that cannot be unloaded."""
+    for column in columns:
+        cells._write(journal, Cell(model=model, column=column, state="verified"))
+    os.abort()
+
+
+def test_a_crash_costs_one_cell() -> None:
+    found = measure_model("bert", FEW, f"{HERE}:crash_at_openvino")
+    assert [cell.state for cell in found] == ["verified", "crashed", "verified"]
+    assert [cell.column for cell in found] == FEW
+    assert "SIGSEGV" in found[1].reason
+
+
+def test_what_does_not_end_is_ended_and_told() -> None:
+    found = measure_model("bert", FEW, f"{HERE}:late_everywhere")
+    assert {(cell.state, cell.reason) for cell in found} == {
+        ("crashed", f"it ran past {cells.LIMIT} s")
+    }
+
+
+def test_a_crash_after_the_last_cell_adds_none() -> None:
+    found = measure_model("bert", FEW, f"{HERE}:crash_at_the_end")
+    assert [cell.state for cell in found] == ["verified"] * 3
+
+
+def test_a_cell_is_written_down_when_it_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = tmp_path / "cells.jsonl"
+
+    def measured(model: str, column: Column) -> Cell:
+        assert len(journal.read_text().splitlines() if journal.exists() else []) == len(seen)
+        seen.append(column)
+        return Cell(model=model, column=column, state="verified")
+
+    seen: list[Column] = []
+    monkeypatch.setattr(cells, "measure", measured)
+    measure_here("bert", FEW, journal)
+    assert seen == FEW
+
+
+def a_cell(model: str, column: Column, **fields: object) -> Cell:
+    return Cell(model=model, column=column, **{"state": "verified", **fields})  # type: ignore[arg-type]
+
+
+def test_results_keep_the_newest_of_each_cell_in_the_order_of_the_zoo(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    results = Results(versions={"torch": "2"})
+    results.put([a_cell("vit", COLUMNS[1]), a_cell("gone", COLUMNS[0])], "2026-01-01", ["bert"])
+    assert results.cells == []
+    results.put([a_cell("vit", column) for column in COLUMNS[1::-1]], "2026-01-02", ZOO)
+    results.put([a_cell("vit", COLUMNS[1], seconds=3.0)], "2026-01-03", ZOO)
+    results.put([a_cell("bert", COLUMNS[4])], "2026-01-04", ZOO)
+    save(results, path)
+    kept = load(path)
+    assert kept == results
+    assert [(c.model, c.column, c.seconds) for c in kept.cells] == [
+        ("bert", COLUMNS[4], 0.0),
+        ("vit", COLUMNS[0], 0.0),
+        ("vit", COLUMNS[1], 3.0),
+    ]
+    assert (kept.date, load(tmp_path / "none.json").cells) == ("2026-01-04", [])
+    assert installed()["torch"] == version("torch")
+
+
+def test_the_page_shows_every_state() -> None:
+    ort, ncnn = COLUMNS[1], COLUMNS[4]
+    results = Results(
+        date="2026-01-02",
+        versions={"torch": "2.13.0"},
+        cells=[
+            a_cell("bert", ort, worst=1.23e-6, seconds=2.4, via="onnx by torch.onnx torchscript"),
+            a_cell("bert", ncnn, state="mismatched", worst=0.5, seconds=3.0, reason="a | b <c>"),
+            a_cell("vit", ort, worst=0.0, seconds=1.0, via="torchscript by torch.jit.trace"),
+            a_cell("vit", ncnn, state="unsupported", reason="no layer"),
+        ],
+    )
+    page = render(results)
+    for line in (
+        "2 small architectures from",
+        "Measured on 2026-01-02 with torch 2.13.0.",
+        "|  | verified | mismatched | unsupported | models |",
+        "| onnxruntime, torchscript | 2 | 0 | 0 | 2 |",
+        "| onnxruntime, dynamo | 0 | 0 | 0 | 0 |",
+        "| ncnn | 0 | 1 | 1 | 2 |",
+        "| bert | text | – | ✓ 1e-06, 2 s | – | – | **mismatched** 5e-01, 3 s |",
+        "| vit | vision | – | ✓ 0e+00, 1 s | – | – | **unsupported** 0 s |",
+        "| bert | ncnn | mismatched | a \\| b &lt;c> |",
+        "| vit | ncnn | unsupported | no layer |",
+        "| vit | onnxruntime, torchscript | torchscript by torch.jit.trace |",
+    ):
+        assert line in page
+
+
+def test_a_page_without_failures_has_no_list_of_them() -> None:
+    page = render(Results(cells=[a_cell("bert", COLUMNS[4])]))
+    assert "not verified" not in page
+    assert "another way" not in page
+
+
+def test_the_page_in_the_docs_is_what_the_results_say() -> None:
+    results = load(RESULTS)
+    assert PAGE.read_text() == render(results)
+    measured = {(cell.model, cell.column) for cell in results.cells}
+    missing = {(name, column) for name in ZOO for column in COLUMNS} - measured
+    assert not missing, "run: nox -s zoo -- --missing"
