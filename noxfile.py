@@ -20,6 +20,7 @@ nox.options.sessions = [
     "ncnn",
     "tensorrt",
     "no_torch",
+    "scaffold",
     "together",
     "docs",
 ]
@@ -152,6 +153,7 @@ def gpu(session: nox.Session) -> None:
         if check["status"] == "failed":
             session.skip(f"{check['tier']}: {check['name']}: {check['found']}")
     pytest(session, "packages/backend-tensorrt", env={"ENGINEBAY_GPU": "1"})
+    pytest(session, "--pyargs", "enginebay.testing", "--backend", "tensorrt")
 
 
 @nox.session
@@ -207,3 +209,29 @@ def benchmarks(session: nox.Session) -> None:
     engines = ("enginebay-onnxruntime[cpu]", "enginebay-openvino", "enginebay-ncnn")
     install(session, "enginebay[export]", *engines, extras=("psutil",))
     session.run("python", "-m", "benchmarks", *session.posargs)
+
+
+@nox.session
+def scaffold(session: nox.Session) -> None:
+    """A new backend as `new-backend` writes it, with core and pytest and nothing else around it."""
+    install(session, "enginebay[testing]", extras=())
+    folder = Path(session.create_tmp()).resolve()
+    shutil.rmtree(folder / "enginebay-frobnicator", ignore_errors=True)
+    with session.chdir(folder):
+        session.run("enginebay", "new-backend", "frobnicator")
+        session.install("--no-deps", "--force-reinstall", "./enginebay-frobnicator")
+        session.chdir("enginebay-frobnicator")
+        alone = ("python", "-m", "pytest", "-c", "pyproject.toml", "-W", "error")
+        session.run(*alone, "--conformance-report", "report")
+        kit = ("--pyargs", "enginebay.testing", "--backend", "frobnicator")
+        session.run(*alone, *kit, "-k", "installed or numbers or scalars")
+
+
+@nox.session(name="onnx-suite")
+def onnx_suite(session: nox.Session) -> None:
+    """ONNX's own backend tests: whatever an engine passes must pass through our wrapper too.
+
+    Seven minutes on two cores, so not part of the default run; ``together`` runs a slice.
+    """
+    install(session, "enginebay[export]", "enginebay-onnxruntime[cpu]", "enginebay-openvino")
+    session.run("python", "-m", "tests.onnx_suite", *session.posargs)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from enginebay.testing.commands import Ran, call_command, run_command
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,20 +51,6 @@ def nan():
 """
 
 
-class Ran(NamedTuple):
-    """What a command left behind."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.out)
-        assert found["schema"] == 1
-        return found
-
-
 Run = Callable[..., Ran]
 
 
@@ -80,33 +65,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def cli(here: Path, capfd: pytest.CaptureFixture[str]) -> Run:
     """Runs a command line in this process, which has torch in memory already."""
-    from enginebay.cli import main
-
-    def run(*words: object) -> Ran:
-        capfd.readouterr()
-        code = main([str(word) for word in words])
-        return Ran(code, *capfd.readouterr())
-
-    return run
+    return partial(call_command, capfd)
 
 
 @pytest.fixture
 def shell(here: Path) -> Run:
     """Runs a command line in a process of its own."""
-
-    def run(*words: object, **options: Any) -> Ran:
-        done = subprocess.run(
-            [sys.executable, "-m", "enginebay", *map(str, words)],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            **options,
-        )
-        return Ran(done.returncode, done.stdout, done.stderr)
-
-    return run
+    return run_command
 
 
 #: A backend that is ONNX Runtime, but for what ``change`` does to its outputs.

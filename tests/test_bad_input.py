@@ -17,7 +17,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from .conftest import Ran, derived
+from enginebay.testing.commands import Ran
+
+from .conftest import derived
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 import pytest
 import torch
@@ -42,14 +40,6 @@ def test_names_order_shapes_and_dtypes_are_the_models(deploy, convolutions):
     for name, tensor in wanted.items():
         assert found[name].shape == tensor.shape
         torch.testing.assert_close(found[name], tensor, rtol=1e-4, atol=1e-5)
-
-
-def test_an_input_that_is_not_used_must_still_be_there(deploy, convolutions):
-    model, args = convolutions
-    with eb.load(deploy(model, args).artifact) as net:
-        assert net.input_names == ("image", "unused", "offset")
-        with pytest.raises(eb.EnginebayError, match="input 'unused' is missing"):
-            net({"image": args[0], "offset": args[2]})
 
 
 def test_an_open_batch_is_run_in_pieces(deploy, convolutions):
@@ -153,35 +143,3 @@ def test_onnx_is_converted_too(deploy, convolutions):
     deployed = deploy(*convolutions, ir="onnx")
     assert deployed.verdict == "verified"
     assert deployed.artifact.manifest.ir.kind == "onnx"
-
-
-def test_one_wrapper_serves_many_threads(deploy, convolutions):
-    model, args = convolutions
-    with eb.load(deploy(model, args).artifact) as net:
-        images = [torch.randn(1, 3, 8, 8) for _ in range(8)]
-        wanted = [outputs_of(model, (image, *args[1:]))["logits"] for image in images]
-        wrong: list[int] = []
-
-        def run(place: int) -> None:
-            for _ in range(20):
-                feed = {"image": images[place], "unused": args[1], "offset": args[2]}
-                if not torch.allclose(net(feed)["logits"], wanted[place], rtol=1e-3, atol=1e-4):
-                    wrong.append(place)
-
-        threads = [threading.Thread(target=run, args=(place,)) for place in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert not wrong
-
-
-def test_what_was_returned_stays_as_it_was(deploy, convolutions):
-    model, args = convolutions
-    with eb.load(deploy(model, args).artifact) as net:
-        first = net(dict(zip(net.input_names, args, strict=True)))
-        kept = {name: tensor.clone() for name, tensor in first.items()}
-        for _ in range(5):
-            net({"image": torch.randn(1, 3, 8, 8), "unused": args[1], "offset": args[2]})
-    for name, tensor in kept.items():
-        assert torch.equal(first[name], tensor)

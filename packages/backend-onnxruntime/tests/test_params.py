@@ -55,10 +55,6 @@ def test_every_flag_reaches_its_field(parser):
     assert OnnxruntimeParams.from_mapping(params.to_mapping()) == params
 
 
-def test_no_flag_is_the_default(parser):
-    assert OnnxruntimeParams.from_args(parser.parse_args([])) == OnnxruntimeParams()
-
-
 def test_every_field_is_documented_and_a_flag(parser):
     flags = {name for action in parser._actions for name in action.option_strings}
     for field in OnnxruntimeParams.__struct_fields__:
@@ -73,19 +69,6 @@ def test_the_help_reads_well(parser):
     ) in text
     assert "--graph-optimization {disable,basic,extended,all}" in text
     assert "(default: all)" in text
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "hint"),
-    [
-        ("precisoin", "fp16", "did you mean 'precision'?"),
-        ("graph_optimisation", "all", "did you mean 'graph_optimization'?"),
-    ],
-)
-def test_a_misspelled_field(field, value, hint):
-    with pytest.raises(ParamsError) as raised:
-        OnnxruntimeParams(**{field: value})
-    assert raised.value.hint == hint
 
 
 @pytest.mark.parametrize(

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import base64
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING
 
 import pytest
 
 from enginebay.backend.checking import _TINY_ONNX
-from enginebay.cli import main
+from enginebay.testing.commands import Ran, call_command, run_command
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,20 +40,6 @@ def chatty():
 """
 
 
-class Ran(NamedTuple):
-    """What a command left behind."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> dict[str, Any]:
-        found = json.loads(self.out)  # one document: anything beside it would not parse
-        assert found["schema"] == 1
-        return found
-
-
 Run = Callable[..., Ran]
 
 
@@ -73,39 +56,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def cli(here: Path, loopback: str, capfd: pytest.CaptureFixture[str]) -> Run:
     """Runs a command line in this process."""
-
-    def run(*words: object) -> Ran:
-        capfd.readouterr()
-        code = main([str(word) for word in words])
-        return Ran(code, *capfd.readouterr())
-
-    return run
-
-
-def command(*words: object) -> list[str]:
-    """The same as an argument list for a process."""
-    return [sys.executable, "-m", "enginebay", *map(str, words)]
-
-
-def environment(**more: str) -> dict[str, str]:
-    """This process's, where its children find what it can import."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **more}
+    return partial(call_command, capfd)
 
 
 @pytest.fixture
 def shell(here: Path, loopback: str) -> Run:
     """Runs a command line in a process of its own."""
 
-    def run(*words: object, **options: Any) -> Ran:
-        done = subprocess.run(
-            command(*words),
-            capture_output=True,
-            text=True,
-            check=False,
-            env=environment(**options.pop("env", {})),
-            timeout=100,
-            **options,
-        )
-        return Ran(done.returncode, done.stdout, done.stderr)
-
-    return run
+    return partial(run_command, timeout=100)

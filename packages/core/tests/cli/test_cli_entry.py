@@ -13,8 +13,7 @@ import pytest
 import enginebay
 from enginebay.cli import COMMANDS
 from enginebay.testing import temporary_backend
-
-from .conftest import command, environment
+from enginebay.testing.commands import command, environment
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,13 +14,14 @@ import numpy as np
 import pytest
 
 from enginebay.cli import main
-
-from .conftest import environment
+from enginebay.testing.commands import environment
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .conftest import Ran, Run
+    from enginebay.testing.commands import Ran
+
+    from .conftest import Run
 
 DEPLOY = ("--backend", "loopback", "--exporter", "torchscript")
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .conftest import command, environment
+from enginebay.testing.commands import command, environment
 
 if TYPE_CHECKING:
     from .conftest import Run

@@ -12,6 +12,7 @@ from enginebay.errors import (
     ConversionError,
     EnginebayError,
     FallbackError,
+    PluginError,
     UsageError,
     disk_error,
 )
@@ -288,9 +289,21 @@ class Backend:
     # -- the rest of the contract -------------------------------------------------------------
 
     def rewriters(self, ir: IRKind = "onnx") -> list[RewriterSet]:
-        """The rewriters that this plugin and the cross-cutting ones contribute to an export."""
+        """The rewriters that this plugin and the cross-cutting ones contribute to an export.
+
+        Raises:
+            PluginError: A plugin answered something else.
+        """
+        from enginebay.rewriting import RewriterSet
+
         request = RewritersRequest(backend=self.name, ir=ir)
         answers = self._plugin.call_all("rewriters", request=request)
+        for status, found in answers:
+            if not isinstance(found, RewriterSet):
+                raise PluginError(
+                    f"rewriters() of '{status.name}' answered {found!r}: wanted a RewriterSet",
+                    hint=f"pip install -U {status.distribution}",
+                )
         return [found.from_distribution(status.distribution) for status, found in answers]
 
     def build_param_from_config(self, config: Mapping[str, Any], work_dir: str) -> BackendParams:

@@ -28,6 +28,7 @@ COMMANDS = {
     "benchmark": "measure how fast an artifact is here",
     "inspect": "show what an artifact or an IR file holds",
     "rewriters": "list what is rewritten when a model is exported for a backend",
+    "new-backend": "write a package for an engine of your own",
     "completion": "print what a shell needs to complete these commands",
 }
 

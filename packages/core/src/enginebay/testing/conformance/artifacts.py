@@ -1,0 +1,161 @@
+"""Laws of artifacts: complete, portable, and refused once they are damaged."""
+
+from __future__ import annotations
+
+import shutil
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+import enginebay as eb
+from enginebay.errors import ArtifactError
+from enginebay.samples import save_arrays
+from enginebay.testing.conformance.kit import compare, error_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from enginebay.testing.conformance.kit import Kit
+
+#: Loads an artifact, runs it on the inputs in one file, writes its outputs to another.
+_RUN = """\
+import sys, numpy as np, enginebay as eb
+_, name, folder, inputs, outputs = sys.argv
+with eb.load(folder) as wrapper, np.load(inputs) as feed:
+    np.savez(outputs, **wrapper(dict(feed)))
+print(*sys.modules)
+"""
+
+#: Loads an engine's files without an artifact around them, which nothing has checked.
+_LOAD_BARE = """\
+import sys, enginebay as eb
+from pathlib import Path
+from enginebay.hooks import WrapperRequest
+_, name, folder, *files = sys.argv
+backend = eb.get_backend(name)
+files = tuple(map(Path, files))
+request = WrapperRequest(directory=Path(folder), files=files, params=backend.Params())
+try:
+    backend.load(request).close()
+except eb.EnginebayError as err:
+    print("refused:", " ".join(str(err).split()))
+else:
+    print("loaded")
+"""
+
+
+class ArtifactLaws:
+    """A folder that says what it is, works anywhere, and is checked before it is used."""
+
+    def test_a_moved_artifact_runs_in_another_process(self, kit: Kit, tmp_path: Path) -> None:
+        """Built, saved, moved, loaded by another process: the numbers are the same."""
+        moved = _copy(kit, "fixed", tmp_path / "moved")
+        _, found = _run_elsewhere(kit, moved, tmp_path)
+        example = kit.example("fixed")
+        precision = kit.wrapper("fixed").receipt.precision
+        compare(example.run(example.arrays()), found, precision=precision)
+
+    def test_running_an_artifact_imports_no_torch(self, kit: Kit, tmp_path: Path) -> None:
+        """Loading and running an artifact on NumPy arrays imports no torch."""
+        if "torch" in kit.engine_modules:
+            kit.skip("torch is the backend's runtime")
+        imported, _ = _run_elsewhere(kit, kit.artifact("fixed").path, tmp_path)
+        assert "torch" not in imported
+
+    def test_any_path_will_do(self, kit: Kit, tmp_path: Path) -> None:
+        """Paths may hold spaces, letters of any script, and quotes."""
+        folder = tmp_path / "with spaces" / "模型 é 'quoted'"
+        kit.deploy("fixed", folder)
+        with eb.load(folder) as wrapper:
+            kit.check("fixed", wrapper, kit.example("fixed").arrays())
+
+    def test_the_manifest_is_complete(self, kit: Kit) -> None:
+        """The manifest names plugin, engine, device, IR, inputs, outputs, files and verdict."""
+        manifest = kit.artifact("names").manifest
+        assert manifest.backend == kit.name
+        assert manifest.plugin.distribution == kit.status.distribution
+        assert manifest.plugin.version == kit.status.version
+        assert manifest.engine_version == kit.backend.get_version()
+        assert manifest.ir is not None
+        assert manifest.ir.sha256
+        assert manifest.verification is not None
+        assert manifest.receipt is not None
+        assert manifest.receipt.engine
+        assert manifest.receipt.device
+        listed = {entry.path for entry in manifest.files}
+        assert set(manifest.model_files) <= listed
+        assert [spec.name for spec in manifest.inputs] == ["second", "unused", "first"]
+        assert [spec.name for spec in manifest.outputs] == ["zulu", "alpha", "mike"]
+        assert {spec.dtype for spec in (*manifest.inputs, *manifest.outputs)} == {"float32"}
+        assert [spec.dims for spec in manifest.inputs] == [(2, 3)] * 3
+        assert kit.backend.Params.from_mapping(manifest.params).work_dir is None
+
+    def test_conversion_and_loading_work_without_an_artifact(
+        self, kit: Kit, tmp_path: Path
+    ) -> None:
+        """What ``to_backend`` writes, ``build_wrapper`` loads with the same parameters."""
+        files = kit.backend.to_backend(kit.ir("fixed"), work_dir=str(tmp_path))
+        assert all(file.is_file() for file in files)
+        example = kit.example("fixed")
+        with kit.backend.build_wrapper(work_dir=str(tmp_path)) as wrapper:
+            found = wrapper.output_to_list(wrapper(example.arrays()))
+            wanted = list(example.run(example.arrays()).values())
+            precision = wrapper.receipt.precision
+        names = [str(number) for number in range(len(wanted))]
+        compare(
+            dict(zip(names, wanted, strict=True)),
+            dict(zip(names, found, strict=True)),
+            precision=precision,
+        )
+
+    @pytest.mark.parametrize("damage", ["truncated", "emptied", "edited", "foreign", "missing"])
+    def test_a_damaged_artifact_is_refused(self, kit: Kit, damage: str, tmp_path: Path) -> None:
+        """A file that is truncated, emptied, edited, foreign or missing is named and refused."""
+        other = kit.artifact("names")
+        for name in kit.artifact("fixed").manifest.model_files:
+            copy = _copy(kit, "fixed", tmp_path / name.replace("/", "-"))
+            _damage(copy / name, damage, foreign=other.path / other.manifest.model_files[0])
+            error = error_of(ArtifactError, partial(eb.load, copy), f"{name}, {damage},")
+            assert name in str(error), f"'{error}' does not name {name}"
+
+    def test_files_that_are_no_model_are_an_error(self, kit: Kit, tmp_path: Path) -> None:
+        """Given files that are no model of its, the engine answers with one error, not a crash."""
+        files = kit.artifact("fixed").manifest.model_files
+        for number, content in enumerate((b"", b"not a model\n", bytes(range(256)) * 4)):
+            folder = tmp_path / str(number)
+            for file in files:
+                (folder / file).parent.mkdir(parents=True, exist_ok=True)
+                (folder / file).write_bytes(content)
+            answer = kit.python(_LOAD_BARE, folder, *files)
+            assert answer.startswith("refused: "), f"{content[:16]!r} was {answer}"
+
+
+def _copy(kit: Kit, model: str, target: Path) -> Path:
+    shutil.copytree(kit.artifact(model).path, target)
+    return target
+
+
+def _run_elsewhere(kit: Kit, artifact: Path, tmp_path: Path) -> tuple[set[str], dict[str, object]]:
+    """The modules and the outputs of a process that runs the model ``fixed``."""
+    import numpy as np
+
+    inputs, outputs = tmp_path / "inputs.npz", tmp_path / "outputs.npz"
+    save_arrays(inputs, kit.example("fixed").arrays())
+    imported = set(kit.python(_RUN, artifact, inputs, outputs).split())
+    with np.load(outputs, allow_pickle=False) as file:
+        return imported, dict(file)
+
+
+def _damage(file: Path, how: str, *, foreign: Path) -> None:
+    content = file.read_bytes()
+    if how == "missing":
+        file.unlink()
+    elif how == "foreign":
+        shutil.copyfile(foreign, file)
+        if file.read_bytes() == content:  # a file that is the same for both models
+            file.write_bytes(content + b"\0")
+    elif how == "edited":
+        file.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+    else:
+        file.write_bytes(content[: len(content) // 2] if how == "truncated" else b"")

@@ -1,0 +1,17 @@
+"""The kit for ``pytest --pyargs enginebay.testing --backend NAME``."""
+
+from __future__ import annotations
+
+import pytest
+
+from enginebay.testing.conformance import Conformance
+from enginebay.testing.pytest_plugin import OPTION
+
+
+class TestConformance(Conformance):
+    """Every law, for the backend that the command line names."""
+
+    @pytest.fixture
+    def backend(self, request: pytest.FixtureRequest) -> str:
+        """The backend's name."""
+        return str(request.config.getoption(OPTION))

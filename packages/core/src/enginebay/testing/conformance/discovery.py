@@ -1,0 +1,61 @@
+"""Laws of discovery: being installed costs nothing, being loaded costs little."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from enginebay.arrays import numpy_dtype
+
+if TYPE_CHECKING:
+    from enginebay.testing.conformance.kit import Kit
+
+_LISTING = """\
+import sys, enginebay as eb
+eb.list_backends()
+print(*sys.modules)
+"""
+
+_LOADING = """\
+import argparse, sys, enginebay as eb
+backend = eb.get_backend(sys.argv[1])
+backend.add_arguments(argparse.ArgumentParser())
+backend.Params()
+print(*sys.modules)
+"""
+
+#: What loading a plugin need not import: torch alone takes a second.
+_HEAVY = frozenset({"torch", "onnx", "onnxscript"})
+
+
+class DiscoveryLaws:
+    """Found by metadata, loaded by name."""
+
+    def test_it_is_installed_once(self, kit: Kit) -> None:
+        """One installed distribution provides the backend, and nothing is wrong with it."""
+        status = kit.status
+        assert status.state == "installed", f"{status.state}: {status.reason} Fix: {status.fix}"
+        assert status.distribution, "the backend has no distribution"
+        assert status.version, "the backend's distribution has no version"
+
+    def test_listing_imports_nothing(self, kit: Kit) -> None:
+        """Listing the backends imports neither the plugin, nor its engine, nor torch."""
+        imported = set(kit.python(_LISTING).split())
+        found = imported & {kit.status.module, "pluggy", *kit.engine_modules, *_HEAVY}
+        assert not found, f"listing the backends imported {', '.join(sorted(found))}"
+
+    def test_loading_imports_no_engine(self, kit: Kit) -> None:
+        """Loading the plugin, its parameters and its flags imports no engine and no framework."""
+        imported = set(kit.python(_LOADING).split())
+        found = imported & {*kit.engine_modules, *_HEAVY}
+        assert not found, f"loading the plugin imported {', '.join(sorted(found))}"
+
+    def test_it_says_what_it_is(self, kit: Kit) -> None:
+        """The backend's information is complete: its name, an IR, a device, dtypes that exist."""
+        info = kit.backend.info
+        assert info.name == kit.name, f"it calls itself '{info.name}'"
+        for field in ("irs", "devices", "dtypes", "precisions"):
+            values = getattr(info, field)
+            assert values, f"{field} is empty"
+            assert len(set(values)) == len(values), f"{field} says something twice: {values}"
+        for dtype in info.dtypes:
+            numpy_dtype(dtype)

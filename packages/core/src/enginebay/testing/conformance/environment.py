@@ -1,0 +1,77 @@
+"""Laws of ``check-env``: green means that it runs, red says why and what to type."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import enginebay as eb
+from enginebay.environment import Tier
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+    from enginebay.testing.conformance.kit import Kit
+
+
+class EnvironmentLaws:
+    """The truth in every tier."""
+
+    def test_check_env_has_an_answer_for_every_tier(self, kit: Kit) -> None:
+        """Each check has one tier and says what was found; each red one says how to fix it."""
+        checks = kit.environment.checks
+        tiers = [check.tier for check in checks]
+        assert tiers == sorted(tiers, key=list(Tier).index), f"the tiers are out of order: {tiers}"
+        assert Tier.SMOKE in tiers, "no model was built and run"
+        for check in checks:
+            assert check.name, f"a check of tier {check.tier.value} has no name"
+            assert check.found, f"check '{check.name}' does not say what was found"
+            assert "\n" not in check.found, f"check '{check.name}' found more than a line"
+            if check.status == "failed" and check.tier is not Tier.SMOKE:
+                assert check.fix, f"check '{check.name}' failed and says no fix"
+
+    def test_green_means_that_it_runs(self, kit: Kit, tmp_path: Path) -> None:
+        """Where check-env is green a small model is deployed, and where it is red it is not."""
+        kit.require_dtypes("float32")
+        example = kit.example("fixed")
+        try:
+            made = eb.deploy(
+                example.module, example.inputs, backend=kit.name, work_dir=tmp_path / "small"
+            )
+            outcome = made.verdict
+        except eb.EnginebayError as err:
+            outcome = f"{type(err).__name__}: {err}"
+        failed = kit.environment.failed
+        assert failed is None or failed.tier is not Tier.SMOKE, (
+            f"engine and device are here, and a tiny model does not run: {failed.found}"
+        )
+        assert (failed is None) == (outcome == "verified"), (
+            f"check-env is {'green' if failed is None else f'red ({failed.found})'}, "
+            f"and a small model is {outcome}"
+        )
+
+    def test_a_runtime_that_does_not_import_is_red(
+        self, kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Where the engine's modules do not import, check-env is red in the tier ``import``."""
+        if not kit.engine_modules:
+            kit.skip("no installed distribution in runtime_distributions has a module to hide")
+        for module in kit.engine_modules:
+            code = "raise ImportError('hidden by the conformance kit')\n"
+            (tmp_path / f"{module}.py").write_text(code, encoding="utf-8")
+        monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+        failed = kit.backend.check_env().failed
+        assert failed is not None, f"check-env is green without {', '.join(kit.engine_modules)}"
+        assert failed.tier in (Tier.METADATA, Tier.IMPORT), (
+            f"only tier {failed.tier.value} noticed that the engine does not import: {failed.found}"
+        )
+        assert failed.fix, f"check '{failed.name}' failed and says no fix"
+
+    def test_the_version_is_the_engines(self, kit: Kit) -> None:
+        """The engine's version is that of an installed distribution, and the receipt names it."""
+        version = kit.backend.get_version()
+        assert version, "get_version() answers nothing"
+        engine = kit.wrapper("fixed").receipt.engine
+        assert version in engine, f"get_version() answers {version}, the receipt '{engine}'"

@@ -1,0 +1,212 @@
+"""Laws of inference: tensors in, tensors out, and nothing else changes."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import enginebay as eb
+from enginebay.errors import InputError, UsageError
+from enginebay.testing.conformance.kit import compare, error_of
+
+if TYPE_CHECKING:
+    from enginebay.arrays import NumpyArray
+    from enginebay.testing.conformance.kit import Kit
+
+_DTYPES = (
+    *("float16", "float32", "float64", "bfloat16", "bool"),
+    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+)
+
+
+class InferenceLaws:
+    """The contract of a wrapper."""
+
+    def test_names_and_order_are_the_models(self, kit: Kit) -> None:
+        """Inputs and outputs have the model's names in the model's order, used or not."""
+        wrapper = kit.wrapper("names")
+        assert wrapper.input_names == ("second", "unused", "first")
+        assert wrapper.output_names == ("zulu", "alpha", "mike")
+        kit.check("names", wrapper, dict(reversed(kit.example("names").arrays().items())))
+
+    @pytest.mark.parametrize("dtype", _DTYPES)
+    def test_every_dtype_comes_back_as_it_went_in(self, kit: Kit, dtype: str) -> None:
+        """Values of every listed dtype come through unchanged, as NumPy arrays and as tensors."""
+        kit.require_dtypes(dtype)
+        example, wrapper = kit.example(f"twice:{dtype}"), kit.wrapper(f"twice:{dtype}")
+        kit.check(f"twice:{dtype}", wrapper, example.arrays())
+        found = wrapper(example.inputs)["output"]
+        assert found.dtype == example.inputs["x"].dtype
+        assert (found == example.module(**example.inputs)).all(), found
+
+    @pytest.mark.parametrize("size", [1, 2, 7, 0])
+    def test_an_open_dimension_takes_any_size(self, kit: Kit, size: int) -> None:
+        """A dimension that was left open takes every size, zero included."""
+        kit.require_dynamic_shapes()
+        rng = np.random.default_rng(size)
+        inputs = {name: rng.standard_normal((size, 3), np.float32) for name in "xz"}
+        kit.check("pair", kit.wrapper("pair"), inputs)
+
+    def test_scalars_go_in_and_come_out(self, kit: Kit) -> None:
+        """A tensor without dimensions is taken, and given back without dimensions."""
+        kit.check("scalar", kit.wrapper("scalar"), {"x": np.array(2.5, np.float32)})
+
+    def test_any_strides_will_do(self, kit: Kit) -> None:
+        """Inputs may be transposed, reversed, cut out, broadcast or read-only."""
+        wrapper = kit.wrapper("pair")
+        for how, x in _views().items():
+            for z in (np.ones((2, 3), np.float32), x):
+                try:
+                    kit.check("pair", wrapper, {"x": x, "z": z})
+                except AssertionError as err:
+                    raise AssertionError(f"with an input that is {how}: {err}") from err
+
+    def test_several_strided_inputs_at_once(self, kit: Kit) -> None:
+        """Copies made for the engine live until it has read them."""
+        wrapper = kit.wrapper("names")
+        for number in range(20):
+            bases = {name: np.full((3, 2), number + n, np.float32) for n, name in enumerate(_NAMES)}
+            kit.check("names", wrapper, {name: base.T for name, base in bases.items()})
+
+    def test_torch_in_torch_out(self, kit: Kit) -> None:
+        """Tensors give tensors on the same device, whatever their strides; arrays give arrays."""
+        import torch
+
+        wrapper, example = kit.wrapper("pair"), kit.example("pair")
+        tensors = {name: each.T.contiguous().T for name, each in example.inputs.items()}
+        found = wrapper(tensors)
+        assert {type(each) for each in found.values()} == {torch.Tensor}
+        assert {each.device.type for each in found.values()} == {"cpu"}
+        wanted = example.run(example.arrays())
+        compare(wanted, found, precision=wrapper.receipt.precision)
+        assert {type(each) for each in wrapper(example.arrays()).values()} == {np.ndarray}
+
+    def test_what_was_returned_never_changes(self, kit: Kit) -> None:
+        """An output keeps its numbers through later calls, and may be written to."""
+        wrapper, example = kit.wrapper("pair"), kit.example("pair")
+        inputs = example.arrays()
+        first = wrapper(inputs)
+        kept = {name: value.copy() for name, value in first.items()}
+        for number in range(3):
+            wrapper({name: np.full_like(value, number) for name, value in inputs.items()})
+        for name, value in first.items():
+            np.testing.assert_array_equal(value, kept[name], f"output '{name}' has changed")
+            value[...] = -1
+        kit.check("pair", wrapper, inputs)
+
+    def test_outputs_share_no_memory(self, kit: Kit) -> None:
+        """No output shares memory with an input or with another output."""
+        inputs = kit.example("pair").arrays()
+        found = kit.wrapper("pair")(inputs)
+        arrays = {**inputs, **{f"output {name}": value for name, value in found.items()}}
+        for name in found:
+            for other, array in arrays.items():
+                if other != f"output {name}":
+                    shared = np.shares_memory(found[name], array)
+                    assert not shared, f"output '{name}' shares its memory with {other}"
+
+    def test_inputs_never_change(self, kit: Kit) -> None:
+        """The caller's inputs are the same after a call as before."""
+        wrapper, inputs = kit.wrapper("pair"), kit.example("pair").arrays()
+        kept = {name: value.copy() for name, value in inputs.items()}
+        wrapper(inputs)
+        for name, value in inputs.items():
+            np.testing.assert_array_equal(value, kept[name], f"input '{name}' has changed")
+
+    def test_two_wrappers_at_once(self, kit: Kit) -> None:
+        """Two wrappers of one artifact, and one of another, do not disturb each other."""
+        others = kit.wrapper("pair"), kit.wrapper("names")
+        with eb.load(kit.artifact("pair")) as second:
+            for number in range(3):
+                x = {name: np.full((2, 3), number, np.float32) for name in "xz"}
+                kit.check("pair", second, x)
+                kit.check("pair", others[0], {name: value + 1 for name, value in x.items()})
+                kit.check("names", others[1], kit.example("names").arrays())
+        kit.check("pair", others[0], kit.example("pair").arrays())
+
+    def test_calls_may_overlap(self, kit: Kit) -> None:
+        """One wrapper answers calls from several threads, each with its own numbers."""
+        wrapper = kit.wrapper("pair")
+
+        def call(number: int) -> bool:
+            x = np.full((2, 3), number % 17, np.float32)
+            found = wrapper({"x": x, "z": x})
+            return all((found[name] == x * factor).all() for name, factor in _FACTORS.items())
+
+        with ThreadPoolExecutor(8) as pool:
+            right = list(pool.map(call, range(200)))
+        assert all(right), f"{right.count(False)} of {len(right)} calls gave wrong numbers"
+
+    @pytest.mark.parametrize("wrong", ["missing", "extra", "dtype", "rank", "size"])
+    def test_wrong_inputs_never_reach_the_engine(
+        self, kit: Kit, wrong: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A missing, extra, wrongly typed or wrongly shaped input is an error before the engine."""
+        wrapper = kit.wrapper("pair")
+        called: list[object] = []
+        monkeypatch.setattr(wrapper, "execute", called.append)
+        monkeypatch.setattr(wrapper, "execute_torch", called.append)
+        inputs = _wrong_inputs(wrong)
+        error = error_of(InputError, lambda: wrapper(inputs), f"an input with a wrong {wrong}")
+        assert not called, "the engine was called"
+        assert any(f"'{name}'" in str(error) for name in ("x", "z", "extra")), str(error)
+
+    def test_closing_is_explicit_and_idempotent(self, kit: Kit) -> None:
+        """A wrapper may be closed twice; a call afterwards is an error; its receipt stays."""
+        wrapper = eb.load(kit.artifact("pair"))
+        inputs = kit.example("pair").arrays()
+        wrapper(inputs)
+        wrapper.close()
+        wrapper.close()
+        error = error_of(UsageError, lambda: wrapper(inputs), "a call after close()")
+        assert "closed" in str(error)
+        assert wrapper.receipt.engine
+
+    def test_the_receipt_says_what_runs(self, kit: Kit) -> None:
+        """The receipt names the engine, one of the backend's devices and a listed precision."""
+        receipt, info = kit.wrapper("fixed").receipt, kit.backend.info
+        assert receipt.engine
+        assert receipt.device.partition(":")[0] in info.devices, receipt.device
+        assert receipt.precision in info.precisions, receipt.precision
+
+
+_NAMES = ("second", "unused", "first")
+_FACTORS = {"sum": 2, "scaled": 2, "same": 1}
+
+
+def _views() -> dict[str, NumpyArray]:
+    """Arrays of shape 2×3 with every kind of strides."""
+    base = np.random.default_rng(0).standard_normal((12, 12), np.float32)
+    frozen = base[:2, :3].copy()
+    frozen.flags.writeable = False
+    return {
+        "transposed": base[:3, :2].T,
+        "reversed": base[1::-1, 2::-1],
+        "every other element": base[:4:2, :6:2],
+        "turned and reversed": base[4::-2, :2].T,
+        "broadcast": np.broadcast_to(base[0, :3], (2, 3)),
+        "one number": np.broadcast_to(np.float32(0.5), (2, 3)),
+        "read-only": frozen,
+        "not aligned": _unaligned(frozen),
+    }
+
+
+def _unaligned(array: NumpyArray) -> NumpyArray:
+    """A copy that begins at an odd address."""
+    memory = np.frombuffer(b"\0" + array.tobytes(), np.uint8)
+    return memory[1:].view(array.dtype).reshape(array.shape)
+
+
+def _wrong_inputs(wrong: str) -> dict[str, NumpyArray]:
+    x = np.ones((2, 3), np.float32)
+    cases: dict[str, dict[str, NumpyArray]] = {
+        "missing": {"x": x},
+        "extra": {"x": x, "z": x, "extra": x},
+        "dtype": {"x": x, "z": x.astype(np.float64)},
+        "rank": {"x": x, "z": x[0]},
+        "size": {"x": x, "z": np.ones((2, 4), np.float32)},
+    }
+    return cases[wrong]

@@ -1,0 +1,223 @@
+"""What the laws share: one backend, models deployed for it once, children to look at it in."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pytest
+
+import enginebay as eb
+from enginebay.environment import Tier
+from enginebay.testing.commands import environment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from enginebay.arrays import NumpyArray
+    from enginebay.plugins import BackendStatus
+    from enginebay.testing.conformance.models import Example
+
+#: Seconds that a child process of a law may take; engines load slowly on a busy machine.
+TIMEOUT = 300.0
+
+
+class Kit:
+    """One backend under test.
+
+    Args:
+        name: The backend's name.
+        folder: An empty folder for whatever the laws write.
+    """
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name = name
+        self.folder = folder
+        self._artifacts: dict[str, eb.Artifact] = {}
+        self._wrappers: dict[str, eb.Wrapper] = {}
+
+    @cached_property
+    def backend(self) -> eb.Backend:
+        """The backend, loaded."""
+        return eb.get_backend(self.name)
+
+    @cached_property
+    def status(self) -> BackendStatus:
+        """Where the backend comes from."""
+        found = {one.name: one for one in eb.list_backends()}
+        if self.name not in found:
+            eb.get_backend(self.name)  # raises, and says what is installed
+        return found[self.name]
+
+    @cached_property
+    def environment(self) -> eb.EnvReport:
+        """What ``check_env`` says."""
+        return self.backend.check_env()
+
+    @cached_property
+    def engine_modules(self) -> set[str]:
+        """The top-level modules of the distributions that the backend names as its runtime."""
+        from importlib.metadata import packages_distributions
+
+        from packaging.requirements import Requirement
+        from packaging.utils import canonicalize_name
+
+        wanted = {
+            canonicalize_name(Requirement(each).name)
+            for text in self.backend.info.runtime_distributions
+            for each in text.split("|")
+        }
+        return {
+            module
+            for module, distributions in packages_distributions().items()
+            if module.isidentifier() and wanted.intersection(map(canonicalize_name, distributions))
+        }
+
+    # -- what does not apply ------------------------------------------------------------------
+
+    def skip(self, reason: str) -> NoReturn:
+        """Leave a law out; the reason stands in the report."""
+        pytest.skip(reason)
+
+    def require_engine(self) -> None:
+        """Leave a law out where this machine has not got the engine or its device.
+
+        Where it has, and a tiny model does not run, the fault is the backend's.
+        """
+        failed = self.environment.failed
+        if failed is not None and failed.tier is not Tier.SMOKE:
+            self.skip(f"check-env, {failed.tier.value}: {failed.name}: {failed.found}")
+
+    def require_dtypes(self, *dtypes: str) -> None:
+        """Leave a law out for a dtype that the backend does not claim."""
+        for dtype in dtypes:
+            if dtype not in self.backend.info.dtypes:
+                self.skip(f"the backend lists no {dtype} among its dtypes")
+
+    def require_dynamic_shapes(self) -> None:
+        """Leave a law out where the backend claims fixed shapes only."""
+        if not self.backend.info.dynamic_shapes:
+            self.skip("the backend says dynamic_shapes=False")
+
+    # -- models -------------------------------------------------------------------------------
+
+    def example(self, model: str) -> Example:
+        """A reference model with its inputs."""
+        from enginebay.testing.conformance import models
+
+        return models.build(model, dynamic=self.backend.info.dynamic_shapes)
+
+    def deploy(self, model: str, work_dir: Path, **options: Any) -> eb.Deployment:
+        """Deploy a reference model."""
+        self.require_engine()
+        example = self.example(model)
+        self.require_dtypes(*example.dtypes)
+        shapes = example.dynamic_shapes or None
+        return eb.deploy(
+            example.module,
+            example.inputs,
+            backend=self.name,
+            work_dir=work_dir,
+            dynamic_shapes=shapes,
+            **options,
+        )
+
+    def artifact(self, model: str) -> eb.Artifact:
+        """A reference model's artifact, made once; the laws do not change it.
+
+        Wrong numbers are let through: the laws find them, and say what is wrong.
+        """
+        if model not in self._artifacts:
+            folder = self.folder / f"artifact-{len(self._artifacts)}"
+            self._artifacts[model] = self.deploy(model, folder, allow_mismatch=True).artifact
+        return self._artifacts[model]
+
+    def wrapper(self, model: str) -> eb.Wrapper:
+        """A reference model's wrapper, loaded once; the laws do not close it."""
+        if model not in self._wrappers:
+            self._wrappers[model] = eb.load(self.artifact(model))
+        return self._wrappers[model]
+
+    def ir(self, model: str, kind: Any = None) -> eb.IRModel:
+        """A reference model as a file, by default in the IR that its artifact was made from."""
+        record = self.artifact(model).manifest.ir
+        assert record is not None
+        kind = kind or record.kind
+        folder = self.folder / f"ir-{model}-{kind}"
+        folder.mkdir(exist_ok=True)
+        example = self.example(model)
+        return eb.export(
+            example.module,
+            example.inputs,
+            ir=kind,
+            backend=self.name,
+            path=folder / f"model{_suffix(kind)}",
+            dynamic_shapes=example.dynamic_shapes or None,
+            overwrite=True,
+        )
+
+    def check(self, model: str, wrapper: eb.Wrapper, inputs: Mapping[str, NumpyArray]) -> None:
+        """Run a wrapper and hold its outputs against PyTorch's."""
+        found = wrapper(inputs)
+        compare(self.example(model).run(inputs), found, precision=wrapper.receipt.precision)
+
+    # -- child processes ----------------------------------------------------------------------
+
+    def python(self, code: str, *arguments: object, **options: Any) -> str:
+        """Run code in a Python of its own; what it prints on stdout."""
+        child = self.start(code, *arguments, **options)
+        try:
+            out, err = child.communicate(timeout=TIMEOUT)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.communicate()
+            raise
+        assert child.returncode == 0, f"the child process ended with {child.returncode}:\n{err}"
+        return out
+
+    def start(
+        self, code: str, *arguments: object, env: Mapping[str, str] | None = None, **options: Any
+    ) -> subprocess.Popen[str]:
+        """Start code in a Python of its own, which finds every plugin that this one finds."""
+        return subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", code, self.name, *map(str, arguments)],
+            env=environment(**(env or {})),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **options,
+        )
+
+    def close(self) -> None:
+        """Close every wrapper."""
+        for wrapper in self._wrappers.values():
+            wrapper.close()
+
+
+def compare(
+    wanted: Mapping[str, NumpyArray], found: Mapping[str, Any], *, precision: str = "fp32"
+) -> None:
+    """Raise AssertionError where outputs differ in name, dtype, shape or number."""
+    from enginebay.verification import compare
+
+    assert list(found) == list(wanted), f"outputs {list(found)}, wanted {list(wanted)}"
+    wrong = [each for each in compare(wanted, found, precision=precision) if not each.passed]
+    assert not wrong, "; ".join(f"output '{each.name}': {each.reason}" for each in wrong)
+
+
+def error_of(kind: type[Exception], call: Callable[[], object], what: str) -> Exception:
+    """The exception that a call raises; AssertionError where it raises none of that kind."""
+    try:
+        call()
+    except kind as err:
+        return err
+    raise AssertionError(f"{what} raised nothing, wanted {kind.__name__}")
+
+
+def _suffix(kind: Any) -> str:
+    from enginebay.ir.model import SUFFIXES
+
+    return str(SUFFIXES[kind])

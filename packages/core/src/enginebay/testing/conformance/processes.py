@@ -1,0 +1,144 @@
+"""Laws of the process: nothing outside the work folder, nobody left behind, kills survived."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import uuid
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import enginebay as eb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from enginebay.testing.conformance.kit import Kit
+
+#: Converts an IR, loads the artifact and says so. Several times where it is told to.
+_CONVERT = """\
+import sys, enginebay as eb
+_, name, ir, folder, times = sys.argv
+for _ in range(int(times)):
+    artifact = eb.convert(ir, backend=name, work_dir=folder, overwrite=True)
+eb.load(artifact).close()
+"""
+
+#: Imports the engine and does nothing with it.
+_IMPORT = """\
+import contextlib, sys
+for name in sys.argv[2:]:
+    with contextlib.suppress(ImportError):
+        __import__(name)
+"""
+
+#: Marks the processes that belong to one run, through however many generations.
+_MARK = "ENGINEBAY_CONFORMANCE_RUN"
+
+
+class ProcessLaws:
+    """A conversion is a guest on the machine."""
+
+    def test_nothing_is_written_outside_the_work_dir(self, kit: Kit, tmp_path: Path) -> None:
+        """Converting and loading write the artifact and nothing else.
+
+        What merely importing the engine leaves at home is not the backend's doing.
+        """
+        ir = kit.ir("fixed")
+        source = _content(ir.path.parent)
+        places = {name: tmp_path / name for name in ("here", "home", "temporary", "out")}
+        for place in places.values():
+            place.mkdir()
+        home = {name: str(places["home"]) for name in ("HOME", "XDG_CACHE_HOME")}
+        where = {"env": {**home, "TMPDIR": str(places["temporary"])}, "cwd": places["here"]}
+        kit.python(_IMPORT, *kit.engine_modules, **where)  # some keep statistics about their users
+        before = set(_content(tmp_path))
+        kit.python(_CONVERT, ir.path, places["out"] / "artifact", 1, **where)
+        assert _content(ir.path.parent) == source, "the IR's folder was changed"
+        assert [path.name for path in places["out"].iterdir()] == ["artifact"]
+        artifact = str(places["out"])
+        left = [path for path in _content(tmp_path).keys() - before if artifact not in path]
+        assert not left, f"{', '.join(sorted(left))}: written outside the work_dir"
+
+    def test_no_process_is_left(self, kit: Kit, tmp_path: Path) -> None:
+        """After converting and loading, no child process is left running."""
+        _require_proc(kit)
+        mark = uuid.uuid4().hex
+        ir = kit.ir("fixed").path
+        kit.python(_CONVERT, ir, tmp_path / "artifact", 1, env={_MARK: mark})
+        ended = _wait_for(lambda: not _marked(mark), seconds=2)
+        assert ended, f"left running: {', '.join(_end(mark))}"
+
+    def test_a_kill_leaves_nothing(self, kit: Kit, tmp_path: Path) -> None:
+        """A conversion that is killed leaves no half artifact, no process, nothing in the way."""
+        _require_proc(kit)
+        ir, target = kit.ir("fixed").path, tmp_path / "artifact"
+        for seconds in (0.0, 0.05, 0.5):  # after it has begun
+            _kill_while_converting(kit, ir, target, seconds)
+            if target.exists():
+                eb.load(target).close()  # whole, or it would be refused
+        eb.convert(ir, backend=kit.name, work_dir=target, overwrite=True)
+        assert [path.name for path in tmp_path.iterdir()] == ["artifact"]
+
+
+def _kill_while_converting(kit: Kit, ir: Path, target: Path, seconds: float) -> None:
+    mark = uuid.uuid4().hex
+    before = set(target.parent.iterdir())
+    with kit.start(_CONVERT, ir, target, 1000, env={_MARK: mark}) as child:
+        _wait_for(lambda: _staged(target.parent, before) or child.poll() is not None, seconds=120)
+        time.sleep(seconds)
+        child.kill()
+        ended = _wait_for(lambda: not _marked(mark), seconds=10)
+        left = "" if ended else ", ".join(_end(mark))
+        _, told = child.communicate()
+    assert not left, f"left running: {left}"
+    assert child.returncode == -signal.SIGKILL, told
+
+
+def _require_proc(kit: Kit) -> None:
+    if not Path("/proc/self/environ").exists():
+        kit.skip("this system has no /proc to look for processes in")
+
+
+def _content(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def _staged(folder: Path, before: set[Path]) -> bool:
+    """Whether there is a new folder beside the artifact's final name, in which it is built."""
+    return any(path.is_dir() for path in folder.iterdir() if path not in before)
+
+
+def _wait_for(condition: Callable[[], object], *, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+def _end(mark: str) -> list[str]:
+    """End the processes of one run; what they were."""
+    found = _marked(mark)
+    for process in found:
+        with suppress(ProcessLookupError):
+            os.kill(int(process.partition(" ")[0]), signal.SIGKILL)
+    return found
+
+
+def _marked(mark: str) -> list[str]:
+    """The running processes of one run, as ``pid command``."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdecimal():
+            continue
+        try:
+            if f"{_MARK}={mark}".encode() in (folder / "environ").read_bytes():
+                command = (folder / "cmdline").read_bytes().split(b"\0")
+                found.append(f"{folder.name} {command[0].decode(errors='replace')}")
+        except OSError:  # it has ended, or belongs to somebody else
+            continue
+    return found

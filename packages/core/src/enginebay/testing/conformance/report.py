@@ -1,0 +1,197 @@
+"""What the kit found about a backend: as lines, as JSON, as a badge and a table in Markdown."""
+
+from __future__ import annotations
+
+import inspect
+import platform
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+import pytest
+
+import enginebay as eb
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Outcome = Literal["held", "broken", "skipped", "excused"]
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One law, or one case of it.
+
+    Attributes:
+        family: What the law is about.
+        law: The test's name.
+        case: The parameters, where the law has several cases.
+        sentence: The law.
+        outcome: ``held``; ``broken``; ``skipped``, since it does not apply; ``excused``, since
+            the backend opted out.
+        reason: Why it is not held.
+        seconds: How long it took.
+    """
+
+    family: str
+    law: str
+    case: str
+    sentence: str
+    outcome: Outcome
+    reason: str
+    seconds: float
+
+
+class Report(msgspec.Struct, kw_only=True):
+    """What the kit found about one backend.
+
+    Attributes:
+        backend: Its name.
+        distribution: Who provides it.
+        version: That distribution's version.
+        engine_version: The engine's version; empty where it is not installed.
+        enginebay: The version of the kit.
+        python: The interpreter's version.
+        platform: The system.
+        findings: Law by law.
+        schema: Grows when a reader would have to change.
+    """
+
+    backend: str
+    distribution: str = ""
+    version: str = ""
+    engine_version: str = ""
+    enginebay: str = eb.__version__
+    python: str = platform.python_version()
+    platform: str = platform.platform()
+    findings: list[Finding] = []
+    schema: int = 1
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many laws had each outcome."""
+        return Counter(finding.outcome for finding in self.findings)
+
+
+_KEY = pytest.StashKey[dict[str, Report]]()
+
+
+def note(item: pytest.Item, report: pytest.TestReport) -> None:
+    """Keep the outcome of a test of the kit."""
+    if report.when != "call" and report.passed:
+        return
+    found = _report_of(item)
+    law = getattr(item, "originalname", item.name)
+    function = inspect.unwrap(item.function)  # type: ignore[attr-defined]  # a law is a function
+    sentence = (inspect.getdoc(function) or "").partition("\n\n")[0]
+    found.findings.append(
+        Finding(
+            family=function.__module__.rpartition(".")[2],
+            law=law,
+            case=item.name[len(law) :].strip("[]"),
+            sentence=" ".join(sentence.split()),
+            outcome=_outcome(report),
+            reason=_reason(report),
+            seconds=round(report.duration, 3),
+        )
+    )
+
+
+def reports(config: pytest.Config) -> list[Report]:
+    """The reports of a test run, one for each backend."""
+    return list(config.stash.get(_KEY, {}).values())
+
+
+def lines(report: Report) -> list[str]:
+    """The report for people: the counts, then what is not held, by reason."""
+    counts = ", ".join(f"{number} {outcome}" for outcome, number in report.counts.items())
+    shown = [counts]
+    for outcome in ("broken", "excused", "skipped"):
+        findings = [one for one in report.findings if one.outcome == outcome]
+        shown += [f"  {outcome}: {_title(one)}: {one.reason}" for one in findings]
+    return shown
+
+
+def write(report: Report, folder: Path) -> None:
+    """Write ``BACKEND.json`` and ``BACKEND.md``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    document = msgspec.to_builtins(report) | {"counts": dict(report.counts)}
+    text = msgspec.json.format(msgspec.json.encode(document)) + b"\n"
+    (folder / f"{report.backend}.json").write_bytes(text)
+    (folder / f"{report.backend}.md").write_text(markdown(report), encoding="utf-8")
+
+
+def markdown(report: Report) -> str:
+    """A badge, the versions, and a table of the laws."""
+    colour = "red" if report.counts["broken"] else "brightgreen"
+    counts = ", ".join(f"{number} {outcome}" for outcome, number in report.counts.items())
+    badge = f"https://img.shields.io/badge/enginebay_conformance-{counts}-{colour}"
+    engine = f", engine {report.engine_version}" if report.engine_version else ""
+    laws: dict[str, list[Finding]] = {}
+    for finding in report.findings:
+        laws.setdefault(finding.law, []).append(finding)
+    versions = (
+        f"{report.distribution} {report.version}{engine}, enginebay {report.enginebay}, "
+        f"Python {report.python}, {report.platform}"
+    )
+    return "\n".join(
+        [
+            f"![enginebay conformance: {counts}]({badge.replace(' ', '_').replace(',', '%2C')})",
+            "",
+            versions,
+            "",
+            "| about | law | outcome | why not |",
+            "|---|---|---|---|",
+            *map(_row, laws.values()),
+            "",
+        ]
+    )
+
+
+def _report_of(item: pytest.Item) -> Report:
+    found = item.config.stash.setdefault(_KEY, {})
+    values = getattr(item, "funcargs", {})
+    name = str(values.get("backend") or (item.parent and item.parent.name))
+    if name not in found:
+        found[name] = _described(Report(backend=name, findings=[]), values.get("kit"))
+    return found[name]
+
+
+def _described(report: Report, kit: Any) -> Report:
+    """The report with the versions, as far as the backend can be asked for them."""
+    if kit is not None:
+        try:
+            report.distribution, report.version = kit.status.distribution, kit.status.version
+            report.engine_version = kit.backend.get_version()
+        except eb.EnginebayError:
+            return report  # a test says what is wrong
+    return report
+
+
+def _outcome(report: pytest.TestReport) -> Outcome:
+    if report.skipped:
+        return "excused" if hasattr(report, "wasxfail") else "skipped"
+    return "held" if report.passed else "broken"
+
+
+def _reason(report: pytest.TestReport) -> str:
+    if hasattr(report, "wasxfail"):
+        return str(report.wasxfail).removeprefix("reason: ")
+    if isinstance(report.longrepr, tuple):  # a skip: file, line, reason
+        return report.longrepr[2].removeprefix("Skipped: ")
+    crash = getattr(report.longrepr, "reprcrash", None)
+    return str(crash.message if crash else report.longrepr or "").partition("\n")[0]
+
+
+def _title(finding: Finding) -> str:
+    title = finding.law.removeprefix("test_").replace("_", " ")
+    return f"{title} ({finding.case})" if finding.case else title
+
+
+def _row(findings: list[Finding]) -> str:
+    """One law's row; its cases are counted."""
+    counts = Counter(finding.outcome for finding in findings)
+    outcome = ", ".join(f"{number} {name}" for name, number in counts.items())
+    reasons = dict.fromkeys(finding.reason for finding in findings if finding.reason)
+    first = findings[0]
+    cells = (first.family, first.sentence, outcome if len(findings) > 1 else first.outcome)
+    return f"| {' | '.join(cells)} | {'; '.join(reasons)} |".replace("\n", " ")

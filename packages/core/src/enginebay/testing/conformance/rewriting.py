@@ -1,0 +1,76 @@
+"""Laws of rewriting: what is declared for the backend fires, and leaves no trace."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import enginebay as eb
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from enginebay.testing.conformance.kit import Kit
+
+
+class RewriterLaws:
+    """Rewriters that the backend brings, and those that its users declare for it."""
+
+    def test_its_rewriters_can_be_listed(self, kit: Kit) -> None:
+        """The backend's rewriters are sets of declarations, for each IR that it takes."""
+        for ir in kit.backend.info.irs:
+            for rewriters in kit.backend.rewriters(ir):
+                assert isinstance(rewriters, eb.RewriterSet), f"for {ir} it answers {rewriters!r}"
+                for rewriter in rewriters:
+                    assert rewriter.name, f"a {rewriter.kind} rewriter has no name"
+
+    def test_rewriters_leave_no_trace(self, kit: Kit) -> None:
+        """Once the context is left, torch and the model are exactly what they were."""
+        import torch
+
+        example = kit.example("attention")
+        before, outputs = _state_of_torch(example.module), example.run(example.arrays())
+        rewritten = eb.rewrite(example.module, backend=kit.name, ir=kit.backend.info.irs[0])
+        with rewritten, torch.no_grad():
+            example.module(*example.inputs.values())
+        after = _state_of_torch(example.module)
+        changed = [name for name, value in before.items() if after.get(name) is not value]
+        assert not changed, f"the rewriters left {', '.join(changed)} changed"
+        again = example.run(example.arrays())
+        assert all((again[name] == value).all() for name, value in outputs.items())
+
+    def test_a_rewriter_for_it_fires(self, kit: Kit, tmp_path: Path) -> None:
+        """A rewriter that a user declares for the backend takes part in an export for it."""
+        calls = []
+        rewriters = eb.RewriterSet(backend=kit.name)
+
+        @rewriters.function("torch.nn.functional.relu")
+        def relu(ctx: Any, *args: Any, **kwargs: Any) -> Any:
+            calls.append(ctx.backend)
+            return ctx.origin_func(*args, **kwargs)
+
+        example = kit.example("fixed")
+        eb.export(
+            example.module,
+            example.inputs,
+            backend=kit.name,
+            ir=kit.backend.info.irs[0],
+            path=tmp_path / "model",
+            rewriters=[rewriters],
+        )
+        assert set(calls) == {kit.name}, f"the rewriter saw the backends {sorted(set(calls))}"
+
+
+def _state_of_torch(module: Any) -> dict[str, Any]:
+    """What a rewriter may replace: torch's functions, Tensor's methods, the model's modules."""
+    import torch
+
+    places = {"torch": torch, "F": torch.nn.functional, "Tensor": torch.Tensor, "nn": torch.nn}
+    functions = {
+        f"{place}.{name}": value
+        for place, owner in places.items()
+        for name, value in vars(owner).items()
+    }
+    modules = {f"module {name}": each for name, each in module.named_modules()}
+    classes = {f"class of {name}": type(each) for name, each in modules.items()}
+    forwards = {f"forward of {name}": type(each).forward for name, each in modules.items()}
+    return functions | modules | classes | forwards

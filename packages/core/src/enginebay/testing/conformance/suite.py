@@ -1,0 +1,91 @@
+"""All laws in one class."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from enginebay.testing.conformance.artifacts import ArtifactLaws
+from enginebay.testing.conformance.discovery import DiscoveryLaws
+from enginebay.testing.conformance.environment import EnvironmentLaws
+from enginebay.testing.conformance.inference import InferenceLaws
+from enginebay.testing.conformance.kit import Kit
+from enginebay.testing.conformance.numbers import NumberLaws
+from enginebay.testing.conformance.optout import settle
+from enginebay.testing.conformance.params import ParamsLaws
+from enginebay.testing.conformance.processes import ProcessLaws
+from enginebay.testing.conformance.rewriting import RewriterLaws
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+# The last base first: that is the order in which pytest runs inherited tests.
+class Conformance(
+    RewriterLaws,
+    ProcessLaws,
+    ArtifactLaws,
+    InferenceLaws,
+    NumberLaws,
+    ParamsLaws,
+    EnvironmentLaws,
+    DiscoveryLaws,
+):
+    """The laws of every backend; a subclass names the backend in a fixture called ``backend``."""
+
+    @pytest.fixture
+    def backend(self) -> str:
+        """The name of the backend: a subclass answers it."""
+        raise TypeError(
+            f"{type(self).__name__} does not name its backend: write a fixture 'backend' in it "
+            "that returns the name"
+        )
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def _kits(cls) -> Iterator[dict[str, Kit]]:
+        kits: dict[str, Kit] = {}
+        yield kits
+        for kit in kits.values():
+            kit.close()
+
+    @pytest.fixture
+    def kit(
+        self, backend: str, _kits: dict[str, Kit], tmp_path_factory: pytest.TempPathFactory
+    ) -> Kit:
+        """What the laws share: one kit for all tests of a class."""
+        if backend not in _kits:
+            _kits[backend] = Kit(backend, tmp_path_factory.mktemp("conformance"))
+        return _kits[backend]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        settle(cls, {law.name: getattr(Conformance, law.name) for law in laws()})
+
+
+class Law(NamedTuple):
+    """One law, for tables and for the documentation.
+
+    Attributes:
+        family: What it is about: ``inference``, ``artifacts`` …
+        name: The test's name.
+        sentence: What must hold.
+    """
+
+    family: str
+    name: str
+    sentence: str
+
+
+def laws() -> list[Law]:
+    """Every law, family by family, in the order in which they run."""
+    found = []
+    for family in reversed(Conformance.__bases__):
+        for name, law in vars(family).items():
+            if name.startswith("test_"):
+                first = (inspect.getdoc(law) or "").partition("\n\n")[0]
+                about = family.__module__.rpartition(".")[2]
+                found.append(Law(about, name, " ".join(first.split())))
+    return found

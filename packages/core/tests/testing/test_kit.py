@@ -1,0 +1,168 @@
+"""The kit's command line, its reports, and opting out."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from enginebay.testing import Conformance, xfail
+from enginebay.testing.commands import environment
+from enginebay.testing.conformance.suite import laws
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SUBCLASS = """\
+import pytest
+from enginebay.testing import Conformance, xfail
+
+class TestMine(Conformance):
+    @pytest.fixture
+    def backend(self):
+        return "loopback"
+
+    test_scalars_go_in_and_come_out = xfail(reason="no scalars here")
+    test_every_dtype_comes_back_as_it_went_in = xfail(reason="no dtypes here")
+"""
+
+
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Pytest in a process of its own, which finds what this one finds."""
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(),
+    )
+
+
+def kit(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return run(folder, "--pyargs", "enginebay.testing", *words)
+
+
+def findings(folder: Path) -> dict[str, tuple[str, str]]:
+    document = json.loads((folder / "loopback.json").read_text())
+    assert document["schema"] == 1
+    return {
+        f"{one['law']}[{one['case']}]": (one["outcome"], one["reason"])
+        for one in document["findings"]
+    }
+
+
+def test_with_no_code_at_all(tmp_path: Path, loopback: str) -> None:
+    chosen = "scalars or float32 or bfloat16 or installed or regardless"
+    ran = kit(tmp_path, "--backend", loopback, "--conformance-report", "out", "-k", chosen)
+    assert ran.returncode == 0, ran.stdout
+    reason = "the backend lists no bfloat16 among its dtypes"
+    assert "conformance of loopback" in ran.stdout
+    assert "3 held, 1 skipped" in ran.stdout
+    assert f"every dtype comes back as it went in (bfloat16): {reason}" in ran.stdout
+    assert findings(tmp_path / "out") == {
+        "test_it_is_installed_once[]": ("held", ""),
+        "test_scalars_go_in_and_come_out[]": ("held", ""),
+        "test_every_dtype_comes_back_as_it_went_in[float32]": ("held", ""),
+        "test_every_dtype_comes_back_as_it_went_in[bfloat16]": ("skipped", reason),
+    }
+    page = (tmp_path / "out" / "loopback.md").read_text()
+    assert page.startswith("![enginebay conformance: 3 held, 1 skipped](https://img.shields.io/")
+    assert "temporary-loopback 0, engine 1." in page
+    assert f"arrays and as tensors. | 1 held, 1 skipped | {reason} |" in page
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "ERROR: no backend is named: pass --backend NAME; installed: "),
+        (("--backend", "nope"), "ERROR: no backend 'nope' is installed: pass --backend NAME; "),
+    ],
+)
+def test_a_backend_that_is_none(
+    tmp_path: Path, loopback: str, words: tuple[str, ...], message: str
+) -> None:
+    ran = kit(tmp_path, *words)
+    assert ran.returncode == pytest.ExitCode.USAGE_ERROR
+    assert message in ran.stderr
+    assert "loopback" in ran.stderr
+
+
+def test_other_projects_may_have_an_option_of_that_name(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(
+        "def pytest_addoption(parser):\n    parser.addoption('--backend')\n"
+    )
+    (tmp_path / "test_it.py").write_text(
+        "def test_it(request):\n    assert request.config.getoption('--backend') == 'theirs'\n"
+    )
+    ran = run(tmp_path, "--backend", "theirs", "test_it.py")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_opting_out_runs_the_law_and_must_stay_true(tmp_path: Path, loopback: str) -> None:
+    (tmp_path / "test_mine.py").write_text(SUBCLASS)
+    chosen = "scalars or int64 or bfloat16"
+    ran = run(tmp_path, "test_mine.py", "--conformance-report", "out", "-k", chosen)
+    assert ran.returncode == 1
+    found = findings(tmp_path / "out")
+    outcome, reason = found["test_scalars_go_in_and_come_out[]"]
+    assert (outcome, "XPASS(strict)" in reason) == ("broken", True)
+    assert found["test_every_dtype_comes_back_as_it_went_in[bfloat16]"][0] == "skipped"
+
+
+def test_a_law_that_a_backend_cannot_keep_is_excused_with_the_reason(
+    tmp_path: Path, loopback: str
+) -> None:
+    from enginebay.testing import temporary_backend
+
+    from .test_laws_can_fail import BROKEN, source
+
+    (tmp_path / "test_mine.py").write_text(SUBCLASS.replace('"loopback"', '"broken"'))
+    change = BROKEN["its scalars have a dimension"].change
+    with temporary_backend("broken", source(change)):
+        ran = run(tmp_path, "test_mine.py", "-k", "scalars")
+    assert ran.returncode == 0, ran.stdout
+    assert "1 excused" in ran.stdout
+    assert "excused: scalars go in and come out: no scalars here" in ran.stdout
+
+
+def test_a_law_cannot_be_replaced() -> None:
+    with pytest.raises(TypeError) as caught:
+        type("TestMine", (Conformance,), {"test_any_strides_will_do": None})
+    assert str(caught.value) == (
+        "TestMine replaces the law 'test_any_strides_will_do'; to opt out of it, write "
+        "test_any_strides_will_do = xfail(reason='why')"
+    )
+
+
+def test_what_is_no_law_cannot_be_opted_out_of() -> None:
+    with pytest.raises(TypeError, match="TestMine opts out of 'test_any', which is no law"):
+        type("TestMine", (Conformance,), {"test_any": xfail(reason="it is too hard")})
+
+
+def test_opting_out_needs_a_reason() -> None:
+    with pytest.raises(ValueError, match="needs a reason"):
+        xfail(reason=" ")
+
+
+def test_the_fixture_that_names_the_backend_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "test_mine.py").write_text(
+        "from enginebay.testing import Conformance\n\n\nclass TestMine(Conformance):\n    pass\n"
+    )
+    ran = run(tmp_path, "test_mine.py", "-k", "installed")
+    assert "TestMine does not name its backend: write a fixture 'backend' in it" in ran.stdout
+
+
+def test_every_law_is_one_sentence() -> None:
+    found: list[Any] = laws()
+    assert len({law.name for law in found}) == len(found) >= 40
+    for law in found:
+        assert law.sentence.endswith("."), law
+        assert len(law.sentence) < 100, law
+    assert list(dict.fromkeys(law.family for law in found)) == [
+        *("discovery", "environment", "params", "numbers"),
+        *("inference", "artifacts", "processes", "rewriting"),
+    ]

@@ -1,0 +1,14 @@
+"""The smallest whole backend keeps every law."""
+
+from __future__ import annotations
+
+import pytest
+
+from enginebay.testing import Conformance
+
+
+@pytest.mark.usefixtures("loopback")
+class TestLoopback(Conformance):
+    @pytest.fixture
+    def backend(self) -> str:
+        return "loopback"

@@ -1,0 +1,60 @@
+"""Batches of cases in child processes; after a crash the next child goes on behind it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import NoneType
+
+import msgspec
+
+from enginebay.errors import ChildCrashedError, ChildTimeoutError
+from enginebay.isolation import call
+
+from .batch import Step
+
+#: Cases for one child. Starting it takes 5 s; an engine's memory of hundreds of models adds up.
+BATCH = 500
+#: Seconds for one child; a case takes a few hundredths.
+TIMEOUT = 600.0
+
+
+def run_all(engine: str, names: list[str], *, backend: str = "") -> dict[tuple[str, str], str]:
+    """The outcome of each case by its name and way; the backend has the engine's name."""
+    found: dict[tuple[str, str], str] = {}
+    left = list(names)
+    while left:
+        found |= _run_batch(engine, backend or engine, left[:BATCH])
+        left = [name for name in left if (name, "bare") not in found]
+    return found
+
+
+def _run_batch(engine: str, backend: str, names: list[str]) -> dict[tuple[str, str], str]:
+    """The outcomes of the first cases, all of them unless one ended the process."""
+    with TemporaryDirectory() as folder:
+        record = Path(folder) / "record.jsonl"
+        ended = ""
+        try:
+            call(
+                *(f"{__package__}.batch:run", engine, backend, names, str(record)),
+                timeout=TIMEOUT,
+                result_type=NoneType,
+            )
+        except (ChildCrashedError, ChildTimeoutError) as err:
+            ended = str(err)
+        lines = record.read_bytes().splitlines()
+    steps = [msgspec.json.decode(line, type=Step) for line in lines]
+    found = {(step.case, step.way): step.outcome for step in steps}
+    return {
+        key: f"the process ended: {ended}" if outcome == "begun" else outcome
+        for key, outcome in found.items()
+    }
+
+
+def lost_cases(found: dict[tuple[str, str], str]) -> dict[str, str]:
+    """The cases that the bare engine passes and our wrapper does not, each with the reason."""
+    return {
+        name: outcome
+        for (name, way), outcome in found.items()
+        if way == "wrapped" and outcome != "pass"
+    }

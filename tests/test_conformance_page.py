@@ -1,0 +1,16 @@
+"""The page of laws is the laws."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from enginebay.testing.conformance.suite import laws
+
+PAGE = Path(__file__).parents[1] / "docs" / "conformance.md"
+
+
+def test_the_page_lists_every_law() -> None:
+    found = [(law.family, law.sentence.replace("``", "`"), law.name) for law in laws()]
+    rows = [f"| {family} | {sentence} | `{name}` |" for family, sentence, name in found]
+    table = PAGE.read_text(encoding="utf-8").partition("|---|---|---|\n")[2]
+    assert table.splitlines() == rows
