@@ -5,6 +5,7 @@ Each package is tested from its wheel, in an environment with that wheel and its
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -17,6 +18,7 @@ nox.options.sessions = [
     "onnxruntime",
     "openvino",
     "ncnn",
+    "tensorrt",
     "no_torch",
     "scaffold",
     "together",
@@ -31,6 +33,12 @@ PACKAGES = {
     "enginebay-onnxruntime": "packages/backend-onnxruntime",
     "enginebay-openvino": "packages/backend-openvino",
     "enginebay-ncnn": "packages/backend-ncnn",
+    "enginebay-tensorrt": "packages/backend-tensorrt",
+}
+#: NVIDIA's bindings by TensorRT's major version, and CUDA's, without the libraries of either.
+BINDINGS = {
+    "10": ("tensorrt-cu12-bindings==10.16.1.11", "cuda-bindings>=12.6,<13"),
+    "11": ("tensorrt-cu13-bindings==11.4.0.106", "cuda-bindings>=13,<14"),
 }
 TESTS = ("pytest>=8", "pytest-timeout", "hypothesis", "psutil", "jsonschema")
 ZOO = "transformers==5.23.0"  # the page says which; a config of another may build other models
@@ -56,13 +64,13 @@ def install(session: nox.Session, *wanted: str, extras: tuple[str, ...] = TESTS)
     session.install("-c", str(ROOT / "constraints.txt"), *requirements, *extras)
 
 
-def pytest(session: nox.Session, *arguments: str) -> None:
+def pytest(session: nox.Session, *arguments: str, env: dict[str, str] | None = None) -> None:
     """Run pytest with the repository's settings, one thread for each library."""
     session.run(
         *("python", "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT)),
         *arguments,
         *session.posargs,
-        env={"OMP_NUM_THREADS": "2"},
+        env={"OMP_NUM_THREADS": "2", **(env or {})},
     )
 
 
@@ -114,6 +122,38 @@ def ncnn(session: nox.Session) -> None:
     """The ncnn backend's tests."""
     install(session, "enginebay[export]", "enginebay-ncnn")
     pytest(session, "packages/backend-ncnn")
+
+
+@nox.session
+@nox.parametrize("version", list(BINDINGS))
+def tensorrt(session: nox.Session, version: str) -> None:
+    """The TensorRT backend's tests: NVIDIA's real bindings, and stand-ins for its libraries."""
+    if shutil.which("gcc") is None:
+        session.skip("the stub libraries are compiled with gcc, which is not installed")
+    install(session, "enginebay[export]", "enginebay-tensorrt[int8]", *BINDINGS[version])
+    once = ("test_half.py", "test_quantize.py", "test_tensorrt_rewriters.py")  # before TensorRT
+    skipped = once if version == "10" else ()
+    tests = "packages/backend-tensorrt/tests"
+    pytest(session, tests, *(f"--ignore={tests}/{name}" for name in skipped))
+
+
+@nox.session
+def gpu(session: nox.Session) -> None:
+    """The TensorRT backend on a GPU; skipped, with check-env's reason, where it does not run."""
+    install(session, "enginebay[export]", "enginebay-tensorrt[int8]", "cuda-bindings>=13,<14")
+    probe = "from enginebay_tensorrt import cuda; print(cuda.call('cudaDriverGetVersion') // 1000)"
+    driver = int(session.run("python", "-c", probe, silent=True) or 0)
+    if driver >= 12:  # the oldest CUDA that TensorRT has wheels for
+        install(session, "enginebay[export]", f"enginebay-tensorrt[int8,cu{min(driver, 13)}]")
+    answer = session.run(
+        *("enginebay", "check-env", "tensorrt", "--json"), silent=True, success_codes=[0, 3]
+    )
+    (report,) = json.loads(str(answer))["backends"]
+    for check in report["checks"]:
+        if check["status"] == "failed":
+            session.skip(f"{check['tier']}: {check['name']}: {check['found']}")
+    pytest(session, "packages/backend-tensorrt", env={"ENGINEBAY_GPU": "1"})
+    pytest(session, "--pyargs", "enginebay.testing", "--backend", "tensorrt")
 
 
 @nox.session

@@ -233,6 +233,80 @@ def test_a_pinned_artifact_is_bound_to_its_engine(
             eb.load(artifact.path)
 
 
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({}, ((2, 3), (2, 3), (2, 3))),
+        ({"dynamic_shapes": {"x": {0: ("n", 1, 4, 8)}}}, ((1, 3), (4, 3), (8, 3))),
+        ({"dynamic_shapes": {"x": {0: "n"}}}, ((1, 3), (2, 3), (None, 3))),
+        ({"params": {"min_shapes": "1x?", "max_shapes": "x:8x3"}}, ((1, 3), (2, 3), (8, 3))),
+    ],
+)
+@pytest.mark.parametrize("as_file", [False, True])
+def test_a_converter_learns_the_range_of_shapes(
+    tmp_path: Path, given: dict[str, Any], wanted: tuple[Any, ...], as_file: bool
+) -> None:
+    import torch
+
+    text = (
+        "@eb.hookimpl\n"
+        "def to_backend(request):\n"
+        "    p = request.shapes['x']\n"
+        "    request.progress(repr((p.min, p.opt, p.max)))\n"
+        "    return loopback.to_backend(request)\n"
+    )
+    model: Any = torch.nn.ReLU()
+    if as_file:
+        if "dynamic_shapes" in given:
+            pytest.skip("a file's dimensions are open already")
+        eb.export(
+            model,
+            torch.ones(2, 3),
+            path=tmp_path / "m.onnx",
+            input_names=["x"],
+            dynamic_shapes={"x": {0: "n"}},
+        )
+        model = tmp_path / "m.onnx"
+    told: list[str] = []
+    with variant(text):
+        eb.deploy(
+            model,
+            torch.ones(2, 3),
+            backend="odd",
+            work_dir=tmp_path / "out",
+            input_names=None if as_file else ["x"],
+            watch=lambda step: told.append(step.detail),
+            **given,
+        )
+    assert repr(wanted) in told
+
+
+def test_a_plugin_says_what_its_artifacts_are_bound_to(tmp_path: Path) -> None:
+    import torch
+
+    from enginebay.errors import ArtifactError
+
+    text = (
+        "@eb.hookimpl\n"
+        "def bound_to(request):\n"
+        "    import os\n"
+        "    return {'board': os.environ.get('ODD_BOARD', 'A') + request.params.device}\n"
+    )
+    with variant(text):
+        made = eb.deploy(
+            torch.nn.ReLU(), torch.ones(2), backend="odd", work_dir=tmp_path / "out", keep_ir=True
+        )
+        assert made.artifact.manifest.pinned == {"board": "Acpu"}
+        eb.load(made.artifact).close()
+        with pytest.raises(ArtifactError) as caught:
+            eb.load(made.artifact, device="gpu")
+    assert str(caught.value) == 'the artifact is bound to board "Acpu", found "Agpu"'
+    ir = made.artifact.path / "ir" / "model.onnx"
+    assert caught.value.hint == (
+        f"deploy the model again here, or from the IR in it: enginebay convert odd {ir}"
+    )
+
+
 def test_an_ir_of_another_kind_is_refused(tiny: Path, tmp_path: Path, loopback: str) -> None:
     import torch
 

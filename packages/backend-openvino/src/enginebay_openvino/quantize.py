@@ -6,12 +6,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from enginebay.arrays import numpy_dtype
 from enginebay.errors import ArtifactError, ConversionError, MissingDependencyError, ParamsError
 from enginebay.ir.quiet import quiet
-from enginebay.samples import load_samples
+from enginebay.samples import load_inputs
 from enginebay_openvino.dtypes import dtype_name
 from enginebay_openvino.reasons import reason
 
@@ -72,15 +70,9 @@ def _load(path: Path, model: ov.Model) -> list[list[NumpyArray]]:
 
 
 def _recorded(path: Path) -> list[dict[str, NumpyArray]]:
-    """One dict for each sample, from an artifact's samples or from stacked arrays."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            if not any("/inputs/" in key for key in file.files):
-                stacks = {name: file[name] for name in file.files}
-                count = min((len(np.atleast_1d(stack)) for stack in stacks.values()), default=0)
-                return [{name: stacks[name][n] for name in stacks} for n in range(count)]
-        return [sample.inputs for sample in load_samples(path)]
-    except (OSError, ValueError, EOFError, ArtifactError) as err:
+        return load_inputs(path)
+    except ArtifactError as err:
         raise ParamsError(f"calibration data '{path}' cannot be read: {err}", hint=_HINT) from err
 
 

@@ -69,11 +69,10 @@ def describe(
     parts: tuple[Part, ...] = (),
 ) -> Manifest:
     """The manifest of an artifact that is about to be published."""
-    engine_version = backend.get_version()
     return Manifest(
         backend=backend.name,
         plugin=PluginRecord(backend.distribution, backend.distribution_version),
-        engine_version=engine_version,
+        engine_version=backend.get_version(),
         params=portable(params),
         inputs=ir.inputs,
         outputs=ir.outputs,
@@ -85,7 +84,7 @@ def describe(
         receipt=receipt,
         verification=verification,
         command=command,
-        pinned=dict.fromkeys(backend.info.pinned, engine_version),
+        pinned=backend.bound_to(params),
     )
 
 

@@ -22,7 +22,7 @@ from enginebay.errors import (
 )
 from enginebay.inference.receipt import Receipt
 from enginebay.intake import take_in
-from enginebay.ir.model import SUFFIXES
+from enginebay.ir.model import IR_FOLDER, SUFFIXES
 from enginebay.ir.partition import split
 from enginebay.rewriting import RewriteReport
 from enginebay.rewriting.checks import check_sets
@@ -220,10 +220,6 @@ def deploy(
     )
 
 
-#: Where the IR is written, and kept on request.
-IR_FOLDER = "ir"
-
-
 def _kinds(engine: Backend, ir: IRKind | None, partition: Sequence[str]) -> tuple[IRKind, ...]:
     """The IRs to try, in order; only an ONNX graph can be cut."""
     kinds: tuple[IRKind, ...] = (ir,) if ir else engine.info.irs
@@ -303,7 +299,9 @@ class _Build:
         with self._steps("convert") as tell:
             parts = self._convert_parts(exported, tell) if self._cuts else ()
             files = tuple(Path(path) for part in parts for path in part.paths)
-            files = files or self._engine.convert(exported, self._params, self._folder, tell)
+            files = files or self._engine.convert(
+                exported, self._params, self._folder, tell, self._intake.shapes
+            )
             tell(", ".join(file.as_posix() for file in files))
         return exported, files, parts
 

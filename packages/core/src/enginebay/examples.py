@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from enginebay.ir.dynamic import DynamicShapes
     from enginebay.ir.signature import Signature
     from enginebay.ir.sources import ModelSource
-    from enginebay.params import Shapes
+    from enginebay.params import ShapeProfile, Shapes
 
 
 def example_inputs(
@@ -114,15 +114,25 @@ def open_dimensions(
         return normalise(dynamic_shapes, signature.inputs, outputs)
     if not (min_shapes or max_shapes):
         return {}
-    names = [spec.name for spec in signature.inputs]
     usual = {spec.name: _sizes(spec) for spec in signature.inputs}
-    resolved = resolve_profiles(
-        usual,
-        {**usual, **name_shapes(min_shapes, names)},
-        {**usual, **name_shapes(max_shapes, names)},
-    )
+    resolved = range_profiles(usual, min_shapes, max_shapes)
     profiles = {name: (p.min, p.opt, p.max) for name, p in resolved.items()}
     return normalise(from_profiles(profiles), signature.inputs, outputs)  # type: ignore[arg-type]  # no size is None: the usual ones are all known
+
+
+def range_profiles(
+    usual: Shapes, min_shapes: Shapes, max_shapes: Shapes
+) -> dict[str, ShapeProfile]:
+    """Every input's profile, where the smallest and the largest shapes may leave some out.
+
+    Raises:
+        ParamsError: The shapes do not fit the usual ones.
+    """
+    return resolve_profiles(
+        usual,
+        {**usual, **name_shapes(min_shapes, usual)},
+        {**usual, **name_shapes(max_shapes, usual)},
+    )
 
 
 def _sizes(spec: TensorSpec) -> tuple[int | None, ...]:

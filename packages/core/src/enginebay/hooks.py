@@ -25,7 +25,7 @@ import pluggy
 
 from enginebay.environment import EnvReport, Tier
 from enginebay.ir.model import IRKind, IRModel
-from enginebay.params import BackendParams
+from enginebay.params import BackendParams, ShapeProfile
 from enginebay.tensors import TensorSpec
 
 if TYPE_CHECKING:
@@ -99,12 +99,16 @@ class ConvertRequest(msgspec.Struct, frozen=True, kw_only=True):
         params: The backend's parameters.
         work_dir: Where the files go. Nothing may be written outside it.
         progress: Called with a short text at each stage of long work.
+        shapes: The smallest, usual and largest shape of each input, as a deployment knows them
+            from its example, dynamic shapes and parameters; None for a size without a limit.
+            Empty where an IR is converted by itself: the parameters are all there is then.
     """
 
     ir: IRModel
     params: BackendParams
     work_dir: Path
     progress: Callable[[str], None]
+    shapes: Mapping[str, ShapeProfile] = {}
 
 
 class WrapperRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,6 +131,16 @@ class WrapperRequest(msgspec.Struct, frozen=True, kw_only=True):
     inputs: tuple[TensorSpec, ...] = ()
     outputs: tuple[TensorSpec, ...] = ()
     strict: bool = False
+
+
+class BindingRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Asks a backend what an artifact is bound to.
+
+    Attributes:
+        params: The parameters that the artifact is made or loaded with.
+    """
+
+    params: BackendParams
 
 
 class RewritersRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,6 +176,17 @@ def to_backend(request: ConvertRequest) -> Iterable[str | Path]:
 @hookspec(firstresult=True)
 def build_wrapper(request: WrapperRequest) -> Wrapper:
     """Load the engine's files and answer a wrapper that runs them."""
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def bound_to(request: BindingRequest) -> Mapping[str, str]:
+    """Say what an artifact with these parameters is bound to, as it is on this machine.
+
+    Core keeps the answer in the manifest, asks again before it loads the artifact, and refuses it
+    where a field is not the same, before the engine reads a file: ``{"gpu": "H100"}``. What the
+    parameters make portable is left out. Fields in ``BackendInfo.pinned`` are added by core.
+    """
     raise NotImplementedError
 
 

@@ -13,9 +13,10 @@ import msgspec
 
 from enginebay.arrays import to_numpy
 from enginebay.errors import EnginebayError, InputError, ModelError
-from enginebay.examples import example_inputs, open_dimensions
+from enginebay.examples import example_inputs, open_dimensions, range_profiles
 from enginebay.exporting import Patching
 from enginebay.inference.admission import Admission
+from enginebay.ir.dynamic import to_profiles
 from enginebay.ir.inputs import resize
 from enginebay.model_sources import find_model
 from enginebay.reference import OnnxReference, reference_text
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from enginebay.ir.model import IRKind, IRModel
     from enginebay.ir.signature import Signature
     from enginebay.ir.sources import ModelSource
-    from enginebay.params import BackendParams
+    from enginebay.params import BackendParams, ShapeProfile
     from enginebay.rewriting import RewriteReport, RewriterSet
     from enginebay.tensors import TensorSpec
 
@@ -44,12 +45,14 @@ class Intake(Protocol):
         samples: Inputs with the reference's outputs; with none where nothing can give any.
         why_no_reference: Why there are none.
         rewriting: What was rewritten in the last export; None where nothing could be.
+        shapes: The smallest, usual and largest shape of each input.
     """
 
     description: str
     samples: list[Sample]
     why_no_reference: str
     rewriting: RewriteReport | None
+    shapes: dict[str, ShapeProfile]
 
     def export(
         self,
@@ -120,6 +123,8 @@ class _TorchIntake:
         )
         self.description = reference_text(source)
         self.samples = list(self._samples())
+        usual = {name: array.shape for name, array in self.samples[0].inputs.items()}
+        self.shapes = to_profiles(self._dynamic, usual)
 
     def _samples(self) -> Iterator[Sample]:
         """The example inputs, and the same at the smallest and the largest sizes."""
@@ -195,6 +200,8 @@ class _OnnxIntake:
         except EnginebayError as err:
             self.why_no_reference = str(err)
         self.samples = [Sample(inputs, outputs)]
+        usual = {name: array.shape for name, array in inputs.items()}
+        self.shapes = range_profiles(usual, params.min_shapes, params.max_shapes)
         self.description = reference.description
 
     def export(self, kind: IRKind, path: Path, **options: Any) -> IRModel:  # noqa: ARG002  # nothing of PyTorch applies to a file

@@ -84,3 +84,38 @@ def _storable(array: NumpyArray) -> NumpyArray:
 
 def _restored(array: NumpyArray, dtype: str) -> NumpyArray:
     return array if array.dtype.name == dtype else array.view(numpy_dtype(dtype))
+
+
+def load_inputs(path: Path) -> list[dict[str, NumpyArray]]:
+    """Read recorded inputs alone, as calibration wants them.
+
+    Args:
+        path: What :func:`save_samples` wrote, or an ``.npz`` file with one array for each input
+            whose entries along the first axis are one sample each: ``numpy.savez(path, x=inputs)``,
+            where ``inputs[0]`` is the first whole input.
+
+    Returns:
+        One dict of inputs by name for each sample.
+
+    Raises:
+        ArtifactError: The file is something else, or damaged. Nothing is unpickled.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder, "recorded.npz")
+        ...     np.savez(path, x=np.zeros((5, 1, 3)))
+        ...     samples = load_inputs(path)
+        >>> len(samples), samples[0]["x"].shape
+        (5, (1, 3))
+    """
+    try:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+            if any(_KEY.fullmatch(key) for key in file.files):
+                return [sample.inputs for sample in load_samples(path)]
+            stacks = {name: np.atleast_1d(file[name]) for name in file.files}
+    except (OSError, ValueError, EOFError, TypeError, AttributeError, BadZipFile) as err:
+        raise ArtifactError(f"'{path.name}' does not hold recorded inputs: {err}") from err
+    count = min(map(len, stacks.values()), default=0)
+    return [{name: stack[n] for name, stack in stacks.items()} for n in range(count)]

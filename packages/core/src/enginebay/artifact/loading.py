@@ -109,12 +109,13 @@ def _check_model_files(manifest: Manifest, where: Path) -> None:
             raise ArtifactError(f'"{where}" has the model file "{name}" without its digest')
 
 
-def check_pinned(manifest: Manifest, found: Mapping[str, str]) -> None:
+def check_pinned(manifest: Manifest, found: Mapping[str, str], *, hint: str = "") -> None:
     """Refuse an artifact that is bound to something which is different here.
 
     Args:
         manifest: The artifact's.
         found: The same fields, as they are where it is to be loaded.
+        hint: What to type instead; by default the command that made the artifact.
 
     Raises:
         ArtifactError: Names the field, what was wanted and what was found.
@@ -130,5 +131,5 @@ def check_pinned(manifest: Manifest, found: Mapping[str, str]) -> None:
             here = f'"{found[field]}"' if field in found else "none"
             raise ArtifactError(
                 f'the artifact is bound to {field} "{wanted}", found {here}',
-                hint=manifest.command or "deploy the model again here",
+                hint=hint or manifest.command or "deploy the model again here",
             )

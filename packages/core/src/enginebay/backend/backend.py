@@ -16,7 +16,7 @@ from enginebay.errors import (
     UsageError,
     disk_error,
 )
-from enginebay.hooks import ConvertRequest, RewritersRequest, WrapperRequest
+from enginebay.hooks import BindingRequest, ConvertRequest, RewritersRequest, WrapperRequest
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from enginebay.hooks import BackendInfo, CheckEnvRequest
     from enginebay.inference.wrapper import Wrapper
     from enginebay.ir.model import IRKind, IRModel
-    from enginebay.params import BackendParams
+    from enginebay.params import BackendParams, ShapeProfile
     from enginebay.plugins import LoadedPlugin
     from enginebay.rewriting import RewriterSet
 
@@ -181,8 +181,11 @@ class Backend:
         params: BackendParams,
         work_dir: Path,
         progress: Callable[[str], None] | None = None,
+        shapes: Mapping[str, ShapeProfile] | None = None,
     ) -> tuple[Path, ...]:
         """Ask the plugin to convert, and check what it answers.
+
+        The arguments are the fields of :class:`~enginebay.hooks.ConvertRequest`.
 
         Returns:
             The paths of the engine's files relative to ``work_dir``.
@@ -197,7 +200,11 @@ class Backend:
                 f"it takes {', '.join(self.info.irs)}"
             )
         request = ConvertRequest(
-            ir=ir, params=params, work_dir=work_dir, progress=progress or _ignore
+            ir=ir,
+            params=params,
+            work_dir=work_dir,
+            progress=progress or _ignore,
+            shapes=shapes or {},
         )
         try:
             written = self._plugin.call("to_backend", request=request)
@@ -274,6 +281,12 @@ class Backend:
                 hint=f"enginebay check-env {self.name} --device {request.params.device}",
             )
         return wrapper
+
+    def bound_to(self, params: BackendParams) -> dict[str, str]:
+        """What an artifact with these parameters is bound to, as it is on this machine."""
+        pinned: dict[str, str] = {field: self.get_version() for field in self.info.pinned}
+        answer = self._plugin.call("bound_to", request=BindingRequest(params=params))
+        return pinned | dict(answer or {})
 
     # -- the rest of the contract -------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from enginebay.errors import InputError, nearest
+from enginebay.params import ShapeProfile
 
 if TYPE_CHECKING:
     from enginebay.tensors import TensorSpec
@@ -57,6 +58,31 @@ def from_profiles(profiles: Mapping[str, tuple[Shape, Shape, Shape]]) -> Dynamic
         }
         for name, shapes in profiles.items()
     }
+
+
+def to_profiles(
+    dynamic: DynamicShapes, usual: Mapping[str, tuple[int, ...]]
+) -> dict[str, ShapeProfile]:
+    """The smallest, usual and largest shape of each input.
+
+    Args:
+        dynamic: The open dimensions.
+        usual: Every input's shape in the example.
+
+    Example:
+        >>> to_profiles({"x": {0: DynamicDim("batch", 1, 8, opt=4)}}, {"x": (2, 3)})
+        {'x': ShapeProfile(min=(1, 3), opt=(4, 3), max=(8, 3))}
+    """
+    profiles = {}
+    for name, shape in usual.items():
+        fixed = [DynamicDim("_", size, size) for size in shape]
+        dims = [dynamic.get(name, {}).get(axis, dim) for axis, dim in enumerate(fixed)]
+        profiles[name] = ShapeProfile(
+            tuple(dim.min for dim in dims),
+            tuple(dim.opt or size for dim, size in zip(dims, shape, strict=True)),
+            tuple(dim.max for dim in dims),
+        )
+    return profiles
 
 
 def normalise(

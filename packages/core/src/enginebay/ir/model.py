@@ -14,6 +14,9 @@ IRKind = Literal["onnx", "torchscript", "exported_program"]
 
 SUFFIXES: dict[IRKind, str] = {"onnx": ".onnx", "torchscript": ".pt", "exported_program": ".pt2"}
 
+#: The folder of an artifact that keeps the IR it was made from, on request.
+IR_FOLDER = "ir"
+
 
 class IRModel(msgspec.Struct, frozen=True, kw_only=True):
     """A model as files that engines can convert.

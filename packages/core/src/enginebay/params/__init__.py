@@ -11,7 +11,7 @@ from enginebay.params.base import BackendParams
 from enginebay.params.config_keys import ConfigKey
 from enginebay.params.file_names import FileName
 from enginebay.params.profiles import ShapeProfile, name_shapes, resolve_profiles
-from enginebay.params.shapes import Shapes, format_shapes, parse_shapes
+from enginebay.params.shapes import Shapes, format_dims, format_shapes, parse_shapes
 
 __all__ = [
     "BackendParams",
@@ -19,6 +19,7 @@ __all__ = [
     "FileName",
     "ShapeProfile",
     "Shapes",
+    "format_dims",
     "format_shapes",
     "name_shapes",
     "parse_shapes",

@@ -1,0 +1,112 @@
+"""TensorRT by itself, without artifacts: build an engine from ONNX, keep it, load it.
+
+plan = from_onnx("model.onnx", precision="fp16")
+save(plan, "model.engine")
+wrapper = load("model.engine", precision="fp16")
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from enginebay.errors import UsageError
+from enginebay_tensorrt.params import TensorrtParams
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from enginebay.arrays import NumpyArray
+    from enginebay_tensorrt.wrapper import TensorrtWrapper
+
+
+def from_onnx(
+    path: str | Path,
+    *,
+    calibration_data: Iterable[Mapping[str, NumpyArray]] | None = None,
+    progress: Callable[[str], None] | None = None,
+    **params: Any,
+) -> bytes:
+    """Build an engine.
+
+    Args:
+        path: An ``.onnx`` file.
+        calibration_data: Inputs by name for int8 and fp8, in place of a file in ``calibration``.
+        progress: Called with a short text at each stage.
+        **params: Fields of :class:`~enginebay_tensorrt.params.TensorrtParams`.
+
+    Returns:
+        The serialized engine. One with ``strip_plan`` needs the weights of the ``.onnx`` file.
+
+    Raises:
+        ParamsError: A parameter does not fit the model or the installed TensorRT.
+        ConversionError: TensorRT does not know an operator, or cannot build.
+
+    Example:
+        >>> data = ({"x": image} for image in images)  # doctest: +SKIP
+        >>> plan = from_onnx("m.onnx", precision="int8", calibration_data=data)  # doctest: +SKIP
+    """
+    from enginebay.ir.onnx_file import read_onnx
+    from enginebay_tensorrt.calibration import fitting
+    from enginebay_tensorrt.convert import build
+    from enginebay_tensorrt.plugins import load_plugins
+    from enginebay_tensorrt.precision import check_precision, read_samples
+
+    given = TensorrtParams(**params)
+    check_precision(given)
+    ir = read_onnx(Path(path))
+    if calibration_data is None:
+        samples = read_samples(ir, given)
+    else:
+        samples = fitting(calibration_data, ir.inputs, "calibration_data")
+    tell = progress or _ignore
+    load_plugins(map(Path, given.plugins))
+    with TemporaryDirectory(prefix="enginebay-tensorrt-") as folder:
+        _, plan = build(ir, given, samples=samples, shapes={}, folder=Path(folder), tell=tell)
+        return plan
+
+
+def save(plan: bytes, path: str | Path) -> None:
+    """Write an engine to a file."""
+    Path(path).write_bytes(plan)
+
+
+def load(
+    path: str | Path,
+    *,
+    weights: str | Path | None = None,
+    output_names: Sequence[str] = (),
+    **params: Any,
+) -> TensorrtWrapper:
+    """Load an engine from a file.
+
+    Args:
+        path: What :func:`save` wrote.
+        weights: The ``.onnx`` file with the weights of an engine that was stripped of them, or new
+            ones for an engine that was built with ``refit``.
+        output_names: The order of the outputs; the engine's own by default.
+        **params: The parameters that it was built with.
+
+    Raises:
+        ConversionError: TensorRT refuses the engine: it is of another version or device.
+        UsageError: The engine has no output of such a name.
+    """
+    from enginebay_tensorrt.engine import load_engine
+    from enginebay_tensorrt.plugins import load_plugins
+    from enginebay_tensorrt.wrapper import TensorrtWrapper
+
+    given = TensorrtParams(**params)
+    load_plugins(map(Path, given.plugins))
+    engine = load_engine(Path(path), given, Path(weights) if weights else None)
+    for name in output_names:
+        if name not in engine.outputs:
+            raise UsageError(
+                f"the engine has no output '{name}': it has {', '.join(engine.outputs)}"
+            )
+    outputs = [engine.outputs[name].spec for name in output_names]
+    return TensorrtWrapper(engine, given, outputs=outputs)
+
+
+def _ignore(_text: str) -> None:
+    """Progress that nobody watches."""

@@ -1,0 +1,204 @@
+"""From an ``.onnx`` file to a serialized engine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from enginebay.errors import ConversionError, ParamsError
+from enginebay_tensorrt import cuda
+from enginebay_tensorrt.bindings import HAS_PRECISION_FLAGS, trt
+from enginebay_tensorrt.dtypes import dtype_name
+from enginebay_tensorrt.logger import LOGGER, reason
+from enginebay_tensorrt.monitor import Monitor
+from enginebay_tensorrt.precision import is_by_flags
+from enginebay_tensorrt.profiles import profiles_for
+from enginebay_tensorrt.timing_cache import cache_file, timing_cache
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from enginebay.params import ShapeProfile
+    from enginebay.tensors import TensorSpec
+    from enginebay_tensorrt.calibration import Samples
+    from enginebay_tensorrt.params import TensorrtParams
+    from enginebay_tensorrt.profiles import Profile
+
+#: Parser errors that are told; a model with one unsupported operator often has hundreds of it.
+_TOLD = 3
+
+
+def build_plan(
+    source: Path,
+    params: TensorrtParams,
+    *,
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
+    samples: Samples,
+    shapes: Mapping[str, ShapeProfile],
+    tell: Callable[[str], None],
+) -> bytes:
+    """Parse the model, configure the builder and build.
+
+    Args:
+        source: An ``.onnx`` file, its tensors typed as the engine is to compute.
+        params: How to build.
+        inputs: What the model takes, to be compared with what the parser made of it.
+        outputs: What it gives, likewise.
+        samples: Calibration data for a calibrator.
+        shapes: What is known of the inputs' shapes beside the parameters.
+        tell: Called with the builder's phases.
+
+    Returns:
+        The plan, as ``Runtime.deserialize_cuda_engine`` takes it.
+
+    Raises:
+        ParamsError: Shapes are missing or do not fit.
+        ConversionError: TensorRT does not know an operator or cannot build; the nodes are named.
+    """
+    with cuda.on_device(params.device_index), LOGGER.collecting() as errors:
+        builder = trt.Builder(LOGGER)
+        network = builder.create_network(_creation_flags(params))
+        _parse(network, source, params)
+        _check(network, source, inputs, outputs)
+        monitor = Monitor(tell)
+        config = builder.create_builder_config()
+        config.progress_monitor = monitor
+        _configure(config, params)
+        _add_profiles(builder, config, profiles_for(_shapes(network), params, shapes))
+        # What the config refers to must live as long as it does.
+        _kept = _set_precision(builder, config, params, samples)
+        device = cuda.device(params.device_index)
+        file = cache_file(params.timing_cache, device) if params.timing_cache else None
+        with timing_cache(config, file):
+            plan = builder.build_serialized_network(network, config)
+            if monitor.interrupted is not None:
+                raise monitor.interrupted
+            if plan is None:
+                raise ConversionError(
+                    f"TensorRT cannot build an engine from '{source.name}': {reason(errors)}"
+                )
+        return bytes(memoryview(plan))
+
+
+def _creation_flags(params: TensorrtParams) -> int:
+    if not HAS_PRECISION_FLAGS or is_by_flags(params):
+        return 0  # since 11 every network is strongly typed
+    return 1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
+
+
+def _parse(network: Any, source: Path, params: TensorrtParams) -> None:
+    parser = trt.OnnxParser(network, LOGGER)
+    if params.dla_core is not None:
+        parser.set_flag(trt.OnnxParserFlag.ADJUST_FOR_DLA)
+    if parser.parse_from_file(str(source)):
+        return
+    told = [_describe(parser.get_error(n)) for n in range(parser.num_errors)]
+    distinct = list(dict.fromkeys(told)) or ["TensorRT gave no reason"]
+    more = f"; and {len(distinct) - _TOLD} more" if len(distinct) > _TOLD else ""
+    raise ConversionError(
+        f"TensorRT cannot parse '{source.name}': {'; '.join(distinct[:_TOLD])}{more}",
+        hint="rewrite the operator with a rewriter, or bring a plugin with --plugins",
+    )
+
+
+def _describe(error: Any) -> str:
+    """A parser's error with the node that it is about."""
+    node, operator = error.node_name(), error.node_operator()
+    where = f"node '{node}' ({operator}): " if node or operator else ""
+    return f"{where}{error.desc().strip()} [{error.code().name}]"
+
+
+def _ports(network: Any) -> tuple[list[Any], list[Any]]:
+    inputs = [network.get_input(n) for n in range(network.num_inputs)]
+    return inputs, [network.get_output(n) for n in range(network.num_outputs)]
+
+
+def _shapes(network: Any) -> dict[str, tuple[int, ...]]:
+    return {tensor.name: tuple(tensor.shape) for tensor in _ports(network)[0]}
+
+
+def _check(
+    network: Any, source: Path, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
+) -> None:
+    """Refuse a network that takes or gives something else than the model."""
+    ports = _ports(network)
+    for tensor in ports[0]:
+        if tensor.is_shape_tensor:
+            raise ConversionError(
+                f"input '{tensor.name}' of '{source.name}' decides shapes: TensorRT builds for a "
+                "range of its values, which shapes do not give",
+                hint="make it a constant of the model",
+            )
+    for kind, tensors, specs in (("input", ports[0], inputs), ("output", ports[1], outputs)):
+        found = {tensor.name: dtype_name(tensor.dtype) for tensor in tensors}
+        for spec in specs:
+            if found.get(spec.name, spec.dtype) != spec.dtype:
+                raise ConversionError(
+                    f"TensorRT reads {kind} '{spec.name}' of '{source.name}' as "
+                    f"{found[spec.name]}, wanted {spec.dtype}",
+                    hint="convert it inside the model, to a dtype that TensorRT has",
+                )
+
+
+def _configure(config: Any, params: TensorrtParams) -> None:
+    # Left alone, fp32 is computed with the 10 bits of mantissa that fp16 has.
+    config.clear_flag(trt.BuilderFlag.TF32)
+    if params.workspace_size:
+        config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, params.workspace_size)
+    if params.optimization_level is not None:
+        config.builder_optimization_level = params.optimization_level
+    config.hardware_compatibility_level = _compatibility_level(params.hardware_compatibility)
+    wanted = {
+        "VERSION_COMPATIBLE": params.version_compatible,
+        "SPARSE_WEIGHTS": params.sparsity,
+        "STRIP_PLAN": params.strip_plan,
+        "REFIT": params.refit,
+        # A stripped engine gets back the weights that it was built with.
+        "REFIT_IDENTICAL": params.strip_plan and not params.refit,
+    }
+    for flag, on in wanted.items():
+        if on:
+            config.set_flag(getattr(trt.BuilderFlag, flag))
+    if params.dla_core is not None:
+        config.default_device_type = trt.DeviceType.DLA
+        config.DLA_core = params.dla_core
+        config.set_flag(trt.BuilderFlag.GPU_FALLBACK)
+
+
+def _compatibility_level(name: str) -> Any:
+    levels = trt.HardwareCompatibilityLevel.__members__
+    if name.upper() not in levels:
+        raise ParamsError(
+            f"hardware_compatibility {name} is not in TensorRT {trt.__version__}: "
+            f"it has {', '.join(map(str.lower, levels))}",
+            hint="pip install --upgrade tensorrt, or another level",
+        )
+    return levels[name.upper()]
+
+
+def _add_profiles(builder: Any, config: Any, profiles: Iterable[Profile]) -> None:
+    for profile in profiles:
+        made = builder.create_optimization_profile()
+        for name, shapes in profile.items():
+            made.set_shape(name, shapes.min, shapes.opt, shapes.max)
+        if config.add_optimization_profile(made) < 0:
+            described = ", ".join(f"{name} {p.min} to {p.max}" for name, p in profile.items())
+            raise ConversionError(f"TensorRT refuses the optimisation profile {described}")
+
+
+def _set_precision(builder: Any, config: Any, params: TensorrtParams, samples: Samples) -> Any:
+    """Flags and calibrator, where the network is not strongly typed."""
+    if not is_by_flags(params):
+        return None
+    config.set_flag(trt.BuilderFlag.FP16 if params.precision == "fp16" else trt.BuilderFlag.INT8)
+    if params.calibrator == "qdq":
+        return None
+    from enginebay_tensorrt.calibrators import calibrator
+
+    config.int8_calibrator = made = calibrator(params.calibrator, samples)
+    profile = builder.create_optimization_profile()
+    for name, array in samples[0].items():
+        profile.set_shape(name, array.shape, array.shape, array.shape)
+    config.set_calibration_profile(profile)
+    return made, profile

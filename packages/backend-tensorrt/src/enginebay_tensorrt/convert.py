@@ -1,0 +1,103 @@
+"""ONNX becomes an engine: typed, parsed, built for this device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from enginebay_tensorrt.building import build_plan
+from enginebay_tensorrt.plugins import copy_plugins, load_plugins
+from enginebay_tensorrt.precision import check_precision, read_samples, typed_graph
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from enginebay.hooks import ConvertRequest
+    from enginebay.ir.model import IRModel
+    from enginebay.params import ShapeProfile
+    from enginebay_tensorrt.calibration import Samples
+    from enginebay_tensorrt.params import TensorrtParams
+
+
+def convert(request: ConvertRequest) -> list[Path]:
+    """Write the engine, and what has to lie beside it, into the work folder.
+
+    Returns:
+        The engine, then a stripped engine's weights, then plugin libraries.
+
+    Raises:
+        ParamsError: The installed TensorRT cannot do what is asked for, calibration data or
+            shapes are missing or do not fit.
+        MissingDependencyError: The precision needs a package that is not installed.
+        ConversionError: TensorRT does not know an operator, or cannot build.
+    """
+    params: TensorrtParams = request.params  # type: ignore[assignment]  # core built them from our class
+    check_precision(params)
+    samples = read_samples(request.ir, params)
+    load_plugins(map(Path, params.plugins))
+    target = request.work_dir / params.file_name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix="typed-", dir=request.work_dir) as folder:
+        source, plan = build(
+            request.ir,
+            params,
+            samples=samples,
+            shapes=request.shapes,
+            folder=Path(folder),
+            tell=request.progress,
+        )
+        target.write_bytes(plan)
+        weights = _keep_weights(source, request.work_dir / params.weights_file, params)
+    return [target, *weights, *copy_plugins(params.plugins, request.work_dir)]
+
+
+def build(
+    ir: IRModel,
+    params: TensorrtParams,
+    *,
+    samples: Samples,
+    shapes: Mapping[str, ShapeProfile],
+    folder: Path,
+    tell: Callable[[str], None],
+) -> tuple[Path, bytes]:
+    """Type the graph and build it.
+
+    Args:
+        ir: The model.
+        params: How to build.
+        samples: Calibration data, where the precision needs some.
+        shapes: What is known of the inputs' shapes beside the parameters.
+        folder: Where a graph goes that had to be changed.
+        tell: Called with a short text at each stage.
+
+    Returns:
+        The graph that was built, and the serialized engine.
+    """
+    source = typed_graph(ir.path, params, samples, folder, tell)
+    plan = build_plan(
+        source,
+        params,
+        inputs=ir.inputs,
+        outputs=ir.outputs,
+        samples=samples,
+        shapes=shapes,
+        tell=tell,
+    )
+    return source, plan
+
+
+def _keep_weights(source: Path, target: Path, params: TensorrtParams) -> list[Path]:
+    """The graph that the engine was built from, for one that does not hold its weights."""
+    if not params.strip_plan:
+        return []
+    import onnx
+
+    model = onnx.load(source)
+    if model.ByteSize() < 1 << 30:
+        onnx.save(model, target)
+        return [target]
+    data = target.with_name(f"{target.name}.data")
+    data.unlink(missing_ok=True)  # onnx would append to it
+    onnx.save(model, target, save_as_external_data=True, location=data.name)
+    return [target, data]

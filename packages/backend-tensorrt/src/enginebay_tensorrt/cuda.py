@@ -1,0 +1,107 @@
+"""What this backend asks of CUDA itself, through NVIDIA's own bindings of its runtime."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from enginebay.errors import BackendUnavailableError, MissingDependencyError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+INSTALL = "pip install 'cuda-bindings>=13,<14', or 'cuda-bindings>=12.6,<13' for CUDA 12"
+
+
+class Device(msgspec.Struct, frozen=True):
+    """A GPU.
+
+    Attributes:
+        index: Its number.
+        name: ``NVIDIA H200``.
+        compute_capability: ``9.0``.
+        driver: The newest CUDA that the driver supports: ``13.0``.
+    """
+
+    index: int
+    name: str
+    compute_capability: str
+    driver: str
+
+
+def runtime() -> Any:
+    """The module ``cuda.bindings.runtime``.
+
+    Raises:
+        MissingDependencyError: It is not installed.
+    """
+    try:
+        from cuda.bindings import runtime as found
+    except ImportError as err:
+        raise MissingDependencyError(
+            f"the CUDA runtime cannot be called: {err}", hint=INSTALL
+        ) from err
+    return found
+
+
+def call(name: str, *arguments: Any) -> Any:
+    """Call a function of the CUDA runtime.
+
+    Returns:
+        What it answers beside its status: nothing, one value, or several.
+
+    Raises:
+        RuntimeError: The status is not success; the message has CUDA's own words.
+    """
+    cudart = runtime()
+    status, *values = getattr(cudart, name)(*arguments)
+    if status != cudart.cudaError_t.cudaSuccess:
+        told = cudart.cudaGetErrorString(status)[1]
+        told = told.decode() if isinstance(told, bytes) else told
+        raise RuntimeError(f"{name} failed: {told} ({status.name})")
+    return values[0] if len(values) == 1 else tuple(values) or None
+
+
+def version_text(number: int) -> str:
+    """CUDA's number of a version as people write it.
+
+    Example:
+        >>> version_text(12090)
+        '12.9'
+    """
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def device(index: int) -> Device:
+    """What is known about a GPU.
+
+    Raises:
+        BackendUnavailableError: There is no such GPU, or no driver.
+    """
+    try:
+        facts = call("cudaGetDeviceProperties", index)
+        driver = call("cudaDriverGetVersion")
+    except RuntimeError as err:
+        raise BackendUnavailableError(
+            f"device cuda:{index} does not answer: {err}", hint="enginebay check-env tensorrt"
+        ) from err
+    name = facts.name.decode() if isinstance(facts.name, bytes) else str(facts.name)
+    return Device(
+        index, name.rstrip("\0"), f"{facts.major}.{facts.minor}", version_text(int(driver))
+    )
+
+
+@contextmanager
+def on_device(index: int) -> Iterator[None]:
+    """Make a GPU the calling thread's, as TensorRT wants it, and give the old one back."""
+    before = call("cudaGetDevice")
+    if before == index:
+        yield
+        return
+    call("cudaSetDevice", index)
+    try:
+        yield
+    finally:
+        call("cudaSetDevice", before)

@@ -1,0 +1,26 @@
+"""NumPy's names of dtypes and TensorRT's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+#: By the names of ``tensorrt.DataType``'s members. Types of 4 bits, two in a byte, have no array.
+_NAMES = {
+    "FLOAT": "float32",
+    "HALF": "float16",
+    "BF16": "bfloat16",
+    "FP8": "float8_e4m3fn",
+    "INT8": "int8",
+    "INT32": "int32",
+    "INT64": "int64",
+    "UINT8": "uint8",
+    "BOOL": "bool",
+}
+#: Every dtype that inputs and outputs may have. int8 and fp8 exist inside the network only.
+SUPPORTED = ("float32", "float16", "bfloat16", "int32", "int64", "uint8", "bool")
+
+
+def dtype_name(kind: Any) -> str:
+    """NumPy's name of a ``tensorrt.DataType``; TensorRT's own where arrays have no such dtype."""
+    name: str = kind.name
+    return _NAMES.get(name, name.lower())

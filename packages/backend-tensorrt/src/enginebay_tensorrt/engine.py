@@ -1,0 +1,134 @@
+"""A serialized engine becomes one that runs, on the calling thread's device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from enginebay.errors import ConversionError
+from enginebay.tensors import TensorSpec
+from enginebay_tensorrt import cuda
+from enginebay_tensorrt.bindings import trt
+from enginebay_tensorrt.dtypes import dtype_name
+from enginebay_tensorrt.logger import LOGGER, reason
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from enginebay_tensorrt.params import TensorrtParams
+
+
+class Tensor(msgspec.Struct, frozen=True):
+    """An input or output of an engine.
+
+    Attributes:
+        spec: Its name, dtype and dimensions, the dynamic ones with names of their own.
+        profiles: The smallest and largest shape in each optimisation profile; inputs only.
+    """
+
+    spec: TensorSpec
+    profiles: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = ()
+
+
+class Engine(msgspec.Struct, frozen=True):
+    """An engine with what calls ask about it all the time.
+
+    Attributes:
+        cuda_engine: The ``ICudaEngine``.
+        runtime: What it came from, and must not outlive.
+        device: Where it runs.
+        inputs: By name.
+        outputs: By name.
+    """
+
+    cuda_engine: Any
+    runtime: Any
+    device: cuda.Device
+    inputs: dict[str, Tensor]
+    outputs: dict[str, Tensor]
+
+    @property
+    def is_static(self) -> bool:
+        """Whether every shape is known before a call."""
+        return all(t.spec.is_static for t in (*self.inputs.values(), *self.outputs.values()))
+
+
+def load_engine(path: Path, params: TensorrtParams, weights: Path | None = None) -> Engine:
+    """Deserialize the engine in a file.
+
+    Args:
+        path: What :func:`~enginebay_tensorrt.building.build_plan` answered, in a file.
+        params: The parameters that it was built with.
+        weights: The ``.onnx`` file with the weights of a stripped engine.
+
+    Raises:
+        BackendUnavailableError: The device does not answer.
+        ConversionError: TensorRT refuses the plan, or weights do not fit it.
+    """
+    device = cuda.device(params.device_index)
+    with cuda.on_device(device.index):
+        runtime = trt.Runtime(LOGGER)
+        if params.version_compatible:
+            runtime.engine_host_code_allowed = True  # it carries a runtime of its own
+        if params.dla_core is not None:
+            runtime.DLA_core = params.dla_core
+        with LOGGER.collecting() as errors:
+            cuda_engine = runtime.deserialize_cuda_engine(path.read_bytes())
+        if cuda_engine is None:
+            raise ConversionError(
+                f"TensorRT {trt.__version__} cannot load '{path.name}': {reason(errors)}",
+                hint="build the engine again on this machine",
+            )
+        if weights is not None:
+            refit(cuda_engine, weights)
+        inputs, outputs = _tensors(cuda_engine)
+        return Engine(cuda_engine, runtime, device, inputs, outputs)
+
+
+def refit(cuda_engine: Any, weights: Path) -> None:
+    """Give an engine the weights of an ``.onnx`` file with the same graph.
+
+    Raises:
+        ConversionError: The engine cannot be refitted, or the graph is another.
+    """
+    with LOGGER.collecting() as errors:
+        refitter = trt.Refitter(cuda_engine, LOGGER)
+        parser = trt.OnnxParserRefitter(refitter, LOGGER)
+        if not (parser.refit_from_file(str(weights)) and refitter.refit_cuda_engine()):
+            told = [parser.get_error(n).desc() for n in range(parser.num_errors)]
+            raise ConversionError(
+                f"the weights in '{weights.name}' do not fit the engine: {reason(told + errors)}"
+            )
+
+
+def _tensors(cuda_engine: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    inputs: dict[str, Tensor] = {}
+    outputs: dict[str, Tensor] = {}
+    for number in range(cuda_engine.num_io_tensors):
+        name = cuda_engine.get_tensor_name(number)
+        if cuda_engine.get_tensor_location(name) != trt.TensorLocation.DEVICE:
+            raise ConversionError(f"the engine wants '{name}' in host memory, which is not served")
+        if cuda_engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT:
+            inputs[name] = Tensor(_spec(cuda_engine, name), _profiles(cuda_engine, name))
+        else:
+            outputs[name] = Tensor(_spec(cuda_engine, name))
+    return inputs, outputs
+
+
+def _spec(cuda_engine: Any, name: str) -> TensorSpec:
+    dims = cuda_engine.get_tensor_shape(name)
+    return TensorSpec(
+        name,
+        dtype_name(cuda_engine.get_tensor_dtype(name)),
+        tuple(f"{name}_{n}" if dim == -1 else int(dim) for n, dim in enumerate(dims)),
+    )
+
+
+def _profiles(cuda_engine: Any, name: str) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
+    numbers = range(cuda_engine.num_optimization_profiles)
+    dims = tuple(int(dim) for dim in cuda_engine.get_tensor_shape(name))
+    if -1 not in dims:
+        return tuple((dims, dims) for _ in numbers)  # profiles say nothing about a fixed shape
+    shapes = (cuda_engine.get_tensor_profile_shape(name, number) for number in numbers)
+    return tuple((tuple(smallest), tuple(largest)) for smallest, _, largest in shapes)

@@ -1,0 +1,96 @@
+"""What TensorRT can be told."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+import enginebay as eb
+from enginebay.errors import ParamsError
+
+
+class TensorrtParams(eb.BackendParams):
+    """Parameters of TensorRT.
+
+    Args:
+        work_dir (str): The folder that the artifact becomes.
+        file_name (str): File name of the engine. The suffix .engine is added where it has none.
+        device (str): cuda or cuda:N.
+        precision (str): What the engine computes in, whatever the version of TensorRT. fp16 and
+            bf16 convert the graph, int8 and fp8 put Q/DQ nodes around what is worth it, and inputs
+            and outputs keep their dtypes. fp32 is without TF32.
+        calibration (str): An .npz file with recorded inputs, which int8 and fp8 are calibrated
+            with: for each input an array with one sample for each entry of its first axis, or
+            the samples.npz of an artifact.
+        calibrator (str): qdq puts Q/DQ nodes into the graph; entropy and minmax leave int8 to
+            the calibrators of TensorRT 10, which TensorRT 11 does not have any more.
+        workspace_size (int): Bytes of device memory that one layer may use; 0 sets no limit.
+        optimization_level (int): How long to look for fast kernels, from 0 to 5; by default
+            TensorRT's own, which is 3.
+        timing_cache (str): A folder that keeps measured kernels, for each device and version, so
+            that later builds are quick.
+        version_compatible (bool): Make an engine that newer TensorRT of the same major version
+            loads too.
+        hardware_compatibility (str): none binds the engine to this model of GPU,
+            same_compute_capability to its compute capability, ampere_plus to Ampere and newer.
+        dla_core (int): Run on this DLA core what it can run, and the rest on the GPU.
+        sparsity (bool): Use kernels for weights with 2 zeros in each 4, where there are some.
+        refit (bool): Make an engine whose weights can be replaced.
+        strip_plan (bool): Leave the weights out of the engine; they are kept beside it as ONNX and
+            put back when it is loaded.
+        plugins (list): Shared libraries with plugins, which are copied into the artifact.
+        profiles (list): More optimisation profiles, each as smallest / usual / largest shapes,
+            such as "x:1x3 / x:4x3 / x:8x3"; several inputs are separated by blanks.
+        cuda_graph (bool): Run a model with fixed shapes as one CUDA graph.
+        input_shapes (str): Input shapes, such as input:1x3x224x224,mask:1x77.
+        min_shapes (str): Smallest input shapes; a dimension that differs becomes dynamic.
+        max_shapes (str): Largest input shapes.
+    """
+
+    file_name: eb.FileName = eb.FileName("model", suffix=".engine")
+    device: str = "cuda"
+    precision: Literal["fp32", "fp16", "bf16", "int8", "fp8"] = "fp32"
+    calibration: str | None = None
+    calibrator: Literal["qdq", "entropy", "minmax"] = "qdq"
+    workspace_size: Annotated[int, msgspec.Meta(ge=0)] = 0
+    optimization_level: Annotated[int, msgspec.Meta(ge=0, le=5)] | None = None
+    timing_cache: str | None = None
+    version_compatible: bool = False
+    hardware_compatibility: Literal["none", "same_compute_capability", "ampere_plus"] = "none"
+    dla_core: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    sparsity: bool = False
+    refit: bool = False
+    strip_plan: bool = False
+    plugins: tuple[str, ...] = ()
+    profiles: tuple[str, ...] = ()
+    cuda_graph: bool = False
+
+    @property
+    def device_index(self) -> int:
+        """The number of the CUDA device.
+
+        Raises:
+            ParamsError: The device is neither ``cuda`` nor ``cuda:N``.
+
+        Example:
+            >>> TensorrtParams(device="cuda:1").device_index
+            1
+        """
+        kind, colon, number = self.device.partition(":")
+        if kind != "cuda" or (colon and not number.isdecimal()):
+            raise ParamsError(
+                f"device '{self.device}' is not one of TensorRT's: wanted cuda or cuda:N",
+                hint="pass --device cuda",
+            )
+        return int(number or 0)
+
+    @property
+    def weights_file(self) -> str:
+        """Where a stripped engine's weights are kept, beside the engine."""
+        return self.file_name.sibling(".onnx")
+
+    def get_model_files(self) -> tuple[str, ...]:
+        """The engine, and the weights where they are not in it."""
+        names = (self.file_name, self.weights_file) if self.strip_plan else (self.file_name,)
+        return self.in_work_dir(*names)

@@ -1,0 +1,85 @@
+"""The hooks that Enginebay calls. Imports no engine: each hook reaches for what it needs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import enginebay as eb
+from enginebay_tensorrt.dtypes import SUPPORTED
+from enginebay_tensorrt.params import TensorrtParams
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from enginebay.hooks import (
+        BindingRequest,
+        CheckEnvRequest,
+        ConvertRequest,
+        RewritersRequest,
+        WrapperRequest,
+    )
+
+
+@eb.hookimpl
+def backend_info() -> eb.BackendInfo:
+    """Say what this backend is."""
+    return eb.BackendInfo(
+        name="tensorrt",
+        irs=("onnx",),
+        params=TensorrtParams,
+        api_version=1,
+        devices=("cuda",),
+        dtypes=SUPPORTED,
+        precisions=("fp32", "fp16", "bf16", "int8", "fp8"),
+        runtime_distributions=(
+            # Wheels by CUDA's version, NVIDIA's archives, bindings beside one's own libraries.
+            " | ".join(
+                f"{name}>=10,<12"
+                for name in (
+                    *("tensorrt-cu13", "tensorrt-cu12", "tensorrt"),
+                    *("tensorrt-cu13-bindings", "tensorrt-cu12-bindings"),
+                )
+            ),
+        ),
+    )
+
+
+@eb.hookimpl
+def check_env(request: CheckEnvRequest) -> eb.EnvReport:
+    """Check that one TensorRT is installed whole, and that a driver and a GPU fit it."""
+    from enginebay_tensorrt.environment import check_tier
+
+    return check_tier(request)
+
+
+@eb.hookimpl
+def to_backend(request: ConvertRequest) -> list[Path]:
+    """Build the engine."""
+    from enginebay_tensorrt.convert import convert
+
+    return convert(request)
+
+
+@eb.hookimpl
+def build_wrapper(request: WrapperRequest) -> eb.Wrapper:
+    """Deserialize the engine on its device."""
+    from enginebay_tensorrt.wrapper import TensorrtWrapper
+
+    return TensorrtWrapper.from_request(request)
+
+
+@eb.hookimpl
+def bound_to(request: BindingRequest) -> Mapping[str, str]:
+    """Say which TensorRT and which GPU an engine needs."""
+    from enginebay_tensorrt.binding import bound_to as facts
+
+    return facts(request.params)  # type: ignore[arg-type]  # core built them from our class
+
+
+@eb.hookimpl
+def rewriters(request: RewritersRequest) -> eb.RewriterSet:  # noqa: ARG001  # they choose by themselves
+    """Hand over the rewriters for what TensorRT's parser refuses."""
+    from enginebay_tensorrt.rewriters import rewriters as declared
+
+    return declared

@@ -1,0 +1,106 @@
+"""Optimisation profiles: the shapes that an engine is built for, from the parameters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from enginebay.errors import ParamsError
+from enginebay.params import format_dims, name_shapes, parse_shapes, resolve_profiles
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from enginebay.params import ShapeProfile, Shapes
+    from enginebay_tensorrt.params import TensorrtParams
+
+    #: Dimensions by input, -1 where they are dynamic.
+    Inputs = Mapping[str, tuple[int, ...]]
+    Profile = dict[str, ShapeProfile]
+
+
+def profiles_for(
+    inputs: Inputs, params: TensorrtParams, known: Mapping[str, ShapeProfile]
+) -> list[Profile]:
+    """The profiles of a network, each with every dynamic input; none where nothing is dynamic.
+
+    Args:
+        inputs: The network's.
+        params: Their shapes come first, then their profiles.
+        known: What the deployment knows, for where the parameters give no shapes.
+
+    Raises:
+        ParamsError: A dynamic input has no shapes, or shapes do not fit the network.
+
+    Example:
+        >>> from enginebay_tensorrt.params import TensorrtParams
+        >>> params = TensorrtParams(min_shapes="1x3", input_shapes="4x3", max_shapes="8x3")
+        >>> profiles_for({"x": (-1, 3)}, params, {})
+        [{'x': ShapeProfile(min=(1, 3), opt=(4, 3), max=(8, 3))}]
+    """
+    profiles = [_named(inputs, *_parse(text)) for text in params.profiles]
+    if params.input_shapes:
+        given = (params.min_shapes, params.input_shapes, params.max_shapes)
+        profiles.insert(0, _named(inputs, *given))
+    elif not profiles:
+        profiles.append({name: known[name] for name in inputs if name in known})
+    return [found for profile in profiles if (found := _dynamic(inputs, profile))]
+
+
+def _parse(text: str) -> tuple[Shapes, Shapes, Shapes]:
+    parts = text.split("/")
+    if len(parts) != 3:
+        raise ParamsError(
+            f"profile '{text}' has {len(parts)} parts: wanted smallest / usual / largest shapes",
+            hint='--profiles "x:1x3 / x:4x3 / x:8x3"',
+        )
+    smallest, usual, largest = map(parse_shapes, parts)
+    return smallest, usual, largest
+
+
+def _named(inputs: Inputs, smallest: Shapes, usual: Shapes, largest: Shapes) -> Profile:
+    return resolve_profiles(*(name_shapes(each, inputs) for each in (usual, smallest, largest)))
+
+
+def _dynamic(inputs: Inputs, profile: Profile) -> Profile:
+    """The part of a profile that the network needs, once all of it was checked."""
+    for name, shapes in profile.items():
+        _check(name, inputs[name], shapes)
+    dynamic = [name for name, dims in inputs.items() if -1 in dims]
+    for name in dynamic:
+        if name not in profile:
+            _refuse(name, inputs[name])
+    return {name: profile[name] for name in dynamic}
+
+
+def _check(name: str, dims: tuple[int, ...], profile: ShapeProfile) -> None:
+    for kind, shape in (
+        ("smallest", profile.min),
+        ("usual", profile.opt),
+        ("largest", profile.max),
+    ):
+        fits = len(shape) == len(dims) and all(
+            dim in (-1, size) for dim, size in zip(dims, shape, strict=True) if size is not None
+        )
+        if not fits:
+            raise ParamsError(
+                f"the {kind} shape '{format_dims(shape)}' of input '{name}' does not fit the "
+                f"network: wanted '{_text(dims)}'"
+            )
+        if any(size is None and dim == -1 for dim, size in zip(dims, shape, strict=True)):
+            _refuse(name, dims)
+
+
+def _refuse(name: str, dims: tuple[int, ...]) -> None:
+    flags = " ".join(
+        f"--{flag} {name}:{format_dims(tuple(number if dim == -1 else dim for dim in dims))}"
+        for flag, number in (("min-shapes", 1), ("input-shapes", 4), ("max-shapes", 8))
+    )
+    raise ParamsError(
+        f"input '{name}' is dynamic ('{_text(dims)}'): TensorRT needs its smallest, usual and "
+        "largest shapes",
+        hint=flags,
+    )
+
+
+def _text(dims: tuple[int, ...]) -> str:
+    return format_dims(tuple(None if dim == -1 else dim for dim in dims))

@@ -1,0 +1,142 @@
+"""int8 and fp8: Q/DQ nodes around what is worth it, with scales from recorded inputs.
+
+ONNX Runtime's quantiser runs the model on the samples and puts the nodes in. What it is told
+follows TensorRT's rules for explicitly quantised networks: zero points are 0, weights have a scale
+for each output channel in int8, biases stay as they are, and only inputs of the operators
+below are quantised, so that TensorRT is free to fuse what follows them.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+from enginebay.errors import ConversionError, MissingDependencyError
+from enginebay.ir.quiet import quiet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from enginebay_tensorrt.calibration import Samples
+
+#: The operators that TensorRT has 8-bit kernels for and that are worth one.
+QUANTIZED = ("Conv", "ConvTranspose", "MatMul", "Gemm")
+
+
+def quantize(
+    source: Path, target: Path, samples: Samples, precision: Literal["int8", "fp8"]
+) -> None:
+    """Write the model with Q/DQ nodes.
+
+    Args:
+        source: An ``.onnx`` file.
+        target: Where the result goes; weights of 2 GB and more go beside it.
+        samples: Inputs by name.
+        precision: ``int8`` or ``fp8``, which is E4M3.
+
+    Raises:
+        MissingDependencyError: ONNX Runtime or onnx is not installed.
+        ConversionError: The model cannot be run on the samples, or holds nothing to quantise.
+    """
+    try:
+        from onnxruntime.quantization import QuantFormat, quantize_static
+    except ImportError as err:
+        raise MissingDependencyError(
+            f"precision {precision} needs ONNX Runtime's quantiser: {err}",
+            hint="pip install 'enginebay-tensorrt[int8]'",
+        ) from err
+    model = _raised(source, precision)
+    try:
+        with quiet(), _root_logger_left_alone():
+            quantize_static(
+                model,
+                target,
+                _reader(samples),
+                quant_format=QuantFormat.QDQ,
+                op_types_to_quantize=list(QUANTIZED),
+                use_external_data_format=model.ByteSize() > 1 << 30,
+                **_settings(precision),
+            )
+    except Exception as err:
+        raise ConversionError(
+            f"'{source.name}' cannot be quantised: {str(err).splitlines()[0]}"
+        ) from err
+    _insist(target, source)
+
+
+@contextmanager
+def _root_logger_left_alone() -> Iterator[None]:
+    """``logging.warning``, which the quantiser calls, sets logging up where nobody did."""
+    guard = logging.NullHandler()
+    logging.getLogger().addHandler(guard)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(guard)
+
+
+def _settings(precision: str) -> dict[str, Any]:
+    from onnxruntime.quantization import CalibrationMethod, QuantType
+
+    int8 = precision == "int8"
+    kind = QuantType.QInt8 if int8 else QuantType.QFLOAT8E4M3FN
+    return {
+        "activation_type": kind,
+        "weight_type": kind,
+        "per_channel": int8,
+        # For fp8, ONNX Runtime knows no other method.
+        "calibrate_method": CalibrationMethod.MinMax if int8 else CalibrationMethod.Distribution,
+        "extra_options": {
+            "ActivationSymmetric": True,
+            "WeightSymmetric": True,
+            "AddQDQPairToWeight": True,
+            "QuantizeBias": False,
+            "OpTypesToExcludeOutputQuantization": list(QUANTIZED),
+        },
+    }
+
+
+def _raised(source: Path, precision: str) -> Any:
+    """The model, at an opset whose Q/DQ operators know the precision and scales per channel."""
+    import onnx
+    from onnx import version_converter
+
+    model = onnx.load(source)
+    wanted = 13 if precision == "int8" else 19
+    found = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
+    if found >= wanted:
+        return model
+    try:
+        return version_converter.convert_version(model, wanted)
+    except Exception as err:
+        raise ConversionError(
+            f"{precision} needs opset {wanted}, and '{source.name}' cannot be raised from {found}: "
+            f"{str(err).splitlines()[0]}",
+            hint=f"export it with opset {wanted} or newer",
+        ) from err
+
+
+def _reader(samples: Samples) -> Any:
+    from onnxruntime.quantization import CalibrationDataReader
+
+    class Reader(CalibrationDataReader):  # type: ignore[misc]  # onnxruntime has no types
+        def __init__(self) -> None:
+            self._rest = iter(samples)
+
+        def get_next(self) -> Any:
+            return next(self._rest, None)
+
+    return Reader()
+
+
+def _insist(target: Path, source: Path) -> None:
+    import onnx
+
+    nodes = onnx.load(target, load_external_data=False).graph.node
+    if not any(node.op_type == "QuantizeLinear" for node in nodes):
+        raise ConversionError(
+            f"'{source.name}' holds nothing to quantise: wanted {', '.join(QUANTIZED)}",
+            hint="--precision fp16",
+        )

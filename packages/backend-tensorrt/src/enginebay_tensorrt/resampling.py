@@ -1,0 +1,80 @@
+"""Antialiased resizing as two matrix products: TensorRT's parser refuses ``Resize`` with antialias.
+
+Along each axis every output is a weighted sum of the inputs around its centre, so an axis of fixed
+size is a matrix. The weights are PyTorch's (``aten/src/ATen/native/cpu/UpSampleKernel.cpp``), which
+are PIL's: the filter is widened by the scale where the image shrinks, and sums to 1.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from enginebay.arrays import NumpyArray
+
+#: Half of each filter's width.
+_SUPPORT = {"bilinear": 1.0, "bicubic": 2.0}
+
+
+def weights(size: int, wanted: int, scale: float, mode: str) -> NumpyArray:
+    """The matrix that resizes an axis.
+
+    Args:
+        size: Elements before.
+        wanted: Elements after.
+        scale: Input elements for one output element.
+        mode: ``bilinear`` or ``bicubic``.
+
+    Returns:
+        ``wanted × size`` float32.
+
+    Example:
+        >>> weights(4, 2, 2.0, "bilinear").astype(float).round(3).tolist()
+        [[0.429, 0.429, 0.143, 0.0], [0.0, 0.143, 0.429, 0.429]]
+    """
+    import numpy as np
+
+    widened = max(scale, 1.0)
+    support = _SUPPORT[mode] * widened
+    matrix = np.zeros((wanted, size))
+    for row in range(wanted):
+        centre = scale * (row + 0.5)
+        first = max(int(centre - support + 0.5), 0)
+        last = min(int(centre + support + 0.5), size)
+        places = (np.arange(first, last) - centre + 0.5) / widened
+        found = np.array([_filter(abs(place), mode) for place in places])
+        matrix[row, first:last] = found / found.sum()
+    return matrix.astype(np.float32)
+
+
+def _filter(distance: float, mode: str) -> float:
+    if mode == "bilinear":
+        return max(1.0 - distance, 0.0)
+    a = -0.5  # Keys' cubic, with PIL's coefficient rather than the -0.75 of plain resizing
+    if distance < 1:
+        return ((a + 2) * distance - (a + 3)) * distance**2 + 1
+    if distance < 2:
+        return (((distance - 5) * distance + 8) * distance - 4) * a
+    return 0.0
+
+
+def scales(
+    shape: tuple[int, int], size: Any, factor: Any, recompute: bool | None
+) -> tuple[tuple[int, int], tuple[float, float]]:
+    """The output's height and width, and how many input elements each of theirs stands for.
+
+    Args:
+        shape: The input's height and width.
+        size: As for ``torch.nn.functional.interpolate``.
+        factor: Its ``scale_factor``.
+        recompute: Its ``recompute_scale_factor``.
+    """
+    if size is not None:
+        height, width = (size, size) if isinstance(size, int) else size
+    else:
+        factors = (factor, factor) if isinstance(factor, int | float) else tuple(factor)
+        height, width = (math.floor(n * f) for n, f in zip(shape, factors, strict=True))
+        if not recompute:
+            return (height, width), (1 / factors[0], 1 / factors[1])
+    return (height, width), (shape[0] / height, shape[1] / width)

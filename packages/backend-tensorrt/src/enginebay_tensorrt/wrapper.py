@@ -1,0 +1,149 @@
+"""A TensorRT engine behind the wrapper contract."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, TypeVar
+
+import enginebay as eb
+from enginebay_tensorrt import cuda
+from enginebay_tensorrt.bindings import trt
+from enginebay_tensorrt.engine import load_engine
+from enginebay_tensorrt.plugins import carried_plugins, load_plugins
+from enginebay_tensorrt.runner import Runner
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import torch
+
+    from enginebay.arrays import NumpyArray
+    from enginebay.hooks import WrapperRequest
+    from enginebay.tensors import TensorSpec
+    from enginebay_tensorrt.engine import Engine
+    from enginebay_tensorrt.params import TensorrtParams
+
+
+Value = TypeVar("Value")
+
+
+class TensorrtWrapper(eb.Wrapper):
+    """Runs one engine; calls that overlap have an execution context each.
+
+    CUDA tensors are handed over by address on the caller's current stream, and the call returns
+    as soon as the work is enqueued, like any torch operation. Arrays on the host go through
+    pinned memory, on a stream of their own.
+
+    Args:
+        engine: The engine.
+        params: What it was built with.
+        inputs: What callers hand over; by default as the engine has it.
+        outputs: What they get, in order; by default as the engine has it.
+    """
+
+    concurrent = True
+    native_device = "cuda"
+
+    def __init__(
+        self,
+        engine: Engine,
+        params: TensorrtParams,
+        *,
+        inputs: Sequence[TensorSpec] = (),
+        outputs: Sequence[TensorSpec] = (),
+    ) -> None:
+        super().__init__(
+            inputs=inputs or [tensor.spec for tensor in engine.inputs.values()],
+            outputs=outputs or [tensor.spec for tensor in engine.outputs.values()],
+        )
+        self.engine = engine
+        self._as_graph = params.cuda_graph and engine.is_static
+        self._receipt = _receipt(engine, params)
+        # The first one now: what TensorRT has no memory for is an error of loading.
+        self._idle = [Runner(engine, as_graph=self._as_graph)]
+
+    @classmethod
+    def from_request(cls, request: WrapperRequest) -> TensorrtWrapper:
+        """Load the artifact's plugins and its engine, with the weights that lie beside it."""
+        params: TensorrtParams = request.params  # type: ignore[assignment]  # core built them from our class
+        load_plugins(carried_plugins(params.plugins, request.directory))
+        weights = request.directory / params.weights_file if params.strip_plan else None
+        engine = load_engine(request.directory / request.files[0], params, weights)
+        return cls(engine, params, inputs=request.inputs, outputs=request.outputs)
+
+    @property
+    def receipt(self) -> eb.Receipt:
+        """What the engine and its device report."""
+        return self._receipt
+
+    def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
+        """One call through pinned memory; waits for the result."""
+        with self._runner() as runner:
+            return self._in_order(runner.run(feed))
+
+    def execute_torch(self, feed: dict[str, torch.Tensor]) -> Sequence[torch.Tensor]:
+        """One call on the current stream; waits for nothing."""
+        with self._runner() as runner:
+            outputs = self._in_order(runner.run_torch(feed))
+        wanted = next(iter(feed.values())).device
+        return [output.to(wanted) for output in outputs]
+
+    def _in_order(self, found: dict[str, Value]) -> list[Value]:
+        return [found[name] for name in self.output_names]
+
+    @contextmanager
+    def _runner(self) -> Iterator[Runner]:
+        """A runner that no other call uses meanwhile."""
+        try:
+            runner = self._idle.pop()
+        except IndexError:
+            runner = Runner(self.engine, as_graph=self._as_graph)
+        try:
+            yield runner
+        except eb.EnginebayError:
+            self._idle.append(runner)  # refused before anything was enqueued
+            raise
+        except Exception:
+            with suppress(RuntimeError):  # CUDA may be past repair, and what broke it is told
+                runner.close()  # its context may be in any state
+            raise
+        self._idle.append(runner)
+
+    def synchronize(self) -> None:
+        """Wait until the device has finished."""
+        with cuda.on_device(self.engine.device.index):
+            cuda.call("cudaDeviceSynchronize")
+
+    def release(self) -> None:
+        """Wait for what is enqueued, then let go of contexts, memory and engine."""
+        while self._idle:
+            self._idle.pop().close()
+        del self.engine
+
+
+def _receipt(engine: Engine, params: TensorrtParams) -> eb.Receipt:
+    dynamic = [t.spec for t in (*engine.inputs.values(), *engine.outputs.values())]
+    open_specs = [spec.describe() for spec in dynamic if not spec.is_static]
+    fallbacks = (
+        (f"cuda_graph was asked for; the shape of {open_specs[0]} is not fixed",)
+        if params.cuda_graph and open_specs
+        else ()
+    )
+    raw = engine.cuda_engine
+    return eb.Receipt(
+        engine=f"tensorrt {trt.__version__}",
+        device=f"cuda:{engine.device.index}",
+        device_name=engine.device.name,
+        provider="TensorRT",
+        # A plan does not tell what its kernels compute in; a strongly typed graph was typed so.
+        precision=params.precision,
+        driver=f"CUDA {engine.device.driver}",
+        fallbacks=fallbacks,
+        details={
+            "layers": str(raw.num_layers),
+            "profiles": str(raw.num_optimization_profiles),
+            "context_bytes": str(raw.device_memory_size_v2),
+            "compute_capability": engine.device.compute_capability,
+            **({"cuda_graph": "recorded"} if params.cuda_graph and not open_specs else {}),
+        },
+    )

@@ -1,0 +1,110 @@
+"""The real bindings over stub libraries, and stand-ins that ONNX Runtime computes for.
+
+These tests need one of NVIDIA's bindings wheels (``tensorrt-cu12-bindings``,
+``tensorrt-cu13-bindings``), ``cuda-bindings`` and gcc; ``nox -s tensorrt`` brings them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TESTS = Path(__file__).parent
+FAKE = TESTS / "fake"
+#: Tests of what comes before TensorRT; they run anywhere.
+BEFORE = ("test_half.py", "test_quantize.py", "test_tensorrt_rewriters.py")
+#: What ``nox -s gpu`` says: TensorRT and a GPU are here, and the stand-ins keep away.
+ON_GPU = os.environ.get("ENGINEBAY_GPU") == "1"
+_stubs = TemporaryDirectory(prefix="enginebay-stubs-")
+
+sys.path.insert(0, str(TESTS / "helpers"))
+HAS_BINDINGS = find_spec("tensorrt_bindings") is not None and find_spec("cuda") is not None
+if HAS_BINDINGS and not ON_GPU:
+    sys.path.insert(0, str(FAKE))
+    import stub_libraries
+
+    stub_libraries.compile_stubs(Path(_stubs.name))
+    os.environ["ENGINEBAY_TENSORRT_STUBS"] = _stubs.name
+    # Child processes find the stand-ins too.
+    paths = (str(FAKE), os.environ.get("PYTHONPATH", ""))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip, with the reason, what cannot run here."""
+    for item in items:
+        if TESTS not in item.path.parents or item.path.name in BEFORE:
+            continue
+        if ON_GPU:
+            if item.path.name != "test_on_device.py":
+                item.add_marker(pytest.mark.skip(reason="about the stand-ins, not the GPU"))
+        elif not HAS_BINDINGS:
+            reason = "TensorRT's Python bindings are not installed: nox -s tensorrt"
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture
+def on_gpu() -> bool:
+    """Whether TensorRT and a GPU are here."""
+    return ON_GPU
+
+
+@pytest.fixture
+def stand_ins() -> Iterator[Any]:
+    """The stand-ins, as if nothing had happened yet."""
+    from tensorrt import stand_ins
+
+    stand_ins.reset()
+    yield stand_ins
+    stand_ins.reset()
+
+
+@pytest.fixture
+def machine(stand_ins: Any) -> Any:
+    """The machine that the stand-in for CUDA describes."""
+    import fake_cuda
+
+    return fake_cuda.machine
+
+
+@pytest.fixture(scope="session")
+def is_eleven() -> bool:
+    """Whether the bindings are TensorRT 11's."""
+    import stub_libraries
+
+    return stub_libraries.wanted_major() == 11
+
+
+@pytest.fixture
+def on_cpu(stand_ins: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """CPU tensors pass as CUDA tensors; the current stream can be changed."""
+    from types import SimpleNamespace
+
+    import torch
+
+    from enginebay_tensorrt.wrapper import TensorrtWrapper
+
+    current = SimpleNamespace(cuda_stream=0x77)
+    kept = []
+    contiguous = torch.Tensor.contiguous
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        # CUDA's allocator hands memory on to later work of the stream only; the CPU's at once.
+        kept.append(contiguous(tensor))
+        return kept[-1]
+
+    monkeypatch.setattr(torch.Tensor, "contiguous", keep)
+    device = torch.device
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda _device: current)
+    monkeypatch.setattr(torch, "device", lambda *_: device("cpu"))
+    monkeypatch.setattr(TensorrtWrapper, "native_device", "cpu")
+    return current

@@ -1,0 +1,262 @@
+"""A CUDA runtime without a GPU: the device's memory is the host's, and streams are queues.
+
+Nothing that is put on a stream runs before somebody waits for it, so a result that is read too
+early, or memory that is handed on too early, shows. The functions stand in for those of the real
+``cuda.bindings.runtime``, whose enums and argument names they keep.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+import threading
+from collections import deque
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from cuda.bindings import runtime
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+OK = runtime.cudaError_t.cudaSuccess
+LOST = runtime.cudaError_t.cudaErrorInvalidResourceHandle
+
+#: What the machine looks like; tests change it.
+machine = SimpleNamespace(
+    driver=13000, names=["NVIDIA Fake 1", "NVIDIA Fake 2"], capability=(9, 0), log=[]
+)
+
+
+class Here(threading.local):
+    """The calling thread's device."""
+
+    device = 0
+
+
+here = Here()
+
+
+class Stream:
+    """A queue of work that runs when somebody waits for it."""
+
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+        self.queue: deque[Callable[[], None]] = deque()
+        self.issued = self.done = 0
+        self.recording: list[Callable[[], None]] | None = None
+
+    def put(self, work: Callable[[], None]) -> None:
+        if self.recording is not None:
+            self.recording.append(work)
+            return
+        self.queue.append(work)
+        self.issued += 1
+
+    def run_until(self, target: int) -> None:
+        while self.done < target:
+            self.done += 1
+            self.queue.popleft()()
+
+
+class Event:
+    def __init__(self) -> None:
+        self.stream: Stream | None = None
+        self.target = 0
+
+    def wait(self) -> None:
+        if self.stream is not None:
+            self.stream.run_until(self.target)
+
+
+streams: dict[int, Stream] = {0: Stream(0)}
+memory: dict[int, Any] = {}
+lock = threading.RLock()
+
+
+def reset() -> None:
+    """Forget everything that happened."""
+    streams.clear()
+    streams[0] = Stream(0)
+    memory.clear()
+    machine.log.clear()
+    machine.driver, machine.capability = 13000, (9, 0)
+    machine.names = ["NVIDIA Fake 1", "NVIDIA Fake 2"]
+    here.device = 0
+
+
+def stream(handle: Any) -> Stream:
+    """A stream by its handle; torch's are made up as they come."""
+    return streams.setdefault(int(handle), Stream(int(handle)))
+
+
+def _allocate(size: int) -> int:
+    # Aligned to 256 bytes, as CUDA's is, and full of something.
+    raw = ctypes.create_string_buffer(b"\xaa" * (size + 256), size + 256)
+    address = (ctypes.addressof(raw) + 255) & ~255
+    memory[address] = raw
+    return address
+
+
+def cudaMalloc(size):
+    machine.log.append(("cudaMalloc", size))
+    return OK, _allocate(size)
+
+
+def cudaMallocHost(size):
+    return OK, _allocate(size)
+
+
+def cudaFree(devPtr):
+    cudaDeviceSynchronize()  # as CUDA's does
+    return (OK,) if memory.pop(int(devPtr), None) is not None else (LOST,)
+
+
+def cudaFreeHost(ptr):
+    return (OK,) if memory.pop(int(ptr), None) is not None else (LOST,)
+
+
+def cudaMemcpy(dst, src, count, kind):
+    ctypes.memmove(dst, src, count)
+    return (OK,)
+
+
+def cudaMemcpyAsync(dst, src, count, kind, stream):
+    machine.log.append((kind.name, count, int(stream)))
+    globals()["stream"](stream).put(lambda: ctypes.memmove(dst, src, count))
+    return (OK,)
+
+
+def cudaMemsetAsync(devPtr, value, count, stream):
+    globals()["stream"](stream).put(lambda: ctypes.memset(devPtr, value, count))
+    return (OK,)
+
+
+def cudaStreamCreateWithFlags(flags):
+    with lock:
+        handle = 0x1000 + len(streams)
+        streams[handle] = Stream(handle)
+    return OK, handle
+
+
+def cudaStreamDestroy(stream):
+    return (OK,) if streams.pop(int(stream), None) is not None else (LOST,)
+
+
+def cudaStreamSynchronize(stream):
+    machine.log.append(("cudaStreamSynchronize", int(stream)))
+    with lock:
+        one = globals()["stream"](stream)
+        one.run_until(one.issued)
+    return (OK,)
+
+
+def cudaDeviceSynchronize():
+    with lock:
+        for one in list(streams.values()):
+            one.run_until(one.issued)
+    return (OK,)
+
+
+def cudaEventCreateWithFlags(flags):
+    return OK, Event()
+
+
+def cudaEventDestroy(event):
+    return (OK,)
+
+
+def cudaEventRecord(event, stream):
+    event.stream = globals()["stream"](stream)
+    event.target = event.stream.issued
+    return (OK,)
+
+
+def cudaEventSynchronize(event):
+    event.wait()
+    return (OK,)
+
+
+def cudaStreamWaitEvent(stream, event, flags):
+    waited, target = event.stream, event.target
+    if waited is not None and waited.handle != int(stream):
+        machine.log.append(("cudaStreamWaitEvent", int(stream), waited.handle))
+        globals()["stream"](stream).put(lambda: waited.run_until(target))
+    return (OK,)
+
+
+def cudaStreamBeginCapture(stream, mode):
+    globals()["stream"](stream).recording = []
+    return (OK,)
+
+
+def cudaStreamEndCapture(stream):
+    one = globals()["stream"](stream)
+    work, one.recording = one.recording, None
+    return OK, work
+
+
+def cudaGraphInstantiate(graph, flags):
+    return OK, list(graph)
+
+
+def cudaGraphLaunch(graphExec, stream):
+    machine.log.append(("cudaGraphLaunch", int(stream)))
+    for work in graphExec:
+        globals()["stream"](stream).put(work)
+    return (OK,)
+
+
+def cudaGraphDestroy(graph):
+    return (OK,)
+
+
+def cudaGraphExecDestroy(graphExec):
+    return (OK,)
+
+
+def cudaGetDevice():
+    return OK, here.device
+
+
+def cudaSetDevice(device):
+    here.device = device
+    return (OK,)
+
+
+def cudaGetDeviceCount():
+    return OK, len(machine.names)
+
+
+def cudaGetDeviceProperties(device):
+    if device >= len(machine.names):
+        return runtime.cudaError_t.cudaErrorInvalidDevice, None
+    major, minor = machine.capability
+    return OK, SimpleNamespace(name=machine.names[device].encode(), major=major, minor=minor)
+
+
+def cudaDriverGetVersion():
+    return OK, machine.driver
+
+
+FUNCTIONS = {name: value for name, value in globals().items() if name.startswith("cuda")}
+REAL = {name: getattr(runtime, name) for name in FUNCTIONS}
+
+
+def install() -> None:
+    """Put the functions in the place of the real ones."""
+    for name, function in FUNCTIONS.items():
+        setattr(runtime, name, function)
+
+
+def differences() -> list[str]:
+    """Functions whose arguments the real runtime calls otherwise."""
+    found = []
+    for name, function in FUNCTIONS.items():
+        mine = list(inspect.signature(function).parameters)
+        text = (REAL[name].__doc__ or "").split("\n")[0]
+        inner = text.partition("(")[2].rpartition(")")[0]
+        theirs = [part.split("=")[0].split(":")[0].split()[-1] for part in inner.split(",") if part]
+        if mine != theirs:
+            found.append(f"{name} takes {theirs}, not {mine}")
+    return found

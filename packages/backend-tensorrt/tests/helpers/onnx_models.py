@@ -1,0 +1,93 @@
+"""Small models as ONNX files, and what they give."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OPSET = [helper.make_opsetid("", 17)]
+RNG = np.random.default_rng(0)
+W = RNG.standard_normal((3, 4)).astype(np.float32)
+
+
+def linear(path: Path, rows: int | str = 2, scale: float = 1) -> Path:
+    """y = relu(x W · scale), s = the sum of y's last axis."""
+    graph = helper.make_graph(
+        [
+            helper.make_node("MatMul", ["x", "w"], ["p"], name="product"),
+            helper.make_node("Relu", ["p"], ["y"], name="relu"),
+            helper.make_node("ReduceSum", ["y", "axes"], ["s"], name="sum", keepdims=0),
+        ],
+        "linear",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [rows, 3])],
+        [
+            helper.make_tensor_value_info("y", TensorProto.FLOAT, [rows, 4]),
+            helper.make_tensor_value_info("s", TensorProto.FLOAT, [rows]),
+        ],
+        [
+            numpy_helper.from_array(np.float32(scale) * W, "w"),
+            numpy_helper.from_array(np.array([-1]), "axes"),
+        ],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=OPSET, ir_version=8), path)
+    return path
+
+
+def expected(x: Any, scale: float = 1) -> dict[str, Any]:
+    y = np.maximum(x @ (np.float32(scale) * W), 0)
+    return {"y": y, "s": y.sum(-1)}
+
+
+def rows(number: int) -> np.ndarray:
+    return RNG.standard_normal((number, 3)).astype(np.float32)
+
+
+def dynamic(**more: Any) -> dict[str, Any]:
+    return {"min_shapes": "x:1x3", "input_shapes": "x:4x3", "max_shapes": "x:8x3", **more}
+
+
+def agree(found: dict[str, Any], wanted: dict[str, np.ndarray], tolerance: float = 1e-5) -> None:
+    assert list(found) == list(wanted)
+    for name, array in wanted.items():
+        assert found[name].dtype == array.dtype
+        np.testing.assert_allclose(found[name], array, rtol=tolerance, atol=tolerance)
+
+
+def nonzero(path: Path) -> Path:
+    """The places of what is not zero, and the input doubled."""
+    graph = helper.make_graph(
+        [
+            helper.make_node("NonZero", ["x"], ["places"], name="nonzero"),
+            helper.make_node("Add", ["x", "x"], ["twice"], name="add"),
+        ],
+        "nonzero",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [6])],
+        [
+            helper.make_tensor_value_info("places", TensorProto.INT64, [1, "n"]),
+            helper.make_tensor_value_info("twice", TensorProto.FLOAT, [6]),
+        ],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=OPSET, ir_version=8), path)
+    return path
+
+
+def reshaped(path: Path, dtype: str) -> Path:
+    """y = x of 2×3 as 3×2, in any dtype."""
+    from enginebay.arrays import numpy_dtype
+
+    kind = helper.np_dtype_to_tensor_dtype(numpy_dtype(dtype))
+    graph = helper.make_graph(
+        [helper.make_node("Reshape", ["x", "shape"], ["y"], name="reshape")],
+        "reshaped",
+        [helper.make_tensor_value_info("x", kind, [2, 3])],
+        [helper.make_tensor_value_info("y", kind, [3, 2])],
+        [numpy_helper.from_array(np.array([3, 2]), "shape")],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=OPSET, ir_version=8), path)
+    return path

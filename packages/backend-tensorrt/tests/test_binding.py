@@ -1,0 +1,275 @@
+"""What is kept beside an engine and across engines: bindings, timing caches, weights, plugins."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import enginebay as eb
+from enginebay.errors import ArtifactError, BackendUnavailableError, ConversionError, UsageError
+from enginebay_tensorrt.params import TensorrtParams
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def scaled(path: Path, by: float = 2.0) -> Path:
+    """y = x · by."""
+    graph = helper.make_graph(
+        [helper.make_node("Mul", ["x", "by"], ["y"], name="scale")],
+        "scaled",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [3])],
+        [numpy_helper.from_array(np.array([by] * 3, np.float32), "by")],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+    return path
+
+
+def artifact(tmp_path: Path, **params: Any) -> eb.Artifact:
+    source = scaled(tmp_path / "m.onnx")
+    return eb.convert(source, backend="tensorrt", work_dir=tmp_path / "a", params=params)
+
+
+X = np.array([1, -2, 3], np.float32)
+
+
+# -- bound to a device and a version --------------------------------------------------------------
+
+
+def test_the_manifest_says_what_the_engine_is_bound_to(stand_ins: Any, tmp_path: Path) -> None:
+    import platform
+
+    assert artifact(tmp_path).manifest.pinned == {
+        "tensorrt": stand_ins.trt.__version__,
+        "platform": f"{platform.system()} {platform.machine()}",
+        "gpu": "NVIDIA Fake 1",
+        "compute_capability": "9.0",
+    }
+
+
+@pytest.mark.parametrize(
+    ("params", "wanted"),
+    [
+        ({"version_compatible": True}, {"gpu": "NVIDIA Fake 1", "compute_capability": "9.0"}),
+        ({"hardware_compatibility": "same_compute_capability"}, {"compute_capability": "9.0"}),
+        ({"hardware_compatibility": "ampere_plus"}, {"gpu_generation": "Ampere or newer"}),
+    ],
+)
+def test_compatible_engines_are_bound_to_less(
+    stand_ins: Any, tmp_path: Path, params: dict[str, Any], wanted: dict[str, str]
+) -> None:
+    pinned = dict(artifact(tmp_path, **params).manifest.pinned)
+    version = stand_ins.trt.__version__
+    major = version.partition(".")[0]
+    assert pinned.pop("tensorrt") == (major if "version_compatible" in params else version)
+    del pinned["platform"]
+    assert pinned == wanted
+
+
+def test_another_gpu_is_refused_before_the_engine_is_read(
+    stand_ins: Any, machine: Any, tmp_path: Path
+) -> None:
+    import torch
+
+    made = eb.deploy(
+        torch.nn.ReLU(), torch.ones(2), backend="tensorrt", work_dir=tmp_path / "a", keep_ir=True
+    )
+    stand_ins.LOG.clear()
+    machine.names = ["NVIDIA Other"]
+    with pytest.raises(ArtifactError) as caught:
+        eb.load(made.artifact)
+    assert str(caught.value) == (
+        'the artifact is bound to gpu "NVIDIA Fake 1", found "NVIDIA Other"'
+    )
+    assert caught.value.hint is not None
+    ir = made.artifact.path / "ir" / "model.onnx"
+    assert caught.value.hint.endswith(f"from the IR in it: enginebay convert tensorrt {ir}")
+    assert stand_ins.LOG == []
+    again = eb.convert(ir, backend="tensorrt", work_dir=tmp_path / "b")  # what the hint says
+    eb.load(again).close()
+
+
+def test_another_version_is_refused_before_the_engine_is_read(
+    stand_ins: Any, tmp_path: Path
+) -> None:
+    made = artifact(tmp_path)
+    manifest = made.path / "manifest.json"
+    content = json.loads(manifest.read_text())
+    content["pinned"]["tensorrt"] = "10.0.1"
+    manifest.write_text(json.dumps(content))
+    stand_ins.LOG.clear()
+    with pytest.raises(ArtifactError, match=r'bound to tensorrt "10\.0\.1", found "1'):
+        eb.load(made.path)
+    assert stand_ins.LOG == []
+
+
+def test_a_newer_gpu_will_do_for_ampere_plus(machine: Any, tmp_path: Path) -> None:
+    made = artifact(tmp_path, hardware_compatibility="ampere_plus")
+    machine.names, machine.capability = ["NVIDIA Newer"], (12, 0)
+    eb.load(made).close()
+    machine.capability = (7, 5)
+    with pytest.raises(ArtifactError, match=r'"Ampere or newer", found "older, sm 7\.5"'):
+        eb.load(made)
+
+
+def test_no_gpu_is_one_clear_line(machine: Any, tmp_path: Path) -> None:
+    made = artifact(tmp_path)
+    machine.names = []
+    with pytest.raises(BackendUnavailableError) as caught:
+        eb.load(made)
+    assert str(caught.value).startswith("device cuda:0 does not answer: cudaGetDeviceProperties")
+    assert caught.value.hint == "enginebay check-env tensorrt"
+
+
+def test_a_plan_that_tensorrt_refuses(stand_ins: Any, tmp_path: Path) -> None:
+    from enginebay_tensorrt import api
+
+    (tmp_path / "m.engine").write_bytes(b"something else")
+    with pytest.raises(ConversionError) as caught:
+        api.load(tmp_path / "m.engine")
+    assert str(caught.value) == (
+        f"TensorRT {stand_ins.trt.__version__} cannot load 'm.engine': Magic tag does not match"
+    )
+
+
+# -- the timing cache -----------------------------------------------------------------------------
+
+
+def test_each_device_and_version_has_a_timing_cache(
+    stand_ins: Any, machine: Any, tmp_path: Path
+) -> None:
+    from enginebay_tensorrt.api import from_onnx
+
+    source, folder = scaled(tmp_path / "m.onnx"), tmp_path / "cache"
+    version = stand_ins.trt.__version__
+    from_onnx(source, timing_cache=str(folder))
+    first = folder / f"nvidia-fake-1-sm9.0-{version}.timing"
+    assert first.read_text() == "conv 1 ms"
+    stand_ins.FAULTS["measured"] = "gemm 2 ms"
+    from_onnx(source, timing_cache=str(folder))
+    assert first.read_text() == "conv 1 ms\ngemm 2 ms"
+    from_onnx(source, timing_cache=str(folder), device="cuda:1")
+    second = folder / f"nvidia-fake-2-sm9.0-{version}.timing"
+    assert second.read_text() == "gemm 2 ms"
+    first.write_bytes(b"damaged")
+    from_onnx(source, timing_cache=str(folder))
+    assert first.read_text() == "gemm 2 ms"
+
+
+BUILD = """
+import sys
+from tensorrt import stand_ins
+from enginebay_tensorrt.api import from_onnx
+stand_ins.FAULTS["measured"] = "kernel " + sys.argv[3]
+from_onnx(sys.argv[1], timing_cache=sys.argv[2])
+"""
+
+
+def test_builds_at_the_same_time_lose_nothing(stand_ins: Any, tmp_path: Path) -> None:
+    source, folder = scaled(tmp_path / "m.onnx"), tmp_path / "cache"
+    children = [
+        subprocess.Popen([sys.executable, "-W", "ignore", "-c", BUILD, source, folder, str(number)])
+        for number in range(4)
+    ]
+    assert [child.wait(120) for child in children] == [0] * 4
+    (file,) = folder.glob("*.timing")
+    assert file.read_text().split("\n") == [f"kernel {number}" for number in range(4)]
+
+
+# -- weights beside the engine --------------------------------------------------------------------
+
+
+def test_a_stripped_engine_gets_its_weights_back(stand_ins: Any, tmp_path: Path) -> None:
+    made = artifact(tmp_path, strip_plan=True, precision="fp16")
+    flags = stand_ins.trt.BuilderFlag
+    assert stand_ins.CONFIGS[-1]._flags == {flags.STRIP_PLAN, flags.REFIT_IDENTICAL}
+    assert [file.name for file in made.files] == ["model.engine", "model.onnx"]
+    with eb.load(made) as wrapper:
+        np.testing.assert_array_equal(wrapper({"x": X})["y"], X * 2)
+    assert "refit_cuda_engine" in stand_ins.LOG
+
+
+def test_weights_are_replaced(stand_ins: Any, tmp_path: Path) -> None:
+    from enginebay_tensorrt import api
+
+    plan = api.from_onnx(scaled(tmp_path / "m.onnx"), refit=True)
+    api.save(plan, tmp_path / "m.engine")
+    new = scaled(tmp_path / "new.onnx", by=5)
+    with api.load(tmp_path / "m.engine") as wrapper:
+        np.testing.assert_array_equal(wrapper({"x": X})["y"], X * 2)
+    with api.load(tmp_path / "m.engine", weights=new, refit=True) as wrapper:
+        np.testing.assert_array_equal(wrapper({"x": X})["y"], X * 5)
+
+
+def test_weights_of_another_graph(stand_ins: Any, tmp_path: Path) -> None:
+    from enginebay_tensorrt import api
+
+    api.save(api.from_onnx(scaled(tmp_path / "m.onnx")), tmp_path / "m.engine")  # not refittable
+    with pytest.raises(ConversionError) as caught:
+        api.load(tmp_path / "m.engine", weights=tmp_path / "m.onnx")
+    assert str(caught.value) == (
+        "the weights in 'm.onnx' do not fit the engine: the graph is another"
+    )
+
+
+# -- plugins --------------------------------------------------------------------------------------
+
+
+def test_plugin_libraries_travel_with_the_artifact(stand_ins: Any, tmp_path: Path) -> None:
+    library = tmp_path / "libmine.so"
+    library.write_bytes(f"a library of {tmp_path}".encode())
+    made = artifact(tmp_path, plugins=[str(library)])
+    assert [file.as_posix() for file in made.files] == ["model.engine", "plugins/libmine.so"]
+    assert ("load_library", str(library)) in stand_ins.LOG
+    library.unlink()
+    stand_ins.LOG.clear()
+    eb.load(made).close()  # the same bytes are loaded already
+    assert not [entry for entry in stand_ins.LOG if entry[0] == "load_library"]
+
+
+def test_plugin_libraries_that_do_not_load(stand_ins: Any, tmp_path: Path) -> None:
+    with pytest.raises(ConversionError, match=r"plugin library 'no\.so' is not a file"):
+        artifact(tmp_path, plugins=["no.so"])
+    (tmp_path / "libbroken.so").write_bytes(b"broken")
+    with pytest.raises(ConversionError, match="does not load: TensorRT gave no reason"):
+        artifact(tmp_path, plugins=[str(tmp_path / "libbroken.so")])
+
+
+def test_two_libraries_of_one_name(stand_ins: Any, tmp_path: Path) -> None:
+    paths = []
+    for number in range(2):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "libmine.so").write_bytes(bytes([number]))
+        paths.append(str(folder / "libmine.so"))
+    with pytest.raises(UsageError, match=r"two plugin libraries are called 'libmine\.so'"):
+        artifact(tmp_path, plugins=paths)
+
+
+# -- messages -------------------------------------------------------------------------------------
+
+
+def test_messages_go_to_logging(stand_ins: Any, caplog: pytest.LogCaptureFixture) -> None:
+    from enginebay_tensorrt.logger import LOGGER
+
+    severity = stand_ins.trt.ILogger
+    caplog.set_level("DEBUG", "enginebay_tensorrt")
+    with LOGGER.collecting() as errors:
+        for level in (severity.VERBOSE, severity.INFO, severity.WARNING, severity.ERROR):
+            LOGGER.log(level, f"about {level.name}")
+    assert errors == ["about ERROR"]
+    names = [record.levelname for record in caplog.records]
+    assert names == ["DEBUG", "DEBUG", "WARNING", "ERROR"]
+
+
+def test_params_know_their_weights_file() -> None:
+    assert TensorrtParams(file_name="net.engine").weights_file == "net.onnx"

@@ -1,0 +1,202 @@
+"""Each thing that can be missing is told apart, with the command to type."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import enginebay as eb
+from enginebay.environment import Check, Tier
+from enginebay.hooks import CheckEnvRequest
+from enginebay_tensorrt import environment
+from enginebay_tensorrt.params import TensorrtParams
+
+
+def checks(tier: Tier, *, with_custom_ops: bool = False, **params: Any) -> tuple[Check, ...]:
+    request = CheckEnvRequest(
+        tier=tier,
+        params=TensorrtParams(**params),
+        with_custom_ops=with_custom_ops,
+        work_dir=Path(),
+    )
+    return environment.check_tier(request).checks
+
+
+def failure(tier: Tier, **params: Any) -> Check:
+    return next(check for check in checks(tier, **params) if check.status == "failed")
+
+
+@pytest.fixture
+def wheels(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The installed distributions and their versions."""
+    installed: dict[str, str] = {}
+    monkeypatch.setattr(environment, "installed_version", installed.get)
+    return installed
+
+
+# -- metadata -------------------------------------------------------------------------------------
+
+
+def test_one_pair_of_wheels_is_fine(wheels: dict[str, str]) -> None:
+    assert checks(Tier.METADATA) == ()
+    wheels.update({"tensorrt-cu13-bindings": "11.4.0", "tensorrt-cu13-libs": "11.4.0"})
+    assert checks(Tier.METADATA) == ()
+
+
+@pytest.mark.parametrize("second", ["tensorrt-cu12-bindings", "tensorrt-cu12-libs"])
+def test_wheels_for_two_versions_of_cuda(wheels: dict[str, str], second: str) -> None:
+    wheels.update({"tensorrt-cu13-bindings": "11.4.0", second: "10.16.1"})
+    check = failure(Tier.METADATA)
+    assert check.name == "one CUDA"
+    assert "tensorrt-cu13-bindings 11.4.0" in check.found
+    assert f"{second} 10.16.1" in check.found
+    assert check.fix.startswith("pip uninstall -y tensorrt-cu12 tensorrt-cu12-bindings")
+    assert check.fix.endswith("pip install 'enginebay-tensorrt[cu13]'")
+
+
+def test_bindings_and_libraries_of_two_versions(wheels: dict[str, str]) -> None:
+    wheels.update({"tensorrt-cu12-bindings": "11.4.0", "tensorrt-cu12-libs": "10.16.1"})
+    check = failure(Tier.METADATA)
+    assert check.name == "one version"
+    assert check.fix == "pip install --force-reinstall 'tensorrt-cu12==11.4.0'"
+
+
+def test_nothing_installed_is_cores_own_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    from enginebay.environment import check_distributions
+
+    requirements = eb.get_backend("tensorrt").info.runtime_distributions
+    assert check_distributions(requirements).ok  # the bindings alone will do for metadata
+    missing = check_distributions([text.replace("tensorrt", "absent") for text in requirements])
+    assert missing.failed is not None
+    assert missing.failed.found == "not installed"
+
+
+# -- import ---------------------------------------------------------------------------------------
+
+
+def in_a_child(stand_ins_too: bool, code: str) -> str:
+    """Run code where the real bindings are found, with the stand-ins or without any library."""
+    paths = os.environ["PYTHONPATH"].split(os.pathsep)
+    kept = [path for path in paths if stand_ins_too or not path.endswith("fake")]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(kept)}
+    command = [sys.executable, "-c", code]
+    ran = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+IMPORT = """
+from pathlib import Path
+from enginebay.environment import Tier
+from enginebay.hooks import CheckEnvRequest
+from enginebay_tensorrt.environment import check_tier
+from enginebay_tensorrt.params import TensorrtParams
+params = TensorrtParams()
+request = CheckEnvRequest(
+    tier=Tier.IMPORT, params=params, with_custom_ops=False, work_dir=Path()
+)
+for check in check_tier(request).checks:
+    print(check.status, check.name, check.found, check.fix, sep="|")
+"""
+
+
+def test_bindings_without_libraries(is_eleven: bool) -> None:
+    """NVIDIA's bindings as they are on a machine that has nothing else of TensorRT."""
+    first, second = in_a_child(False, IMPORT).splitlines()
+    major, wheel = (11, "cu13-libs==11.4.0.106") if is_eleven else (10, "cu12-libs==10.16.1.11")
+    status, name, found, fix = first.split("|")
+    assert (status, name) == ("failed", "TensorRT's libraries")
+    assert found.startswith("the bindings are here, libnv")
+    assert found.endswith(f".so.{major} is not")
+    assert fix == f"pip install 'tensorrt-{wheel}' --extra-index-url https://pypi.nvidia.com"
+    assert second.startswith("ok|cuda.bindings.runtime|")
+
+
+def test_a_conversion_without_libraries_says_what_to_ask() -> None:
+    told = in_a_child(
+        False,
+        "try: import enginebay_tensorrt.bindings\n"
+        "except Exception as err: print(type(err).__name__, err, err.hint, sep='|')",
+    )
+    kind, text, hint = told.strip().split("|")
+    assert kind == "MissingDependencyError"
+    assert text.startswith("TensorRT's Python bindings are installed and do not import: libnv")
+    assert hint == "enginebay check-env tensorrt"
+
+
+def test_everything_imports(stand_ins: Any) -> None:
+    found = checks(Tier.IMPORT, precision="int8")
+    assert [check.status for check in found] == ["ok"] * 3
+    assert [check.name for check in found] == [
+        "tensorrt",
+        "cuda.bindings.runtime",
+        "onnxruntime.quantization",
+    ]
+    assert [check.name for check in checks(Tier.IMPORT, precision="bf16")][-1] == "onnx"
+
+
+# -- device ---------------------------------------------------------------------------------------
+
+
+def test_a_gpu_that_answers(machine: Any) -> None:
+    driver, gpu = checks(Tier.DEVICE, device="cuda:1")
+    assert (driver.name, driver.found) == ("driver", "CUDA 13.0")
+    assert (gpu.name, gpu.found) == ("cuda:1", "NVIDIA Fake 2, sm 9.0")
+
+
+def test_no_driver(machine: Any) -> None:
+    machine.driver = 0
+    check = failure(Tier.DEVICE)
+    assert (check.name, check.found) == ("driver", "no NVIDIA driver (libcuda.so.1)")
+    assert "--gpus all" in check.fix
+
+
+def test_a_driver_that_is_too_old(machine: Any, is_eleven: bool) -> None:
+    machine.driver = 12080 if is_eleven else 11080
+    check = failure(Tier.DEVICE)
+    major, first = (13, "580.65") if is_eleven else (12, "525.60")
+    assert check.found == f"a driver for CUDA {'12.8' if is_eleven else '11.8'}"
+    assert check.wanted == f"a driver for CUDA {major} ({first} or newer)"
+    assert f"enginebay-tensorrt[cu{major - 1}]" in check.fix
+
+
+def test_a_gpu_that_is_not_there(machine: Any) -> None:
+    check = failure(Tier.DEVICE, device="cuda:2")
+    assert (check.found, check.wanted) == ("2 GPUs", "cuda:2")
+    check = failure(Tier.DEVICE, device="gpu")
+    assert check.found.startswith("device 'gpu' is not one of TensorRT's")
+
+
+def test_plugins_are_part_of_the_custom_ops(machine: Any, tmp_path: Path) -> None:
+    broken = tmp_path / "libbroken.so"
+    broken.write_bytes(b"nothing")
+    found = checks(Tier.DEVICE, with_custom_ops=True, plugins=[str(broken)])
+    assert found[-1].status == "failed"
+    assert "does not load" in found[-1].found
+    assert checks(Tier.DEVICE, with_custom_ops=True)[-1].found == "TensorRT's own"
+
+
+def test_all_four_tiers_in_children(stand_ins: Any) -> None:
+    """As ``enginebay check-env tensorrt`` asks: the last one builds, runs and compares."""
+    report = eb.get_backend("tensorrt").check_env()
+    assert report.ok, report.failed
+    assert [check.tier for check in report.checks][-1] == Tier.SMOKE
+    assert "worst difference 0" in report.checks[-1].found
+
+
+def test_this_machine_without_stand_ins_has_no_libraries() -> None:
+    told = in_a_child(
+        False,
+        "import enginebay as eb\n"
+        "for c in eb.get_backend('tensorrt').check_env().checks: print(c.tier, c.status, c.name)",
+    )
+    assert told.splitlines()[:2] == [
+        "metadata ok " + told.split()[2],
+        "import failed TensorRT's libraries",
+    ]
+    assert "smoke skipped smoke" in told

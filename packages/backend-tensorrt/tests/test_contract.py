@@ -1,0 +1,195 @@
+"""What the backend uses of TensorRT's and CUDA's bindings is there, under these very names."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "enginebay_tensorrt"
+#: Names of TensorRT 10 that are asked for behind HAS_PRECISION_FLAGS only.
+ONLY_IN_10 = {"BuilderFlag.FP16", "BuilderFlag.INT8"}
+
+
+def names_used() -> set[str]:
+    """Every ``trt.A`` and ``trt.A.B`` in the backend's source."""
+    found = set()
+    for file in SOURCE.glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            parts = []
+            while isinstance(node, ast.Attribute):
+                parts.insert(0, node.attr)
+                node = node.value
+            if parts and isinstance(node, ast.Name) and node.id == "trt":
+                found.add(".".join(parts[:2]))
+    return found
+
+
+def resolve(root: Any, name: str) -> Any:
+    for part in name.split("."):
+        root = getattr(root, part, None)
+    return root
+
+
+@pytest.fixture(scope="module")
+def real() -> Any:
+    import tensorrt
+
+    return tensorrt.real
+
+
+def test_the_source_was_read() -> None:
+    assert {"Builder", "Runtime", "IOutputAllocator.__init__", "BuilderFlag.FP16"} <= names_used()
+
+
+def test_every_name_is_in_the_real_module(real: Any, is_eleven: bool) -> None:
+    missing = {name for name in names_used() if resolve(real, name) is None}
+    assert missing == (ONLY_IN_10 if is_eleven else set())
+
+
+def test_names_that_are_put_together_are_there(real: Any, is_eleven: bool) -> None:
+    from enginebay_tensorrt.params import TensorrtParams
+
+    for flag in ("VERSION_COMPATIBLE", "SPARSE_WEIGHTS", "STRIP_PLAN", "REFIT", "REFIT_IDENTICAL"):
+        assert hasattr(real.BuilderFlag, flag)
+    levels = TensorrtParams.__annotations__["hardware_compatibility"]
+    for level in ("none", "same_compute_capability", "ampere_plus"):
+        assert level in levels
+        assert hasattr(real.HardwareCompatibilityLevel, level.upper())
+    calibrators = ("IInt8EntropyCalibrator2", "IInt8MinMaxCalibrator")
+    assert [hasattr(real, name) for name in calibrators] == [not is_eleven] * 2
+
+
+def test_the_version_switch(real: Any, is_eleven: bool) -> None:
+    from enginebay_tensorrt.bindings import HAS_PRECISION_FLAGS, trt
+
+    assert trt.__version__ == real.__version__
+    assert trt.__version__.startswith("11." if is_eleven else "10.")
+    assert is_eleven is not HAS_PRECISION_FLAGS
+    assert hasattr(real.NetworkDefinitionCreationFlag, "STRONGLY_TYPED")
+
+
+def test_dtypes_are_named_as_in_the_real_enum(real: Any) -> None:
+    from enginebay_tensorrt.dtypes import _NAMES, dtype_name
+
+    assert set(_NAMES) <= set(real.DataType.__members__)
+    assert dtype_name(real.DataType.HALF) == "float16"
+    assert dtype_name(real.DataType.INT4) == "int4"
+
+
+def test_the_stand_ins_are_like_the_real_classes(stand_ins: Any) -> None:
+    from pybind_signatures import differences
+
+    found = [text for fake, theirs in stand_ins.STANDS_FOR for text in differences(fake, theirs)]
+    assert found == []
+
+
+def test_stand_ins_that_differ_are_noticed(real: Any) -> None:
+    from pybind_signatures import differences
+
+    class Context:
+        def execute_async_v3(self, stream: int) -> bool: ...
+
+        def execute_async_v4(self, stream_handle: int) -> bool: ...
+
+        @property
+        def infer_shapes(self) -> list[str]: ...
+
+    assert differences(Context, real.IExecutionContext) == [
+        "IExecutionContext.execute_async_v3 takes [['stream_handle']], not ['stream']",
+        "IExecutionContext has no execute_async_v4",
+        "IExecutionContext.infer_shapes is no property",
+    ]
+
+
+def test_what_we_derive_from_is_made_by_the_real_bindings(real: Any) -> None:
+    """Loggers, monitors and allocators are NVIDIA's own classes, with our methods in them."""
+    from enginebay_tensorrt.logger import LOGGER
+    from enginebay_tensorrt.monitor import Monitor
+    from enginebay_tensorrt.runner import Allocator
+
+    assert isinstance(LOGGER, real.ILogger)
+    assert isinstance(Monitor(print), real.IProgressMonitor)
+    assert isinstance(Allocator(int), real.IOutputAllocator)
+    document = real.IOutputAllocator.__doc__
+    for line in (
+        "reallocate_output_async(self, tensor_name, memory, size, alignment, stream)",
+        "notify_shape(self, tensor_name, shape)",
+    ):
+        assert line in document
+
+
+def test_monitor_methods_are_named_as_the_real_ones(real: Any) -> None:
+    import inspect
+
+    from pybind_signatures import overloads
+
+    from enginebay_tensorrt.monitor import Monitor
+
+    for name in ("phase_start", "step_complete", "phase_finish"):
+        mine = list(inspect.signature(getattr(Monitor, name)).parameters)[1:]
+        assert mine in overloads(getattr(real.IProgressMonitor, name))
+
+
+def test_calibrator_methods_are_named_as_the_real_ones(real: Any, is_eleven: bool) -> None:
+    import inspect
+
+    import numpy as np
+    from pybind_signatures import overloads
+
+    if is_eleven:
+        pytest.skip("TensorRT 11 has no calibrators")
+    from enginebay_tensorrt.calibrators import calibrator
+
+    for kind in ("entropy", "minmax"):
+        made = calibrator(kind, [{"x": np.zeros(1, np.float32)}])
+        assert isinstance(made, real.IInt8Calibrator)
+        for name in ("get_batch", "read_calibration_cache", "write_calibration_cache"):
+            mine = list(inspect.signature(getattr(made, name)).parameters)
+            assert mine in overloads(getattr(real.IInt8EntropyCalibrator2, name))
+        assert "get_batch_size" in dir(real.IInt8Calibrator)
+
+
+def test_real_factories_answer_null_over_the_stubs(real: Any) -> None:
+    from enginebay_tensorrt.logger import LOGGER
+
+    with pytest.raises(TypeError, match="nullptr"):
+        real.Builder(LOGGER)
+    with pytest.raises(TypeError, match="nullptr"):
+        real.Runtime(LOGGER)
+    assert real.init_libnvinfer_plugins(LOGGER, "") is True
+
+
+def test_the_stand_in_for_cuda_takes_what_cuda_takes() -> None:
+    import fake_cuda
+
+    assert fake_cuda.differences() == []
+
+
+def test_cuda_takes_the_kinds_of_argument_that_are_passed() -> None:
+    """Without a driver each call answers a status; a wrong kind of argument would raise."""
+    import fake_cuda
+    from cuda.bindings import runtime
+
+    real = fake_cuda.REAL
+    kind = runtime.cudaMemcpyKind.cudaMemcpyHostToDevice
+    event = runtime.cudaEvent_t()
+    for name, arguments in {
+        "cudaMalloc": (4,),
+        "cudaMallocHost": (4,),
+        "cudaMemcpyAsync": (0, 0, 0, kind, 0),
+        "cudaMemsetAsync": (0, 0, 0, 0),
+        "cudaStreamCreateWithFlags": (runtime.cudaStreamNonBlocking,),
+        "cudaStreamSynchronize": (0,),
+        "cudaEventCreateWithFlags": (runtime.cudaEventDisableTiming,),
+        "cudaEventRecord": (event, 0),
+        "cudaStreamWaitEvent": (0, event, 0),
+        "cudaGetDeviceProperties": (0,),
+        "cudaSetDevice": (0,),
+    }.items():
+        status = real[name](*arguments)[0]
+        assert isinstance(status, runtime.cudaError_t), name
+    assert {"name", "major", "minor"} <= set(dir(runtime.cudaDeviceProp))
+    assert int(runtime.cudaStream_t()) == 0  # streams are handed on as numbers

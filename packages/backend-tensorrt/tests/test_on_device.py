@@ -1,0 +1,300 @@
+"""What holds on a GPU with TensorRT, and on the stand-ins: ``nox -s gpu`` runs this there.
+
+Nothing in here looks behind the public names.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from onnx_models import agree, dynamic, expected, linear, nonzero, reshaped, rows
+
+import enginebay as eb
+from enginebay.arrays import numpy_dtype
+from enginebay.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def fresh(on_gpu: bool, request: pytest.FixtureRequest) -> None:
+    """The stand-ins as if nothing had happened, where there is no GPU."""
+    if not on_gpu:
+        request.getfixturevalue("stand_ins")
+
+
+@pytest.fixture
+def convert(tmp_path: Path) -> Callable[..., eb.Artifact]:
+    """Convert an ONNX file with parameters."""
+
+    def make(source: Path, **params: Any) -> eb.Artifact:
+        return eb.convert(source, backend="tensorrt", work_dir=tmp_path / "a", params=params)
+
+    return make
+
+
+def recorded(path: Path, count: int = 16) -> str:
+    np.savez(path, x=np.stack([rows(2) for _ in range(count)]))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("precision", "tolerance"),
+    [("fp32", 1e-5), ("fp16", 5e-3), ("bf16", 5e-2), ("int8", 0.4), ("fp8", 0.4)],
+)
+def test_precisions(convert: Any, tmp_path: Path, precision: str, tolerance: float) -> None:
+    more = {}
+    if precision in ("int8", "fp8"):
+        more["calibration"] = recorded(tmp_path / "c.npz")
+    artifact = convert(linear(tmp_path / "m.onnx"), precision=precision, **more)
+    with eb.load(artifact, strict=True) as wrapper:
+        x = rows(2)
+        agree(wrapper({"x": x}), expected(x), tolerance)
+        assert wrapper.receipt.precision == precision
+        assert wrapper.output_names == ("y", "s")
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_a_torch_model_is_deployed_and_verified(tmp_path: Path, precision: str) -> None:
+    import torch
+
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        *(torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.GELU()),
+        *(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(8, 2)),
+    ).eval()
+    made = eb.deploy(
+        model,
+        torch.randn(2, 3, 8, 8),
+        backend="tensorrt",
+        work_dir=tmp_path / "a",
+        params={"precision": precision},
+        input_names=["x"],
+        dynamic_shapes={"x": {0: ("batch", 1, 4, 5)}},
+    )
+    assert made.verdict == "verified"
+    with eb.load(made.artifact) as wrapper:
+        x = torch.randn(5, 3, 8, 8)
+        found = wrapper({"x": x})["output"]
+        torch.testing.assert_close(found, model(x).detach(), rtol=1e-2, atol=1e-2)
+
+
+def test_results_and_inputs_never_change(convert: Any, tmp_path: Path) -> None:
+    with eb.load(convert(linear(tmp_path / "m.onnx"))) as wrapper:
+        first, second = rows(2), rows(2)
+        kept = first.copy()
+        found = wrapper({"x": first})
+        wrapper({"x": second})
+        agree(found, expected(kept))
+        np.testing.assert_array_equal(first, kept)
+
+
+def test_any_strides(convert: Any, tmp_path: Path) -> None:
+    with eb.load(convert(linear(tmp_path / "m.onnx", "n"), **dynamic())) as wrapper:
+        wide = rows(8)
+        for x in (wide[::2], wide[::-1], np.asfortranarray(wide), wide[:1]):
+            agree(wrapper({"x": x}), expected(x))
+
+
+def test_dynamic_shapes_and_their_limits(convert: Any, tmp_path: Path) -> None:
+    profiles = dynamic(profiles=("x:16x3 / x:32x3 / x:64x3",))
+    with eb.load(convert(linear(tmp_path / "m.onnx", "n"), **profiles)) as wrapper:
+        for number in (1, 64, 20, 8, 3):
+            x = rows(number)
+            agree(wrapper({"x": x}), expected(x))
+        with pytest.raises(InputError, match=r"the engine was not built for x \(9, 3\)"):
+            wrapper({"x": rows(9)})
+        x = rows(4)
+        agree(wrapper({"x": x}), expected(x))
+
+
+def test_an_empty_batch(convert: Any, tmp_path: Path) -> None:
+    shapes = {"min_shapes": "0x3", "input_shapes": "4x3", "max_shapes": "8x3"}
+    with eb.load(convert(linear(tmp_path / "m.onnx", "n"), **shapes)) as wrapper:
+        found = wrapper({"x": rows(0)})
+        assert found["y"].shape == (0, 4)
+        x = rows(3)
+        agree(wrapper({"x": x}), expected(x))
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float16", "bfloat16", "int32", "int64", "uint8", "bool"]
+)
+def test_every_dtype_comes_back_as_it_went_in(convert: Any, tmp_path: Path, dtype: str) -> None:
+    assert dtype in eb.get_backend("tensorrt").info.dtypes
+    x = np.array([[0, 1, 3], [1, 0, 2]]).astype(numpy_dtype(dtype))
+    with eb.load(convert(reshaped(tmp_path / "m.onnx", dtype))) as wrapper:
+        found = wrapper({"x": x})["y"]
+    assert found.dtype == x.dtype
+    np.testing.assert_array_equal(found, x.reshape(3, 2))
+
+
+def test_a_shape_that_depends_on_the_data(convert: Any, tmp_path: Path) -> None:
+    with eb.load(convert(nonzero(tmp_path / "m.onnx"))) as wrapper:
+        for values in ([0, 1, 0, 2, 0, 3], [1] * 6, [0] * 6, [5, 0, 0, 0, 0, 0]):
+            x = np.array(values, np.float32)
+            found = wrapper({"x": x})
+            np.testing.assert_array_equal(found["places"], [np.nonzero(x)[0]])
+            np.testing.assert_array_equal(found["twice"], x * 2)
+
+
+def test_calls_that_overlap(convert: Any, tmp_path: Path) -> None:
+    inputs = [rows(1 + number % 8) for number in range(64)]
+    with (
+        eb.load(convert(linear(tmp_path / "m.onnx", "n"), **dynamic())) as wrapper,
+        ThreadPoolExecutor(4) as pool,
+    ):
+        for x, found in zip(inputs, pool.map(lambda x: wrapper({"x": x}), inputs), strict=True):
+            agree(found, expected(x))
+
+
+NUMPY = """
+import sys
+import numpy as np
+import enginebay as eb
+with eb.load(sys.argv[1]) as wrapper:
+    print(wrapper({"x": np.ones((2, 3), np.float32)})["y"].shape, "torch" in sys.modules)
+"""
+
+
+def test_arrays_need_no_torch(convert: Any, tmp_path: Path) -> None:
+    artifact = convert(linear(tmp_path / "m.onnx"))
+    command = [sys.executable, "-c", NUMPY, artifact.path]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ran.stdout.strip(), ran.returncode) == ("(2, 4) False", 0), ran.stderr
+
+
+def test_two_wrappers_at_once(convert: Any, tmp_path: Path) -> None:
+    artifact = convert(linear(tmp_path / "m.onnx"))
+    with eb.load(artifact) as one, eb.load(artifact) as two:
+        x, z = rows(2), rows(2)
+        found = one({"x": x})
+        agree(two({"x": z}), expected(z))
+        agree(found, expected(x))
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"cuda_graph": True},
+        {"strip_plan": True},
+        {"refit": True},
+        {"version_compatible": True},
+        {"hardware_compatibility": "same_compute_capability"},
+        {"optimization_level": 0, "workspace_size": 1 << 26},
+        {"sparsity": True, "precision": "fp16"},
+    ],
+    ids=lambda params: next(iter(params)),
+)
+def test_ways_to_build(convert: Any, tmp_path: Path, params: dict[str, Any]) -> None:
+    tolerance = 5e-3 if "precision" in params else 1e-5
+    with eb.load(convert(linear(tmp_path / "m.onnx"), **params), strict=True) as wrapper:
+        for _ in range(3):
+            x = rows(2)
+            agree(wrapper({"x": x}), expected(x), tolerance)
+
+
+def test_weights_are_replaced(tmp_path: Path) -> None:
+    from enginebay_tensorrt import api
+
+    source = linear(tmp_path / "m.onnx")
+    api.save(api.from_onnx(source, refit=True), tmp_path / "m.engine")
+    other = linear(tmp_path / "other.onnx", scale=3)
+    names = ("y", "s")
+    with api.load(tmp_path / "m.engine", weights=other, output_names=names, refit=True) as wrapper:
+        x = rows(2)
+        agree(wrapper({"x": x}), expected(x, scale=3))
+
+
+def test_calibration_data_from_an_iterable(tmp_path: Path) -> None:
+    from enginebay_tensorrt import api
+
+    data = ({"x": rows(2)} for _ in range(16))
+    plan = api.from_onnx(linear(tmp_path / "m.onnx"), precision="int8", calibration_data=data)
+    api.save(plan, tmp_path / "m.engine")
+    names = ("y", "s")
+    with api.load(tmp_path / "m.engine", output_names=names, precision="int8") as wrapper:
+        x = rows(2)
+        agree(wrapper({"x": x}), expected(x), 0.4)
+
+
+def test_outputs_in_the_order_that_is_asked_for(tmp_path: Path) -> None:
+    from enginebay_tensorrt import api
+
+    api.save(api.from_onnx(linear(tmp_path / "m.onnx")), tmp_path / "m.engine")
+    with api.load(tmp_path / "m.engine", output_names=["s"]) as wrapper:
+        assert list(wrapper({"x": rows(2)})) == ["s"]
+    with pytest.raises(UsageError, match="the engine has no output 'z': it has "):
+        api.load(tmp_path / "m.engine", output_names=["z"])
+
+
+def test_a_timing_cache_is_used_again(tmp_path: Path) -> None:
+    from enginebay_tensorrt import api
+
+    for _ in range(2):
+        api.from_onnx(linear(tmp_path / "m.onnx"), timing_cache=str(tmp_path / "cache"))
+    (file,) = (tmp_path / "cache").glob("*.timing")
+    assert file.stat().st_size
+
+
+# -- CUDA tensors; on the stand-ins, the CPU's memory takes their place ---------------------------
+
+
+@pytest.fixture
+def device(on_gpu: bool, request: pytest.FixtureRequest) -> Iterator[str]:
+    """Where tensors are handed over without a copy."""
+    if not on_gpu:
+        request.getfixturevalue("on_cpu")
+    return "cuda" if on_gpu else "cpu"
+
+
+@pytest.mark.parametrize("params", [{}, {"cuda_graph": True}], ids=["enqueued", "as a graph"])
+def test_tensors_stay_on_the_device(
+    convert: Any, tmp_path: Path, device: str, params: dict[str, Any]
+) -> None:
+    import torch
+
+    with eb.load(convert(linear(tmp_path / "m.onnx"), **params)) as wrapper:
+        calls = []
+        for _ in range(4):
+            x = rows(2)
+            calls.append((x, wrapper({"x": torch.from_numpy(x).to(device)})))
+        wrapper.synchronize()
+        for x, found in calls:
+            assert {y.device.type for y in found.values()} == {device}
+            agree({name: y.cpu().numpy() for name, y in found.items()}, expected(x))
+
+
+def test_tensors_with_a_shape_that_depends_on_the_data(
+    convert: Any, tmp_path: Path, device: str
+) -> None:
+    import torch
+
+    with eb.load(convert(nonzero(tmp_path / "m.onnx"))) as wrapper:
+        for x in (torch.tensor([0.0, 1, 0, 2, 0, 3]), torch.zeros(6), torch.ones(6)):
+            found = wrapper({"x": x.to(device)})
+            wrapper.synchronize()
+            torch.testing.assert_close(found["places"].cpu(), x.nonzero().T)
+
+
+def test_streams_of_the_caller(convert: Any, tmp_path: Path, on_gpu: bool) -> None:
+    if not on_gpu:
+        pytest.skip("torch's own streams need a GPU; test_tensorrt_flow.py has stand-ins for them")
+    import torch
+
+    with eb.load(convert(linear(tmp_path / "m.onnx"))) as wrapper:
+        calls = []
+        for stream in [torch.cuda.Stream() for _ in range(3)] * 4:
+            with torch.cuda.stream(stream):
+                x = rows(2)
+                calls.append((x, wrapper({"x": torch.from_numpy(x).cuda()})))
+        torch.cuda.synchronize()
+        for x, found in calls:
+            agree({name: y.cpu().numpy() for name, y in found.items()}, expected(x))

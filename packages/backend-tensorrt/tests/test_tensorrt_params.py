@@ -1,0 +1,131 @@
+"""Parameters, profiles and what is imported when."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+
+import pytest
+
+from enginebay.errors import ParamsError
+from enginebay.params import ShapeProfile
+from enginebay_tensorrt.params import TensorrtParams
+from enginebay_tensorrt.profiles import profiles_for
+
+X = {"x": (-1, 3)}
+
+
+def test_flags() -> None:
+    parser = argparse.ArgumentParser()
+    TensorrtParams.add_arguments(parser)
+    text = (
+        "--precision fp16 --workspace-size 1073741824 --optimization-level 4 --dla-core 1 "
+        "--no-sparsity --strip-plan --plugins a.so,b.so --timing-cache cache --device cuda:1"
+    )
+    profiles = ["--profiles", "x:1x3 m:1 / x:4x3 m:4 / x:8x3 m:8,x:9x3 m:9/x:9x3 m:9/x:9x3 m:9"]
+    params = TensorrtParams.from_args(parser.parse_args([*text.split(), *profiles]))
+    assert (params.precision, params.workspace_size, params.dla_core) == ("fp16", 1 << 30, 1)
+    assert params.plugins == ("a.so", "b.so")
+    assert len(params.profiles) == 2
+    assert params.device_index == 1
+    assert TensorrtParams.from_mapping(params.to_mapping()) == params
+
+
+def test_files() -> None:
+    assert TensorrtParams(file_name="net").get_model_files() == ("net.engine",)
+    params = TensorrtParams(file_name="net", work_dir="out", strip_plan=True)
+    assert params.get_model_files() == ("out/net.engine", "out/net.onnx")
+
+
+def test_levels_are_checked() -> None:
+    with pytest.raises(ParamsError, match="optimization_level"):
+        TensorrtParams(optimization_level=6)
+    with pytest.raises(ParamsError, match="hardware_compatibility"):
+        TensorrtParams(hardware_compatibility="ampere")
+
+
+@pytest.mark.parametrize("device", ["cuda:x", "gpu", "cuda:", "cpu"])
+def test_devices(device: str) -> None:
+    with pytest.raises(ParamsError, match=f"device '{device}' is not one of TensorRT's"):
+        _ = TensorrtParams(device=device).device_index
+
+
+def test_several_inputs_and_fixed_ones() -> None:
+    params = TensorrtParams(
+        min_shapes="x:1x3,k:5", input_shapes="x:4x3,k:5", max_shapes="x:8x3,k:5"
+    )
+    assert profiles_for({"x": (-1, 3), "k": (5,)}, params, {}) == [
+        {"x": ShapeProfile((1, 3), (4, 3), (8, 3))}
+    ]
+    assert profiles_for({"x": (4, 3), "k": (5,)}, TensorrtParams(), {}) == []
+
+
+def test_parameters_come_before_what_a_deployment_knows() -> None:
+    known = {"x": ShapeProfile((1, 3), (2, 3), (9, 3)), "dropped": ShapeProfile((1,), (1,), (1,))}
+    assert profiles_for(X, TensorrtParams(), known) == [{"x": known["x"]}]
+    own = TensorrtParams(profiles=("1x3 / 2x3 / 3x3",))
+    assert profiles_for(X, own, known) == [{"x": ShapeProfile((1, 3), (2, 3), (3, 3))}]
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        (
+            {"input_shapes": "x:4x5"},
+            "the smallest shape '4x5' of input 'x' does not fit the network: wanted '?x3'",
+        ),
+        (
+            {"input_shapes": "x:4"},
+            "the smallest shape '4' of input 'x' does not fit the network: wanted '?x3'",
+        ),
+        ({"input_shapes": "z:4x3"}, "'z' is not an input: the model's inputs are 'x'"),
+        (
+            {"profiles": ("x:1x3 / x:2x3",)},
+            "profile 'x:1x3 / x:2x3' has 2 parts: wanted smallest / usual / largest shapes",
+        ),
+        (
+            {"input_shapes": "x:?x3"},
+            "input 'x' is dynamic ('?x3'): TensorRT needs its smallest, usual and largest shapes",
+        ),
+    ],
+)
+def test_shapes_that_do_not_fit(shapes: dict[str, str], message: str) -> None:
+    with pytest.raises(ParamsError) as caught:
+        profiles_for(X, TensorrtParams(**shapes), {})
+    assert str(caught.value) == message
+
+
+def test_a_size_without_a_limit() -> None:
+    with pytest.raises(ParamsError, match="needs its smallest, usual and largest shapes"):
+        profiles_for(X, TensorrtParams(), {"x": ShapeProfile((1, 3), (2, 3), (None, 3))})
+
+
+def test_the_plugin_imports_no_engine() -> None:
+    code = (
+        "import sys; before = set(sys.modules)\n"  # cuda-bindings' wheel has a .pth file
+        "import enginebay_tensorrt.plugin as p; p.backend_info()\n"
+        "engines = {'torch', 'onnx', 'numpy', 'tensorrt', 'tensorrt_bindings', 'cuda'}\n"
+        "print(sorted(engines & (set(sys.modules) - before)))"
+    )
+    command = [sys.executable, "-c", code]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if "fake" not in p)}
+    ran = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
+
+
+def test_without_tensorrt_there_is_one_clear_line() -> None:
+    code = (
+        "import sys; sys.modules.update(tensorrt=None, tensorrt_bindings=None)\n"
+        "from importlib import util\n"
+        "real = util.find_spec\n"
+        "util.find_spec = lambda n, *a: None if n.startswith('tensorrt') else real(n, *a)\n"
+        "try: import enginebay_tensorrt.bindings\n"
+        "except Exception as e: print(type(e).__name__, '|', e, '|', e.hint)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == (
+        "MissingDependencyError | TensorRT's Python bindings are not installed | "
+        "pip install 'enginebay-tensorrt[cu13]', or [cu12] for a driver of CUDA 12"
+    )
