@@ -22,6 +22,7 @@ nox.options.sessions = [
     "no_torch",
     "scaffold",
     "together",
+    "build-cache",
     "docs",
 ]
 nox.options.reuse_existing_virtualenvs = True
@@ -34,6 +35,7 @@ PACKAGES = {
     "enginebay-openvino": "packages/backend-openvino",
     "enginebay-ncnn": "packages/backend-ncnn",
     "enginebay-tensorrt": "packages/backend-tensorrt",
+    "enginebay-build-cache": "examples/build-cache",
 }
 #: NVIDIA's bindings by TensorRT's major version, and CUDA's, without the libraries of either.
 BINDINGS = {
@@ -182,6 +184,17 @@ def together(session: nox.Session) -> None:
     pytest(session, "tests", "--ignore=tests/no_torch", "--ignore=tests/mmengine")
 
 
+@nox.session(name="build-cache")
+def build_cache(session: nox.Session) -> None:
+    """The example of a plugin that sees every backend, with two of them; in no other session."""
+    install(
+        session,
+        *("enginebay[export]", "enginebay-onnxruntime[cpu]", "enginebay-openvino"),
+        "enginebay-build-cache",
+    )
+    pytest(session, "examples/build-cache")
+
+
 @nox.session
 def fuzz(session: nox.Session) -> None:
     """140,000 made-up configs for the readers; not part of the default run, which has a slice."""
@@ -208,7 +221,7 @@ def docs(session: nox.Session) -> None:
         *("mkdocs>=1.6,<2", "mkdocs-material>=9.5,<10", "mkdocstrings[python]>=1,<2"),
     )
     # The pages about backends need their parameters, and no engine.
-    backends = [path for name, path in PACKAGES.items() if name != "enginebay"]
+    backends = [path for path in PACKAGES.values() if path.startswith("packages/backend-")]
     session.install("--no-deps", *(word for path in backends for word in ("-e", path)))
     session.run("mypy", "mkdocs_pages.py", "mkdocs_docstrings.py")
     session.run("mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
