@@ -56,7 +56,33 @@ def largest(x):
     return values + places
 
 
+def pooled(x):
+    whole = nn.functional.avg_pool2d(x.view(1, 2, 8, 8), 32, 32, ceil_mode=True)
+    return x + nn.functional.avg_pool2d(x.view(1, 2, 8, 8), 3, 3, 1, True).sum() + whole.sum()
+
+
+def put_in(x):
+    rows = (x.sum(-1, keepdim=True) > 0).expand_as(x)
+    return x.masked_scatter(rows, x.flip(1) * 3.0)
+
+
+def triangular(x):
+    square = (x[:, :8] * 0.1).tril(-1) + torch.eye(8)
+    return torch.linalg.solve_triangular(square, x[:, 8:], upper=False)
+
+
+def norm_without_bias(x):
+    windows = x.view(4, 4, 8)
+    return nn.functional.layer_norm(windows, (8,), torch.arange(1.0, 9.0)).reshape(1, 16, 8)
+
+
 OPERATIONS = {
+    "pools beyond the edge": pooled,
+    "masked scatter": put_in,
+    "triangular system": triangular,
+    "norm without a bias": norm_without_bias,
+    "what torch takes apart": lambda x: torch.logaddexp(torch.sinc(x), torch.deg2rad(x)),
+    "running maximum": lambda x: x.cummax(1).values,
     "window partition": windows,
     "causal mask": causal,
     "assignment to a slice": assigned,

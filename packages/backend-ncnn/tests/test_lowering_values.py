@@ -283,3 +283,79 @@ def test_windows(shape, data):
 def test_every_lowering_is_for_an_operator_that_torch_has():
     unknown = [name for name in LOWERINGS if not hasattr(aten, name.partition(".")[0])]
     assert unknown == []
+
+
+@pytest.mark.parametrize("name", ["hypot", "copysign"])
+@given(both=broadcasting())
+def test_functions_of_two(name, both):
+    a, b = map(numbers, both)
+    check(LOWERINGS[name](a, b), getattr(aten, name)(a, b))
+
+
+@pytest.mark.parametrize("name", ["exp2", "erfc", "signbit"])
+@given(shape=shapes)
+def test_functions_of_one(name, shape):
+    x = numbers(shape)
+    check(LOWERINGS[name](x), getattr(aten, name)(x), atol=1e-6, rtol=1e-5)
+
+
+@given(shape=shapes, dim=st.integers(-1, 0))
+def test_running_extremes_and_flips(shape, dim):
+    x = whole(shape)
+    check(LOWERINGS["flip"](x, [dim]), x.flip(dim))
+    check(LOWERINGS["cummax"](x, dim), torch.cummax(x, dim))
+    check(LOWERINGS["cummin"](x, dim), torch.cummin(x, dim))
+
+
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("unitriangular", [False, True])
+def test_triangular_systems(upper, left, unitriangular):
+    a = numbers((2, 1, 4, 4)) + 4 * torch.eye(4)
+    b = numbers((3, 4, 5) if left else (3, 5, 4))
+    flags = {"upper": upper, "left": left, "unitriangular": unitriangular}
+    a = a.triu() if upper else a.tril()
+    found = LOWERINGS["linalg_solve_triangular"](a, b, **flags)
+    check(found, aten.linalg_solve_triangular(a, b, **flags), atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_masked_scatter_takes_the_source_in_order(wide):
+    x, source = numbers((2, 5, 3)), numbers((2, 6, 3))
+    mask = truths((2, 5, 1))
+    lowered_mask = LOWERINGS["expand"](mask, (2, 5, 3)) if wide else mask
+    check(LOWERINGS["masked_scatter"](x, lowered_mask, source), x.masked_scatter(mask > 0, source))
+
+
+@pytest.mark.parametrize("images", [1, 3])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (3, 2, 1, True, False),
+        (3, 2, 1, True, True),
+        (3, 1, 1, False, False),
+        (16, 16, 0, True),
+        (2, 2, 0, False, True, 3),
+    ],
+    ids=str,
+)
+def test_means_of_windows_at_the_edge(images, arguments):
+    x = numbers((images, 2, 8, 6))
+    kernel, stride, padding, *rest = arguments
+    lists = ([kernel] * 2, [stride] * 2, [padding] * 2, *rest)
+    check(LOWERINGS["avg_pool2d"](x, *lists), aten.avg_pool2d(x, *lists))
+
+
+@pytest.mark.parametrize("arguments", [(3, 2, 1, 1, True), (2, 1, 0, 2), (16, 16, 0, 1, True)])
+def test_maxima_of_windows_at_the_edge(arguments):
+    x = numbers((2, 3, 8, 6))
+    kernel, stride, padding, dilation, *rest = arguments
+    lists = ([kernel] * 2, [stride] * 2, [padding] * 2, [dilation] * 2, *rest)
+    check(LOWERINGS["max_pool2d"](x, *lists), aten.max_pool2d(x, *lists))
+
+
+@pytest.mark.parametrize("name", ["maximum", "minimum"])
+@given(shape=shapes)
+def test_bounds_that_are_one_number(name, shape):
+    x, bound = numbers(shape), torch.tensor(0.25)
+    check(LOWERINGS[name](x, constant(bound)), getattr(aten, name)(x, bound))

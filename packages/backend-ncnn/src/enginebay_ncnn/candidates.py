@@ -54,19 +54,24 @@ class Candidate:
 
 def candidates(
     ir: IRModel,
+    frozen: Frozen | None,
     shapes: tuple[InputShape, ...],
-    examples: Mapping[str, NumpyArray],
     folder: Path,
     params: NcnnParams,
 ) -> Iterator[tuple[str, Callable[[], Candidate]]]:
-    """The candidates in order, each with its name for messages, made when it is wanted."""
+    """The candidates in order, each with its name for messages, made when it is wanted.
+
+    Args:
+        ir: The IR.
+        frozen: The same as TorchScript; None for ONNX.
+        shapes: The shapes of its inputs.
+        folder: Where their files go.
+        params: The backend's parameters.
+    """
     feeds = tuple(Feed(shape, shape.dtype) for shape in shapes)
-    if ir.kind == "onnx":
+    if frozen is None:
         yield "as it is", lambda: Candidate(_copy(ir, folder), feeds)
         return
-    from enginebay_ncnn.torchscript import Frozen
-
-    frozen = Frozen.read(ir.path, examples)
     if params.module_ops:  # a frozen file has no modules that could be kept
         yield (
             "with its modules",

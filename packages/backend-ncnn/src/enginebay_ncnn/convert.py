@@ -18,18 +18,21 @@ from enginebay.errors import (
 from enginebay.isolation import call
 from enginebay_ncnn import pnnx
 from enginebay_ncnn.candidates import candidates
+from enginebay_ncnn.examples import draw
 from enginebay_ncnn.graph import Graph
 from enginebay_ncnn.layers import check_layers
 from enginebay_ncnn.planning import draw_up, settle
 from enginebay_ncnn.shapes import input_shapes
+from enginebay_ncnn.torchscript import Frozen
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from enginebay.arrays import NumpyArray
     from enginebay.hooks import ConvertRequest
     from enginebay_ncnn.candidates import Candidate
     from enginebay_ncnn.params import NcnnParams
     from enginebay_ncnn.plan import Plan
-    from enginebay_ncnn.shapes import InputShape
 
 
 def convert(request: ConvertRequest) -> list[Path]:
@@ -61,9 +64,13 @@ def _refuse_int8(params: NcnnParams) -> None:
 
 def _convert(request: ConvertRequest, params: NcnnParams, scratch: Path) -> list[Path]:
     shapes = input_shapes(request.ir.inputs, params)
-    examples = {shape.name: _example(shape) for shape in shapes}
+    examples: Mapping[str, NumpyArray] = draw(shapes)[0]
+    frozen = None
+    if request.ir.kind != "onnx":
+        frozen = Frozen.read(request.ir.path, draw(shapes))
+        examples = frozen.named
     failures: dict[str, ConversionError] = {}
-    for name, prepare in candidates(request.ir, shapes, examples, scratch, params):
+    for name, prepare in candidates(request.ir, frozen, shapes, scratch, params):
         request.progress(f"pnnx, {name}")
         try:
             converted, plan = _attempt(prepare(), request, params, scratch, examples)
@@ -107,7 +114,7 @@ def _attempt(
     request: ConvertRequest,
     params: NcnnParams,
     scratch: Path,
-    examples: dict[str, NumpyArray],
+    examples: Mapping[str, NumpyArray],
 ) -> tuple[pnnx.Converted, Plan]:
     converted = pnnx.convert(candidate, scratch, params)
     graph = Graph.read(converted.param)
@@ -118,16 +125,8 @@ def _attempt(
     return converted, settle(plan, request.ir.outputs, found, candidate.reference)
 
 
-def _example(shape: InputShape) -> NumpyArray:
-    """Numbers of order one; as integers, ones and zeros, which any table and any mask takes."""
-    rng = np.random.default_rng(0)
-    if shape.dtype in ("float32", "float16"):
-        return rng.standard_normal(shape.smallest).astype(shape.dtype)
-    return (rng.random(shape.smallest) < 0.75).astype(shape.dtype)
-
-
 def _first_run(
-    plan: Plan, params: NcnnParams, scratch: Path, examples: dict[str, NumpyArray]
+    plan: Plan, params: NcnnParams, scratch: Path, examples: Mapping[str, NumpyArray]
 ) -> list[NumpyArray]:
     where = scratch / "plan.json"
     plan.write(where)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from enginebay.errors import ConversionError, MissingDependencyError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from torch import Tensor
@@ -34,20 +34,26 @@ class Frozen:
         module: The module.
         examples: Inputs in the model's order.
         outputs: What it gives for them.
+        named: The inputs by name.
         places: The lines of the model's source where each kind of operator stands.
     """
 
     module: Any
     examples: tuple[Tensor, ...]
     outputs: tuple[NumpyArray, ...]
+    named: Mapping[str, NumpyArray]
     places: Mapping[str, list[str]]
 
     @classmethod
-    def read(cls, path: Path, examples: Mapping[str, NumpyArray]) -> Frozen:
+    def read(cls, path: Path, trials: Sequence[Mapping[str, NumpyArray]]) -> Frozen:
         """Freeze a TorchScript file.
 
+        Args:
+            path: The file.
+            trials: Inputs by name, several of which the first that it runs on are taken.
+
         Raises:
-            ConversionError: The file does not run on the examples.
+            ConversionError: The file does not run on any of the trials.
             MissingDependencyError: torch is not installed.
         """
         try:
@@ -59,19 +65,24 @@ class Frozen:
         with quiet():
             load: Any = torch.jit.load
             model = load(str(path), map_location="cpu")
-        tensors = tuple(torch.from_numpy(array.copy()) for array in examples.values())
-        try:
-            with torch.no_grad(), quiet():
-                # Without numerics: folding a batch norm into a convolution is pnnx's business.
-                frozen: Any = torch.jit.freeze(model.eval(), optimize_numerics=False)
-                outputs = frozen(*(tensor.clone() for tensor in tensors))
-        except RuntimeError as err:
-            lines = [line for line in str(err).splitlines() if line.strip()]
-            raise ConversionError(
-                f"the TorchScript does not run on {_shapes(examples)}: {lines[-1]}"
-            ) from err
-        arrays = tuple(tensor.numpy() for tensor in _flat(outputs))
-        return cls(frozen, tensors, arrays, _places(frozen.inlined_graph))
+        with torch.no_grad(), quiet():
+            # Without numerics: folding a batch norm into a convolution is pnnx's business.
+            frozen: Any = torch.jit.freeze(model.eval(), optimize_numerics=False)
+        failure: RuntimeError | None = None
+        for named in trials:
+            tensors = tuple(torch.from_numpy(array.copy()) for array in named.values())
+            try:
+                with torch.no_grad(), quiet():
+                    outputs = frozen(*(tensor.clone() for tensor in tensors))
+            except RuntimeError as err:
+                failure = failure or err
+                continue
+            arrays = tuple(tensor.numpy() for tensor in _flat(outputs))
+            return cls(frozen, tensors, arrays, named, _places(frozen.inlined_graph))
+        lines = [line for line in str(failure).splitlines() if line.strip()]
+        raise ConversionError(
+            f"the TorchScript does not run on {_shapes(trials[0])}: {lines[-1]}"
+        ) from failure
 
     @property
     def has_attention(self) -> bool:

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 ATTENTION_APART: ContextVar[bool] = ContextVar("ATTENTION_APART", default=False)
 
 
+_LARGEST = torch.finfo(torch.float32).max
+
+
 def elementwise(function: Callable[..., Tensor], *operands: Any) -> Tensor:
     """Apply a function to operands that broadcast, with as few dimensions as they need."""
     operands = tuple(map(_scalar, operands))
@@ -76,7 +79,9 @@ def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 def _scalar(operand: Any) -> Any:
     """A constant of one number as that number."""
     if isinstance(operand, torch.Tensor) and is_constant(operand) and operand.ndim == 0:
-        return float(operand)
+        operand = float(operand)
+    if isinstance(operand, float):  # pnnx crashes on the infinity of a comparison
+        return max(-_LARGEST, min(_LARGEST, operand))
     return operand
 
 
@@ -166,6 +171,36 @@ def lower_pow(a: Any, b: Any) -> Tensor:
     if b == 0.5:
         return flat(torch.sqrt, a)
     return elementwise(torch.pow, a, b)
+
+
+@lowers("exp2", "special_exp2")
+def lower_exp2(x: Tensor) -> Tensor:
+    return flat(lambda t: (t * math.log(2)).exp(), x)
+
+
+@lowers("log2")
+def lower_log2(x: Tensor) -> Tensor:
+    return flat(lambda t: t.log() * (1 / math.log(2)), x)
+
+
+@lowers("erfc", "special_erfc")
+def lower_erfc(x: Tensor) -> Tensor:
+    return flat(lambda t: 1.0 - t.erf(), x)
+
+
+@lowers("hypot")
+def lower_hypot(a: Tensor, b: Tensor) -> Tensor:
+    return elementwise(lambda x, y: (x * x + y * y).sqrt(), a, b)
+
+
+@lowers("ldexp")
+def lower_ldexp(a: Tensor, b: Tensor) -> Tensor:
+    return lower_mul(a, lower_exp2(b))
+
+
+@lowers("dist")
+def lower_dist(a: Tensor, b: Tensor, p: float = 2) -> Tensor:
+    return lower_norm(lower_sub(a, b), p)
 
 
 @lowers("square")

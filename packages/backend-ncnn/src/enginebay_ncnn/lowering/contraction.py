@@ -83,6 +83,11 @@ def lower_addmm(x: Tensor, a: Tensor, b: Tensor, beta: float = 1, alpha: float =
     return lower_add(product, x if beta == 1 else x * beta)
 
 
+@lowers("addmv")
+def lower_addmv(x: Tensor, a: Tensor, b: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
+    return lower_addmm(x, a, b, beta, alpha)
+
+
 @lowers("baddbmm")
 def lower_baddbmm(x: Tensor, a: Tensor, b: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
     return lower_addmm(x, a, b, beta, alpha)

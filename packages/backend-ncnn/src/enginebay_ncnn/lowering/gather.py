@@ -12,23 +12,20 @@ from torch.nn import functional
 from enginebay_ncnn.lowering.arithmetic import (
     broadcast,
     elementwise,
-    flat,
-    lower_amax,
-    lower_amin,
     lower_mul,
-    lower_sum,
 )
 from enginebay_ncnn.lowering.contraction import lower_matmul
 from enginebay_ncnn.lowering.layout import (
     as_three,
     axis_of,
     lower_cat,
+    lower_expand,
     lower_permute,
     lower_unsqueeze,
     narrow,
     reshape,
 )
-from enginebay_ncnn.lowering.logic import lower_eq, lower_gt, lower_lt
+from enginebay_ncnn.lowering.logic import lower_eq
 from enginebay_ncnn.lowering.registry import (
     UnsupportedError,
     constant,
@@ -150,6 +147,48 @@ def _by_mask(x: Tensor, used: list[int], masks: list[Tensor]) -> Tensor:
     return pick(reshape(x, shape), dim, places)
 
 
+@lowers("flip")
+def lower_flip(x: Tensor, dims: Sequence[int]) -> Tensor:
+    for dim in dims:
+        if sizes_of(x)[dim] > 1:
+            x = pick(x, dim, constant(torch.arange(sizes_of(x)[dim]).flip(0)))
+    return x
+
+
+@lowers("diagonal")
+def lower_diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    first, second = axis_of(x, dim1), axis_of(x, dim2)
+    order = [axis for axis in range(x.ndim) if axis not in (first, second)]
+    turned = lower_permute(x, [*order, first, second])
+    *front, rows, columns = sizes_of(turned)
+    places = torch.arange(rows * columns).reshape(rows, columns).diagonal(offset)
+    flat = reshape(turned, (*front, rows * columns))
+    return pick(flat, -1, constant(places))
+
+
+@lowers("masked_scatter")
+def lower_masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """The place of each element in the source is how many are true before it."""
+    shape = broadcast(sizes_of(x), sizes_of(mask))
+    x, width = lower_expand(x, shape), 1
+    if sizes_of(mask) == shape:
+        mask = getattr(mask, "rows_of", mask)
+    if sizes_of(mask)[-1:] == (1,):  # whole rows are true or false
+        width = shape[-1]
+    mask = lower_expand(mask, (*shape[:-1], shape[-1] // width))
+    count = count_of(mask)
+    table = reshape(source, (count_of(source),))
+    if count_of(source) > count * width:
+        table = narrow(table, 0, 0, count * width)
+    table = reshape(table, (count_of(table) // width, width))
+    chosen = reshape(mask, (1, count))
+    before = elementwise(lambda a: a - 1.0, reshape(lower_cumsum(chosen, 1), (count,)))
+    found = lower_matmul(one_hot(before, sizes_of(table)[0]), table)
+    x = reshape(x, (count, width))
+    result = elementwise(lambda m, s, t: s * m + t * (1.0 - m), reshape(mask, (count, 1)), found, x)
+    return reshape(result, shape)
+
+
 @lowers("gather")
 def lower_gather(x: Tensor, dim: int, index: Tensor, *_: Any, **__: Any) -> Tensor:
     dim = axis_of(x, dim)
@@ -181,97 +220,6 @@ def _rows(x: Tensor, index: Tensor) -> Tensor:
     chosen = one_hot(index, width)
     product = lower_matmul(chosen, lower_unsqueeze(x, 2))
     return reshape(product, (outer, count))
-
-
-@lowers("argmax")
-def lower_argmax(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    if dim is None:
-        x, dim = reshape(x, (count_of(x),)), 0
-    return _first_of(x, lower_amax(x, dim, True), dim, keepdim)
-
-
-@lowers("argmin")
-def lower_argmin(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    return lower_argmax(flat(torch.neg, x), dim, keepdim)
-
-
-def _first_of(x: Tensor, extreme: Tensor, dim: int, keepdim: bool) -> Tensor:
-    """The first place along a dimension where a tensor is its extreme."""
-    dim = axis_of(x, dim)
-    size = sizes_of(x)[dim]
-    places = constant(
-        torch.arange(size, dtype=torch.float32).reshape([size] + [1] * (x.ndim - dim - 1))
-    )
-    is_there = lower_eq(x, extreme)
-    return lower_amin(
-        elementwise(lambda c, p: p * c + size * (1.0 - c), is_there, places), dim, keepdim
-    )
-
-
-@lowers("max.dim")
-def lower_max_dim(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    return lower_amax(x, dim, keepdim), lower_argmax(x, dim, keepdim)
-
-
-@lowers("min.dim")
-def lower_min_dim(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    return lower_amin(x, dim, keepdim), lower_argmin(x, dim, keepdim)
-
-
-def _order(x: Tensor, dim: int, count: int, descending: bool) -> tuple[Tensor, Tensor]:
-    """The ``count`` largest or smallest along a dimension, and where they are.
-
-    An element's place in the order is how many come before it: those that are larger, and equal
-    ones in front of it.
-    """
-    dim = axis_of(x, dim)
-    last = [*(axis for axis in range(x.ndim) if axis != dim), dim]
-    rows = lower_permute(x, last)
-    shape = sizes_of(rows)
-    size = shape[-1]
-    rows = reshape(rows, (count_of(x) // size, size))
-    own, other = lower_unsqueeze(rows, 2), lower_unsqueeze(rows, 1)
-    before = lower_gt(other, own) if descending else lower_lt(other, own)
-    in_front = constant(torch.ones(size, size).tril(-1))
-    tied = elementwise(lambda e, f: e * f, lower_eq(other, own), in_front)
-    places = lower_sum(elementwise(lambda a, b: a + b, before, tied), 2)
-    chosen = lower_eq(
-        lower_unsqueeze(places, 1), constant(torch.arange(count).float().reshape(count, 1))
-    )
-    numbers = constant(torch.arange(size).float().reshape(1, size, 1))
-    back = [last.index(axis) for axis in range(x.ndim)]
-    results = []
-    for table in (lower_unsqueeze(rows, 2), numbers):
-        found = reshape(lower_matmul(chosen, table), (*shape[:-1], count))
-        results.append(lower_permute(found, back))
-    return results[0], results[1]
-
-
-@lowers("topk")
-def lower_topk(
-    x: Tensor, k: int, dim: int = -1, largest: bool = True, *_: Any
-) -> tuple[Tensor, Tensor]:
-    return _order(x, dim, k, largest)
-
-
-@lowers("sort")
-def lower_sort(
-    x: Tensor, dim: int = -1, descending: bool = False, **_: Any
-) -> tuple[Tensor, Tensor]:
-    return _order(x, dim, sizes_of(x)[dim], descending)
-
-
-@lowers("sort.stable")
-def lower_stable_sort(
-    x: Tensor, *, stable: bool | None = None, dim: int = -1, descending: bool = False
-) -> tuple[Tensor, Tensor]:
-    del stable  # the order of equal elements is kept in any case
-    return _order(x, dim, sizes_of(x)[dim], descending)
-
-
-@lowers("argsort")
-def lower_argsort(x: Tensor, dim: int = -1, descending: bool = False, **_: Any) -> Tensor:
-    return _order(x, dim, sizes_of(x)[dim], descending)[1]
 
 
 @lowers("unfold")

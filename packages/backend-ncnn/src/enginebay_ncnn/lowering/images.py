@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 _CHANNELWISE = {
     "adaptive_avg_pool": (1, 2, 3),
     "adaptive_max_pool": (1, 2, 3),
-    "avg_pool": (1, 2, 3),
-    "max_pool": (1, 2, 3),
     "reflection_pad": (1, 2),
     "replication_pad": (1, 2),
     "upsample_nearest": (1, 2),
@@ -48,9 +46,6 @@ _CHANNELWISE = {
 def _channelwise(name: str, dims: int) -> Callable[..., Any]:
     def lowering(x: Tensor, *args: Any, **kwargs: Any) -> Any:
         operator = getattr(torch.ops.aten, name)
-        if name.startswith(("max_pool", "avg_pool")):  # without a stride pnnx crashes in 3-D
-            kernel, *rest = args
-            args = (kernel, rest[0] if rest and len(rest[0]) else kernel, *rest[1:])
         sizes = sizes_of(x)
         front, image = sizes[: x.ndim - dims], sizes[x.ndim - dims :]
         if len(front) == 2 and front[0] == 1:

@@ -185,6 +185,8 @@ def lower_t(x: Tensor) -> Tensor:
     "alias",
     "lift_fresh",
     "dropout",
+    "alpha_dropout",
+    "feature_alpha_dropout",
     "feature_dropout",
     "native_dropout",
 )
@@ -291,7 +293,10 @@ def lower_expand(x: Tensor, size: Sequence[int], *_: Any, **__: Any) -> Tensor:
     counts = [
         wanted if own == 1 and wanted != -1 else 1 for own, wanted in zip(shape, size, strict=True)
     ]
-    return lower_repeat(x, counts)
+    result = lower_repeat(x, counts)
+    if x.ndim == len(size) and all(count == 1 for count in counts[:-1]):
+        result.rows_of = x  # type: ignore[attr-defined]  # tensors take attributes
+    return result
 
 
 @lowers("expand_as")

@@ -75,7 +75,7 @@ def lower_and(a: Any, b: Any) -> Tensor:
 
 @lowers("logical_or", "bitwise_or", "__or__")
 def lower_or(a: Any, b: Any) -> Tensor:
-    return elementwise(torch.maximum, a, b)
+    return lower_maximum(a, b)
 
 
 @lowers("where")
@@ -89,8 +89,8 @@ def lower_where(condition: Tensor, a: Any = None, b: Any = None) -> Tensor:
 @lowers("clamp", "clip")
 def lower_clamp(x: Tensor, low: Any = None, high: Any = None) -> Tensor:
     if isinstance(low, torch.Tensor) or isinstance(high, torch.Tensor):
-        x = x if low is None else elementwise(torch.maximum, x, low)
-        return x if high is None else elementwise(torch.minimum, x, high)
+        x = x if low is None else lower_maximum(x, low)
+        return x if high is None else lower_minimum(x, high)
     # pnnx drops a bound that is missing only where it is written as a number.
     lowest = -_LARGEST if low is None else max(float(low), -_LARGEST)
     highest = _LARGEST if high is None else min(float(high), _LARGEST)
@@ -149,12 +149,44 @@ def lower_nan_to_num(x: Tensor, *_: Any) -> Tensor:
 
 @lowers("maximum", "max.other", "fmax")
 def lower_maximum(a: Any, b: Any) -> Tensor:
-    return elementwise(torch.maximum, a, b)
+    return elementwise(_larger, a, b)
 
 
 @lowers("minimum", "min.other", "fmin")
 def lower_minimum(a: Any, b: Any) -> Tensor:
-    return elementwise(torch.minimum, a, b)
+    return elementwise(_smaller, a, b)
+
+
+def _larger(x: Tensor, y: Any) -> Tensor:
+    return torch.maximum(x, y) if isinstance(y, torch.Tensor) else x.clamp(y, _LARGEST)
+
+
+def _smaller(x: Tensor, y: Any) -> Tensor:
+    return torch.minimum(x, y) if isinstance(y, torch.Tensor) else x.clamp(-_LARGEST, y)
+
+
+@lowers("signbit")
+def lower_signbit(x: Tensor) -> Tensor:
+    return lower_lt(x, 0.0)  # there is no negative zero to be seen
+
+
+@lowers("copysign")
+def lower_copysign(a: Any, b: Any) -> Tensor:
+    return elementwise(lambda x, y: abs(x) * (1.0 - 2.0 * _above(y * 0.0, y)), a, b)
+
+
+@lowers("threshold")
+def lower_threshold(x: Tensor, threshold: float, value: float) -> Tensor:
+    return lower_where(lower_gt(x, threshold), x, value)
+
+
+@lowers("softplus")
+def lower_softplus(x: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
+    if (beta, threshold) == (1, 20):
+        return flat(torch.nn.functional.softplus, x)
+    scaled = flat(lambda t: t * beta, x)
+    smooth = flat(lambda t: t.clamp(-_LARGEST, threshold).exp().log1p() * (1 / beta), scaled)
+    return lower_where(lower_gt(scaled, threshold), x, smooth)
 
 
 @lowers("triu")

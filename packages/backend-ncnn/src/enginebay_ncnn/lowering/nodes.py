@@ -16,7 +16,11 @@ def evaluate(node: Any, arguments: list[Any]) -> list[Any]:
     kind = node.kind()
     if kind == "prim::Constant":
         output = node.output()
-        return [None if output.type().kind() == "NoneType" else output.toIValue()]
+        value = None if output.type().kind() == "NoneType" else output.toIValue()
+        if isinstance(value, torch.Tensor) and value.dtype is torch.float64 and value.ndim == 0:
+            # A number of the model's: as a tensor it would make float64 of what it meets.
+            return [value.item()]
+        return [value]
     if kind in ("prim::ListConstruct", "prim::TupleConstruct"):
         return [list(arguments) if kind == "prim::ListConstruct" else tuple(arguments)]
     if kind == "prim::DictConstruct":
@@ -58,7 +62,9 @@ def evaluate(node: Any, arguments: list[Any]) -> list[Any]:
         raise UnsupportedError(f"the operator {kind}")
     schema = parse_schema(node)
     positional, keywords = split(schema, arguments)
-    result = getattr(torch.ops.aten, kind.removeprefix("aten::"))(*positional, **keywords)
+    operators = getattr(torch.ops.aten, kind.removeprefix("aten::"))
+    # By its overload: torch's own choice makes float64 of a choice between two numbers.
+    result = getattr(operators, schema.overload_name or "default")(*positional, **keywords)
     count = len(list(node.outputs()))
     return list(result) if count > 1 else [result]
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch.nn import functional
 
 from enginebay_ncnn.lowering.arithmetic import flat, lower_add, lower_mean, lower_mul
@@ -33,6 +34,8 @@ def lower_layer_norm(
     constant_affine = all(each is None or is_constant(each) for each in (weight, bias))
     if constant_affine:
         weight, bias = (each if each is None else each.reshape(count) for each in (weight, bias))
+        if weight is not None and bias is None:  # pnnx knows both or neither
+            bias = torch.zeros(count)
         return reshape(functional.layer_norm(rows, (count,), weight, bias, eps), sizes)
     result = reshape(functional.layer_norm(rows, (count,), None, None, eps), sizes)
     result = result if weight is None else lower_mul(result, weight)

@@ -1,0 +1,35 @@
+"""What a model is tried with, and the numbers in its graph."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+
+class Boxes(nn.Module):
+    """Looks its table up with the widths of boxes, which are not negative."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(16, 8)
+
+    def forward(self, box: torch.Tensor) -> torch.Tensor:
+        return self.table(box[..., 2] - box[..., 0]) + self.table(box[..., 3] - box[..., 1])
+
+
+def test_a_table_is_looked_up_with_differences(deploy):
+    box = torch.tensor([[[0, 1, 5, 7], [2, 2, 3, 9]]])
+    assert deploy(Boxes(), box, ir="torchscript").verdict == "verified"
+
+
+class Masked(nn.Module):
+    """Makes an attention's mask of integers and a number."""
+
+    def forward(self, x: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
+        mask = (1 - seen)[:, None, None, :] * torch.tensor(-1e4, dtype=torch.float64).item()
+        return nn.functional.scaled_dot_product_attention(x, x, x, attn_mask=mask)
+
+
+def test_a_number_does_not_make_float64_of_integers(deploy):
+    inputs = (torch.randn(1, 2, 4, 8), torch.tensor([[1, 1, 1, 0]]))
+    assert deploy(Masked(), inputs, ir="torchscript").verdict == "verified"
