@@ -30,6 +30,7 @@ ROOT = Path(__file__).parent
 INCLUDED = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
+    "examples/build-cache/README.md": "build-cache.md",
     **{
         path.relative_to(ROOT).as_posix(): f"backends/{path.parent.name.partition('-')[2]}.md"
         for path in sorted(ROOT.glob("packages/backend-*/README.md"))

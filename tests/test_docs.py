@@ -35,7 +35,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("packages/*/README.md")])
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+    + [page for where in ("packages", "examples") for page in ROOT.glob(f"{where}/*/README.md")]
+)
 LANGUAGES = {"python", "sh", "text", "toml", "json"}
 #: Lines of shell blocks that are left out, by how they begin, and why.
 ELSEWHERE = {

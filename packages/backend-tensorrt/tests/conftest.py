@@ -21,9 +21,27 @@ if TYPE_CHECKING:
 TESTS = Path(__file__).parent
 FAKE = TESTS / "fake"
 #: Tests of what comes before TensorRT; they run anywhere.
-BEFORE = ("test_half.py", "test_quantize.py", "test_tensorrt_rewriters.py")
+BEFORE = (
+    *("test_half.py", "test_quantize.py", "test_tensorrt_rewriters.py"),
+    *("test_tensorrt_params.py", "test_tensorrt_readme.py", "test_conformance.py"),
+)
 #: What ``nox -s gpu`` says: TensorRT and a GPU are here, and the stand-ins keep away.
 ON_GPU = os.environ.get("ENGINEBAY_GPU") == "1"
+#: Not TensorRT: the same hooks under another name, and ONNX Runtime, which computes for them.
+ON_STAND_INS = """
+import msgspec
+import enginebay as eb
+from enginebay_tensorrt import plugin
+from enginebay_tensorrt.plugin import *
+
+@eb.hookimpl
+def backend_info():
+    info = plugin.backend_info()
+    runtime = (*info.runtime_distributions, "onnxruntime")
+    return msgspec.structs.replace(
+        info, name="tensorrt-on-stand-ins", runtime_distributions=runtime
+    )
+"""
 _stubs = TemporaryDirectory(prefix="enginebay-stubs-")
 
 sys.path.insert(0, str(TESTS / "helpers"))
@@ -56,6 +74,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def on_gpu() -> bool:
     """Whether TensorRT and a GPU are here."""
     return ON_GPU
+
+
+@pytest.fixture(scope="session")
+def tensorrt_or_stand_in() -> Iterator[str]:
+    """The backend for the laws; on the stand-ins its name says that it is not TensorRT."""
+    if ON_GPU or not HAS_BINDINGS:
+        yield "tensorrt"
+        return
+    from enginebay.testing import temporary_backend
+
+    with temporary_backend("tensorrt-on-stand-ins", ON_STAND_INS):
+        yield "tensorrt-on-stand-ins"
 
 
 @pytest.fixture

@@ -140,6 +140,15 @@ def test_everything_imports(stand_ins: Any) -> None:
     assert [check.name for check in checks(Tier.IMPORT, precision="bf16")][-1] == "onnx"
 
 
+def test_cudas_bindings_are_those_of_the_wheels(
+    stand_ins: Any, wheels: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "cuda.bindings.runtime", None)
+    assert failure(Tier.IMPORT).fix == "pip install 'cuda-bindings==13.*'"
+    wheels["tensorrt-cu12-bindings"] = "10.16.1"
+    assert failure(Tier.IMPORT).fix == "pip install 'cuda-bindings==12.*'"
+
+
 # -- device ---------------------------------------------------------------------------------------
 
 
@@ -162,7 +171,10 @@ def test_a_driver_that_is_too_old(machine: Any, is_eleven: bool) -> None:
     major, first = (13, "580.65") if is_eleven else (12, "525.60")
     assert check.found == f"a driver for CUDA {'12.8' if is_eleven else '11.8'}"
     assert check.wanted == f"a driver for CUDA {major} ({first} or newer)"
-    assert f"enginebay-tensorrt[cu{major - 1}]" in check.fix
+    if is_eleven:
+        assert check.fix.endswith(" && pip install 'enginebay-tensorrt[cu12]'")
+    else:  # there are no wheels for CUDA 11
+        assert check.fix == "update NVIDIA's driver"
 
 
 def test_a_gpu_that_is_not_there(machine: Any) -> None:

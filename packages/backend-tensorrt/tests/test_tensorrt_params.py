@@ -6,10 +6,12 @@ import argparse
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
-from enginebay.errors import ParamsError
+import enginebay as eb
+from enginebay.errors import ConfigError, ParamsError
 from enginebay.params import ShapeProfile
 from enginebay_tensorrt.params import TensorrtParams
 from enginebay_tensorrt.profiles import profiles_for
@@ -37,6 +39,56 @@ def test_files() -> None:
     assert TensorrtParams(file_name="net").get_model_files() == ("net.engine",)
     params = TensorrtParams(file_name="net", work_dir="out", strip_plan=True)
     assert params.get_model_files() == ("out/net.engine", "out/net.onnx")
+
+
+def from_config(**keys: Any) -> Any:
+    section = {"backend_config": {"type": "tensorrt", **keys}}
+    return eb.get_backend("tensorrt").build_param_from_config(section)
+
+
+@pytest.mark.parametrize(
+    ("common", "precision"),
+    [
+        ({"fp16_mode": True}, "fp16"),
+        ({"fp16_mode": False}, "fp32"),
+        ({"int8_mode": True}, "int8"),
+        ({"int8_mode": True, "fp16_mode": True}, "int8"),
+        ({"fp16_mode": True, "int8_mode": True}, "int8"),
+        ({"fp16_mode": True, "int8_mode": False}, "fp16"),
+    ],
+)
+def test_precisions_of_mmdeploys_configs(common: dict[str, bool], precision: str) -> None:
+    assert from_config(common_config=common).precision == precision
+    assert from_config(common_config=common, precision="bf16").precision == "bf16"
+
+
+def test_shapes_and_space_of_mmdeploys_configs() -> None:
+    shapes = {"min_shape": [1, 3, 8, 8], "opt_shape": [2, 3, 8, 16], "max_shape": [4, 3, 8, 32]}
+    params = from_config(
+        common_config={"max_workspace_size": 1 << 30},
+        model_inputs=[{"input_shapes": {"input": shapes}}],
+    )
+    assert params.workspace_size == 1 << 30
+    assert profiles_for({"input": (-1, 3, 8, -1)}, params, {}) == [
+        {"input": ShapeProfile((1, 3, 8, 8), (2, 3, 8, 16), (4, 3, 8, 32))}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("common", "message"),
+    [
+        (
+            {"fp16_mode": 1},
+            "1 does not fit backend_config.common_config.fp16_mode: wanted bool, found int",
+        ),
+        ({"max_workspace_size": -1}, "-1 does not fit TensorrtParams.workspace_size"),
+        ({"int8": True}, "'int8' is not a key of backend_config.common_config, which may have "),
+    ],
+)
+def test_what_is_wrong_in_a_config(common: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        from_config(common_config=common)
+    assert str(caught.value).startswith(message)
 
 
 def test_levels_are_checked() -> None:

@@ -281,6 +281,29 @@ def test_a_converter_learns_the_range_of_shapes(
     assert repr(wanted) in told
 
 
+def test_a_plugin_that_sees_every_backend_learns_which_one_is_asked(
+    tmp_path: Path, tiny: Path
+) -> None:
+    source = (
+        "import enginebay as eb\n"
+        "@eb.hookimpl(wrapper=True)\n"
+        "def to_backend(request):\n"
+        "    backend = eb.get_backend(request.backend)\n"
+        "    seen = f'{backend!r} {backend.distribution_version}'\n"
+        "    (request.work_dir / 'seen').write_text(seen)\n"
+        "    return (yield)\n"
+    )
+    with (
+        variant("", name="one"),
+        variant("", name="two"),
+        temporary_backend("everywhere", source, group="enginebay.plugins"),
+    ):
+        for name in ("one", "two"):
+            eb.get_backend(name).to_backend(tiny, work_dir=str(tmp_path / name))
+            seen = (tmp_path / name / "seen").read_text()
+            assert seen == f"<Backend {name} from temporary-{name}> 0"
+
+
 def test_a_plugin_says_what_its_artifacts_are_bound_to(tmp_path: Path) -> None:
     import torch
 

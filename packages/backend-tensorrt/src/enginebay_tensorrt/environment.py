@@ -86,7 +86,9 @@ def _check_imports(params: TensorrtParams) -> eb.EnvReport:
             wanted="the wheel with the libraries, or a folder of them in LD_LIBRARY_PATH",
             fix=f"pip install '{_libraries()}' --extra-index-url https://pypi.nvidia.com",
         )
-    report += check_import("cuda.bindings.runtime", fix="pip install cuda-bindings")
+    report += check_import(
+        "cuda.bindings.runtime", fix=f"pip install 'cuda-bindings=={_wheels_major()}.*'"
+    )
     if params.precision in ("fp16", "bf16"):
         report += check_import("onnx", fix="pip install 'enginebay[export]'")
     if params.precision in ("int8", "fp8") and params.calibrator == "qdq":
@@ -95,9 +97,13 @@ def _check_imports(params: TensorrtParams) -> eb.EnvReport:
     return report
 
 
+def _wheels_major() -> str:
+    """CUDA's major version that the installed bindings are for."""
+    return next(iter(_wheels("-bindings")), "13")
+
+
 def _install() -> str:
-    major = next(iter(_wheels("-bindings")), "13")
-    return f"pip install --force-reinstall 'enginebay-tensorrt[cu{major}]'"
+    return f"pip install --force-reinstall 'enginebay-tensorrt[cu{_wheels_major()}]'"
 
 
 def _libraries() -> str:
@@ -139,13 +145,14 @@ def _check_driver() -> eb.EnvReport:
             fix="install NVIDIA's driver; in a container, start it with --gpus all",
         )
     if number // 1000 < major:
+        extra = f"pip install 'enginebay-tensorrt[cu{number // 1000}]'"
+        other = f", or pip uninstall -y {_UNINSTALL} && {extra}"
         return failed(
             Tier.DEVICE,
             "driver",
             found=f"a driver for CUDA {cuda.version_text(number)}",
             wanted=wanted,
-            fix=f"update NVIDIA's driver, or pip uninstall -y {_UNINSTALL} && "
-            f"pip install 'enginebay-tensorrt[cu{number // 1000}]'",
+            fix="update NVIDIA's driver" + (other if str(number // 1000) in CUDA_MAJORS else ""),
         )
     return passed(Tier.DEVICE, "driver", found=f"CUDA {cuda.version_text(number)}")
 

@@ -66,6 +66,25 @@ class TensorrtParams(eb.BackendParams):
     profiles: tuple[str, ...] = ()
     cuda_graph: bool = False
 
+    @classmethod
+    def config_keys(cls) -> dict[str, eb.ConfigKey]:
+        """MMDeploy's spellings.
+
+        ``int8_mode`` comes last and so wins over ``fp16_mode``: MMDeploy let TensorRT choose
+        between the two for each layer, which a typed graph cannot.
+        """
+        return {
+            "common_config.fp16_mode": eb.ConfigKey(
+                bool, lambda on: {"precision": "fp16"} if on else {}
+            ),
+            "common_config.int8_mode": eb.ConfigKey(
+                bool, lambda on: {"precision": "int8"} if on else {}
+            ),
+            "common_config.max_workspace_size": eb.ConfigKey(
+                int, lambda size: {"workspace_size": size or 0}
+            ),
+        }
+
     @property
     def device_index(self) -> int:
         """The number of the CUDA device.

@@ -102,6 +102,8 @@ class ConvertRequest(msgspec.Struct, frozen=True, kw_only=True):
         shapes: The smallest, usual and largest shape of each input, as a deployment knows them
             from its example, dynamic shapes and parameters; None for a size without a limit.
             Empty where an IR is converted by itself: the parameters are all there is then.
+        backend: The name of the backend that is asked, for plugins that see every backend:
+            ``eb.get_backend(request.backend)`` has its versions and what else it says.
     """
 
     ir: IRModel
@@ -109,6 +111,7 @@ class ConvertRequest(msgspec.Struct, frozen=True, kw_only=True):
     work_dir: Path
     progress: Callable[[str], None]
     shapes: Mapping[str, ShapeProfile] = {}
+    backend: str = ""
 
 
 class WrapperRequest(msgspec.Struct, frozen=True, kw_only=True):

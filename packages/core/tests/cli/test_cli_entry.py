@@ -206,6 +206,112 @@ def test_backends_lists_what_is_there_and_what_is_wrong_with_it(cli: Run) -> Non
     assert found["distribution"] == "temporary-loopback"
 
 
+FAULTY = {
+    "crash": (
+        (
+            "try:\n    int('no')\n"
+            "except ValueError as err:\n    raise OSError('no libengine') from err\n"
+        ),
+        "raised OSError: no libengine",
+        "pip install -U temporary-crash",
+    ),
+    "old": (
+        (
+            "import enginebay as eb\n@eb.hookimpl\ndef backend_info():\n"
+            "    return eb.BackendInfo(name='old', irs=('onnx',), api_version=0)\n"
+        ),
+        f"it is written for API version 0, and enginebay {enginebay.__version__} has API version 1",
+        "pip install -U temporary-old",
+    ),
+    "misspelt": (
+        "import enginebay as eb\n@eb.hookimpl\ndef build_wraper(request): ...\n",
+        "implements 'build_wraper', and there is no such hook",
+        "rename it to build_wrapper",
+    ),
+}
+
+
+@pytest.fixture
+def admitted(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The backends of the tests below may be used."""
+    monkeypatch.setenv("ENGINEBAY_BACKENDS", ",".join(["loopback", "twin", *FAULTY]))
+
+
+@pytest.mark.usefixtures("admitted")
+@pytest.mark.parametrize("name", FAULTY)
+@pytest.mark.parametrize("group", ["backends", "plugins"])
+def test_loading_shows_what_metadata_cannot(cli: Run, name: str, group: str) -> None:
+    source, reason, fix = FAULTY[name]
+    if (name, group) == ("old", "plugins"):
+        source, reason = "raise SystemExit(3)", "raised SystemExit(3)"  # they have no API version
+    with temporary_backend(name, source, group=f"enginebay.{group}"):
+        (listed,) = [s for s in cli("backends", "--json").document[group] if s["name"] == name]
+        assert listed["state"] == "installed"
+        ran = cli("backends", "--load")
+        (found,) = [s for s in cli("backends", "--json").document[group] if s["name"] == name]
+    assert ran.code == 0
+    (row,) = [line for line in ran.out.splitlines() if line.startswith(name)]
+    assert row.split()[:4] == [name, "broken", f"temporary-{name}", "0"]
+    assert row.endswith(reason)
+    assert [line for line in ran.err.splitlines() if line.startswith(name)] == [f"{name}: {fix}"]
+    assert (found["state"], found["fix"]) == ("broken", fix)
+
+
+@pytest.mark.usefixtures("admitted")
+def test_loading_shows_the_chain_on_request(cli: Run) -> None:
+    for group in ("backends", "plugins"):
+        with temporary_backend("crash", FAULTY["crash"][0], group=f"enginebay.{group}"):
+            said = cli("backends", "--load", "--traceback").err
+        assert "ValueError: invalid literal" in said
+        assert "OSError: no libengine" in said
+        assert "\ncrash: pip install -U temporary-crash\n" in said
+
+
+@pytest.mark.usefixtures("admitted")
+@pytest.mark.parametrize("group", ["backends", "plugins"])
+def test_a_broken_plugin_is_an_error_at_once_where_that_is_asked_for(
+    cli: Run, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENGINEBAY_STRICT_PLUGINS", "1")
+    kind = group.removesuffix("s")
+    for source, words in (("no_such_package", ()), (FAULTY["crash"][0], ("--load",))):
+        with temporary_backend("crash", source, group=f"enginebay.{group}"):
+            ran = cli("backends", *words)
+        assert (ran.code, ran.out) == (3, "")
+        first, last = ran.err.splitlines()
+        assert first.startswith(f"error: {kind} 'crash' of temporary-crash 0 cannot be used: ")
+        assert last.startswith("hint: pip install ")
+
+
+def test_a_broken_plugin_is_one_line_of_a_warning(cli: Run, here: Path) -> None:
+    # In a process of its own: in this one pytest turns warnings into errors.
+    with temporary_backend("pack", "raise ValueError('no')", group="enginebay.plugins"):
+        done = subprocess.run(
+            command("check-env", "loopback"),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+            env=environment(PYTHONWARNINGS=""),
+        )
+    assert done.returncode == 0
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("warning: plugin 'pack' of temporary-pack 0 cannot be used: importing ")
+    assert line.endswith(" raised ValueError: no; it stays out. Fix: pip install -U temporary-pack")
+
+
+@pytest.mark.usefixtures("admitted")
+def test_a_duplicate_has_its_fix_once(cli: Run) -> None:
+    with (
+        temporary_backend("twin", "json", distribution="a"),
+        temporary_backend("twin", "string", distribution="b"),
+    ):
+        ran = cli("backends")
+    rows = [line.split() for line in ran.out.splitlines() if line.startswith("twin")]
+    assert [row[1:4] for row in rows] == [["duplicate", "b", "0"], ["duplicate", "a", "0"]]
+    assert ran.err.splitlines().count("twin: pip uninstall a, or pip uninstall b") == 1
+
+
 def test_check_env_of_a_green_backend(cli: Run) -> None:
     code, text, _ = cli("check-env", "loopback")
     assert code == 0
@@ -244,7 +350,9 @@ def test_nothing_is_installed(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None
         assert ran.err == (
             "No backend is installed. hint: pip install 'enginebay-onnxruntime[cpu]'\n"
         )
-        assert cli(name, "--json").document == {"schema": 1, "backends": []}
+        document = cli(name, "--json").document
+        assert document.pop("plugins", []) == []
+        assert document == {"schema": 1, "backends": []}
 
 
 LEAN = """

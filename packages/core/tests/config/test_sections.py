@@ -92,6 +92,13 @@ def test_keys_that_the_params_class_adds() -> None:
     assert params(section(common_config={"fp16_mode": True}, precision="fp32")).precision == "fp32"
 
 
+def test_of_two_keys_for_one_field_the_later_declared_wins() -> None:
+    given = {"fp16_mode": True, "deep": {"mode": "fp32"}}
+    for order in (("fp16_mode", "deep"), ("deep", "fp16_mode")):
+        common = {key: given[key] for key in order}
+        assert params(section(common_config=common)).precision == "fp32"
+
+
 def test_a_choice_may_differ_in_its_case() -> None:
     assert params(section(precision="FP16")).precision == "fp16"
 
@@ -100,6 +107,8 @@ def test_what_is_given_by_hand_wins() -> None:
     assert params(section(level=3), level=4).level == 4
     config = {**section(), "onnx_config": {"input_shape": [8, 8]}}
     assert params(config, input_shapes="x:1x2").input_shapes == {"x": (1, 2)}
+    recorded = {**section(), "calib_config": {"create_calib": True, "calib_file": "a.h5"}}
+    assert params(recorded, calibration="a.npz").calibration == "a.npz"
 
 
 def test_model_inputs() -> None:

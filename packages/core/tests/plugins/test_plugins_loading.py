@@ -123,7 +123,7 @@ def test_an_unknown_name_lists_what_there_is(good: Callable[..., str]) -> None:
     )
     assert "gone" not in str(caught.value)
     assert caught.value.hint == (
-        "pip install enginebay-ncnn or enginebay-onnxruntime or enginebay-openvino "
+        "pip install enginebay-ncnn or 'enginebay-onnxruntime[cpu]' or enginebay-openvino "
         "or enginebay-tensorrt, or the package that has it"
     )
     assert caught.value.exit_code == 3
@@ -142,6 +142,7 @@ def test_the_nearest_installed_name(good: Callable[..., str]) -> None:
     ("name", "hint"),
     [
         ("tensorrt", "pip install enginebay-tensorrt"),
+        ("onnxruntim", "did you mean 'onnxruntime'? pip install 'enginebay-onnxruntime[cpu]'"),
         ("tensort", "did you mean 'tensorrt'? pip install enginebay-tensorrt"),
     ],
 )

@@ -185,7 +185,7 @@ class Backend:
     ) -> tuple[Path, ...]:
         """Ask the plugin to convert, and check what it answers.
 
-        The arguments are the fields of :class:`~enginebay.hooks.ConvertRequest`.
+        The arguments are fields of :class:`~enginebay.hooks.ConvertRequest`.
 
         Returns:
             The paths of the engine's files relative to ``work_dir``.
@@ -205,6 +205,7 @@ class Backend:
             work_dir=work_dir,
             progress=progress or _ignore,
             shapes=shapes or {},
+            backend=self.name,
         )
         try:
             written = self._plugin.call("to_backend", request=request)

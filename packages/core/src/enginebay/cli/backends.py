@@ -1,4 +1,4 @@
-"""``enginebay backends``: what is installed, from metadata alone."""
+"""``enginebay backends``: what is installed, from metadata alone unless it is to be loaded."""
 
 from __future__ import annotations
 
@@ -6,31 +6,71 @@ import sys
 from typing import TYPE_CHECKING
 
 from enginebay.cli.output import NONE_INSTALLED, print_json, print_table, say, styled
-from enginebay.plugins import list_backends
+from enginebay.plugins import list_backends, list_plugins
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
-    """Nothing to add: ``--json`` is every command's."""
-    parser.usage = "enginebay backends [--json]"
+    """Add the command's flag."""
+    parser.usage = "enginebay backends [--load] [--json]"
+    parser.add_argument(
+        "--load", action="store_true", help="import each plugin too, and show which are broken"
+    )
 
 
 def run(args: Namespace) -> int:
-    """List the backends; broken ones are listed with their reason, and do not fail the command."""
-    found = list_backends()
+    """List what is installed; what is broken has its reason, and does not fail the command."""
+    if args.load:
+        _load(show_chains=args.traceback)
+    backends, plugins = list_backends(), list_plugins()
     if args.json:
-        print_json({"backends": [status._asdict() for status in found]})
+        print_json(
+            {
+                "backends": [status._asdict() for status in backends],
+                "plugins": [status._asdict() for status in plugins],
+            }
+        )
         return 0
-    if not found:
+    if not backends:
         say(NONE_INSTALLED)
-        return 0
-    print_table(
-        ("NAME", "STATE", "DISTRIBUTION", "REASON"),
-        [(s.name, s.state, s.provider, s.reason or "") for s in found],
-    )
-    for status in found:
-        if status.fix:
-            say(f"{styled(f'{status.name}:', 'red', sys.stderr)} {status.fix}")
+    for title, statuses in (("NAME", backends), ("PLUGIN", plugins)):
+        if statuses:
+            print_table(
+                (title, "STATE", "DISTRIBUTION", "REASON"),
+                [(s.name, s.state, s.provider, s.reason or "") for s in statuses],
+            )
+    fixes = {(status.name, status.fix) for status in (*backends, *plugins) if status.fix}
+    for name, fix in sorted(fixes):
+        say(f"{styled(f'{name}:', 'red', sys.stderr)} {fix}")
     return 0
+
+
+def _load(*, show_chains: bool) -> None:
+    """Import every plugin, so that the lists know what is wrong with it."""
+    import warnings
+    from contextlib import suppress
+
+    from enginebay.errors import PluginError
+    from enginebay.plugins import PluginWarning, load_backend, load_plugins
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PluginWarning)  # the list says it
+        load_plugins()
+    for status in list_backends():
+        with suppress(PluginError):  # kept for the list, which raises it where that is wanted
+            load_backend(status.name)
+    if show_chains:
+        _print_chains()
+
+
+def _print_chains() -> None:
+    import traceback
+
+    from enginebay.plugins.discovery import load_faults
+
+    for (_, name, _), fault in load_faults.items():
+        if fault.cause is not None:
+            say(f"{styled(f'{name}:', 'red', sys.stderr)} {fault.reason}")
+            traceback.print_exception(fault.cause, file=sys.stderr)

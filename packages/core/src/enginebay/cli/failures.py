@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,7 @@ def guarded(arguments: list[str], command: Callable[[list[str]], int]) -> int:
         command: What to run.
     """
     try:
-        with _polite_ends():
+        with _polite_ends(), _plain_warnings():
             code = _reported(arguments, command)
             sys.stdout.flush()  # what does not fit through the pipe any more must be seen here
             return code
@@ -90,6 +91,31 @@ def _polite_ends() -> Iterator[None]:
     finally:
         for number in numbers:
             signal.signal(number, signal.SIG_DFL)
+
+
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Show Enginebay's own warnings in one line, without the place in its source."""
+    from enginebay.cli.output import styled
+
+    usual = warnings.formatwarning
+
+    def plain(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        line: Any = None,
+    ) -> str:
+        if category.__module__.partition(".")[0] != "enginebay":
+            return usual(message, category, filename, lineno, line)
+        return f"{styled('warning:', 'red', sys.stderr)} {_one_line(str(message))}\n"
+
+    warnings.formatwarning = plain
+    try:
+        yield
+    finally:
+        warnings.formatwarning = usual
 
 
 def _terminate(number: int, frame: Any) -> None:  # noqa: ARG001  # the signature is signal's

@@ -178,8 +178,8 @@ class BackendParams(msgspec.Struct, metaclass=_ParamsMeta):
         """Keys that ``backend_config`` may have besides the fields; none by default.
 
         A backend overrides it so that configs written for another tool kit keep working. A key
-        inside another one is written with a dot; where a field and such a key are both given,
-        the field wins::
+        inside another one is written with a dot. Where a field and such a key are both given,
+        the field wins; of two such keys for one field, the one that is declared later::
 
             @classmethod
             def config_keys(cls):

@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 BACKENDS = "enginebay.backends"
 PLUGINS = "enginebay.plugins"
 
-#: Backends that Enginebay's own distributions provide, for the hint where one is not installed.
+#: Backends that Enginebay's own distributions provide, as pip is given them in a shell: with the
+#: extra that brings the engine, where one suits every machine.
 KNOWN_DISTRIBUTIONS = {
     "ncnn": "enginebay-ncnn",
-    "onnxruntime": "enginebay-onnxruntime",
+    "onnxruntime": "'enginebay-onnxruntime[cpu]'",
     "openvino": "enginebay-openvino",
     "tensorrt": "enginebay-tensorrt",
 }

@@ -14,7 +14,7 @@ from enginebay.sections.shapes import read_model_inputs
 
 if TYPE_CHECKING:
     from enginebay.params import BackendParams, ConfigKey
-    from enginebay.sections.kinds import Sections
+    from enginebay.sections.kinds import CalibSection, Sections
     from enginebay.sections.problems import Problems
 
 Params = TypeVar("Params", bound="BackendParams")
@@ -43,11 +43,14 @@ def backend_params(
     """
     reader = _Reader(params_class, problems, notes if notes is not None else [])
     reader.read(sections.backend_config, ())
-    defaults = _from_other_sections(params_class, sections, problems)
-    shapes = reader.foreign.keys() | reader.own.keys() | over.keys()
+    defaults = _from_other_sections(sections)
+    if "calibration" not in over:
+        defaults |= _calibration(params_class, sections.calib, problems)
+    foreign = reader.foreign
+    shapes = foreign.keys() | reader.own.keys() | over.keys()
     if shapes & set(_SHAPES):
         defaults.pop("input_shapes", None)
-    values = {**defaults, **reader.foreign, **reader.own, **over}
+    values = {**defaults, **foreign, **reader.own, **over}
     try:
         return params_class(**values)
     except ParamsError as err:
@@ -55,9 +58,7 @@ def backend_params(
         return params_class(**over)
 
 
-def _from_other_sections(
-    params_class: type[BackendParams], sections: Sections, problems: Problems
-) -> dict[str, Any]:
+def _from_other_sections(sections: Sections) -> dict[str, Any]:
     """What sections that are not the backend's mean for its parameters."""
     ir, values = sections.ir, dict[str, Any]()
     if ir.save_file:
@@ -66,16 +67,30 @@ def _from_other_sections(
         width, height = ir.input_shape
         name = ir.input_names[0] if ir.input_names else ""
         values["input_shapes"] = {name: (1, 3, height, width)}
-    file = sections.calib.calib_file
-    if file and "calibration" in declared_fields(params_class):
+    return values
+
+
+def _calibration(
+    params_class: type[BackendParams], calib: CalibSection, problems: Problems
+) -> dict[str, str]:
+    """The file with recorded inputs, for a backend that takes one."""
+    file = calib.calib_file
+    if calib.create_calib:
+        problems.wrong(
+            ("calib_config", "create_calib"),
+            "there is no data set here to record calibration data from",
+            "record inputs with numpy.savez, and write calib_config = dict(calib_file='FILE.npz') "
+            "or pass --calibration FILE.npz",
+        )
+    elif file and "calibration" in declared_fields(params_class):
         if not file.endswith(".npz"):
             problems.wrong(
                 ("calib_config", "calib_file"),
                 f"'{file}' holds no calibration data: wanted an .npz file with recorded inputs",
                 "write it with numpy.savez, one array for each input",
             )
-        values["calibration"] = file
-    return values
+        return {"calibration": file}
+    return {}
 
 
 class _Reader:
@@ -83,7 +98,6 @@ class _Reader:
 
     Attributes:
         own: Values of keys that are fields.
-        foreign: Values of fields that other keys stand for.
     """
 
     def __init__(
@@ -98,7 +112,14 @@ class _Reader:
         self._problems = problems
         self._notes = notes
         self.own: dict[str, Any] = {}
-        self.foreign: dict[str, Any] = {}
+        self._shapes: dict[str, Any] = {}
+        self._spelled: dict[str, Mapping[str, Any]] = {}
+
+    @property
+    def foreign(self) -> dict[str, Any]:
+        """Values of fields that other keys stand for; of two for one field the later declared."""
+        spelled = (self._spelled.get(dotted, {}) for dotted in self._keys)
+        return {**self._shapes, **{name: value for each in spelled for name, value in each.items()}}
 
     def read(self, section: Mapping[str, Any], above: tuple[str, ...]) -> None:
         for key, value in section.items():
@@ -110,7 +131,7 @@ class _Reader:
                 elif any(known.startswith(f"{dotted}.") for known in self._keys):
                     self._inside(value, (*above, str(key)))
                 elif not above and key == MODEL_INPUTS:
-                    self.foreign.update(read_model_inputs(value, self._problems))
+                    self._shapes.update(read_model_inputs(value, self._problems))
                 elif not above and key in self._fields:
                     self.own[key] = self._converted(self._fields[key], value)
                 else:
@@ -123,7 +144,7 @@ class _Reader:
 
     def _foreign(self, dotted: str, key: ConfigKey, value: Any) -> None:
         field = Field(NAME, dotted, key.type, optional=True, required=False, default=None)
-        self.foreign.update(key.fields(None if value is None else field.convert(value)))
+        self._spelled[dotted] = key.fields(None if value is None else field.convert(value))
         if key.no_effect:
             self._notes.append(f"{NAME}.{dotted} has no effect: {key.no_effect}")
 

@@ -64,7 +64,7 @@ def read_sections(
         ir=_ir(config, given, problems),
         codebase=_read(CodebaseSection, config, "codebase_config", problems) if codebase else None,
         partition=_partition(config, problems),
-        calib=_calib(config, problems),
+        calib=_read(CalibSection, config, "calib_config", problems),
         notes=tuple(_notes(config, given)),
     )
 
@@ -104,17 +104,6 @@ def _partition(config: Mapping[str, Any], problems: Problems) -> PartitionSectio
             "write partition_config = dict(cuts=['MARK', …])",
         )
     return PartitionSection()
-
-
-def _calib(config: Mapping[str, Any], problems: Problems) -> CalibSection:
-    section = _read(CalibSection, config, "calib_config", problems)
-    if section.create_calib:
-        problems.wrong(
-            ("calib_config", "create_calib"),
-            "there is no data set here to record calibration data from",
-            "record inputs with numpy.savez, and write calib_config = dict(calib_file='FILE.npz')",
-        )
-    return section
 
 
 def _read(kind: type[Kind], config: Mapping[str, Any], name: str, problems: Problems) -> Kind:

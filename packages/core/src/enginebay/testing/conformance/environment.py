@@ -71,6 +71,7 @@ class EnvironmentLaws:
 
     def test_the_version_is_the_engines(self, kit: Kit) -> None:
         """The engine's version is that of an installed distribution, and the receipt names it."""
+        kit.require_engine()
         version = kit.backend.get_version()
         assert version, "get_version() answers nothing"
         engine = kit.wrapper("fixed").receipt.engine

@@ -42,13 +42,21 @@ class InferenceLaws:
         assert found.dtype == example.inputs["x"].dtype
         assert (found == example.module(**example.inputs)).all(), found
 
-    @pytest.mark.parametrize("size", [1, 2, 7, 0])
+    @pytest.mark.parametrize("size", [1, 2, 7, 8])
     def test_an_open_dimension_takes_any_size(self, kit: Kit, size: int) -> None:
-        """A dimension that was left open takes every size, zero included."""
+        """A dimension that was left open takes every size of its range."""
         kit.require_dynamic_shapes()
         rng = np.random.default_rng(size)
         inputs = {name: rng.standard_normal((size, 3), np.float32) for name in "xz"}
         kit.check("pair", kit.wrapper("pair"), inputs)
+
+    def test_an_open_dimension_may_be_empty(self, kit: Kit) -> None:
+        """A dimension whose range begins at zero takes zero, and sizes after that."""
+        kit.require_dynamic_shapes()
+        wrapper = kit.wrapper("pair:empty")
+        for size in (0, 3):
+            inputs = {name: np.ones((size, 3), np.float32) for name in "xz"}
+            kit.check("pair:empty", wrapper, inputs)
 
     def test_scalars_go_in_and_come_out(self, kit: Kit) -> None:
         """A tensor without dimensions is taken, and given back without dimensions."""

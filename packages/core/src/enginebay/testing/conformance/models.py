@@ -21,7 +21,7 @@ class Example(NamedTuple):
 
     module: nn.Module
     inputs: dict[str, Tensor]
-    dynamic_shapes: dict[str, dict[int, str]]
+    dynamic_shapes: dict[str, dict[int, tuple[str, int, int]]]
 
     @property
     def dtypes(self) -> tuple[str, ...]:
@@ -164,6 +164,9 @@ NUMBERS: dict[str, tuple[type[nn.Module], dict[str, tuple[int, ...]]]] = {
     "matrices": (Matrices, {"a": (1, 4, 6), "b": (1, 5, 6)}),
 }
 
+#: The largest size of an open dimension: an engine may be built for a range.
+LARGEST = 8
+
 #: Every dtype that arrays, torch and a wrapper share.
 DTYPES = (
     *("float16", "float32", "float64", "bfloat16", "bool"),
@@ -175,8 +178,10 @@ def build(name: str, *, dynamic: bool) -> Example:
     """A reference model, always with the same numbers.
 
     Args:
-        name: ``pair``, ``fixed``, ``names``, ``scalar``, ``twice:DTYPE``, or one of NUMBERS.
-        dynamic: Whether the first dimension of ``pair`` and ``twice`` is open.
+        name: ``pair``, ``pair:empty``, ``fixed``, ``names``, ``scalar``, ``twice:DTYPE``, or one
+            of NUMBERS.
+        dynamic: Whether the first dimension of ``pair`` and ``twice`` is open: from 1 to LARGEST,
+            that of ``pair:empty`` from 0.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -185,9 +190,10 @@ def build(name: str, *, dynamic: bool) -> Example:
         if name.startswith("twice:"):
             x = torch.tensor([[0, 1, 100], [7, 0, 1]]).to(getattr(torch, name.partition(":")[2]))
             return Example(Twice().eval(), {"x": x}, _open("x", dynamic=dynamic))
-        if name == "pair":
+        if name in ("pair", "pair:empty"):
             inputs = {"x": torch.randn(2, 3), "z": torch.randn(2, 3)}
-            return Example(Pair().eval(), inputs, _open("x", "z", dynamic=dynamic))
+            sizes = _open("x", "z", dynamic=dynamic, smallest=0 if name == "pair:empty" else 1)
+            return Example(Pair().eval(), inputs, sizes)
         if name == "names":
             inputs = {key: torch.randn(2, 3) for key in ("second", "unused", "first")}
             return Example(Names().eval(), inputs, {})
@@ -203,8 +209,10 @@ def _numbers(name: str) -> Example:
     return Example(kind().eval(), inputs or {"ids": torch.tensor([[1, 0, 7, 9]])}, {})
 
 
-def _open(*names: str, dynamic: bool) -> dict[str, dict[int, str]]:
-    return {name: {0: "n"} for name in names} if dynamic else {}
+def _open(
+    *names: str, dynamic: bool, smallest: int = 1
+) -> dict[str, dict[int, tuple[str, int, int]]]:
+    return {name: {0: ("n", smallest, LARGEST)} for name in names} if dynamic else {}
 
 
 def _tensor(array: NumpyArray) -> Tensor:

@@ -1,0 +1,80 @@
+"""``enginebay-cache``: what is kept, why something was built, and emptying it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from enginebay.errors import EnginebayError, UsageError
+from enginebay_build_cache.store import Entry, Store
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and answer the exit code: 0, or 2 where the call is wrong."""
+    parser = _parser()
+    args = parser.parse_args(argv)
+    try:
+        lines = args.run(Store.from_environment(), args)
+    except EnginebayError as err:
+        sys.stderr.write(f"error: {err}\n" + (f"hint: {err.hint}\n" if err.hint else ""))
+        return err.exit_code
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="enginebay-cache", description="Look after the builds that were kept."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, run, text in (
+        ("list", _list, "list the builds, the last used first"),
+        ("explain", _explain, "say why a build had to be done"),
+        ("clear", _clear, "delete all of them"),
+    ):
+        command = commands.add_parser(name, help=text, description=f"{text.capitalize()}.")
+        command.set_defaults(run=run)
+        if run is _explain:
+            command.add_argument(
+                "build", nargs="?", default="", help="how its name begins; the last one by default"
+            )
+    return parser
+
+
+def _list(store: Store, _args: argparse.Namespace) -> list[str]:
+    entries = store.entries()
+    used = sum(entry.size for entry in entries)
+    lines = [_line(entry) for entry in entries]
+    return [*lines, f"{len(entries)} builds, {used} of {store.limit} bytes, in {store.root}"]
+
+
+def _explain(store: Store, args: argparse.Namespace) -> list[str]:
+    entry = _find(store, args.build)
+    return [_line(entry), *(f"  {line}" for line in entry.about.missed)]
+
+
+def _clear(store: Store, _args: argparse.Namespace) -> list[str]:
+    return [f"{store.clear()} builds deleted from {store.root}"]
+
+
+def _line(entry: Entry) -> str:
+    built = datetime.fromtimestamp(entry.about.built).isoformat(" ", "seconds")
+    backend = entry.about.key.get("backend", "").strip('"')
+    took = f"built {built} in {entry.about.seconds:.1f} s"
+    return f"{entry.digest[:12]}  {backend}  {entry.size} bytes  {took}"
+
+
+def _find(store: Store, start: str) -> Entry:
+    built = sorted(store.entries(), key=lambda entry: entry.about.built, reverse=True)
+    found = [entry for entry in built if entry.digest.startswith(start)]
+    if not found or (start and len(found) > 1):
+        problem = (
+            f"{len(found)} builds begin with '{start}', wanted one" if start else "it is empty"
+        )
+        raise UsageError(f"the build cache '{store.root}': {problem}", hint="enginebay-cache list")
+    return found[0]

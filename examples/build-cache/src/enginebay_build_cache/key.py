@@ -1,0 +1,155 @@
+"""The key of a build: everything that its files depend on, field by field.
+
+It is flat text, so that two keys can be compared for a human: ``params.precision`` is ``"fp16"``
+in the one and ``"fp32"`` in the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+from packaging.requirements import InvalidRequirement, Requirement
+
+import enginebay as eb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from enginebay.hooks import ConvertRequest
+
+#: The fields of a key by their dotted names, each value as JSON.
+Key: TypeAlias = dict[str, str]
+
+#: Grows when entries of before must not be found any more.
+KEY_FORMAT = 1
+
+#: Parameters that say where the files go; a file of that name there is not what they are made of.
+_TARGETS = ("work_dir", "file_name")
+
+
+def key_of(request: ConvertRequest) -> Key:
+    """Everything that the files of a build depend on.
+
+    Raises:
+        EnginebayError: The backend cannot say what its artifacts are bound to.
+        OSError: The IR, or a file that a parameter names, cannot be read.
+    """
+    backend = eb.get_backend(request.backend)
+    params = request.params.replace(work_dir=None).to_mapping()
+    ir = request.ir
+    found: dict[str, Any] = {
+        "format": KEY_FORMAT,
+        "backend": backend.name,
+        "platform": f"{platform.system()} {platform.machine()}",
+        "ir.kind": ir.kind,
+        "ir.digest": ir.digest(),  # of every file: external weights count
+        "ir.files": [file.name for file in ir.files],
+        "ir.opset": ir.opset,
+        "ir.inputs": ir.inputs,
+        "ir.outputs": ir.outputs,
+        **_under("shapes", request.shapes),
+        **_under("params", params),
+        **_under("content", dict(_named_files(params))),
+        **_under("version", _versions(backend)),
+        **_under("bound_to", backend.bound_to(request.params)),
+        "source": _source_digest(backend.name),
+    }
+    return {name: _text(value) for name, value in found.items()}
+
+
+def digest_of(key: Key) -> str:
+    """What an entry is called: the SHA-256 of its key, in hex.
+
+    Example:
+        >>> digest_of({"a": "1", "b": "2"}) == digest_of({"b": "2", "a": "1"})
+        True
+    """
+    return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
+
+
+def differences(here: Key, there: Key) -> list[str]:
+    """The fields in which a key differs from another one, a line each.
+
+    Example:
+        >>> differences({"params.gain": "2.0", "backend": "1"}, {"backend": "1"})
+        ['params.gain: 2.0, was not there']
+    """
+    return [
+        f"{name}: {_short(here.get(name))}, was {_short(there.get(name))}"
+        for name in sorted({*here, *there})
+        if here.get(name) != there.get(name)
+    ]
+
+
+def _short(text: str | None) -> str:
+    text = "not there" if text is None else text
+    return text if len(text) <= 60 else f"{text[:59]}…"
+
+
+def _text(value: Any) -> str:
+    return msgspec.json.encode(value, order="deterministic").decode()
+
+
+def _under(field: str, mapping: Any) -> dict[str, Any]:
+    return {f"{field}.{name}": value for name, value in mapping.items()}
+
+
+def _named_files(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """The digest of each file that a parameter names: calibration data, a custom-op library.
+
+    A folder is not looked into: engines keep caches of their own in some, which change all the
+    time and change no result.
+    """
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if name or key not in _TARGETS:
+                yield from _named_files(item, f"{name}.{key}" if name else key)
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from _named_files(item, f"{name}.{number}")
+    elif isinstance(value, str) and _is_file(value):
+        with Path(value).open("rb") as file:
+            yield name, hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # too long for a path, or with a NUL
+        return False
+
+
+def _versions(backend: eb.Backend) -> dict[str, str]:
+    """Core, the plugin, and what is installed of the plugin's engine and dependencies."""
+    alternatives = [part for text in backend.info.runtime_distributions for part in text.split("|")]
+    with suppress(PackageNotFoundError):
+        alternatives += requires(backend.distribution) or []
+    found = {"enginebay": eb.__version__, backend.distribution: backend.distribution_version}
+    for text in alternatives:
+        try:
+            name = Requirement(text).name
+            found[name] = version(name)
+        except (InvalidRequirement, PackageNotFoundError):
+            continue
+    return found
+
+
+def _source_digest(backend: str) -> str:
+    """The SHA-256 of the plugin's Python files: one that is being worked on keeps its version."""
+    (status,) = (one for one in eb.list_backends() if one.name == backend)
+    spec = find_spec(status.module.partition(".")[0])
+    digest = hashlib.sha256()
+    if spec is not None:
+        folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
+        files = [file for folder in folders for file in folder.rglob("*.py")]
+        for file in sorted(files) if folders else [Path(spec.origin or "")]:
+            digest.update(file.read_bytes())
+    return digest.hexdigest()

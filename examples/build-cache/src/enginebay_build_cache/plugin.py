@@ -1,0 +1,134 @@
+"""The hooks: a build is looked up before the backend is asked, and kept afterwards.
+
+A wrapper cannot keep the backend from working: pluggy wants it to yield. So there are two
+implementations of ``to_backend``. The wrapper, which is outside of all others, looks the build up
+and keeps a new one; the other one is asked before the backend, and answers what was found.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import enginebay as eb
+from enginebay_build_cache.key import Key, differences, digest_of, key_of
+from enginebay_build_cache.store import DamagedError, Store
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from enginebay.environment import EnvReport
+    from enginebay.hooks import CheckEnvRequest, ConvertRequest
+
+
+class CacheWarning(UserWarning):
+    """The cache could not be read or written; the build goes on without it."""
+
+
+class Lookup:
+    """One build: what the cache has for it, and why not.
+
+    Attributes:
+        files: The files of an earlier build, copied into the work_dir; None for a miss.
+        missed: Why there are none.
+    """
+
+    def __init__(self, request: ConvertRequest, store: Store) -> None:
+        self.files: list[Path] | None = None
+        self.missed: list[str] = []
+        self._request = request
+        self._store = store
+        self._key: Key = key_of(request)
+        self._digest = digest_of(self._key)
+        self._started = time.perf_counter()
+        self._look()
+        verdict = f"miss, {'; '.join(self.missed)}" if self.files is None else "hit"
+        request.progress(f"build cache: {self._digest[:12]} {verdict}")
+
+    def _look(self) -> None:
+        try:
+            self.files = self._store.take(self._digest, self._request.work_dir)
+        except DamagedError as err:
+            self.missed = [f"the entry was damaged: {err}"]
+            return
+        if self.files is None:
+            self.missed = why_missed(self._key, self._store)
+
+    def keep(self, files: list[Any]) -> None:
+        """Keep what the backend wrote, where all of it lies in the work_dir."""
+        root = self._request.work_dir.resolve()
+        found = [(root / file).resolve() for file in files]
+        if not found or not all(file.is_file() and file.is_relative_to(root) for file in found):
+            return  # core is about to refuse it
+        paths = [file.relative_to(root).as_posix() for file in found]
+        seconds = time.perf_counter() - self._started
+        try:
+            self._store.keep(
+                *(self._digest, self._key, root, paths), seconds=seconds, missed=self.missed
+            )
+        except OSError as err:
+            _warn("written", self._store, err)
+
+
+def why_missed(key: Key, store: Store) -> list[str]:
+    """The fields in which a key differs from the entry that is most like it, a line each."""
+    rivals = [one for one in store.entries() if one.about.key.get("backend") == key["backend"]]
+    compared = [(differences(key, rival.about.key), rival.digest) for rival in rivals]
+    if not compared:
+        return ["there is no entry of this backend"]
+    lines, digest = min(compared, key=lambda pair: len(pair[0]))  # of equals, the last used
+    return [f"the nearest entry is {digest[:12]}", *lines]
+
+
+#: The build under way in this thread.
+_lookup: ContextVar[Lookup | None] = ContextVar("lookup", default=None)
+
+#: The folders of environment checks: what these build tells whether the converter works.
+_checks: set[Path] = set()
+
+
+@eb.hookimpl(wrapper=True)
+def check_env(request: CheckEnvRequest) -> Generator[None, EnvReport, EnvReport]:
+    """Remember where the check works, so that its build is a real one."""
+    _checks.add(request.work_dir)
+    return (yield)
+
+
+@eb.hookimpl(wrapper=True)
+def to_backend(request: ConvertRequest) -> Generator[None, Any, Any]:
+    """Look the build up, let it be answered, and keep it where it is new."""
+    lookup = None if request.work_dir in _checks else _look_up(request)
+    before = _lookup.set(lookup)
+    try:
+        files = yield
+    finally:
+        _lookup.reset(before)
+    if lookup is None or lookup.files is not None or files is None or isinstance(files, str | Path):
+        return files
+    files = list(files)  # it may be a generator
+    lookup.keep(files)
+    return files
+
+
+@eb.hookimpl(specname="to_backend", tryfirst=True)
+def from_cache(request: ConvertRequest) -> list[Path] | None:  # noqa: ARG001  # the hook's signature
+    """The files of an earlier build, or None: then the backend is asked."""
+    lookup = _lookup.get()
+    return lookup.files if lookup else None
+
+
+def _look_up(request: ConvertRequest) -> Lookup | None:
+    store = Store.from_environment()
+    try:
+        return Lookup(request, store)
+    except OSError as err:
+        _warn("read", store, err)
+        return None
+
+
+def _warn(verb: str, store: Store, err: OSError) -> None:
+    message = f"the build cache '{store.root}' cannot be {verb}: {err}"
+    warnings.warn(message, CacheWarning, stacklevel=2)

@@ -1,0 +1,283 @@
+"""The folder that keeps builds: an entry is a folder with its files and a description.
+
+An entry appears whole or not at all: it is written beside the others and then renamed, and it is
+renamed away before it is deleted. So several processes may use one folder without any lock; what
+one of them deletes while another reads it is a miss for that one. Every file is checked against
+its digest when it is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import time
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING
+
+import msgspec
+from platformdirs import user_cache_path
+
+from enginebay.errors import UsageError
+from enginebay_build_cache.key import Key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+DESCRIPTION = "entry.json"
+DEFAULT_LIMIT = "10G"
+#: Seconds after which a folder of a process that was killed is swept away; a build takes less.
+ABANDONED = 24 * 3600
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+class File(msgspec.Struct, frozen=True):
+    """One file of a build.
+
+    Attributes:
+        path: Relative to the build's folder, with ``/`` between the parts.
+        sha256: Of its content, in hex.
+        size: In bytes.
+    """
+
+    path: str
+    sha256: str
+    size: int
+
+
+class Description(msgspec.Struct, frozen=True):
+    """What is known of an entry.
+
+    Attributes:
+        key: What was built.
+        files: The files in the order in which the backend answered them.
+        built: When, in seconds since 1970.
+        seconds: How long it took.
+        missed: Why it had to be built, a line for each reason.
+    """
+
+    key: Key
+    files: tuple[File, ...]
+    built: float
+    seconds: float
+    missed: tuple[str, ...]
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One entry of the cache.
+
+    Attributes:
+        digest: Its name.
+        about: What is known of it.
+        used: When it was last built or used, in seconds since 1970.
+    """
+
+    digest: str
+    about: Description
+    used: float
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return sum(file.size for file in self.about.files)
+
+
+class DamagedError(Exception):
+    """An entry is there and is not what was kept; it is gone now."""
+
+
+class Store:
+    """A folder of builds.
+
+    Args:
+        root: The folder; made when something is kept.
+        limit: Bytes that the files may take together.
+    """
+
+    def __init__(self, root: Path, limit: int) -> None:
+        self.root = root
+        self.limit = limit
+        self._entries = root / "entries"
+        self._scratch = root / "scratch"
+
+    @classmethod
+    def from_environment(cls) -> Store:
+        """The store that ``ENGINEBAY_CACHE_DIR`` and ``ENGINEBAY_CACHE_SIZE`` describe.
+
+        Raises:
+            UsageError: The size is not one.
+        """
+        folder = os.environ.get("ENGINEBAY_CACHE_DIR")
+        root = Path(folder).expanduser() if folder else user_cache_path("enginebay") / "builds"
+        size = os.environ.get("ENGINEBAY_CACHE_SIZE") or DEFAULT_LIMIT
+        return cls(root.absolute(), parse_size(size))
+
+    def entries(self) -> list[Entry]:
+        """Every entry that can be read, the last used first."""
+        found = [self._read(path) for path in self._paths()]
+        return sorted(filter(None, found), key=lambda entry: entry.used, reverse=True)
+
+    def take(self, digest: str, folder: Path) -> list[Path] | None:
+        """Copy an entry's files into a folder and answer their paths; None where there is none.
+
+        Raises:
+            DamagedError: A file is missing or is not what was kept. The entry is deleted.
+            OSError: The folder does not take a file.
+        """
+        path = self._entries / digest
+        entry = self._read(path)
+        if entry is None:
+            if not path.exists():
+                return None
+            self._delete(path)
+            raise DamagedError(f"its {DESCRIPTION} cannot be read")
+        copies = []
+        for file in entry.about.files:
+            target = folder / file.path
+            copies.append(target)
+            if not _copied(path / "files" / file.path, target, file):
+                for copy in copies:
+                    copy.unlink(missing_ok=True)
+                self._delete(path)
+                raise DamagedError(f"'{file.path}' is not what was kept")
+        with suppress(OSError):  # deleted meanwhile: the copies are good all the same
+            os.utime(path / DESCRIPTION)
+        return copies
+
+    def keep(
+        self,
+        digest: str,
+        key: Key,
+        folder: Path,
+        paths: Iterable[str],
+        *,
+        seconds: float,
+        missed: Iterable[str],
+    ) -> None:
+        """Keep files of a folder, and make room for them.
+
+        Nothing is kept where the files alone are larger than the limit, or another process was
+        quicker.
+
+        Raises:
+            OSError: The disk does not take them.
+        """
+        self._entries.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._scratch.mkdir(mode=0o700, exist_ok=True)
+        self._sweep()
+        whole = Path(mkdtemp(dir=self._scratch))
+        try:
+            files = tuple(_kept(folder / path, whole / "files" / path, path) for path in paths)
+            if sum(file.size for file in files) > self.limit:
+                return
+            about = Description(key, files, time.time(), seconds, tuple(missed))
+            (whole / DESCRIPTION).write_bytes(msgspec.json.encode(about))
+            with suppress(FileExistsError):
+                _rename(whole, self._entries / digest)
+        finally:
+            shutil.rmtree(whole, ignore_errors=True)
+        self._make_room(digest)
+
+    def clear(self) -> int:
+        """Delete every entry, and answer how many there were."""
+        return sum(self._delete(path) for path in self._paths())
+
+    def _paths(self) -> list[Path]:
+        return list(self._entries.iterdir()) if self._entries.is_dir() else []
+
+    def _read(self, path: Path) -> Entry | None:
+        try:
+            text = (path / DESCRIPTION).read_bytes()
+            used = (path / DESCRIPTION).stat().st_mtime
+            about = msgspec.json.decode(text, type=Description)
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+            return None
+        return Entry(path.name, about, used) if all(map(_is_inside, about.files)) else None
+
+    def _delete(self, path: Path) -> bool:
+        """Delete an entry; False where another process did."""
+        self._scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+        grave = Path(mkdtemp(dir=self._scratch))
+        try:
+            path.rename(grave / path.name)
+        except FileNotFoundError:
+            return False
+        finally:
+            shutil.rmtree(grave, ignore_errors=True)
+        return True
+
+    def _make_room(self, newest: str) -> None:
+        """Delete what was not used for longest until the rest fits, never the newest."""
+        total = 0
+        entries = self.entries()
+        for entry in sorted(entries, key=lambda entry: entry.digest != newest):
+            total += entry.size
+            if total > self.limit:
+                self._delete(self._entries / entry.digest)
+
+    def _sweep(self) -> None:
+        """Delete what killed processes left behind."""
+        for folder in self._scratch.iterdir():
+            with suppress(OSError):
+                if time.time() - folder.stat().st_mtime > ABANDONED:
+                    shutil.rmtree(folder, ignore_errors=True)
+
+
+def parse_size(text: str) -> int:
+    """Bytes of a size as ``du -h`` writes it.
+
+    Raises:
+        UsageError: It is not one.
+
+    Example:
+        >>> parse_size("500M")
+        524288000
+    """
+    match = re.fullmatch(r"(\d+)\s*([KMGT]?)", text.strip().upper())
+    if match is None:
+        raise UsageError(
+            f"ENGINEBAY_CACHE_SIZE is '{text}'; wanted a number with or without K, M, G or T",
+            hint=f"ENGINEBAY_CACHE_SIZE={DEFAULT_LIMIT}",
+        )
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def _is_inside(file: File) -> bool:
+    path = PurePosixPath(file.path)
+    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
+
+
+def _copied(source: Path, target: Path, file: File) -> bool:
+    """Whether a copy was made of exactly the file that was kept."""
+    if not source.is_file():
+        return False
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        shutil.copyfile(source, target)
+    except FileNotFoundError:  # another process deletes the entry at this moment
+        return False
+    return _sha256(target) == file.sha256
+
+
+def _kept(source: Path, target: Path, path: str) -> File:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
+    return File(path, _sha256(target), target.stat().st_size)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _rename(source: Path, target: Path) -> None:
+    """Rename a folder; FileExistsError where there is one already, whatever the system says."""
+    try:
+        source.rename(target)
+    except OSError as err:
+        if target.exists():
+            raise FileExistsError(str(target)) from err
+        raise

@@ -1,0 +1,22 @@
+"""A few of the zoo's models on a GPU: ``nox -s gpu``."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from tests.zoo.cells import measure_model
+from tests.zoo.results import Column
+
+pytestmark = pytest.mark.skipif(
+    os.environ.get("ENGINEBAY_GPU") != "1", reason="nox -s gpu runs this, where there is a GPU"
+)
+WAYS = [Column("tensorrt", "dynamo"), Column("tensorrt", "torchscript")]
+
+
+@pytest.mark.parametrize("model", ["bert", "convnext", "llama", "resnet", "swin", "vit"])
+def test_a_few_models_are_verified_on_tensorrt(model: str) -> None:
+    found = measure_model(model, WAYS)
+    assert [(cell.column, cell.state, cell.reason) for cell in found] == [
+        (way, "verified", "") for way in WAYS
+    ]
