@@ -35,6 +35,10 @@ INCLUDED = {
         path.relative_to(ROOT).as_posix(): f"backends/{path.parent.name.partition('-')[2]}.md"
         for path in sorted(ROOT.glob("packages/backend-*/README.md"))
     },
+    **{
+        path.relative_to(ROOT).as_posix(): f"models/{path.parent.name.partition('-')[2]}.md"
+        for path in sorted(ROOT.glob("packages/codebase-*/README.md"))
+    },
 }
 _LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)")
 _FILE = re.compile(r"^```(\w+) file=(\S+)$", re.MULTILINE)

@@ -19,6 +19,7 @@ nox.options.sessions = [
     "openvino",
     "ncnn",
     "tensorrt",
+    "models",
     "no_torch",
     "scaffold",
     "together",
@@ -35,6 +36,7 @@ PACKAGES = {
     "enginebay-openvino": "packages/backend-openvino",
     "enginebay-ncnn": "packages/backend-ncnn",
     "enginebay-tensorrt": "packages/backend-tensorrt",
+    "enginebay-models": "packages/codebase-models",
     "enginebay-build-cache": "examples/build-cache",
 }
 #: NVIDIA's bindings by TensorRT's major version, and CUDA's, without the libraries of either.
@@ -164,6 +166,17 @@ def gpu(session: nox.Session) -> None:
             session.skip(f"{check['tier']}: {check['name']}: {check['found']}")
     tests = ("packages/backend-tensorrt", "tests/zoo/test_gpu.py")
     pytest(session, *tests, env={"ENGINEBAY_GPU": "1"})
+
+
+@nox.session
+def models(session: nox.Session) -> None:
+    """The model sources of transformers, timm and torchvision, on three engines."""
+    engines = ("enginebay-onnxruntime[cpu]", "enginebay-openvino", "enginebay-ncnn")
+    install(session, "enginebay[export]", *engines, "enginebay-models[transformers]", ZOO, "pillow")
+    # Their requirements would put a torchvision beside torch that replaces it; the tests say how
+    # this one imports.
+    session.install("--no-deps", "timm==1.0.31", "torchvision==0.28.0")
+    pytest(session, "packages/codebase-models")
 
 
 @nox.session

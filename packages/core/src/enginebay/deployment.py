@@ -172,7 +172,7 @@ def deploy(
                 input_names=settings.input_names,
                 output_names=settings.output_names,
                 dynamic_shapes=settings.dynamic_shapes,
-                codebase=settings.codebase,
+                codebase_config=settings.codebase_config,
             )
             tell(intake.description)
         build = _Build(settings, intake, stage.dir, rewriters, steps)

@@ -60,10 +60,13 @@ def example_inputs(
 
 def _stretched(source: ModelSource, shapes: Shapes) -> Any:
     """The model's own example inputs at the shapes that were asked for."""
-    args, names = source.example_inputs, _input_names(source)
-    wanted = name_shapes(shapes, names)
+    args = source.example_inputs
     if isinstance(args, Mapping):
+        # A forward may take more than the model is deployed with: these are its inputs.
+        wanted = name_shapes(shapes, list(args))
         return {name: _at(value, wanted.get(name)) for name, value in args.items()}
+    names = _input_names(source)
+    wanted = name_shapes(shapes, names)
     values = args if isinstance(args, tuple | list) else (args,)
     return tuple(
         _at(value, wanted.get(names[index]) if index < len(names) else None)

@@ -158,6 +158,24 @@ class RewritersRequest(msgspec.Struct, frozen=True, kw_only=True):
     ir: IRKind
 
 
+class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Asks a model source for a model.
+
+    Attributes:
+        name: What stands behind the scheme: ``resnet18`` in ``zoo:resnet18``.
+        codebase_config: The deploy config's section of this name, where its ``type`` is the
+            scheme; empty where there is none. Keys but ``type`` and ``task`` are the source's own,
+            and nobody else has checked them.
+        input_shapes: The usual shapes that were asked for, by the names that the caller has for
+            the inputs; ``""`` where it has none. Core stretches example inputs to them; a model
+            that is built for one size needs them before.
+    """
+
+    name: str
+    codebase_config: Mapping[str, Any] = {}
+    input_shapes: Mapping[str, tuple[int | None, ...]] = {}
+
+
 @hookspec(firstresult=True)
 def backend_info() -> BackendInfo:
     """Say what the backend is. Asked once, right after the plugin is loaded; must be quick."""
@@ -200,9 +218,11 @@ def rewriters(request: RewritersRequest) -> RewriterSet:
 
 
 @hookspec
-def model_sources() -> Mapping[str, Callable[[str], Any]]:
-    """Answer model sources by scheme: ``{"zoo": build}`` makes ``zoo:NAME`` call ``build(NAME)``.
+def model_sources() -> Mapping[str, Callable[[ModelRequest], Any]]:
+    """Answer model sources by scheme: ``{"zoo": build}`` makes ``zoo:NAME`` call ``build``.
 
-    The callable returns an ``nn.Module``, or a pair of it and its example inputs.
+    The callable takes a :class:`ModelRequest` and returns an ``nn.Module``, or a pair of it and
+    its example inputs. It raises a ``ModelSourceError`` for a name that it does not know. A deploy
+    config with ``codebase_config = dict(type="zoo")`` lets users leave the scheme out.
     """
     raise NotImplementedError

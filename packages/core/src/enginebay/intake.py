@@ -78,7 +78,7 @@ def take_in(
     input_names: Sequence[str] | None,
     output_names: Sequence[str] | None,
     dynamic_shapes: Mapping[str, Any] | None,
-    codebase: str | None = None,
+    codebase_config: Mapping[str, Any] | None = None,
 ) -> Intake:
     """Find the model, bind its example inputs, and record what it gives for them.
 
@@ -87,7 +87,7 @@ def take_in(
         InputError: The example inputs do not fit it, or there are none.
         ModelError: Its forward raised.
     """
-    source = find_model(model, codebase)
+    source = find_model(model, codebase_config, params.input_shapes)
     if source.model is None:
         return _OnnxIntake(source, args, backend, params)
     return _TorchIntake(source, args, params, input_names, output_names, dynamic_shapes)

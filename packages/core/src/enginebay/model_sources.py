@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import ModelSourceError
+from enginebay.hooks import ModelRequest
 from enginebay.ir.sources import load_model
 from enginebay.plugins import load_plugins
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from enginebay.ir.sources import ModelSource
+    from enginebay.params import Shapes
 
 
-def find_model(model: Any, codebase: str | None = None) -> ModelSource:
+def find_model(
+    model: Any, codebase_config: Mapping[str, Any] | None = None, shapes: Shapes | None = None
+) -> ModelSource:
     """Find the model that is meant, with the help of plugins.
 
     Args:
         model: An object, a file, or text as for :func:`~enginebay.ir.sources.load_model`; or
             ``SCHEME:NAME`` for the model source of a plugin.
-        codebase: The scheme of a bare name: it stands for ``CODEBASE:NAME``.
+        codebase_config: Whose model it is: a bare name stands for ``TYPE:NAME``.
+        shapes: The usual shapes that were asked for.
 
     Raises:
         ModelSourceError: The text leads nowhere, or no plugin serves the codebase.
@@ -28,6 +34,7 @@ def find_model(model: Any, codebase: str | None = None) -> ModelSource:
     if not isinstance(model, str):
         return load_model(model)
     schemes = _schemes()
+    codebase = (codebase_config or {}).get("type")
     if codebase and codebase not in schemes and _needs(model, codebase):
         known = ", ".join(schemes) or "none"
         raise ModelSourceError(
@@ -37,7 +44,15 @@ def find_model(model: Any, codebase: str | None = None) -> ModelSource:
         )
     if codebase and _is_bare(model):
         model = f"{codebase}:{model}"
-    return load_model(model, schemes=schemes)
+    scheme = model.partition(":")[0]
+    request = partial(
+        ModelRequest,
+        codebase_config=codebase_config if codebase_config and scheme == codebase else {},
+        input_shapes=shapes or {},
+    )
+    if build := schemes.get(scheme):
+        return load_model(model, schemes={scheme: lambda name: build(request(name=name))})
+    return load_model(model)
 
 
 def _needs(model: str, codebase: str) -> bool:
@@ -49,6 +64,6 @@ def _is_bare(model: str) -> bool:
     return not set(":/\\.") & set(model)
 
 
-def _schemes() -> dict[str, Callable[[str], Any]]:
+def _schemes() -> dict[str, Callable[[ModelRequest], Any]]:
     answers = load_plugins().call_all("model_sources")
     return {scheme: build for _, answer in answers for scheme, build in answer.items()}

@@ -186,7 +186,7 @@ import enginebay as eb, torch
 
 @eb.hookimpl
 def model_sources():
-    return {"zoo": lambda name: (getattr(torch.nn, name)(), torch.rand(1, 3, 4, 4))}
+    return {"zoo": lambda request: (getattr(torch.nn, request.name)(), torch.rand(1, 3, 4, 4))}
 """
 
 
@@ -199,6 +199,58 @@ def test_a_codebase_that_a_plugin_serves(run, write) -> None:
             assert code == 0, err
             assert "verified" in out
         assert run("export", "zoo:ReLU", "--output", "relu.onnx")[0] == 0
+
+
+SIZED = """
+import enginebay as eb, torch
+
+def build(request):
+    ((_, shape),) = request.input_shapes.items() or (("", (1, 3, 2, 2)),)
+    size = shape[1] * shape[2] * shape[3]
+    width = request.codebase_config.get("width", 5)
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(size, width))
+    return model, torch.rand(1, *shape[1:])
+
+@eb.hookimpl
+def model_sources():
+    return {"zoo": build, "other": build}
+"""
+
+
+def test_a_codebase_builds_from_its_section_and_the_shape(run, write, folder) -> None:
+    """A stranger's plugin sees its own section of the config, and the size that is asked for."""
+    write(
+        "zoo.py",
+        "_base_ = 'mine.py'\n"
+        "onnx_config = dict(dynamic_axes=None, input_shape=[6, 4])\n"
+        "codebase_config = dict(type='zoo', width=7)",
+    )
+    with temporary_backend("zoo", SIZED, group="enginebay.plugins"):
+        for model, width in (("net", 7), ("zoo:net", 7), ("other:net", 5)):
+            flags = ("--exporter", "torchscript", "--work-dir", model.partition(":")[0])
+            code, _, err = run("deploy", model, "--config", "zoo.py", *flags)
+            assert code == 0, err
+            text = (folder / model.partition(":")[0] / "manifest.json").read_text()
+            manifest = json.loads(text)
+            assert manifest["inputs"][0]["dims"] == [1, 3, 4, 6]
+            assert manifest["outputs"][0]["dims"] == [1, width]
+        assert run("export", "zoo:a/path/to/net", "--ir", "torchscript")[0] == 0
+        assert (folder / "net.pt").is_file()
+
+
+def test_inputs_that_come_by_name_are_all_that_a_shape_may_mean() -> None:
+    import torch
+
+    from enginebay.examples import example_inputs
+    from enginebay.ir.sources import load_model
+
+    class Net(torch.nn.Module):
+        def forward(self, image, mask=None):
+            return image
+
+    source = load_model((Net(), {"image": torch.ones(1, 3, 2, 2)}))
+    stretched = example_inputs(None, source, {"": (1, 3, 4, 6)})
+    assert {name: tuple(x.shape) for name, x in stretched.items()} == {"image": (1, 3, 4, 6)}
 
 
 def test_a_plain_mapping_drives_deploy_too(run, folder) -> None:

@@ -33,7 +33,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         output_names: None for the exporter's own.
         dynamic_shapes: None for the dimensions where the params' shapes differ.
         partition: Names of marks to cut the model at.
-        codebase: The scheme of a model that is named without one.
+        codebase_config: Whose model it is, for a model source; None for nobody's in particular.
         values: The config as rewriters see it.
         notes: What the config says to no effect.
     """
@@ -47,7 +47,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     output_names: Sequence[str] | None = None
     dynamic_shapes: Mapping[str, Any] | None = None
     partition: Sequence[str] = ()
-    codebase: str | None = None
+    codebase_config: Mapping[str, Any] | None = None
     values: dict[str, Any] | None = None
     notes: tuple[str, ...] = ()
 
@@ -96,12 +96,13 @@ def settle(
     notes = list(sections.notes)
     asked = _params(engine, params, sections, problems, notes)
     locate(problems, table).raise_first()
+    values = plain(table)
     return Settings(
         engine=engine,
         params=asked,
         partition=partition or (sections.partition.apply_marks and sections.partition.cuts) or (),
-        codebase=sections.codebase.type if sections.codebase else None,
-        values=plain(table),
+        codebase_config=values.get("codebase_config"),
+        values=values,
         notes=tuple(notes),
         **_from_ir(sections, asked) | chosen,
     )

@@ -56,7 +56,7 @@ class ModelSource:
         if self.ir is not None:
             return Path(self.description).stem
         _, colon, attribute = self.description.rpartition(":")
-        return attribute if colon else type(self.model).__name__.lower()
+        return Path(attribute).name if colon else type(self.model).__name__.lower()
 
 
 def load_model(source: Any, *, schemes: Schemes | None = None) -> ModelSource:

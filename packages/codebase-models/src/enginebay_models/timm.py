@@ -1,0 +1,51 @@
+"""``timm:NAME``: any of timm's models, with or without its tag."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from enginebay_models.library import library, unknown
+from enginebay_models.options import image_size, read_options
+from enginebay_models.weights import load_weights, same_each_time
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from enginebay.hooks import ModelRequest
+
+
+def build(request: ModelRequest) -> tuple[nn.Module, Tensor]:
+    """The model and an image, ``1×C×H×W float32``, of the size that its weights were trained at.
+
+    Raises:
+        ModelSourceError: timm has no such model, or the config is wrong.
+        MissingDependencyError: timm is missing or does not import.
+    """
+    options = read_options(request)
+    timm = library("timm")
+    if not timm.is_model(request.name):
+        raise unknown("timm", request.name, timm.list_models())
+    import torch
+
+    trained_at = timm.get_pretrained_cfg(request.name)
+    wanted = image_size(request)
+    arguments = _sized(trained_at, wanted) | options.arguments
+    with same_each_time():
+        model = timm.create_model(request.name, pretrained=options.pretrained, **arguments)
+        shape = wanted or model.pretrained_cfg["input_size"]
+        image = torch.rand(1, *shape)
+    if options.checkpoint:
+        load_weights(model, options.checkpoint)
+    return model.eval(), image
+
+
+def _sized(trained_at: Any, wanted: tuple[int, int, int] | None) -> dict[str, Any]:
+    """What the model must be told before it is built, for an image of another size."""
+    if trained_at is None or wanted is None or wanted == tuple(trained_at.input_size):
+        return {}
+    arguments: dict[str, Any] = {}
+    if wanted[0] != trained_at.input_size[0]:
+        arguments["in_chans"] = wanted[0]
+    if trained_at.fixed_input_size:
+        arguments["img_size"] = wanted[1:]
+    return arguments

@@ -1,0 +1,63 @@
+"""``torchvision:NAME``: torchvision's networks for classification, segmentation and video."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from enginebay.errors import ModelSourceError
+from enginebay_models.library import library, unknown
+from enginebay_models.options import image_size, read_options
+from enginebay_models.weights import load_weights, same_each_time
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from enginebay.hooks import ModelRequest
+
+#: Frames of a video; torchvision's own presets were trained on 16.
+FRAMES = 16
+IMAGE_SIZE = 224
+#: Rooms of torchvision.models whose networks take more than one tensor, and what they take.
+_NOT_ONE_TENSOR = {"detection": "a list of images", "optical_flow": "two images"}
+
+
+def build(request: ModelRequest) -> tuple[nn.Module, Tensor]:
+    """The model and an image, ``1×3×H×W float32``, or a video, ``1×3×16×H×W float32``.
+
+    Raises:
+        ModelSourceError: torchvision has no such model, or the config is wrong.
+        MissingDependencyError: torchvision is missing or does not import.
+    """
+    options = read_options(request)
+    models = library("torchvision").models
+    name = request.name
+    if name not in models.list_models():
+        raise unknown("torchvision", name, models.list_models())
+    for room, takes in _NOT_ONE_TENSOR.items():
+        if name in models.list_models(module=getattr(models, room)):
+            raise ModelSourceError(
+                f"'torchvision:{name}' takes {takes}, and there is no example for that here",
+                hint="write a function that returns (model, inputs): file.py:attr",
+            )
+    import torch
+
+    best = models.get_model_weights(name).DEFAULT
+    arguments = dict(options.arguments)
+    if not options.pretrained and name in models.list_models(module=models.segmentation):
+        arguments.setdefault("weights_backbone", None)  # else the backbone's are downloaded
+    with same_each_time():
+        weights = best if options.pretrained else None
+        model = models.get_model(name, weights=weights, **arguments)
+        size = image_size(request) or (3, *_trained_at(best))
+        video = name in models.list_models(module=models.video)
+        example = torch.rand(1, size[0], *([FRAMES] if video else []), *size[1:])
+    if options.checkpoint:
+        load_weights(model, options.checkpoint)
+    return model.eval(), example
+
+
+def _trained_at(weights: Any) -> tuple[int, int]:
+    """Height and width that the published weights are used with."""
+    transforms = weights.transforms()
+    crop = getattr(transforms, "crop_size", None) or [IMAGE_SIZE]
+    return int(crop[0]), int(crop[-1])

@@ -1,0 +1,103 @@
+"""``transformers:NAME``: a model type, a class, or a folder with a ``config.json``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from enginebay.errors import ModelSourceError
+from enginebay_models.example_inputs import example_inputs
+from enginebay_models.library import library, unknown
+from enginebay_models.options import Options, image_size, read_options
+from enginebay_models.weights import load_weights, same_each_time
+
+if TYPE_CHECKING:
+    from enginebay.hooks import ModelRequest
+
+
+def build(request: ModelRequest) -> Any:
+    """The model with its example inputs by name; alone where nobody here knows what it takes.
+
+    Raises:
+        ModelSourceError: transformers has no such model, or the config is wrong.
+        MissingDependencyError: transformers is missing or does not import.
+    """
+    options = read_options(request)
+    transformers = library("transformers")
+    size = image_size(request)
+    with same_each_time():
+        model = _model(transformers, request.name, options, size).eval()
+        if options.checkpoint:
+            load_weights(model, options.checkpoint)
+        inputs = example_inputs(model, size)
+    return (model, inputs) if inputs else model
+
+
+def _model(
+    transformers: Any, name: str, options: Options, size: tuple[int, int, int] | None
+) -> Any:
+    """The model that the name stands for."""
+    if Path(name, "config.json").is_file():
+        return _from_folder(transformers, name, options)
+    if "/" in name:
+        return _from_hub(transformers, name, options)
+    if options.pretrained:
+        raise ModelSourceError(
+            f"'transformers:{name}' is an architecture, which has no weights of its own",
+            hint="name a model of the Hub: transformers:OWNER/NAME",
+        )
+    auto, config = _architecture(transformers, name, options.arguments)
+    if size and hasattr(config, "image_size"):
+        config.num_channels = size[0]
+        config.image_size = size[1] if size[1] == size[2] else size[1:]
+    return auto(_without_cache(config))
+
+
+def _architecture(transformers: Any, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]:
+    """What makes the model from its config, and the config."""
+    if name in transformers.CONFIG_MAPPING:
+        config = transformers.CONFIG_MAPPING[name](**arguments)
+        return transformers.AutoModel.from_config, config
+    found: Any = getattr(transformers, name, None)
+    bases = getattr(found, "__mro__", ())
+    if transformers.PreTrainedConfig in bases:
+        return transformers.AutoModel.from_config, found(**arguments)
+    if transformers.PreTrainedModel in bases and found.config_class is not None:
+        return found, found.config_class(**arguments)
+    raise unknown("transformers", name, [*transformers.CONFIG_MAPPING, *dir(transformers)])
+
+
+def _from_folder(transformers: Any, folder: str, options: Options) -> Any:
+    """The model of a local folder, with its weights where it has some."""
+    config = transformers.AutoConfig.from_pretrained(
+        folder, local_files_only=True, **options.arguments
+    )
+    names = config.architectures or ["AutoModel"]
+    kind = getattr(transformers, names[0], None)
+    if kind is None:
+        raise ModelSourceError(
+            f"'{folder}' is for {names[0]}, which this transformers does not have"
+        )
+    if any(Path(folder).glob("*.safetensors")):
+        return kind.from_pretrained(folder, config=_without_cache(config), local_files_only=True)
+    make = kind.from_config if names == ["AutoModel"] else kind
+    return make(_without_cache(config))
+
+
+def _from_hub(transformers: Any, name: str, options: Options) -> Any:
+    if not options.pretrained:
+        raise ModelSourceError(
+            f"'{name}' is neither a local folder with a config.json nor an architecture; the model "
+            "of the Hub with this name is downloaded only where you ask for it",
+            hint="codebase_config = dict(type='transformers', pretrained=True) in a config",
+        )
+    config = transformers.AutoConfig.from_pretrained(name, **options.arguments)
+    names = config.architectures or ["AutoModel"]
+    return getattr(transformers, names[0]).from_pretrained(name, config=_without_cache(config))
+
+
+def _without_cache(config: Any) -> Any:
+    """A cache of keys and values is for generating text, and no engine's output."""
+    if hasattr(config, "use_cache"):
+        config.use_cache = False
+    return config

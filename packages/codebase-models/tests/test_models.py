@@ -1,0 +1,154 @@
+"""Models by name: what is built, and that engines run it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from enginebay.hooks import ModelRequest
+from enginebay_models.plugin import model_sources
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import enginebay as eb
+
+TINY = {
+    "hidden_size": 32,
+    "intermediate_size": 32,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+}
+RESNET = {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1], "layer_type": "basic"}
+#: A model, its arguments, and the shape of each of its example inputs.
+MODELS: list[tuple[str, dict[str, Any], dict[str, tuple[int, ...]]]] = [
+    ("transformers:resnet", RESNET, {"pixel_values": (1, 3, 224, 224)}),
+    ("transformers:ResNetForImageClassification", RESNET, {"pixel_values": (1, 3, 224, 224)}),
+    ("transformers:ResNetConfig", RESNET, {"pixel_values": (1, 3, 224, 224)}),
+    (
+        "transformers:vit",
+        {**TINY, "image_size": 32, "num_channels": 1},
+        {"pixel_values": (1, 1, 32, 32)},
+    ),
+    ("transformers:bert", TINY, {"input_ids": (1, 16), "attention_mask": (1, 16)}),
+    (
+        "transformers:t5",
+        {"d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2},
+        {"input_ids": (1, 16), "attention_mask": (1, 16), "decoder_input_ids": (1, 16)},
+    ),
+    ("transformers:Wav2Vec2Model", TINY, {"input_values": (1, 16000)}),
+    (
+        "transformers:audio-spectrogram-transformer",
+        {**TINY, "max_length": 64},
+        {"input_values": (1, 64, 128)},
+    ),
+    (
+        "transformers:whisper",
+        {
+            "d_model": 16,
+            "encoder_layers": 1,
+            "decoder_layers": 1,
+            "encoder_attention_heads": 2,
+            "decoder_attention_heads": 2,
+            "max_source_positions": 32,
+        },
+        {"input_features": (1, 80, 64), "decoder_input_ids": (1, 16)},
+    ),
+    ("timm:resnet10t", {}, {"": (1, 3, 176, 176)}),
+    ("timm:resnet18.a1_in1k", {"num_classes": 3}, {"": (1, 3, 224, 224)}),
+    ("torchvision:squeezenet1_1", {}, {"": (1, 3, 224, 224)}),
+    ("torchvision:lraspp_mobilenet_v3_large", {}, {"": (1, 3, 224, 224)}),
+    ("torchvision:r3d_18", {}, {"": (1, 3, 16, 112, 112)}),
+]
+
+
+def build(model: str, shapes: dict[str, tuple[int, ...]] | None = None, **section: Any) -> Any:
+    scheme, _, name = model.partition(":")
+    request = ModelRequest(name=name, codebase_config=section, input_shapes=shapes or {})
+    return model_sources()[scheme](request)
+
+
+@pytest.mark.parametrize(("name", "arguments", "shapes"), MODELS, ids=[m[0] for m in MODELS])
+def test_a_model_comes_with_inputs_that_it_takes(
+    name: str, arguments: dict[str, Any], shapes: dict[str, tuple[int, ...]]
+) -> None:
+    model, inputs = build(name, arguments=arguments)
+    assert not model.training
+    named = inputs if isinstance(inputs, dict) else {"": inputs}
+    assert {key: tuple(value.shape) for key, value in named.items()} == shapes
+    with torch.no_grad():
+        assert model(**inputs) if isinstance(inputs, dict) else model(inputs) is not None
+
+
+@pytest.mark.parametrize("name", ["timm:resnet10t", "torchvision:squeezenet1_1"])
+def test_the_same_name_gives_the_same_weights(name: str) -> None:
+    torch.manual_seed(3)
+    before = torch.random.get_rng_state()
+    (first, one), (second, two) = build(name), build(name)
+    assert torch.equal(before, torch.random.get_rng_state())
+    assert torch.equal(one, two)
+    for mine, other in zip(first.state_dict().values(), second.state_dict().values(), strict=True):
+        assert torch.equal(mine, other)
+
+
+def test_a_size_is_known_before_the_model_is_built() -> None:
+    shapes = {"image": (1, 1, 64, 32)}
+    model, image = build("timm:vit_tiny_patch16_224", shapes)
+    assert image.shape == (1, 1, 64, 32)
+    assert model(image).shape == (1, 1000)
+    model, inputs = build("transformers:vit", shapes, arguments=TINY)
+    assert model(**inputs).last_hidden_state.shape == (1, 4 * 2 + 1, 32)
+    assert build("torchvision:squeezenet1_1", {"": (1, 3, 64, 64)})[1].shape == (1, 3, 64, 64)
+
+
+def test_a_model_whose_inputs_nobody_knows_comes_alone() -> None:
+    model = build("transformers:time_series_transformer", arguments={"prediction_length": 4})
+    assert isinstance(model, torch.nn.Module)
+
+
+@pytest.mark.parametrize("suffix", ["pt", "pth", "safetensors"])
+def test_weights_of_a_local_file(suffix: str, tmp_path: Path) -> None:
+    from safetensors.torch import save_file
+
+    model, image = build("torchvision:squeezenet1_1")
+    torch.nn.init.ones_(model.classifier[1].bias)
+    path = tmp_path / f"weights.{suffix}"
+    if suffix == "safetensors":
+        save_file(model.state_dict(), path)
+    else:
+        state = model.state_dict()
+        torch.save({"state_dict": state, "epoch": 3} if suffix == "pth" else state, path)
+    loaded, _ = build("torchvision:squeezenet1_1", checkpoint=str(path))
+    assert torch.equal(loaded(image), model(image))
+
+
+def test_a_local_folder_of_transformers(tmp_path: Path) -> None:
+    model, inputs = build("transformers:ResNetForImageClassification", arguments=RESNET)
+    torch.nn.init.ones_(model.classifier[1].bias)
+    model.save_pretrained(tmp_path / "mine")
+    loaded, _ = build(f"transformers:{tmp_path}/mine")
+    assert torch.equal(loaded(**inputs).logits, model(**inputs).logits)
+    (tmp_path / "mine" / "model.safetensors").unlink()
+    fresh, _ = build(f"transformers:{tmp_path}/mine")
+    assert not torch.equal(fresh(**inputs).logits, model(**inputs).logits)
+
+
+@pytest.mark.parametrize("backend", ["onnxruntime", "openvino", "ncnn"])
+@pytest.mark.parametrize("model", ["timm:resnet10t", "torchvision:squeezenet1_1"])
+def test_engines_run_a_model_by_its_name(
+    deploy: Callable[..., eb.Deployment], model: str, backend: str
+) -> None:
+    assert deploy(model, backend, input_shape=[64, 48]).verdict == "verified"
+
+
+@pytest.mark.parametrize("backend", ["onnxruntime", "openvino", "ncnn"])
+def test_engines_run_a_model_of_transformers(
+    deploy: Callable[..., eb.Deployment], backend: str
+) -> None:
+    deployment = deploy("transformers:resnet", backend, arguments=RESNET, input_shape=[64, 48])
+    assert deployment.verdict == "verified"
+    (image,) = deployment.artifact.manifest.inputs
+    assert (image.name, image.dims) == ("pixel_values", (1, 3, 48, 64))

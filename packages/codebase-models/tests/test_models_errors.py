@@ -1,0 +1,159 @@
+"""What goes wrong with a model by name, in the words that its user reads."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+import enginebay as eb
+from enginebay.hooks import ModelRequest
+from enginebay_models.plugin import model_sources
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def fault(model: str, **section: Any) -> tuple[str, str | None]:
+    scheme, _, name = model.partition(":")
+    with pytest.raises(eb.EnginebayError) as caught:
+        model_sources()[scheme](ModelRequest(name=name, codebase_config=section))
+    return str(caught.value), caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("model", "near"),
+    [
+        ("timm:resnet1", "resnet18"),
+        ("torchvision:resnet19", "resnet18"),
+        ("transformers:resnte", "resnet"),
+        ("transformers:ResNetModell", "ResNetModel"),
+        ("transformers:AutoTokenizer", "AutoTokenizer"),
+    ],
+)
+def test_an_unknown_model_shows_the_nearest(model: str, near: str) -> None:
+    scheme, _, name = model.partition(":")
+    message, hint = fault(model)
+    assert message == f"{scheme} has no model '{name}'"
+    assert hint is not None
+    assert near in hint.removeprefix("nearest are ").split(", ") or name == near
+
+
+def test_a_name_like_no_other() -> None:
+    assert fault("timm:§§§§") == ("timm has no model '§§§§'", None)
+
+
+@pytest.mark.parametrize("scheme", ["timm", "torchvision", "transformers"])
+def test_a_missing_library(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("enginebay_models.library.find_spec", lambda name: None)
+    assert fault(f"{scheme}:resnet18") == (
+        f"'{scheme}:' names models of {scheme}, which is not installed",
+        f"pip install 'enginebay-models[{scheme}]'",
+    )
+
+
+def test_a_library_that_does_not_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "timm.py").write_text("raise RuntimeError('operator torchvision::nms is missing')")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "timm"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert fault("timm:resnet18") == (
+        "timm is installed and does not import: RuntimeError: operator torchvision::nms is missing",
+        "install builds of torch and torchvision that belong together",
+    )
+
+
+def test_nothing_is_downloaded_unasked() -> None:
+    message, hint = fault("transformers:google/vit-base-patch16-224")
+    assert message == (
+        "'google/vit-base-patch16-224' is neither a local folder with a config.json nor an "
+        "architecture; the model of the Hub with this name is downloaded only where you ask for it"
+    )
+    assert hint == "codebase_config = dict(type='transformers', pretrained=True) in a config"
+    message, hint = fault("timm:hf-hub:timm/resnet18.a1_in1k")
+    assert message == "timm has no model 'hf-hub:timm/resnet18.a1_in1k'"
+
+
+def test_an_architecture_has_no_weights() -> None:
+    assert fault("transformers:resnet", pretrained=True) == (
+        "'transformers:resnet' is an architecture, which has no weights of its own",
+        "name a model of the Hub: transformers:OWNER/NAME",
+    )
+
+
+def test_models_that_take_more_than_a_tensor() -> None:
+    message, hint = fault("torchvision:fasterrcnn_resnet50_fpn")
+    assert message == (
+        "'torchvision:fasterrcnn_resnet50_fpn' takes a list of images, and there is no example "
+        "for that here"
+    )
+    assert hint == "write a function that returns (model, inputs): file.py:attr"
+
+
+@pytest.mark.parametrize(
+    ("section", "wanted", "hint"),
+    [
+        (
+            {"pretraind": True},
+            (
+                "codebase_config: 'pretraind' is not a key of it; there is type, task, arguments, "
+                "pretrained, checkpoint"
+            ),
+            "did you mean 'pretrained'?",
+        ),
+        (
+            {"pretrained": "yes"},
+            "codebase_config: Expected `bool`, got `str` - at `$.pretrained`",
+            None,
+        ),
+        (
+            {"pretrained": True, "checkpoint": "a.pth"},
+            "codebase_config: both pretrained and checkpoint say where the weights come from",
+            "leave one of them out",
+        ),
+        ({"checkpoint": "a.pth"}, "codebase_config.checkpoint: no file 'a.pth'", None),
+    ],
+)
+def test_a_wrong_section(section: dict[str, Any], wanted: str, hint: str | None) -> None:
+    assert fault("timm:resnet10t", **section) == (wanted, hint)
+
+
+def test_weights_that_do_not_fit(tmp_path: Path) -> None:
+    torch.save({"other": torch.ones(1)}, tmp_path / "other.pth")
+    message, hint = fault("timm:resnet10t", checkpoint=str(tmp_path / "other.pth"))
+    assert message.startswith(f"'{tmp_path}/other.pth' does not fit ResNet: Error(s) in loading")
+    assert hint == "wanted the weights of this very model"
+
+
+def test_weights_that_are_none(tmp_path: Path) -> None:
+    for name, text in (("a.pth", b"text"), ("a.safetensors", b"text")):
+        (tmp_path / name).write_bytes(text)
+        message, _ = fault("timm:resnet10t", checkpoint=str(tmp_path / name))
+        assert message.startswith(f"'{tmp_path}/{name}' cannot be read as weights: ")
+    torch.save([1, 2], tmp_path / "list.pth")
+    message, _ = fault("timm:resnet10t", checkpoint=str(tmp_path / "list.pth"))
+    assert message == f"'{tmp_path}/list.pth' holds a list, wanted a state_dict"
+
+
+def test_code_in_a_checkpoint_is_not_run(tmp_path: Path) -> None:
+    class Evil:
+        def __reduce__(self) -> Any:
+            return (print, ("run",))
+
+    torch.save({"state_dict": Evil()}, tmp_path / "evil.pth")
+    message, _ = fault("timm:resnet10t", checkpoint=str(tmp_path / "evil.pth"))
+    assert "cannot be read as weights" in message
+
+
+def test_an_argument_that_the_model_does_not_take(tmp_path: Path) -> None:
+    config = {
+        "backend_config": {"type": "onnxruntime"},
+        "codebase_config": {"type": "torchvision", "arguments": {"deep": True}},
+    }
+    with pytest.raises(eb.EnginebayError) as caught:
+        eb.deploy("squeezenet1_1", config=config, work_dir=tmp_path / "out")
+    assert str(caught.value).startswith(
+        "calling 'torchvision:squeezenet1_1' raised TypeError: SqueezeNet.__init__() got"
+    )
