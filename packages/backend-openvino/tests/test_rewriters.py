@@ -59,3 +59,13 @@ def test_a_window_that_fits_is_left_alone(tmp_path: Path) -> None:
         model, torch.randn(1, 3, 5, 4), backend="openvino", work_dir=tmp_path / "out"
     )
     assert deployment.verdict == "verified"
+
+
+@pytest.mark.parametrize("ir", ["onnx", "torchscript"])
+@pytest.mark.parametrize("more", [{}, {"stride": (2, 1), "padding": 1, "ceil_mode": True}])
+def test_average_with_a_divisor_of_its_own(ir: Any, more: Any, tmp_path: Path) -> None:
+    model = Applied(lambda x: F.avg_pool2d(x, (2, 3), divisor_override=4, **more))
+    deployment = eb.deploy(
+        model, torch.randn(1, 3, 5, 4), backend="openvino", ir=ir, work_dir=tmp_path / "out"
+    )
+    assert deployment.verdict == "verified"

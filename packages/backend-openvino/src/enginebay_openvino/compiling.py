@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import enginebay as eb
 from enginebay.errors import ConversionError
+from enginebay_openvino.attention import SEPARATE_KERNELS, may_overwrite_its_query
 from enginebay_openvino.devices import is_here, offered, openvino_device
 from enginebay_openvino.reasons import reason
 
@@ -40,8 +41,13 @@ def compile_model(request: WrapperRequest) -> tuple[ov.CompiledModel, eb.Receipt
     wanted = openvino_device(params.device, available)
     device = wanted if is_here(wanted, available) else "CPU"
     path = request.directory / request.files[0]
+    properties = _properties(params)
     try:
-        compiled = core.compile_model(path, device, _properties(params))
+        compiled = core.compile_model(path, device, properties)
+        if "SNIPPETS_MODE" not in properties and may_overwrite_its_query(compiled):
+            # Only the CPU plugin has such kernels, and the property: AUTO drops it.
+            properties |= SEPARATE_KERNELS
+            compiled = core.compile_model(path, "CPU", properties)
     except Exception as err:
         raise ConversionError(f"OpenVINO cannot load '{path.name}': {reason(err)}") from err
     missing = (
@@ -49,7 +55,7 @@ def compile_model(request: WrapperRequest) -> tuple[ov.CompiledModel, eb.Receipt
         if device != wanted
         else ()
     )
-    return compiled, _receipt(core, compiled, params, missing)
+    return compiled, _receipt(core, compiled, params, properties, missing)
 
 
 def _properties(params: OpenvinoParams) -> dict[str, str]:
@@ -72,7 +78,11 @@ def _properties(params: OpenvinoParams) -> dict[str, str]:
 
 
 def _receipt(
-    core: ov.Core, compiled: ov.CompiledModel, params: OpenvinoParams, missing: tuple[str, ...]
+    core: ov.Core,
+    compiled: ov.CompiledModel,
+    params: OpenvinoParams,
+    properties: dict[str, str],
+    missing: tuple[str, ...],
 ) -> eb.Receipt:
     import openvino as ov
 
@@ -86,6 +96,7 @@ def _receipt(
         "layers": ", ".join(f"{count} {kind}" for kind, count in sorted(layers.items())),
         "performance_hint": report("PERFORMANCE_HINT").lower(),
         "streams": report("NUM_STREAMS"),
+        "snippets_mode": properties.get("SNIPPETS_MODE", "").lower(),
         "threads": report("INFERENCE_NUM_THREADS"),
         "loaded_from_cache": report("LOADED_FROM_CACHE").lower() if params.cache_dir else "",
     }

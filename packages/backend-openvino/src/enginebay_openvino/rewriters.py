@@ -28,14 +28,15 @@ def avg_pool(
     padding: Any = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
-    *args: Any,
-    **kwargs: Any,
+    divisor_override: int | None = None,
 ) -> Any:
     """Average over a window that ends where the padded input ends."""
+    if divisor_override:
+        return _divided(input, kernel_size, stride, padding, ceil_mode, divisor_override)
     if ceil_mode:
         stride, kernel_size = stride or kernel_size, _within(input, kernel_size, padding)
-    more = (padding, ceil_mode, count_include_pad, *args)
-    return ctx.origin_func(input, kernel_size, stride or kernel_size, *more, **kwargs)
+    more = (padding, ceil_mode, count_include_pad)
+    return ctx.origin_func(input, kernel_size, stride or kernel_size, *more)
 
 
 @rewriters.function("torch.max_pool1d")
@@ -54,6 +55,23 @@ def max_pool(
     if ceil_mode and set(_each(dilation, 1)) == {1}:
         kernel_size = _within(input, kernel_size, padding)
     return ctx.origin_func(input, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+def _divided(
+    input: Tensor,  # noqa: A002  # torch's name
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: bool,
+    divisor: int,
+) -> Tensor:
+    """Average over planes of a volume, where Enginebay's own rewriter sees to the divisor."""
+    from torch.nn import functional
+
+    kernel, pads = ([n, *_each(value, 2)] for n, value in ((1, kernel_size), (0, padding)))
+    strides = [1, *_each(stride, 2)] if stride else kernel
+    more = (kernel, strides, pads, ceil_mode, True, divisor)
+    return functional.avg_pool3d(input.unsqueeze(-3), *more).squeeze(-3)
 
 
 def _within(input: Tensor, kernel_size: Any, padding: Any) -> Any:  # noqa: A002  # torch's name

@@ -51,6 +51,20 @@ def angles(positions):
 
 
 FREQUENCIES = rand(4)
+POOL = "torch.nn.functional.avg_pool"
+FOURIER = (
+    ("fft_fft", lambda x: torch.fft.fft(x, norm="ortho").imag),
+    ("fft_fft", lambda x: torch.fft.fft((x * 9).int(), dim=1).real),
+    ("fft_ifft", lambda x: torch.fft.ifft(x, norm="forward").real),
+    ("fft_rfft", lambda x: torch.view_as_real(torch.fft.rfft(x, dim=1, norm="forward"))),
+    ("fft_fft2", lambda x: torch.fft.fft2(x).real),
+    ("fft_ifft2", lambda x: torch.fft.ifft2(torch.fft.fft(x, dim=0), norm="ortho").real),
+    ("fft_fftn", lambda x: torch.fft.fftn(x, dim=(1, 2)).real),
+    ("fft_ifftn", lambda x: torch.fft.ifftn(x).imag),
+    ("real", lambda x: torch.fft.fft(x).real),
+    ("imag", lambda x: torch.fft.fft(x).imag),
+    ("view_as_real", lambda x: torch.view_as_real(torch.fft.fft(x))),
+)
 FALLBACK = "torch.ops.transformers.grouped_mm_fallback"
 
 
@@ -207,6 +221,41 @@ def fallback():
         ("dynamo", *GROUPS),
         ("torchscript", *GROUPS),
         ("dynamo", lambda *args: fallback()(*args), GROUPS[1], FALLBACK),
+        ("torchscript", lambda x: x.mT + 0, (rand(2, 3, 4),), "torch.Tensor.mT"),
+        ("torchscript", lambda x: x.mH + 0, (rand(2, 3, 4),), "torch.Tensor.mH"),
+        ("torchscript", lambda x: x.adjoint() + 0, (rand(2, 3, 4),), "torch.Tensor.adjoint"),
+        ("torchscript", lambda x: torch.adjoint(x) + 0, (rand(2, 3, 4),), "torch.adjoint"),
+        ("torchscript", lambda x: x.unfold(-2, 3, 2), (rand(2, 7, 4),), "torch.Tensor.unfold"),
+        ("torchscript", lambda x: x.unfold(-1, 3, 1), (rand(2, 7, 4),), "torch.Tensor.unfold"),
+        (
+            "torchscript",
+            lambda x, y: F.fold(x, y.shape[-2:], (2, 3), padding=(0, 1), stride=(1, 2)) + y,
+            (rand(1, 12, 15), rand(1, 6, 5)),
+            "col2im",
+        ),
+        *(
+            (exporter, functools.partial(F.avg_pool2d, **given), (rand(1, 2, 6, 7),), POOL + "2d")
+            for exporter in ("dynamo", "torchscript")
+            for given in (
+                {"kernel_size": 2, "divisor_override": 3},
+                {"kernel_size": (3, 2), "padding": 1, "ceil_mode": True, "divisor_override": 5},
+            )
+        ),
+        (
+            "torchscript",
+            lambda x: F.avg_pool3d(x, (1, 2, 3), divisor_override=4),
+            (rand(1, 2, 3, 4, 6),),
+            POOL + "3d",
+        ),
+        (
+            "torchscript",
+            lambda x: torch.linspace(0.5, x.shape[1] - 0.5, x.shape[1], dtype=x.dtype) + x,
+            (rand(1, 6),),
+            "torch.linspace",
+        ),
+        ("dynamo", lambda x: x + (x > 9)._is_all_true(), (rand(3),), "_is_all_true"),
+        ("dynamo", lambda x: x + (x < 9)._is_all_true(), (rand(3),), "_is_all_true"),
+        *(("torchscript", transform, (rand(2, 3, 4),), name) for name, transform in FOURIER),
         ("dynamo", lambda x: x.squeeze(1) + 0, (rand(1, 4, 1),), "torch.Tensor.squeeze"),
         ("torchscript", lambda x: torch.squeeze(x, (0, 2)), (rand(1, 4, 1),), "torch.squeeze"),
     ],
@@ -362,6 +411,26 @@ def test_autograd_functions_can_be_saved_in_a_trace(export, function):
     assert same(exported.run(*args)[0], model(*args))
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.fft.fft(x),
+        lambda x: torch.fft.fft(x).abs(),
+        lambda x: torch.fft.fft(x, n=3).real,
+        lambda x: torch.fft.fftn(x, s=(2, 2)).real,
+    ],
+)
+def test_complex_numbers_that_nothing_takes_apart_are_refused(export, function):
+    with pytest.raises(ExportError, match=r"no 'aten::fft_fftn?' of given lengths"):
+        export(Model(function), (rand(2, 4),), exporter="torchscript", builtin=True)
+
+
+def test_a_trace_knows_no_adjoint_either(export):
+    model, args = Model(lambda x: x.mT @ x.mH), (rand(2, 3, 3),)
+    exported = export(model, args, exporter="jit.trace", builtin=True)
+    assert same(exported.run(*args)[0], model(*args))
+
+
 def test_autograd_functions_are_themselves_where_nothing_is_traced():
     x = rand(3).requires_grad_()
     with rewrite(backend="any", ir="torchscript"):
@@ -383,5 +452,8 @@ def test_every_one_is_tested_here():
         *("torch.as_strided", "torch.Tensor.as_strided"),
         *("torch.histc", "torch.Tensor.histc", "torch.autograd.Function.apply"),
         *("torch.nn.functional.grouped_mm", "torch._grouped_mm", FALLBACK),
+        *("torch.Tensor.mT", "torch.Tensor.mH", "torch.Tensor.adjoint", "torch.adjoint"),
+        *("torch.Tensor.unfold", "col2im", "_is_all_true", POOL + "2d", POOL + "3d"),
+        *(name for name, _ in FOURIER),
     }
     assert {rewriter.name for rewriter in builtin_rewriters()} == named

@@ -357,3 +357,32 @@ def test_copy(export, exporter, target, source, shape):
     (found,) = exported.run(x)
     assert torch.equal(found, Model()(x))
     assert found.dtype == target
+
+
+@given(data=st.data(), exporter=exporters)
+def test_avg_pool_with_a_divisor(data, exporter):
+    dims = data.draw(st.sampled_from([2, 3]))
+    kernel = [data.draw(st.integers(1, 4)) for _ in range(dims)]
+    sizes = [data.draw(st.integers(k, 7)) for k in kernel]
+    kwargs = {
+        "stride": data.draw(st.none() | st.integers(1, 5)),
+        "padding": [data.draw(st.integers(0, k // 2)) for k in kernel],
+        "ceil_mode": data.draw(st.booleans()),
+        "count_include_pad": data.draw(st.booleans()),
+        "divisor_override": data.draw(st.none() | st.integers(1, 9)),
+    }
+    x = torch.randn(1, 2, *sizes, generator=torch.Generator().manual_seed(0))
+    check(getattr(F, f"avg_pool{dims}d"), x, kernel, exporter=exporter, **kwargs)
+
+
+@given(x=tensors(), dimension=st.integers(-5, 5), size=st.integers(0, 4), step=st.integers(1, 3))
+def test_unfold(x, dimension, size, step):
+    check(torch.Tensor.unfold, x, dimension, size, step)
+
+
+@given(
+    x=tensors(ranks=(2, 4)),
+    function=st.sampled_from([torch.adjoint, torch.Tensor.adjoint, lambda x: x.mT, lambda x: x.mH]),
+)
+def test_adjoint(x, function):
+    check(function, x)

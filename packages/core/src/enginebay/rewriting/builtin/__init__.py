@@ -18,37 +18,34 @@ def builtin_rewriters() -> RewriterSet:
     """The rewriters that core ships; :func:`~enginebay.rewriting.rewrite` uses them by itself."""
     from enginebay.rewriting.builtin import (
         adaptive_pooling,
+        all_true,
         any_all,
         as_strided,
         atan2,
         attention,
         autograd_function,
+        avg_pool,
+        col2im,
         copy,
         cumsum,
         diff,
+        fourier,
         grouped_mm,
         histc,
         linspace,
+        matrix_transpose,
         permute,
         repeat_interleave,
         roll,
         squeeze,
+        unfold,
     )
 
     rewriters = RewriterSet(distribution=CORE)
     rooms = (
-        *(
-            adaptive_pooling,
-            any_all,
-            as_strided,
-            atan2,
-            attention,
-            autograd_function,
-            copy,
-            cumsum,
-            diff,
-        ),
-        *(grouped_mm, histc, linspace, permute, repeat_interleave, roll, squeeze),
+        *(adaptive_pooling, all_true, any_all, as_strided, atan2, attention, autograd_function),
+        *(avg_pool, col2im, copy, cumsum, diff, fourier, grouped_mm, histc, linspace),
+        *(matrix_transpose, permute, repeat_interleave, roll, squeeze, unfold),
     )
     for room in rooms:
         room.declare(rewriters)

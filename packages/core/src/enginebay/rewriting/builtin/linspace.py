@@ -1,4 +1,8 @@
-"""``linspace`` with an open number of steps, which ``torch.export`` would fix."""
+"""``linspace``: ``torch.export`` fixes an open number of steps, TorchScript forgets the dtype.
+
+The TorchScript exporter gives float64 for ends that are not whole and for those taken from a shape,
+whatever the dtype asked for.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +19,20 @@ def declare(rewriters: RewriterSet) -> None:
 
 
 def linspace(ctx: Context, start: Any, end: Any, steps: Any, **kwargs: Any) -> Any:
-    """Rewrites ``torch.linspace`` where ``steps`` is an open size: from both ends to the middle."""
+    """Rewrites ``torch.linspace``: from both ends to the middle."""
     import torch
 
     dtype = kwargs.get("dtype") or torch.get_default_dtype()
-    numbers = all(isinstance(each, int | float) for each in (start, end))
+    kinds = (int, float, torch.Tensor) if ctx.exporter == "torchscript" else (int, float)
+    ends = all(isinstance(each, kinds) for each in (start, end))
+    needed = isinstance(steps, torch.SymInt) or ctx.exporter == "torchscript"
     known = kwargs.keys() <= {"dtype", "device", "layout", "pin_memory", "requires_grad"}
-    if not (isinstance(steps, torch.SymInt) and numbers and known and dtype.is_floating_point):
+    if not (needed and ends and known and dtype.is_floating_point):
         return ctx.origin_func(start, end, steps, **kwargs)
+    # A size of a traced tensor is a tensor itself.
+    first, final = (x.to(dtype) if isinstance(x, torch.Tensor) else x for x in (start, end))
     count: Any = steps  # an open size; torch's types know numbers only
     index = torch.arange(count, dtype=dtype, device=kwargs.get("device"))
     last = index[-1:]
-    step = (end - start) / last.clamp(min=1)
-    return torch.where(index <= last / 2, start + step * index, end - step * (last - index))
+    step = (final - first) / last.clamp(min=1)
+    return torch.where(index <= last / 2, first + step * index, final - step * (last - index))
