@@ -32,7 +32,6 @@ SMALLER_THAN_ITS_WINDOW = {
         x, (12, 2), padding=(2, 0), ceil_mode=True, count_include_pad=False
     ),
     "average of sequences": lambda x: F.avg_pool1d(x[0], 9, ceil_mode=True),
-    "average without a batch": lambda x: F.avg_pool2d(x[0], [9, 3], 6, ceil_mode=True),
     "largest": nn.MaxPool2d(9, ceil_mode=True),
     "largest of sequences": lambda x: F.max_pool1d(x[0], 9, 7, ceil_mode=True),
 }
