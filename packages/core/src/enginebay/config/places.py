@@ -56,7 +56,7 @@ class Table(dict[Any, Any]):
         Example:
             >>> here = Place("a.py", 1, 1)
             >>> Table({"a": [1, 2]}, {"a": here}).find(("a", 1))
-            Place(file='a.py', line=1, column=1)
+            Place(path='a.py', line=1, column=1)
         """
         found: Place | None = None
         value: Any = self
