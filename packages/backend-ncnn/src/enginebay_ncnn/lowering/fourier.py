@@ -292,6 +292,19 @@ def _dims(x: Any, sizes: Sequence[int] | None, dims: Sequence[int] | None) -> li
     return list(range(-len(sizes), 0)) if sizes else list(range(len(x.shape)))
 
 
+def _over(
+    one: Callable[..., Complex],
+    x: Any,
+    sizes: Sequence[int] | None,
+    dims: Sequence[int] | None,
+    norm: str | None,
+) -> Complex:
+    """One dimension after the other."""
+    for place, axis in enumerate(_dims(x, sizes, dims)):
+        x = one(x, sizes[place] if sizes else None, axis, norm)
+    return _complex(x)
+
+
 @lowers("fft_fftn", "fft_fft2")
 @_on("fft_fftn", "fft_fft2")
 def lower_fftn(
@@ -300,9 +313,7 @@ def lower_fftn(
     dim: Sequence[int] | None = None,
     norm: str | None = None,
 ) -> Complex:
-    for place, axis in enumerate(_dims(x, s, dim)):
-        x = lower_fft(x, s[place] if s else None, axis, norm)
-    return _complex(x)
+    return _over(lower_fft, x, s, dim, norm)
 
 
 @lowers("fft_ifftn", "fft_ifft2")
@@ -313,9 +324,7 @@ def lower_ifftn(
     dim: Sequence[int] | None = None,
     norm: str | None = None,
 ) -> Complex:
-    for place, axis in enumerate(_dims(x, s, dim)):
-        x = lower_ifft(x, s[place] if s else None, axis, norm)
-    return _complex(x)
+    return _over(lower_ifft, x, s, dim, norm)
 
 
 @lowers("fft_rfftn", "fft_rfft2")

@@ -3,7 +3,6 @@
 pnnx knows them as modules, of which nothing is left once a file is frozen.
 """
 
-# ruff: noqa: D103 - each lowering is documented by the operator whose name it carries
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -93,27 +92,11 @@ def _run(
     return lower_stack(inputs, time), *(lower_stack(each, 0) for each in last)
 
 
-@lowers("lstm.input")
-def lower_lstm(
-    x: Tensor,
-    hx: Sequence[Tensor],
-    params: Sequence[Tensor],
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool,
-) -> tuple[Tensor, ...]:
-    del dropout, train
-    return _run(_long_short, x, hx, params, has_biases, num_layers, bidirectional, batch_first)
-
-
 def _declare(name: str, cell: Cell) -> None:
     @lowers(f"{name}.input")
     def lowering(
         x: Tensor,
-        hx: Tensor,
+        hx: Tensor | Sequence[Tensor],
         params: Sequence[Tensor],
         has_biases: bool,
         num_layers: int,
@@ -123,9 +106,11 @@ def _declare(name: str, cell: Cell) -> None:
         batch_first: bool,
     ) -> tuple[Tensor, ...]:
         del dropout, train
-        return _run(cell, x, [hx], params, has_biases, num_layers, bidirectional, batch_first)
+        states = [hx] if isinstance(hx, torch.Tensor) else hx
+        return _run(cell, x, states, params, has_biases, num_layers, bidirectional, batch_first)
 
 
+_declare("lstm", _long_short)
 _declare("gru", _gated)
 _declare("rnn_tanh", _plain(torch.tanh))
 _declare("rnn_relu", _plain(torch.relu))
