@@ -65,6 +65,29 @@ FOURIER = (
     ("imag", lambda x: torch.fft.fft(x).imag),
     ("view_as_real", lambda x: torch.view_as_real(torch.fft.fft(x))),
 )
+SIGNAL, IMAGE, VOLUME = rand(3, 8), rand(3, 8, 6), rand(3, 8, 6, 4)
+UNBATCHED = (
+    ("max_pool1d", nn.MaxPool1d(3, 2, 1), SIGNAL),
+    ("max_pool2d", nn.MaxPool2d(3, 2, 1, ceil_mode=True), IMAGE),
+    ("max_pool3d", nn.MaxPool3d(2), VOLUME),
+    ("max_pool1d_with_indices", lambda x: F.max_pool1d(x, 2, return_indices=True)[1], SIGNAL),
+    ("max_pool2d_with_indices", lambda x: F.max_pool2d(x, 2, return_indices=True)[1], IMAGE),
+    ("max_pool3d_with_indices", lambda x: F.max_pool3d(x, 2, return_indices=True)[1], VOLUME),
+    ("avg_pool1d", nn.AvgPool1d(3, 2, 1), SIGNAL),
+    ("avg_pool2d", nn.AvgPool2d(3, 2, 1), IMAGE),
+    ("avg_pool3d", nn.AvgPool3d(2), VOLUME),
+    ("adaptive_avg_pool1d", nn.AdaptiveAvgPool1d(1), SIGNAL),
+    ("adaptive_avg_pool2d", nn.AdaptiveAvgPool2d(1), IMAGE),
+    ("adaptive_avg_pool3d", nn.AdaptiveAvgPool3d(2), VOLUME),
+    ("adaptive_max_pool1d", nn.AdaptiveMaxPool1d(4), SIGNAL),
+    ("adaptive_max_pool2d", nn.AdaptiveMaxPool2d((4, 2)), IMAGE),
+    ("adaptive_max_pool3d", nn.AdaptiveMaxPool3d(2), VOLUME),
+    ("pixel_shuffle", nn.PixelShuffle(2), rand(8, 3, 4)),
+    ("pixel_unshuffle", nn.PixelUnshuffle(2), rand(2, 6, 4)),
+    ("im2col", nn.Unfold((2, 3), padding=1), IMAGE),
+    ("col2im", nn.Fold((4, 5), (2, 3)), rand(12, 9)),
+    ("pad", lambda x: F.pad(x, (2, 1), mode="circular"), SIGNAL),  # two dimensions end the process
+)
 FALLBACK = "torch.ops.transformers.grouped_mm_fallback"
 
 
@@ -258,6 +281,7 @@ def fallback():
         *(("torchscript", transform, (rand(2, 3, 4),), name) for name, transform in FOURIER),
         ("dynamo", lambda x: x.squeeze(1) + 0, (rand(1, 4, 1),), "torch.Tensor.squeeze"),
         ("torchscript", lambda x: torch.squeeze(x, (0, 2)), (rand(1, 4, 1),), "torch.squeeze"),
+        *(("torchscript", function, (x,), name) for name, function, x in UNBATCHED),
     ],
 )
 @pytest.mark.skipif(
@@ -455,5 +479,6 @@ def test_every_one_is_tested_here():
         *("torch.Tensor.mT", "torch.Tensor.mH", "torch.Tensor.adjoint", "torch.adjoint"),
         *("torch.Tensor.unfold", "col2im", "_is_all_true", POOL + "2d", POOL + "3d"),
         *(name for name, _ in FOURIER),
+        *(name for name, _, _ in UNBATCHED),
     }
     assert {rewriter.name for rewriter in builtin_rewriters()} == named

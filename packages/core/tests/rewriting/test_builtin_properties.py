@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from importlib.util import find_spec
 
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from enginebay.rewriting import rewrite
@@ -386,3 +387,23 @@ def test_unfold(x, dimension, size, step):
 )
 def test_adjoint(x, function):
     check(function, x)
+
+
+@pytest.mark.skipif(
+    find_spec("onnxruntime") is None,
+    reason="its target is ONNX Runtime: the session onnxruntime runs this file too",
+)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_poolings_with_and_without_a_batch(export, data):
+    dims = data.draw(st.sampled_from([1, 2, 3]))
+    batch = data.draw(st.sampled_from([(), (1,), (2,)]))
+    kernel = [data.draw(st.integers(1, 3)) for _ in range(dims)]
+    sizes = [data.draw(st.integers(k, 6)) for k in kernel]
+    padding = [data.draw(st.integers(0, k // 2)) for k in kernel]
+    kind = data.draw(st.sampled_from(["MaxPool", "AvgPool", "AdaptiveAvgPool", "AdaptiveMaxPool"]))
+    given = (1,) if kind.startswith("Adaptive") else (kernel, data.draw(st.integers(1, 3)), padding)
+    model = getattr(torch.nn, f"{kind}{dims}d")(*given)
+    x = torch.randn(*batch, 2, *sizes, generator=torch.Generator().manual_seed(0))
+    (found,) = export(model, x, exporter="torchscript", builtin=True).run_on_target(x)
+    torch.testing.assert_close(found, model(x), atol=1e-5, rtol=1e-5)

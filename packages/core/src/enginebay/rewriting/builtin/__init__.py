@@ -38,6 +38,7 @@ def builtin_rewriters() -> RewriterSet:
         repeat_interleave,
         roll,
         squeeze,
+        unbatched,
         unfold,
     )
 
@@ -45,7 +46,7 @@ def builtin_rewriters() -> RewriterSet:
     rooms = (
         *(adaptive_pooling, all_true, any_all, as_strided, atan2, attention, autograd_function),
         *(avg_pool, col2im, copy, cumsum, diff, fourier, grouped_mm, histc, linspace),
-        *(matrix_transpose, permute, repeat_interleave, roll, squeeze, unfold),
+        *(matrix_transpose, permute, repeat_interleave, roll, squeeze, unbatched, unfold),
     )
     for room in rooms:
         room.declare(rewriters)

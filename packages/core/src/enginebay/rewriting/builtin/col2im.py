@@ -1,7 +1,7 @@
 """``fold``: the TorchScript exporter refuses a size that it takes from another tensor's shape.
 
 It asks how many entries the size has, which of a computed one it does not know. There are two, as
-many as ``F.fold`` has dimensions.
+many as ``F.fold`` has dimensions. Nor does it add the batch that ``Col2Im`` wants.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from enginebay.rewriting.builtin.targets import not_dynamo
+from enginebay.rewriting.builtin.unbatched import squeezed, unsqueezed
 
 if TYPE_CHECKING:
     from enginebay.rewriting.context import Context
@@ -35,12 +36,14 @@ def col2im(
     stride: list[int],
 ) -> Any:
     """The node of ``aten::col2im``."""
-    return g.op(
+    unbatched = self.type().dim() == 2
+    image = g.op(
         "Col2Im",
-        self,
+        unsqueezed(g, self) if unbatched else self,
         output_size,
         kernel_size,
         dilations_i=dilation,
         pads_i=[*padding, *padding],
         strides_i=stride,
     )
+    return squeezed(g, image) if unbatched else image

@@ -11,3 +11,8 @@ if TYPE_CHECKING:
 def not_dynamo(target: Target) -> bool:
     """The TorchScript exporter will run, or it is not known which."""
     return target.exporter != "dynamo"
+
+
+def torchscript_only(target: Target) -> bool:
+    """The TorchScript exporter will run: a symbolic of what the default one writes rightly."""
+    return target.exporter == "torchscript"
