@@ -195,6 +195,13 @@ def part_of_a_chunk(x):
     return y
 
 
+def part_of_what_is_split(x):
+    y = x * 2.0
+    y.unsafe_chunk(2, -1)[1].mul_(3.0)
+    y.unsafe_split(2, 1)[1].add_(x[:, :2])
+    return y
+
+
 def copied_by_a_reshape(x):
     y = torch.zeros(2, 6, 5)
     apart = y.transpose(1, 2).reshape(-1)
@@ -210,7 +217,7 @@ def positions(x):
 
 WRITES = [
     *(transposed, unbound, seen_through_another_piece, added_in_place),
-    *(part_of_a_chunk, copied_by_a_reshape, positions),
+    *(part_of_a_chunk, part_of_what_is_split, copied_by_a_reshape, positions),
 ]
 
 
@@ -356,3 +363,9 @@ def test_a_scatter_into_infinities():
     table = constant(torch.full((2, 3), -torch.inf))
     found = LOWERINGS["scatter"](table, 1, index.float(), torch.ones(2, 1))
     assert torch.equal(found.clamp(-2), torch.tensor([[-2.0, 1, -2], [1, -2, -2]]))
+
+
+def test_a_scatter_of_infinity():
+    index = torch.tensor([[1], [0]])
+    found = LOWERINGS["scatter"](torch.ones(2, 3), 1, index.float(), -torch.inf)
+    assert torch.equal(found.clamp(-2), torch.tensor([[1.0, -2, 1], [-2, 1, 1]]))

@@ -216,6 +216,8 @@ def test_products_of_any_rank(batch, n, k, m, data):
     check(LOWERINGS["matmul"](a, b[(0,) * len(batch)][:, 0]), a @ b[(0,) * len(batch)][:, 0])
     weight = constant(numbers((m, k)))
     check(LOWERINGS["linear"](a, weight), aten.linear(a, weight), rtol=1e-4, atol=1e-5)
+    row = constant(numbers((k,)))
+    check(LOWERINGS["linear"](a, row), aten.linear(a, row), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(

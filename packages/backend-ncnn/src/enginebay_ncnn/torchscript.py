@@ -64,10 +64,11 @@ class Frozen:
             ) from err
         with quiet():
             load: Any = torch.jit.load
-            model = load(str(path), map_location="cpu")
+            model = load(str(path), map_location="cpu").eval()
+        _restore_numbers(model)
         with torch.no_grad(), quiet():
             # Without numerics: folding a batch norm into a convolution is pnnx's business.
-            frozen: Any = torch.jit.freeze(model.eval(), optimize_numerics=False)
+            frozen: Any = torch.jit.freeze(model, optimize_numerics=False)
         failure: RuntimeError | None = None
         for named in trials:
             tensors = tuple(torch.from_numpy(array.copy()) for array in named.values())
@@ -98,6 +99,31 @@ class Frozen:
         with quiet():
             torch.jit.save(self.module, str(target))
         return target
+
+
+def _restore_numbers(model: Any) -> None:
+    """Multiply and divide by numbers again where a trace was saved with tensors instead.
+
+    ``indices * 0.5`` is float32, and so it is where the file runs. Freezing computes what is
+    constant by another rule, that of a float64 tensor, and the module does not run any more.
+    """
+    import torch
+
+    for module in model.modules():
+        if not module._c._has_method("forward"):  # a list of modules
+            continue
+        graph = module.graph
+        for node in list(graph.nodes()):
+            value = node.output().toIValue() if node.kind() == "prim::Constant" else None
+            if not isinstance(value, torch.Tensor) or value.ndim or value.dtype != torch.float64:
+                continue
+            number = graph.create("prim::Constant")
+            number.f_("value", value.item())
+            number.output().setType(torch._C.FloatType.get())
+            number.insertBefore(node)
+            for use in list(node.output().uses()):
+                if use.user.kind() in ("aten::mul", "aten::mul_", "aten::div", "aten::div_"):
+                    use.user.replaceInput(use.offset, number.output())
 
 
 @contextmanager

@@ -90,7 +90,7 @@ def _put_back(
     if kind == "narrow":
         dim, start, length = rest
         return layout.lower_slice_scatter(whole, piece, dim, start, start + length)
-    if kind in ("chunk", "split", "split_with_sizes", "tensor_split"):
+    if kind.removeprefix("unsafe_") in ("chunk", "split", "split_with_sizes", "tensor_split"):
         dim = rest[-1]
         sizes = [sizes_of(each)[dim] for each in script.values[script.origin[name].inputs[0]]]
         start = sum(sizes[:place])

@@ -65,7 +65,8 @@ def lower_matmul(a: Tensor, b: Tensor) -> Tensor:
 
 @lowers("linear")
 def lower_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    if not is_constant(weight) or (bias is not None and not is_constant(bias)):
+    fixed = is_constant(weight) and (bias is None or is_constant(bias))
+    if not fixed or weight.ndim == 1:
         result = lower_matmul(x, lower_transpose(weight, -1, -2) if weight.ndim > 1 else weight)
         return result if bias is None else lower_add(result, bias)
     if x.ndim == 1 or (x.ndim == 2 and sizes_of(x)[0] == 1):

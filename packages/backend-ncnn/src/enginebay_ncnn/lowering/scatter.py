@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 def _written(table: Tensor, places: Tensor, rows: Tensor, *, adding: bool) -> Tensor:
     """``table[places] = rows``, or ``+=``: ``... × count × width`` and ``... × n``."""
     chosen = one_hot(places, sizes_of(table)[-2])
-    put = lower_matmul(lower_transpose(chosen, -1, -2), rows)
+    put = lower_matmul(lower_transpose(chosen, -1, -2), finite(rows))
     if adding:
         return lower_add(table, put)
     touched = lower_unsqueeze(lower_sum(chosen, -2).clamp(0.0, 1.0), -1)
