@@ -33,3 +33,19 @@ class Masked(nn.Module):
 def test_a_number_does_not_make_float64_of_integers(deploy):
     inputs = (torch.randn(1, 2, 4, 8), torch.tensor([[1, 1, 1, 0]]))
     assert deploy(Masked(), inputs, ir="torchscript").verdict == "verified"
+
+
+class Codes(nn.Module):
+    """Takes codes from 40 on, as nothing made is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(8, 4)
+
+    def forward(self, codes: torch.Tensor) -> torch.Tensor:
+        return self.table(codes - 40)
+
+
+def test_it_is_tried_with_the_callers_own_inputs(deploy):
+    codes = torch.tensor([[41, 47, 43]])
+    assert deploy(Codes(), codes, ir="torchscript").verdict == "verified"

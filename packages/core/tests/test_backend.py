@@ -233,6 +233,36 @@ def test_a_pinned_artifact_is_bound_to_its_engine(
             eb.load(artifact.path)
 
 
+def test_a_converter_gets_the_samples_of_a_deployment(tmp_path: Path) -> None:
+    import torch
+
+    text = (
+        "@eb.hookimpl\n"
+        "def to_backend(request):\n"
+        "    request.progress(repr([s['x'].tolist() for s in request.samples]))\n"
+        "    return loopback.to_backend(request)\n"
+    )
+    told: list[str] = []
+    with variant(text):
+        deployed = eb.deploy(
+            torch.nn.ReLU(),
+            torch.tensor([[1.0, 2.0]]),
+            backend="odd",
+            work_dir=tmp_path / "deployed",
+            input_names=["x"],
+            dynamic_shapes={"x": {0: ("n", 1, 2)}},
+            watch=lambda step: told.append(step.detail),
+        )
+    assert repr([[[1.0, 2.0]], [[1.0, 2.0], [1.0, 2.0]]]) in told
+    assert deployed.verdict == "verified"
+
+
+def test_a_converter_gets_no_samples_with_an_ir_alone(tmp_path: Path, tiny: Path) -> None:
+    text = "@eb.hookimpl\ndef to_backend(request): raise ValueError(request.samples)"
+    with variant(text), pytest.raises(ConversionError, match=r"ValueError: \(\)"):
+        eb.convert(tiny, backend="odd", work_dir=tmp_path / "converted")
+
+
 @pytest.mark.parametrize(
     ("given", "wanted"),
     [

@@ -18,7 +18,7 @@ from enginebay.errors import (
 from enginebay.isolation import call
 from enginebay_ncnn import pnnx
 from enginebay_ncnn.candidates import candidates
-from enginebay_ncnn.examples import draw
+from enginebay_ncnn.examples import trials
 from enginebay_ncnn.graph import Graph
 from enginebay_ncnn.layers import check_layers
 from enginebay_ncnn.planning import draw_up, settle
@@ -64,10 +64,11 @@ def _refuse_int8(params: NcnnParams) -> None:
 
 def _convert(request: ConvertRequest, params: NcnnParams, scratch: Path) -> list[Path]:
     shapes = input_shapes(request.ir.inputs, params)
-    examples: Mapping[str, NumpyArray] = draw(shapes)[0]
+    to_try = trials(request.samples, shapes)
+    examples: Mapping[str, NumpyArray] = to_try[0]
     frozen = None
     if request.ir.kind != "onnx":
-        frozen = Frozen.read(request.ir.path, draw(shapes))
+        frozen = Frozen.read(request.ir.path, to_try)
         examples = frozen.named
     failures: dict[str, ConversionError] = {}
     for name, prepare in candidates(request.ir, frozen, shapes, scratch, params):

@@ -1,4 +1,4 @@
-"""Inputs to try a model with: the conversion has none of the caller's."""
+"""Inputs to try a model with: made ones, and the caller's for a model that takes none of them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,32 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from enginebay.arrays import NumpyArray
     from enginebay_ncnn.shapes import InputShape
+
+
+def trials(
+    samples: Sequence[Mapping[str, NumpyArray]], shapes: Sequence[InputShape]
+) -> list[dict[str, NumpyArray]]:
+    """Inputs by name, in the order in which to try them.
+
+    The caller's come last: the artifact is verified with them, and what depends on numbers that it
+    should not depend on shows with others.
+
+    Args:
+        samples: The caller's. One is left out where a size is not the one that pnnx is told.
+        shapes: The names, dtypes and sizes that are wanted.
+    """
+    wanted = [(shape.dtype, shape.smallest) for shape in shapes]
+    given = [{shape.name: sample[shape.name] for shape in shapes} for sample in samples]
+    fitting = [
+        arrays
+        for arrays in given
+        if [(array.dtype.name, array.shape) for array in arrays.values()] == wanted
+    ]
+    return [*draw(shapes), *fitting]
 
 
 def draw(shapes: Sequence[InputShape]) -> list[dict[str, NumpyArray]]:

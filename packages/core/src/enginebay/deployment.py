@@ -300,7 +300,12 @@ class _Build:
             parts = self._convert_parts(exported, tell) if self._cuts else ()
             files = tuple(Path(path) for part in parts for path in part.paths)
             files = files or self._engine.convert(
-                exported, self._params, self._folder, tell, self._intake.shapes
+                exported,
+                self._params,
+                self._folder,
+                tell,
+                self._intake.shapes,
+                [sample.inputs for sample in _samples(self._intake, exported)],
             )
             tell(", ".join(file.as_posix() for file in files))
         return exported, files, parts
@@ -325,11 +330,7 @@ def _verify(
     folder: Path,
     **options: Any,
 ) -> tuple[Verification, Receipt | None]:
-    # An exporter may drop inputs that the graph does not use.
-    samples = [
-        Sample({spec.name: sample.inputs[spec.name] for spec in exported.inputs}, sample.outputs)
-        for sample in intake.samples
-    ]
+    samples = _samples(intake, exported)
     save_samples(folder / SAMPLES_FILE, samples)
     trial = Trial(
         backend=engine.name,
@@ -345,6 +346,14 @@ def _verify(
     if intake.why_no_reference:
         return attempt(trial, intake.why_no_reference, timeout=options["timeout"])
     return judge(trial, samples, intake.description, **options)
+
+
+def _samples(intake: Intake, exported: IRModel) -> list[Sample]:
+    """The samples without the inputs that an exporter has dropped, as no node uses them."""
+    return [
+        Sample({spec.name: sample.inputs[spec.name] for spec in exported.inputs}, sample.outputs)
+        for sample in intake.samples
+    ]
 
 
 def _insist(verification: Verification) -> None:

@@ -104,6 +104,9 @@ class ConvertRequest(msgspec.Struct, frozen=True, kw_only=True):
             Empty where an IR is converted by itself: the parameters are all there is then.
         backend: The name of the backend that is asked, for plugins that see every backend:
             ``eb.get_backend(request.backend)`` has its versions and what else it says.
+        samples: Sets of inputs, NumPy arrays by name, that the artifact will be verified with, the
+            caller's own example first: something to try the files with, which must serve all
+            other inputs as well. Empty where an IR is converted by itself.
     """
 
     ir: IRModel
@@ -112,6 +115,7 @@ class ConvertRequest(msgspec.Struct, frozen=True, kw_only=True):
     progress: Callable[[str], None]
     shapes: Mapping[str, ShapeProfile] = {}
     backend: str = ""
+    samples: tuple[Mapping[str, Any], ...] = ()
 
 
 class WrapperRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,8 +20,9 @@ from enginebay.hooks import BindingRequest, ConvertRequest, RewritersRequest, Wr
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from enginebay.arrays import NumpyArray
     from enginebay.environment import EnvReport
     from enginebay.hooks import BackendInfo, CheckEnvRequest
     from enginebay.inference.wrapper import Wrapper
@@ -182,6 +183,7 @@ class Backend:
         work_dir: Path,
         progress: Callable[[str], None] | None = None,
         shapes: Mapping[str, ShapeProfile] | None = None,
+        samples: Iterable[Mapping[str, NumpyArray]] = (),
     ) -> tuple[Path, ...]:
         """Ask the plugin to convert, and check what it answers.
 
@@ -206,6 +208,7 @@ class Backend:
             progress=progress or _ignore,
             shapes=shapes or {},
             backend=self.name,
+            samples=tuple(samples),
         )
         try:
             written = self._plugin.call("to_backend", request=request)
