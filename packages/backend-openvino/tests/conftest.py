@@ -53,6 +53,22 @@ def load(write: Callable[..., Path], tmp_path: Path) -> Iterator[Callable[..., e
 
 
 @pytest.fixture
+def as_model() -> Callable[[Callable[[Any], Any]], Any]:
+    """Makes a model of a function of one tensor."""
+    from torch import nn
+
+    class Applied(nn.Module):
+        def __init__(self, function: Callable[[Any], Any]) -> None:
+            super().__init__()
+            self.function = function
+
+        def forward(self, x: Any) -> Any:
+            return self.function(x)
+
+    return Applied
+
+
+@pytest.fixture
 def backend() -> eb.Backend:
     """The backend as callers of core hold it."""
     return eb.get_backend("openvino")

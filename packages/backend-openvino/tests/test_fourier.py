@@ -8,23 +8,11 @@ import onnx
 import pytest
 import torch
 from onnx import TensorProto, helper
-from torch import nn
 
 import enginebay as eb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
-
-
-class Applied(nn.Module):
-    def __init__(self, function: Callable[[Any], Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: torch.Tensor) -> Any:
-        return self.function(x)
-
 
 TRANSFORMS = {
     "two axes": lambda x: torch.fft.fftn(x, dim=(1, 2)).real,
@@ -38,9 +26,11 @@ TRANSFORMS = {
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
-def test_a_transform_of_torch_is_verified_through_onnx(name: str, tmp_path: Path) -> None:
+def test_a_transform_of_torch_is_verified_through_onnx(
+    name: str, as_model: Any, tmp_path: Path
+) -> None:
     deployment = eb.deploy(
-        Applied(TRANSFORMS[name]),
+        as_model(TRANSFORMS[name]),
         torch.randn(3, 6, 8),
         backend="openvino",
         ir="onnx",

@@ -12,18 +12,7 @@ from torch import nn
 import enginebay as eb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
-
-
-class Applied(nn.Module):
-    def __init__(self, function: Callable[[Any], Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: torch.Tensor) -> Any:
-        return self.function(x)
-
 
 SMALLER_THAN_ITS_WINDOW = {
     "average": lambda x: F.avg_pool2d(x, 9, ceil_mode=True),
@@ -40,9 +29,9 @@ SMALLER_THAN_ITS_WINDOW = {
 @pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
 @pytest.mark.parametrize("name", SMALLER_THAN_ITS_WINDOW)
 def test_pooling_with_a_window_larger_than_the_input(
-    name: str, exporter: Any, tmp_path: Path
+    name: str, exporter: Any, as_model: Any, tmp_path: Path
 ) -> None:
-    model, x = Applied(SMALLER_THAN_ITS_WINDOW[name]), torch.randn(1, 3, 5, 4)
+    model, x = as_model(SMALLER_THAN_ITS_WINDOW[name]), torch.randn(1, 3, 5, 4)
     plain = eb.export(model, x, path=tmp_path / "plain.onnx", exporter=exporter)
     with pytest.raises(eb.EnginebayError, match="OpenVINO cannot convert"):
         eb.convert(plain, backend="openvino", work_dir=tmp_path / "plain")
@@ -62,8 +51,10 @@ def test_a_window_that_fits_is_left_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ir", ["onnx", "torchscript"])
 @pytest.mark.parametrize("more", [{}, {"stride": (2, 1), "padding": 1, "ceil_mode": True}])
-def test_average_with_a_divisor_of_its_own(ir: Any, more: Any, tmp_path: Path) -> None:
-    model = Applied(lambda x: F.avg_pool2d(x, (2, 3), divisor_override=4, **more))
+def test_average_with_a_divisor_of_its_own(
+    ir: Any, more: Any, as_model: Any, tmp_path: Path
+) -> None:
+    model = as_model(lambda x: F.avg_pool2d(x, (2, 3), divisor_override=4, **more))
     deployment = eb.deploy(
         model, torch.randn(1, 3, 5, 4), backend="openvino", ir=ir, work_dir=tmp_path / "out"
     )

@@ -23,6 +23,7 @@ from enginebay_ncnn.lowering.layout import (
     narrow,
     reshape,
 )
+from enginebay_ncnn.lowering.logic import finite
 from enginebay_ncnn.lowering.registry import is_constant, lowers, sizes_of
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ def lower_pad(x: Tensor, pad: Sequence[int], value: float = 0) -> Tensor:
         if before or after:
             sizes = sizes_of(x)
             wide = reshape(x, (1, math.prod(sizes[:dim]), sizes[dim], math.prod(sizes[dim + 1 :])))
-            wide = functional.pad(wide, (0, 0, before, after), value=float(value))
+            wide = functional.pad(wide, (0, 0, before, after), value=finite(value))
             x = reshape(wide, (*sizes[:dim], before + sizes[dim] + after, *sizes[dim + 1 :]))
     return x
 

@@ -1,9 +1,8 @@
-"""Poolings and rearrangements of images without a batch: the TorchScript exporter writes one.
+"""Poolings and rearrangements of images without a batch: the TorchScript exporter adds none.
 
-ONNX's operators of images want N×C×… and nothing else. The exporter gives them what torch was given:
-an engine refuses the file, or takes the channels for the batch and pools too many dimensions.
-Convolutions, ``instance_norm`` and ``interpolate`` are right: torch adds the batch itself, or wants
-one.
+ONNX's operators want N×C×…, and the exporter writes down what torch was given: an engine refuses
+the file, or takes the channels for the batch and pools too many dimensions. Convolutions,
+``instance_norm`` and ``interpolate`` are right: torch adds the batch itself, or wants one.
 """
 
 from __future__ import annotations
