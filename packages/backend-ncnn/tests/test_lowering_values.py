@@ -116,6 +116,17 @@ def test_permutations_at_any_rank(shape, data):
 
 
 @given(shape=shapes, data=st.data())
+def test_assignments_to_slices_with_steps(shape, data):
+    x = numbers(shape)
+    dim = data.draw(st.integers(-len(shape), len(shape) - 1))
+    start, end = (data.draw(st.none() | st.integers(-5, 5)) for _ in range(2))
+    where = (dim, start, end, data.draw(st.integers(1, 3)))
+    src = numbers(aten.slice(x, *where).shape)
+    assume(src.numel())
+    check(LOWERINGS["slice_scatter"](x, src, *where), x.slice_scatter(src, *where), rtol=0, atol=0)
+
+
+@given(shape=shapes, data=st.data())
 def test_slices_with_steps(shape, data):
     x = numbers(shape)
     dim = data.draw(st.integers(-len(shape), len(shape) - 1))

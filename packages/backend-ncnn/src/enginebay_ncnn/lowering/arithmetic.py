@@ -19,7 +19,7 @@ from enginebay_ncnn.lowering.layout import (
     lower_squeeze,
     reshape,
 )
-from enginebay_ncnn.lowering.registry import count_of, is_constant, lowers, sizes_of
+from enginebay_ncnn.lowering.registry import as_float, count_of, is_constant, lowers, sizes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +39,7 @@ def elementwise(function: Callable[..., Tensor], *operands: Any) -> Tensor:
     """Apply a function to operands that broadcast, with as few dimensions as they need."""
     operands = tuple(map(_scalar, operands))
     tensors = [
-        each.float() if isinstance(each, torch.Tensor) else torch.tensor(float(each))
+        as_float(each) if isinstance(each, torch.Tensor) else torch.tensor(float(each))
         for each in operands
     ]
     shape = broadcast(*(sizes_of(each) for each in tensors))

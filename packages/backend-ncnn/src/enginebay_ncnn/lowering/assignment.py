@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from enginebay_ncnn.lowering import layout
-from enginebay_ncnn.lowering.registry import UnsupportedError, sizes_of
+from enginebay_ncnn.lowering.registry import UnsupportedError, as_float, sizes_of
 from enginebay_ncnn.lowering.script import shares_memory
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def filled(step: Step, arguments: list[Any]) -> Tensor | None:
     """What ``copy_``, ``fill_`` and ``zero_`` leave; None for any other operator."""
     shape = sizes_of(arguments[0])
     if step.kind == "aten::copy_":
-        return layout.lower_expand(arguments[1].float(), shape)
+        return layout.lower_expand(as_float(arguments[1]), shape)
     if step.kind == "aten::fill_":
         return torch.full(shape, float(arguments[1]))
     return torch.zeros(shape) if step.kind == "aten::zero_" else None

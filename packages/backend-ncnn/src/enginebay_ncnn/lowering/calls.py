@@ -21,7 +21,7 @@ from enginebay_ncnn.lowering import (
     scatter,
     solving,  # noqa: F401
 )
-from enginebay_ncnn.lowering.registry import LOWERINGS
+from enginebay_ncnn.lowering.registry import LOWERINGS, as_float
 
 #: Casts, which need to know what a value stands for.
 _CASTS = frozenset(("to", "type_as", "_to_copy", "_cast_Float", "float", "bool", "int", "long"))
@@ -132,5 +132,5 @@ def _is_complex(value: Any) -> bool:
 
 def _as_floats(value: Any) -> Any:
     if isinstance(value, torch.Tensor) and not value.dtype.is_floating_point:
-        return value.float()
+        return as_float(value)
     return value

@@ -27,7 +27,7 @@ from enginebay_ncnn.lowering.layout import (
     lower_unsqueeze,
     reshape,
 )
-from enginebay_ncnn.lowering.registry import constant, is_constant, lowers, sizes_of
+from enginebay_ncnn.lowering.registry import as_float, constant, is_constant, lowers, sizes_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @lowers("matmul", "bmm", "mm", "mv", "dot")
 def lower_matmul(a: Tensor, b: Tensor) -> Tensor:
-    a, b = a.float(), b.float()
+    a, b = as_float(a), as_float(b)
     if a.ndim == 1 or b.ndim == 1:
         left = lower_unsqueeze(a, 0) if a.ndim == 1 else a
         right = lower_unsqueeze(b, 1) if b.ndim == 1 else b
@@ -143,7 +143,7 @@ def lower_attention(
         attn_mask, mask_is_bool = causal, True
     if attn_mask is not None:
         if mask_is_bool or attn_mask.dtype is torch.bool:
-            attn_mask = flat(lambda t: (t - 1.0) * 1e30, attn_mask.float())
+            attn_mask = flat(lambda t: (t - 1.0) * 1e30, as_float(attn_mask))
         else:
             attn_mask = flat(lambda t: t.clamp(-1e30, 3e38), attn_mask)
         scores = lower_add(scores, attn_mask)

@@ -28,6 +28,7 @@ from enginebay_ncnn.lowering.layout import (
 from enginebay_ncnn.lowering.logic import lower_eq
 from enginebay_ncnn.lowering.registry import (
     UnsupportedError,
+    as_float,
     constant,
     count_of,
     is_constant,
@@ -129,7 +130,7 @@ def flat_index(indices: list[Tensor], sizes: list[int]) -> Tensor:
         for index, size in zip(indices, sizes, strict=True):
             total = total * size + index.long() % size
         return constant(total)
-    places = indices[0].float()
+    places = as_float(indices[0])
     if is_constant(indices[0]):
         constant(places)
     for index, size in zip(indices[1:], sizes[1:], strict=True):

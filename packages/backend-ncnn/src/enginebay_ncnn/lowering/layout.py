@@ -11,6 +11,7 @@ import torch
 
 from enginebay_ncnn.lowering.registry import (
     UnsupportedError,
+    as_float,
     constant,
     count_of,
     is_constant,
@@ -269,7 +270,7 @@ def lower_unbind(x: Tensor, dim: int = 0) -> list[Tensor]:
 
 @lowers("cat", "concat", "concatenate")
 def lower_cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    tensors = [each.float() for each in tensors if count_of(each)]
+    tensors = [as_float(each) for each in tensors if count_of(each)]
     if len(tensors) == 1:
         return tensors[0]
     first = tensors[0]
@@ -359,14 +360,36 @@ def lower_slice_scatter(
     end: int | None = None,
     step: int = 1,
 ) -> Tensor:
+    dim = axis_of(x, dim)
     size = sizes_of(x)[dim]
     first, last, step = slice(start, end, step).indices(size)
-    if step != 1:
-        raise UnsupportedError("an assignment to a slice with a step")
+    count = len(range(first, last, step))
+    if count > 1 and step > 1:
+        return _put_every(x, src, dim, first, step)
     pieces = [narrow(x, dim, 0, first)] if first else []
     pieces.append(src)
-    if last < size:
-        pieces.append(narrow(x, dim, last, size - last))
+    if first + count < size:
+        pieces.append(narrow(x, dim, first + count, size - first - count))
+    return lower_cat(pieces, dim)
+
+
+def _put_every(x: Tensor, src: Tensor, dim: int, first: int, step: int) -> Tensor:
+    """Groups of ``step`` elements, the first of which is exchanged; then one more, if it fits."""
+    size, count = sizes_of(x)[dim], sizes_of(src)[dim]
+    whole = min(count, (size - first) // step)
+    end = first + whole * step
+    groups = as_three(narrow(x, dim, first, end - first), dim)
+    outer, _, inner = sizes_of(groups)
+    kept = _cut(reshape(groups, (outer, whole, step * inner)), 2, inner, (step - 1) * inner)
+    new = reshape(narrow(src, dim, 0, whole), (outer, whole, inner))
+    groups = torch.cat([as_float(new), as_float(kept)], 2)
+    pieces = [narrow(x, dim, 0, first)] if first else []
+    pieces.append(reshape(groups, (*sizes_of(x)[:dim], end - first, *sizes_of(x)[dim + 1 :])))
+    if whole < count:
+        pieces.append(narrow(src, dim, whole, 1))
+        end += 1
+    if end < size:
+        pieces.append(narrow(x, dim, end, size - end))
     return lower_cat(pieces, dim)
 
 

@@ -10,7 +10,7 @@ from enginebay.errors import ConversionError
 from enginebay_ncnn.lowering import assignment
 from enginebay_ncnn.lowering.calls import Call, lower
 from enginebay_ncnn.lowering.nodes import evaluate, split
-from enginebay_ncnn.lowering.registry import constant, count_of
+from enginebay_ncnn.lowering.registry import as_float, constant, count_of
 from enginebay_ncnn.lowering.script import RENAMED
 from enginebay_ncnn.lowering.torch_internals import parse_schema
 
@@ -130,7 +130,7 @@ def _leaf(value: Any) -> Tensor:
         raise ConversionError("the model's outputs are nested deeper than one level")
     if not count_of(value):
         raise ConversionError("an output is empty: ncnn holds no empty tensor")
-    return value.float()
+    return as_float(value)
 
 
 def _is_int(value: Any) -> bool:

@@ -11,7 +11,14 @@ import torch
 
 from enginebay_ncnn.lowering.arithmetic import lower_add, lower_mul, lower_sub
 from enginebay_ncnn.lowering.contraction import lower_linear
-from enginebay_ncnn.lowering.layout import lower_cat, lower_select, lower_stack, narrow
+from enginebay_ncnn.lowering.layout import (
+    lower_cat,
+    lower_select,
+    lower_stack,
+    lower_transpose,
+    lower_unbind,
+    narrow,
+)
 from enginebay_ncnn.lowering.registry import UnsupportedError, lowers, sizes_of
 
 if TYPE_CHECKING:
@@ -71,7 +78,7 @@ def _run(
     time = 1 if batch_first else 0
     if sizes_of(x)[time] > _STEPS:
         raise UnsupportedError(f"a recurrent network of more than {_STEPS} steps")
-    inputs = [lower_select(x, time, step) for step in range(sizes_of(x)[time])]
+    x = lower_transpose(x, 0, time)
     directions = 2 if bidirectional else 1
     width = 4 if has_biases else 2
     last: list[list[Tensor]] = [[] for _ in states]
@@ -82,14 +89,15 @@ def _run(
             weights = params[place * width : (place + 1) * width]
             now = [lower_select(state, 0, place) for state in states]
             found = []
-            for step in reversed(inputs) if direction else inputs:
-                now = cell(lower_linear(step, weights[0], *weights[2:3]), weights, now)
+            gates = lower_unbind(lower_linear(x, weights[0], *weights[2:3]))
+            for step in reversed(gates) if direction else gates:
+                now = cell(step, weights, now)
                 found.append(now[0])
             outputs.append(found[::-1] if direction else found)
             for kept, state in zip(last, now, strict=True):
                 kept.append(state)
-        inputs = [lower_cat(list(both), 1) for both in zip(*outputs, strict=True)]
-    return lower_stack(inputs, time), *(lower_stack(each, 0) for each in last)
+        x = lower_cat([lower_stack(each, 0) for each in outputs], 2)
+    return lower_transpose(x, 0, time), *(lower_stack(each, 0) for each in last)
 
 
 def _declare(name: str, cell: Cell) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import torch
+
 from enginebay.errors import ConversionError
 from enginebay_ncnn.lowering.torch_internals import untraced
 
@@ -43,6 +45,11 @@ def constant(tensor: Tensor) -> Tensor:
 def is_constant(tensor: Any) -> bool:
     """Whether a value does not depend on the model's inputs."""
     return getattr(tensor, "is_constant", False) or not hasattr(tensor, "shape")
+
+
+def as_float(tensor: Tensor) -> Tensor:
+    """A tensor as float32. One that is so already stays out of the trace, a third of it without."""
+    return tensor if tensor.dtype is torch.float32 else tensor.float()
 
 
 def sizes_of(tensor: Tensor) -> tuple[int, ...]:
