@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from enginebay_ncnn.lowering.registry import (
-    UnsupportedError,
     as_float,
     constant,
     count_of,
