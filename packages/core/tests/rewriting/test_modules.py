@@ -359,7 +359,6 @@ def test_a_name_that_is_not_a_class(net, name, message, hint):
     assert caught.value.hint == hint
 
 
-
 def test_a_context_cannot_be_entered_twice(net):
     with in_force(net, declared()) as rewriting:
         with pytest.raises(RewriterError) as caught:
