@@ -116,6 +116,14 @@ def test_samples_of_several_images():
     check(sample, torch.randn(2, 3, 5, 5), torch.rand(2, 4, 3, 2))
 
 
+def low_frequencies(x):
+    spectrum = torch.fft.rfft(x)
+    kept = torch.zeros_like(spectrum)
+    kept[..., :2] = spectrum[..., :2]
+    kept[:, 0] = 1.0
+    return torch.fft.irfft(kept)
+
+
 FOURIER = {
     "fft, real part": lambda x: torch.fft.fft(x).real,
     "fft2 and back": lambda x: torch.fft.ifft2(torch.fft.fft2(x)).real,
@@ -126,6 +134,15 @@ FOURIER = {
     "rfft and irfft, odd": lambda x: torch.fft.irfft(torch.fft.rfft(x, dim=1), n=5, dim=1),
     "a filter": lambda x: torch.fft.irfft2(torch.fft.rfft2(x) * (0.5 + 2j), s=(5, 6)),
     "correlation": lambda x: torch.fft.irfft(torch.fft.rfft(x) * torch.conj(torch.fft.rfft(x))),
+    "windows of a signal": lambda x: torch.stft(
+        x[0], 4, 2, window=torch.ones(4), return_complex=True
+    ).abs(),
+    "product of spectra": lambda x: (
+        (
+            torch.einsum("bij,bkj->bik", torch.fft.fft(x), x + 2j) @ torch.fft.fft(x, norm="ortho")
+        ).real
+    ),
+    "low frequencies alone": low_frequencies,
     "as pairs": lambda x: torch.view_as_real(torch.fft.rfft(x) + 1),
     "turned": lambda x: torch.view_as_real(
         torch.view_as_complex(x.reshape(2, 5, 3, 2)) * torch.polar(torch.ones(3), torch.arange(3.0))

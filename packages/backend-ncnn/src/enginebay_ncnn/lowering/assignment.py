@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from enginebay_ncnn.lowering import layout
+from enginebay_ncnn.lowering.fourier import Complex, as_complex, is_complex
 from enginebay_ncnn.lowering.registry import UnsupportedError, as_float, sizes_of
 from enginebay_ncnn.lowering.script import shares_memory
 
@@ -22,10 +23,13 @@ if TYPE_CHECKING:
     from enginebay_ncnn.lowering.script import Script, Step
 
 
-def filled(step: Step, arguments: list[Any]) -> Tensor | None:
+def filled(step: Step, arguments: list[Any]) -> Tensor | Complex | None:
     """What ``copy_``, ``fill_`` and ``zero_`` leave; None for any other operator."""
-    shape = sizes_of(arguments[0])
+    shape = tuple(arguments[0].shape)
     if step.kind == "aten::copy_":
+        if any(map(is_complex, arguments[:2])):
+            source = as_complex(arguments[1])
+            return Complex(*(layout.lower_expand(x, shape) for x in (source.real, source.imag)))
         return layout.lower_expand(as_float(arguments[1]), shape)
     if step.kind == "aten::fill_":
         return torch.full(shape, float(arguments[1]))
@@ -35,7 +39,7 @@ def filled(step: Step, arguments: list[Any]) -> Tensor | None:
 def write(
     script: Script,
     step: Step,
-    result: Tensor,
+    result: Any,
     values: dict[str, Any],
     run: Callable[[Step], None],
 ) -> None:
@@ -71,9 +75,15 @@ def write(
 
 
 def _put_back(
-    script: Script, name: str, whole: Tensor, piece: Tensor, values: dict[str, Any]
-) -> Tensor:
+    script: Script, name: str, whole: Any, piece: Any, values: dict[str, Any]
+) -> Tensor | Complex:
     """A tensor with one piece of it replaced."""
+    if is_complex(whole) or is_complex(piece):
+        whole, piece = as_complex(whole), as_complex(piece)
+        return Complex(
+            _put_back(script, name, whole.real, piece.real, values),
+            _put_back(script, name, whole.imag, piece.imag, values),
+        )
     step = script.origin[name]
     place = 0
     if step.kind == "prim::ListUnpack":

@@ -127,7 +127,7 @@ def _is_tensor(value: Any) -> bool:
 def _is_complex(value: Any) -> bool:
     if isinstance(value, list):
         return any(map(_is_complex, value))
-    return isinstance(value, fourier.Complex) or (_is_tensor(value) and value.is_complex())
+    return fourier.is_complex(value)
 
 
 def _as_floats(value: Any) -> Any:

@@ -98,4 +98,5 @@ def _step(
     elif space != "aten":
         raise UnsupportedError(f"the operator {space}::{name}")
     lowered = [list(each) if isinstance(each, tuple) else each for each in arguments]
+    name = name.rstrip("_")  # what changes its argument gives it as well
     return found, apply(Call(name, overload, lowered, dict(keywords), list(positional), found))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 
 from enginebay_ncnn.lowering.arithmetic import lower_add, lower_div, lower_mul, lower_sub
-from enginebay_ncnn.lowering.contraction import lower_matmul
+from enginebay_ncnn.lowering.contraction import lower_einsum, lower_matmul
 from enginebay_ncnn.lowering.images import lower_pad
 from enginebay_ncnn.lowering.layout import (
     axis_of,
@@ -84,7 +84,7 @@ def apply(name: str, arguments: Sequence[Any], keywords: dict[str, Any]) -> Any:
     if name in _COMPLEX:
         return _COMPLEX[name](*arguments, **keywords)
     if name in ("cat", "stack"):
-        parts = [_complex(each) for each in arguments[0]]
+        parts = [as_complex(each) for each in arguments[0]]
         move = lower_cat if name == "cat" else lower_stack
         return Complex(
             move([each.real for each in parts], *arguments[1:]),
@@ -109,7 +109,13 @@ def _is_tensor(x: Any) -> bool:
     return isinstance(x, torch.Tensor)
 
 
-def _complex(x: Any) -> Complex:
+def is_complex(x: Any) -> bool:
+    """Whether some numbers are complex."""
+    return isinstance(x, Complex | complex) or (_is_tensor(x) and x.is_complex())
+
+
+def as_complex(x: Any) -> Complex:
+    """Any numbers as complex ones."""
     if isinstance(x, Complex):
         return x
     if isinstance(x, complex):
@@ -117,19 +123,40 @@ def _complex(x: Any) -> Complex:
     if _is_tensor(x) and x.is_complex():
         return Complex(constant(x.real.contiguous()), constant(x.imag.contiguous()))
     x = x if _is_tensor(x) else torch.tensor(float(x))
-    return Complex(x, constant(torch.zeros(())))
+    return Complex(x, constant(torch.zeros(sizes_of(x))))
 
 
 @_on("mul", "multiply")
 def multiply(a: Any, b: Any) -> Complex:
     if not isinstance(a, Complex):
         a, b = b, a
-    if not isinstance(b, Complex | complex) and not (_is_tensor(b) and b.is_complex()):
+    if not is_complex(b):
         return Complex(lower_mul(a.real, b), lower_mul(a.imag, b))
-    b = _complex(b)
+    b = as_complex(b)
     return Complex(
         lower_sub(lower_mul(a.real, b.real), lower_mul(a.imag, b.imag)),
         lower_add(lower_mul(a.real, b.imag), lower_mul(a.imag, b.real)),
+    )
+
+
+@_on("matmul", "bmm", "mm")
+def product(a: Any, b: Any) -> Complex:
+    return _of_parts(lower_matmul, a, b)
+
+
+@_on("einsum")
+def contract(equation: str, operands: Sequence[Any], **_: Any) -> Complex:
+    if len(operands) != 2:
+        raise UnsupportedError("einsum of other than two tensors of complex numbers")
+    return _of_parts(lambda *parts: lower_einsum(equation, parts), *operands)
+
+
+def _of_parts(function: Callable[[Tensor, Tensor], Tensor], a: Any, b: Any) -> Complex:
+    """A product of complex numbers by what gives it for real ones."""
+    a, b = as_complex(a), as_complex(b)
+    return Complex(
+        lower_sub(function(a.real, b.real), function(a.imag, b.imag)),
+        lower_add(function(a.real, b.imag), function(a.imag, b.real)),
     )
 
 
@@ -142,13 +169,13 @@ def divide(a: Complex, b: Any) -> Complex:
 
 @_on("add")
 def add(a: Any, b: Any, alpha: float = 1) -> Complex:
-    a, b = _complex(a), _complex(b)
+    a, b = as_complex(a), as_complex(b)
     return Complex(lower_add(a.real, b.real, alpha), lower_add(a.imag, b.imag, alpha))
 
 
 @_on("sub")
 def subtract(a: Any, b: Any, alpha: float = 1) -> Complex:
-    a, b = _complex(a), _complex(b)
+    a, b = as_complex(a), as_complex(b)
     return Complex(lower_sub(a.real, b.real, alpha), lower_sub(a.imag, b.imag, alpha))
 
 
@@ -270,7 +297,7 @@ def lower_rfft(x: Tensor, n: int | None = None, dim: int = -1, norm: str | None 
 @lowers("fft_irfft")
 @_on("fft_irfft")
 def lower_irfft(x: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
-    x = _complex(x)
+    x = as_complex(x)
     dim = axis_of(x.real, dim)
     count = n or 2 * (x.shape[dim] - 1)
     half = count // 2 + 1
@@ -302,7 +329,7 @@ def _over(
     """One dimension after the other."""
     for place, axis in enumerate(_dims(x, sizes, dims)):
         x = one(x, sizes[place] if sizes else None, axis, norm)
-    return _complex(x)
+    return as_complex(x)
 
 
 @lowers("fft_fftn", "fft_fft2")
