@@ -150,6 +150,23 @@ FOURIER = {
 }
 
 
+@pytest.mark.parametrize("normalization", [0, 1, 2])
+def test_what_torch_takes_transforms_apart_into(normalization):
+    check(lambda x: aten._fft_r2c(x, [1, 2], normalization, True).imag, torch.randn(2, 5, 6))
+    check(lambda x: aten._fft_r2c(x, [1], normalization, False).real, torch.randn(2, 5, 6))
+    for forward in (True, False):
+        check(
+            lambda x, forward=forward: aten._fft_c2c(
+                torch.complex(x, x * 2.0), [1, 2], normalization, forward
+            ).real,
+            torch.randn(2, 5, 6),
+        )
+    check(
+        lambda x: aten._fft_c2r(torch.fft.rfft2(x), [1, 2], normalization, 7),
+        torch.randn(2, 5, 7),
+    )
+
+
 @pytest.mark.parametrize("name", FOURIER)
 def test_fourier_transforms(name):
     check(FOURIER[name], torch.randn(2, 5, 6))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from enginebay_ncnn.lowering import layout
-from enginebay_ncnn.lowering.fourier import Complex, as_complex, is_complex
+from enginebay_ncnn.lowering.complex_numbers import Complex, as_complex, is_complex
 from enginebay_ncnn.lowering.registry import UnsupportedError, as_float, sizes_of
 from enginebay_ncnn.lowering.script import shares_memory
 

@@ -10,10 +10,11 @@ import torch
 from enginebay_ncnn.lowering import (
     arithmetic,
     casts,
+    complex_numbers,
     decomposed,
-    fourier,
+    fourier,  # noqa: F401 - the table's rooms fill it
     gather,
-    images,  # noqa: F401 - the table's rooms fill it
+    images,  # noqa: F401
     norms,  # noqa: F401
     ordering,  # noqa: F401
     pools,  # noqa: F401
@@ -84,7 +85,7 @@ def lower(call: Call) -> Any:
             return positional[0]
         return casts.cast(positional[0], _dtype(originals[0]), call.result.dtype)
     if any(map(_is_complex, positional)):
-        return fourier.apply(name, positional, keywords)
+        return complex_numbers.apply(name, positional, keywords)
     if name == "scaled_dot_product_attention":
         keywords["mask_is_bool"] = _dtype(originals[3]) is torch.bool
     if name == "index_put" and _dtype_in(originals[1]) is torch.bool:
@@ -127,7 +128,7 @@ def _is_tensor(value: Any) -> bool:
 def _is_complex(value: Any) -> bool:
     if isinstance(value, list):
         return any(map(_is_complex, value))
-    return fourier.is_complex(value)
+    return complex_numbers.is_complex(value)
 
 
 def _as_floats(value: Any) -> Any:
