@@ -115,6 +115,12 @@ def test_permutations_at_any_rank(shape, data):
     assert torch.equal(LOWERINGS["permute"](x, order), x.permute(order))
 
 
+@given(both=broadcasting())
+def test_copies_broadcast(both):
+    x, src = numbers(torch.broadcast_shapes(*both)), numbers(both[1])
+    check(LOWERINGS["copy"](x, src), aten.copy(x, src), rtol=0, atol=0)
+
+
 @given(shape=shapes, data=st.data())
 def test_assignments_to_slices_with_steps(shape, data):
     x = numbers(shape)

@@ -304,6 +304,11 @@ def lower_expand_as(x: Tensor, other: Tensor) -> Tensor:
     return lower_expand(x, sizes_of(other))
 
 
+@lowers("copy")
+def lower_copy(x: Tensor, src: Tensor, *_: Any) -> Tensor:
+    return lower_expand(src, sizes_of(x))
+
+
 @lowers("broadcast_to")
 def lower_broadcast_to(x: Tensor, size: Sequence[int]) -> Tensor:
     return lower_expand(x, size)
