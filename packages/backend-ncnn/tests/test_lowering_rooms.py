@@ -156,9 +156,9 @@ def test_what_torch_takes_transforms_apart_into(normalization):
     check(lambda x: aten._fft_r2c(x, [1], normalization, False).real, torch.randn(2, 5, 6))
     for forward in (True, False):
         check(
-            lambda x, forward=forward: aten._fft_c2c(
-                torch.complex(x, x * 2.0), [1, 2], normalization, forward
-            ).real,
+            lambda x, forward=forward: (
+                aten._fft_c2c(torch.complex(x, x * 2.0), [1, 2], normalization, forward).real
+            ),
             torch.randn(2, 5, 6),
         )
     check(

@@ -74,9 +74,7 @@ def write(
             run(earlier)
 
 
-def _put_back(
-    script: Script, name: str, whole: Any, piece: Any, values: dict[str, Any]
-) -> Tensor | Complex:
+def _put_back(script: Script, name: str, whole: Any, piece: Any, values: dict[str, Any]) -> Any:
     """A tensor with one piece of it replaced."""
     if is_complex(whole) or is_complex(piece):
         whole, piece = as_complex(whole), as_complex(piece)
