@@ -304,6 +304,28 @@ def test_a_plugin_that_sees_every_backend_learns_which_one_is_asked(
             assert seen == f"<Backend {name} from temporary-{name}> 0"
 
 
+def test_every_request_about_a_backend_names_it(tmp_path: Path, tiny: Path) -> None:
+    log = tmp_path / "log"
+    asked = "".join(
+        f"@eb.hookimpl(wrapper=True)\n"
+        f"def {hook}(request):\n"
+        f"    with open({str(log)!r}, 'a') as file:\n"
+        f"        print('{hook}', request.backend, file=file)\n"
+        f"    return (yield)\n"
+        for hook in ("check_env", "to_backend", "build_wrapper", "bound_to")
+    )
+    with (
+        variant("", name="one"),
+        temporary_backend("log", f"import enginebay as eb\n{asked}", group="enginebay.plugins"),
+    ):
+        backend = eb.get_backend("one")
+        assert backend.check_env().ok
+        eb.load(eb.convert(tiny, backend="one", work_dir=tmp_path / "out")).close()
+        backend.bound_to(backend.Params())
+    lines = set(log.read_text().splitlines())
+    assert lines == {"check_env one", "to_backend one", "build_wrapper one", "bound_to one"}
+
+
 def test_a_plugin_says_what_its_artifacts_are_bound_to(tmp_path: Path) -> None:
     import torch
 

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from enginebay.errors import (
     BackendUnavailableError,
     ConversionError,
@@ -253,7 +255,7 @@ class Backend:
         return self.load(WrapperRequest(directory=directory, files=files, params=params))
 
     def load(self, request: WrapperRequest) -> Wrapper:
-        """Ask the plugin for a wrapper.
+        """Ask the plugin for a wrapper; the request gets the backend's name here.
 
         Raises:
             ConversionError: The engine cannot load the files.
@@ -261,6 +263,7 @@ class Backend:
         """
         from enginebay.inference.wrapper import Wrapper
 
+        request = msgspec.structs.replace(request, backend=self.name)
         try:
             wrapper = self._plugin.call("build_wrapper", request=request)
         except EnginebayError:
@@ -286,7 +289,8 @@ class Backend:
     def bound_to(self, params: BackendParams) -> dict[str, str]:
         """What an artifact with these parameters is bound to, as it is on this machine."""
         pinned: dict[str, str] = {field: self.get_version() for field in self.info.pinned}
-        answer = self._plugin.call("bound_to", request=BindingRequest(params=params))
+        request = BindingRequest(params=params, backend=self.name)
+        answer = self._plugin.call("bound_to", request=request)
         return pinned | dict(answer or {})
 
     # -- the rest of the contract -------------------------------------------------------------

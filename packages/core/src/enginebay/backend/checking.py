@@ -75,6 +75,7 @@ def check_tier(name: str, tier: Tier, params: dict[str, Any], with_custom_ops: b
             params=backend.Params.from_mapping(params),
             with_custom_ops=with_custom_ops,
             work_dir=Path(folder),
+            backend=backend.name,
         )
         report = own + backend.check_tier(request)
         if tier is Tier.SMOKE and report.ok:
