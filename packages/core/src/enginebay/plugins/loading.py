@@ -166,7 +166,7 @@ def _gather() -> tuple[PluginTeam, list[PluginError]]:
             members.setdefault(module, status)
         except PluginError as err:
             if discovery.is_strict():
-                raise
+                raise discovery.strict_error(err) from err.__cause__
             errors.append(err)
     return PluginTeam(members), errors
 
