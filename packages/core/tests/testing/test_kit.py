@@ -91,6 +91,35 @@ def test_a_backend_that_is_none(
     assert "loopback" in ran.stderr
 
 
+@pytest.mark.parametrize(
+    ("folder", "problem"),
+    [
+        ("taken", "'taken' cannot be a folder for reports: File exists"),
+        ("taken/deeper", "'taken/deeper' cannot be a folder for reports: Not a directory"),
+        ("", "'' cannot be a folder for reports: its name is empty"),
+    ],
+)
+def test_a_report_that_cannot_be_written_is_refused_before_any_law(
+    tmp_path: Path, loopback: str, folder: str, problem: str
+) -> None:
+    (tmp_path / "taken").touch()
+    ran = kit(tmp_path, "--backend", loopback, f"--conformance-report={folder}")
+    assert ran.returncode == pytest.ExitCode.USAGE_ERROR
+    assert (ran.stderr.strip(), ran.stdout) == (
+        f"ERROR: {problem}; pass --conformance-report DIR",
+        "",
+    )
+
+
+def test_a_report_may_go_into_a_new_folder_in_a_new_folder(tmp_path: Path, loopback: str) -> None:
+    place = tmp_path / "new" / "folder"
+    ran = kit(
+        tmp_path, "--backend", loopback, "--conformance-report", str(place), "-k", "installed"
+    )
+    assert ran.returncode == 0, ran.stdout
+    assert set(findings(place)) == {"test_it_is_installed_once[]"}
+
+
 def test_other_projects_may_have_an_option_of_that_name(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(
         "def pytest_addoption(parser):\n    parser.addoption('--backend')\n"

@@ -44,7 +44,8 @@ def pytest_load_initial_conftests(parser: pytest.Parser, args: list[str]) -> Non
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuse to run the kit for nobody."""
+    """Refuse to run the kit for nobody, or towards a report that cannot be written."""
+    _make_folder(config.getoption("--conformance-report"))
     wanted = config.getoption(OPTION, default="")
     if wanted == "":
         return
@@ -55,6 +56,19 @@ def pytest_configure(config: pytest.Config) -> None:
         problem = f"no backend '{wanted}' is installed" if wanted else "no backend is named"
         known = ", ".join(names) or "none"
         raise pytest.UsageError(f"{problem}: pass --backend NAME; installed: {known}")
+
+
+def _make_folder(folder: str | None) -> None:
+    """Make the reports' folder before the laws run for minutes."""
+    if folder is None:
+        return
+    try:
+        if not folder:
+            raise FileNotFoundError("its name is empty")
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as err:
+        problem = f"'{folder}' cannot be a folder for reports: {err.strerror or err}"
+        raise pytest.UsageError(f"{problem}; pass --conformance-report DIR") from err
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Module | None:

@@ -112,8 +112,7 @@ def lines(report: Report) -> list[str]:
 
 
 def write(report: Report, folder: Path) -> None:
-    """Write ``BACKEND.json`` and ``BACKEND.md``."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write ``BACKEND.json`` and ``BACKEND.md`` into a folder that is there."""
     document = msgspec.to_builtins(report) | {"counts": dict(report.counts)}
     text = msgspec.json.format(msgspec.json.encode(document)) + b"\n"
     (folder / f"{report.backend}.json").write_bytes(text)
