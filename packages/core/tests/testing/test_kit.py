@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import enginebay as eb
 from enginebay.testing import Conformance, xfail
 from enginebay.testing.commands import environment
 from enginebay.testing.conformance.suite import laws
@@ -69,6 +70,9 @@ def test_with_no_code_at_all(tmp_path: Path, loopback: str) -> None:
         "test_every_dtype_comes_back_as_it_went_in[float32]": ("held", ""),
         "test_every_dtype_comes_back_as_it_went_in[bfloat16]": ("skipped", reason),
     }
+    claims = json.loads((tmp_path / "out" / "loopback.json").read_text())["claims"]
+    info = eb.get_backend(loopback).info
+    assert (claims["irs"], claims["dtypes"]) == (list(info.irs), list(info.dtypes))
     page = (tmp_path / "out" / "loopback.md").read_text()
     assert page.startswith("![enginebay conformance: 3 held, 1 skipped](https://img.shields.io/")
     assert "temporary-loopback 0, engine 1." in page

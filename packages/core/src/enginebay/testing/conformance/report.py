@@ -41,6 +41,31 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
+class Claims(msgspec.Struct, frozen=True, kw_only=True):
+    """What a backend says that it can do, as in its ``BackendInfo``: the laws hold it to that.
+
+    Attributes:
+        irs: The IRs it converts from, the preferred one first.
+        devices: The default first.
+        dtypes: Of inputs and outputs.
+        precisions: The default first.
+        dynamic_shapes: Whether one artifact serves several input shapes.
+        runtime_distributions: What its runtime needs.
+    """
+
+    irs: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    precisions: tuple[str, ...] = ()
+    dynamic_shapes: bool = False
+    runtime_distributions: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, info: eb.BackendInfo) -> Claims:
+        """What a backend says about itself."""
+        return cls(**{name: getattr(info, name) for name in cls.__struct_fields__})
+
+
 class Report(msgspec.Struct, kw_only=True):
     """What the kit found about one backend.
 
@@ -52,6 +77,7 @@ class Report(msgspec.Struct, kw_only=True):
         enginebay: The version of the kit.
         python: The interpreter's version.
         platform: The system.
+        claims: What the backend says about itself; empty where it cannot be loaded.
         findings: Law by law.
         schema: Grows when a reader would have to change.
     """
@@ -63,6 +89,7 @@ class Report(msgspec.Struct, kw_only=True):
     enginebay: str = eb.__version__
     python: str = platform.python_version()
     platform: str = platform.platform()
+    claims: Claims = Claims()
     findings: list[Finding] = []
     schema: int = 1
 
@@ -160,6 +187,7 @@ def _described(report: Report, kit: Any) -> Report:
     if kit is not None:
         try:
             report.distribution, report.version = kit.status.distribution, kit.status.version
+            report.claims = Claims.of(kit.backend.info)
             report.engine_version = kit.backend.get_version()
         except eb.EnginebayError:
             return report  # a test says what is wrong
