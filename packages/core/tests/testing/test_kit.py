@@ -151,7 +151,7 @@ def test_a_law_that_a_backend_cannot_keep_is_excused_with_the_reason(
 ) -> None:
     from enginebay.testing import temporary_backend
 
-    from .test_laws_can_fail import BROKEN, source
+    from .broken_backends import BROKEN, source
 
     (tmp_path / "test_mine.py").write_text(SUBCLASS.replace('"loopback"', '"broken"'))
     change = BROKEN["its scalars have a dimension"].change
