@@ -17,6 +17,7 @@ from enginebay.errors import (
     ConfigError,
     ConversionError,
     FallbackError,
+    PluginError,
     UsageError,
 )
 from enginebay.testing import temporary_backend
@@ -109,6 +110,33 @@ def test_a_tier_that_fails_skips_the_rest(action: str, found: str) -> None:
     assert [(check.tier, check.status) for check in report.checks[-1:]] == [(Tier.SMOKE, "skipped")]
 
 
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("from no_such import thing", "raised ModuleNotFoundError: No module named 'no_such'"),
+        ("return ['ok']", "answered ['ok']: wanted EnvReport"),
+    ],
+)
+def test_a_check_that_is_the_plugins_own_mistake_names_the_plugin(body: str, found: str) -> None:
+    with variant(f"@eb.hookimpl\ndef check_env(request):\n    {body}\n"):
+        report = eb.get_backend("odd").check_env()
+    assert report.failed is not None
+    assert report.failed.name == "the plugin's check"
+    assert report.failed.found == f"check_env() of 'odd' (temporary-odd 0) {found}"
+    assert report.failed.fix == "pip install -U temporary-odd"
+    assert [check.status for check in report.checks] == ["failed", *["skipped"] * 3]
+
+
+def test_a_binding_that_is_no_mapping_names_the_plugin() -> None:
+    with variant("@eb.hookimpl\ndef bound_to(request): return 'A100'\n"):
+        backend = eb.get_backend("odd")
+        with pytest.raises(PluginError) as caught:
+            backend.bound_to(backend.Params())
+    assert str(caught.value) == (
+        "bound_to() of 'odd' (temporary-odd 0) answered 'A100': wanted Mapping"
+    )
+
+
 def test_a_missing_runtime_is_told_with_the_command() -> None:
     with variant("", info=", runtime_distributions=('no-such-engine>=2',)"):
         backend = eb.get_backend("odd")
@@ -148,8 +176,18 @@ def test_convert_and_run_without_an_artifact(loopback: str, tiny: Path, tmp_path
         ("[]", "backend 'odd' wrote no file"),
         (
             "['model.onnx']",
-            "backend 'odd' promised the file 'model.onnx', which is missing or empty",
+            "backend 'odd' promised the file 'model.onnx', which is missing",
         ),
+        (
+            "(request.work_dir / 'no.bin').touch() or ['no.bin']",
+            "backend 'odd' promised the file 'no.bin', which is empty",
+        ),
+        (
+            "({}[name] for name in ['gone'])",
+            "backend 'odd' could not convert 'tiny.onnx': KeyError: 'gone'",
+        ),
+        ("7", "to_backend of 'odd' answered 7: wanted a list of files"),
+        ("[7]", "to_backend of 'odd' answered [7]: wanted a list of files"),
         ("['/etc/passwd']", "backend 'odd' wrote '/etc/passwd' outside its work_dir"),
         (
             "1 / 0",

@@ -359,7 +359,7 @@ BROKEN = {
     ),
     "it needs an artifact's specs": Broken(
         "test_conversion_and_loading_work_without_an_artifact",
-        "unknown input 'input'",
+        "the request names no inputs and outputs: ask the engine",
         """
         def __init__(self, request):
             super().__init__(request)
