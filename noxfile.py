@@ -44,7 +44,7 @@ BINDINGS = {
     "10": ("tensorrt-cu12-bindings==10.16.1.11", "cuda-bindings>=12.6,<13"),
     "11": ("tensorrt-cu13-bindings==11.4.0.106", "cuda-bindings>=13,<14"),
 }
-TESTS = ("pytest>=8", "pytest-timeout", "hypothesis", "psutil", "jsonschema")
+TESTS = ("pytest>=8", "pytest-timeout", "pytest-xdist", "hypothesis", "psutil", "jsonschema")
 #: What the laws of a backend's own tests found, for CI to keep, and for `tests/support`.
 REPORT = ("--conformance-report", str(ROOT / "build" / "conformance"))
 ZOO = "transformers==5.23.0"  # the page says which; a config of another may build other models

@@ -79,6 +79,24 @@ def test_with_no_code_at_all(tmp_path: Path, loopback: str) -> None:
     assert f"arrays and as tensors. | 1 held, 1 skipped | {reason} |" in page
 
 
+def test_in_several_processes_the_report_is_whole(tmp_path: Path, loopback: str) -> None:
+    words = (
+        "-k",
+        "installed or says_what_it or unknown or bfloat16",
+        "--conformance-report",
+        "out",
+    )
+    ran = kit(tmp_path, "--backend", loopback, "-n", "2", "--dist", "load", *words)
+    assert ran.returncode == 0, ran.stdout
+    assert ran.stdout.count("conformance of loopback") == 1
+    assert {name.partition("[")[0] for name in findings(tmp_path / "out")} == {
+        "test_an_unknown_field_is_refused",
+        "test_every_dtype_comes_back_as_it_went_in",
+        "test_it_is_installed_once",
+        "test_it_says_what_it_is",
+    }
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

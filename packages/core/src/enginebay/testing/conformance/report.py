@@ -11,8 +11,10 @@ import msgspec
 import pytest
 
 import enginebay as eb
+from enginebay.testing.pytest_plugin import NOTED
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 Outcome = Literal["held", "broken", "skipped", "excused"]
@@ -103,29 +105,30 @@ _KEY = pytest.StashKey[dict[str, Report]]()
 
 
 def note(item: pytest.Item, report: pytest.TestReport) -> None:
-    """Keep the outcome of a test of the kit."""
+    """Attach the outcome of a law to pytest's report of it, which may come from another process."""
     if report.when != "call" and report.passed:
         return
-    found = _report_of(item)
     law = getattr(item, "originalname", item.name)
     function = inspect.unwrap(item.function)  # type: ignore[attr-defined]  # a law is a function
     sentence = (inspect.getdoc(function) or "").partition("\n\n")[0]
-    found.findings.append(
-        Finding(
-            family=function.__module__.rpartition(".")[2],
-            law=law,
-            case=item.name[len(law) :].strip("[]"),
-            sentence=" ".join(sentence.split()),
-            outcome=_outcome(report),
-            reason=_reason(report),
-            seconds=round(report.duration, 3),
-        )
+    finding = Finding(
+        family=function.__module__.rpartition(".")[2],
+        law=law,
+        case=item.name[len(law) :].strip("[]"),
+        sentence=" ".join(sentence.split()),
+        outcome=_outcome(report),
+        reason=_reason(report),
+        seconds=round(report.duration, 3),
     )
+    setattr(report, NOTED, msgspec.to_builtins((_about(item), finding)))
 
 
-def reports(config: pytest.Config) -> list[Report]:
-    """The reports of a test run, one for each backend."""
-    return list(config.stash.get(_KEY, {}).values())
+def reports(noted: Iterable[Any]) -> list[Report]:
+    """The reports of a test run, one for each backend, from what :func:`note` left."""
+    found: dict[str, Report] = {}
+    for about, finding in msgspec.convert(list(noted), list[tuple[Report, Finding]]):
+        found.setdefault(about.backend, about).findings.append(finding)
+    return list(found.values())
 
 
 def lines(report: Report) -> list[str]:
@@ -173,7 +176,8 @@ def markdown(report: Report) -> str:
     )
 
 
-def _report_of(item: pytest.Item) -> Report:
+def _about(item: pytest.Item) -> Report:
+    """The report of a law's backend, without a finding; made once in a process."""
     found = item.config.stash.setdefault(_KEY, {})
     values = getattr(item, "funcargs", {})
     name = str(values.get("backend") or (item.parent and item.parent.name))
