@@ -320,8 +320,6 @@ class TestImport:
         assert only(check_import(name)).found == f"{name}, which does not tell its version"
 
     def test_a_part_of_a_package_has_the_packages_version(self) -> None:
-        import msgspec
-
         assert only(check_import("msgspec.json")).found == f"msgspec.json {msgspec.__version__}"
 
     def test_missing(self):

@@ -53,6 +53,23 @@ def test_the_same_law_holds_for_loopback(
     assert outcome(BROKEN[name], loopback, request) is None
 
 
+def test_a_backend_may_rewrite_what_the_kit_rewrites(request: pytest.FixtureRequest) -> None:
+    change = """
+        @eb.hookimpl
+        def rewriters(request):
+            declared = eb.RewriterSet(backend=NAME)
+
+            @declared.function("torch.nn.functional.relu", ir=request.ir, check=lambda target: True)
+            def relu(ctx, *args, **options):
+                return ctx.origin_func(*args, **options)
+
+            return declared
+    """
+    fires = Broken("test_a_rewriter_for_it_fires", "", change)
+    with temporary_backend("broken", source(change)):
+        assert outcome(fires, "broken", request) is None
+
+
 def test_a_name_that_two_distributions_claim_is_caught(
     request: pytest.FixtureRequest, loopback: str
 ) -> None:
