@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import enginebay as eb
-from enginebay.testing import Conformance, xfail
+from enginebay.testing import Conformance, temporary_backend, xfail
 from enginebay.testing.commands import environment
 from enginebay.testing.conformance.suite import laws
 
@@ -77,6 +77,17 @@ def test_with_no_code_at_all(tmp_path: Path, loopback: str) -> None:
     assert page.startswith("![enginebay conformance: 3 held, 1 skipped](https://img.shields.io/")
     assert "temporary-loopback 0, engine 1." in page
     assert f"arrays and as tensors. | 1 held, 1 skipped | {reason} |" in page
+
+
+def test_plugins_that_see_every_backend_are_named(tmp_path: Path, loopback: str) -> None:
+    source = (
+        "import enginebay as eb\n"
+        "@eb.hookimpl(wrapper=True)\n"
+        "def to_backend(request):\n    return (yield)\n"
+    )
+    with temporary_backend("log", source, group="enginebay.plugins"):
+        ran = kit(tmp_path, "--backend", loopback, "-k", "says_what_it")
+    assert "  with the plugin log of temporary-log 0, which sees every backend\n" in ran.stdout
 
 
 def test_in_several_processes_the_report_is_whole(tmp_path: Path, loopback: str) -> None:
@@ -167,8 +178,6 @@ def test_opting_out_runs_the_law_and_must_stay_true(tmp_path: Path, loopback: st
 def test_a_law_that_a_backend_cannot_keep_is_excused_with_the_reason(
     tmp_path: Path, loopback: str
 ) -> None:
-    from enginebay.testing import temporary_backend
-
     from .broken_backends import BROKEN, source
 
     (tmp_path / "test_mine.py").write_text(SUBCLASS.replace('"loopback"', '"broken"'))

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 import enginebay as eb
+from enginebay.plugins import list_plugins
 from enginebay.testing.pytest_plugin import NOTED
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class Report(msgspec.Struct, kw_only=True):
         python: The interpreter's version.
         platform: The system.
         claims: What the backend says about itself; empty where it cannot be loaded.
+        plugins: The plugins that see every backend, and took part: what they do, the laws see too.
         findings: Law by law.
         schema: Grows when a reader would have to change.
     """
@@ -92,6 +94,7 @@ class Report(msgspec.Struct, kw_only=True):
     python: str = platform.python_version()
     platform: str = platform.platform()
     claims: Claims = Claims()
+    plugins: tuple[str, ...] = ()
     findings: list[Finding] = []
     schema: int = 1
 
@@ -134,7 +137,8 @@ def reports(noted: Iterable[Any]) -> list[Report]:
 def lines(report: Report) -> list[str]:
     """The report for people: the counts, then what is not held, by reason."""
     counts = ", ".join(f"{number} {outcome}" for outcome, number in report.counts.items())
-    shown = [counts]
+    others = (f"  with the plugin {each}, which sees every backend" for each in report.plugins)
+    shown = [counts, *others]
     for outcome in ("broken", "excused", "skipped"):
         findings = [one for one in report.findings if one.outcome == outcome]
         shown += [f"  {outcome}: {_title(one)}: {one.reason}" for one in findings]
@@ -192,6 +196,7 @@ def _described(report: Report, kit: Any) -> Report:
         try:
             report.distribution, report.version = kit.status.distribution, kit.status.version
             report.claims = Claims.of(kit.backend.info)
+            report.plugins = tuple(f"{one.name} of {one.provider}" for one in list_plugins())
             report.engine_version = kit.backend.get_version()
         except eb.EnginebayError:
             return report  # a test says what is wrong
