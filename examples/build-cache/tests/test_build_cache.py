@@ -305,7 +305,9 @@ def test_the_command_lists_explains_and_clears(
     assert main(["explain", entry.digest[:4]]) == 0
     assert "  there was no entry of this backend\n" in capsys.readouterr().out
     assert main(["explain", "xyz"]) == 2
-    assert f"0 builds in the cache '{folder}' begin with 'xyz', wanted one" in capsys.readouterr().err
+    assert (
+        f"0 builds in the cache '{folder}' begin with 'xyz', wanted one" in capsys.readouterr().err
+    )
     assert main(["clear"]) == 0
     assert capsys.readouterr().out == f"1 build deleted from {folder}\n"
     assert entries() == []
