@@ -121,18 +121,24 @@ def on_cpu(stand_ins: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     import torch
 
+    from enginebay_tensorrt import runner
     from enginebay_tensorrt.wrapper import TensorrtWrapper
 
     current = SimpleNamespace(cuda_stream=0x77)
     kept = []
-    contiguous = torch.Tensor.contiguous
 
-    def keep(tensor: torch.Tensor) -> torch.Tensor:
+    def keeping(method: Any) -> Any:
         # CUDA's allocator hands memory on to later work of the stream only; the CPU's at once.
-        kept.append(contiguous(tensor))
-        return kept[-1]
+        def call(tensor: torch.Tensor) -> torch.Tensor:
+            kept.append(method(tensor))
+            return kept[-1]
 
-    monkeypatch.setattr(torch.Tensor, "contiguous", keep)
+        return call
+
+    for name in ("contiguous", "clone"):
+        monkeypatch.setattr(torch.Tensor, name, keeping(getattr(torch.Tensor, name)))
+    for module in (runner, stand_ins):
+        monkeypatch.setattr(module, "ALIGNMENT", 64)  # that of torch's memory on the CPU
     device = torch.device
     monkeypatch.setattr(torch.cuda, "current_stream", lambda _device: current)
     monkeypatch.setattr(torch, "device", lambda *_: device("cpu"))

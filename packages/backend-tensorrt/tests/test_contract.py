@@ -108,11 +108,11 @@ def test_what_we_derive_from_is_made_by_the_real_bindings(real: Any) -> None:
     """Loggers, monitors and allocators are NVIDIA's own classes, with our methods in them."""
     from enginebay_tensorrt.logger import LOGGER
     from enginebay_tensorrt.monitor import Monitor
-    from enginebay_tensorrt.runner import Allocator
+    from enginebay_tensorrt.context import Allocator
 
     assert isinstance(LOGGER, real.ILogger)
     assert isinstance(Monitor(print), real.IProgressMonitor)
-    assert isinstance(Allocator(int), real.IOutputAllocator)
+    assert isinstance(Allocator(), real.IOutputAllocator)
     document = real.IOutputAllocator.__doc__
     for line in (
         "reallocate_output_async(self, tensor_name, memory, size, alignment, stream)",

@@ -412,6 +412,46 @@ def test_an_engine_that_fails(stand_ins: Any, tmp_path: Path) -> None:
         agree(wrapper({"x": x}), expected(x))
 
 
+def test_a_call_that_is_refused_takes_no_memory(machine: Any, tmp_path: Path) -> None:
+    source = linear(tmp_path / "m.onnx", "n")
+    artifact = eb.convert(source, backend="tensorrt", work_dir=tmp_path / "a", params=dynamic())
+    with eb.load(artifact) as wrapper:
+        machine.log.clear()
+        with pytest.raises(InputError, match="was not built for"):
+            wrapper({"x": rows(1000)})
+        assert machine.log == []
+
+
+@pytest.mark.parametrize(
+    ("method", "refused"),
+    [
+        ("set_input_shape", r"shape \(2, 3\) of input 'x'"),
+        ("set_tensor_address", "the address of 'x'"),
+        ("set_output_allocator", "an allocator for 'places'"),
+        ("set_optimization_profile_async", "optimisation profile 1"),
+    ],
+)
+def test_what_tensorrt_refuses_is_told_with_its_reason(
+    stand_ins: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, method: str, refused: str
+) -> None:
+    if method == "set_output_allocator":
+        source, params = nonzero(tmp_path / "m.onnx"), {}
+    else:
+        source = linear(tmp_path / "m.onnx", "n")
+        params = dynamic(profiles=("x:16x3 / x:32x3 / x:64x3",))
+    x = np.ones(6, np.float32) if not params else rows(16 if "profile" in method else 2)
+    artifact = eb.convert(source, backend="tensorrt", work_dir=tmp_path / "a", params=params)
+
+    def refuse(context: Any, *_: Any) -> bool:
+        context._engine._logger.log(stand_ins.trt.ILogger.ERROR, "Error Code 3: API Usage")
+        return False
+
+    with eb.load(artifact) as wrapper:
+        monkeypatch.setattr(stand_ins.ExecutionContext, method, refuse)
+        with pytest.raises(InferenceError, match=f"refuses {refused}: Error Code 3: API Usage$"):
+            wrapper({"x": x})
+
+
 def test_no_memory_for_a_context(stand_ins: Any, tmp_path: Path) -> None:
     artifact = eb.convert(linear(tmp_path / "m.onnx"), backend="tensorrt", work_dir=tmp_path / "a")
     stand_ins.FAULTS["no_memory"] = True
@@ -462,6 +502,36 @@ def test_cuda_graphs(stand_ins: Any, machine: Any, tmp_path: Path) -> None:
         assert len([entry for entry in stand_ins.LOG if "execute_async_v3" in entry]) == before == 2
         assert runs("create_execution_context") == 1
         assert len([entry for entry in machine.log if entry[0] == "cudaGraphLaunch"]) == 3
+
+
+def test_an_engine_that_cannot_be_recorded(
+    stand_ins: Any, machine: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import fake_cuda
+
+    execute = stand_ins.ExecutionContext.execute_async_v3
+
+    def refuse(context: Any, stream_handle: int) -> bool:
+        if fake_cuda.stream(stream_handle).recording is None:
+            return execute(context, stream_handle)
+        context._engine._logger.log(stand_ins.trt.ILogger.ERROR, "a loop cannot be captured")
+        return False
+
+    artifact = eb.convert(
+        linear(tmp_path / "m.onnx"),
+        backend="tensorrt",
+        work_dir=tmp_path / "a",
+        params={"cuda_graph": True},
+    )
+    monkeypatch.setattr(stand_ins.ExecutionContext, "execute_async_v3", refuse)
+    with pytest.raises(ConversionError) as caught:
+        eb.load(artifact)
+    assert str(caught.value) == (
+        "the engine cannot be recorded as a CUDA graph: a loop cannot be captured"
+    )
+    assert caught.value.hint == "convert it again without --cuda-graph"
+    assert fake_cuda.memory == {}
+    assert list(fake_cuda.streams) == [0]
 
 
 def test_a_graph_of_open_shapes_is_a_fallback(stand_ins: Any, tmp_path: Path) -> None:
@@ -554,3 +624,92 @@ def test_tensors_through_a_cuda_graph(on_cpu: Any, machine: Any, tmp_path: Path)
         wrapper.synchronize()
         for x, found in kept:  # the graph's own memory is used again, results are not
             agree({name: y.numpy() for name, y in found.items()}, expected(x.numpy()))
+
+
+def test_the_default_stream_is_left_to_the_caller(
+    on_cpu: Any, stand_ins: Any, machine: Any, tmp_path: Path
+) -> None:
+    """TensorRT waits on the host there; so it works beside, and each waits on the device."""
+    import torch
+
+    on_cpu.cuda_stream = 0
+    artifact = eb.convert(linear(tmp_path / "m.onnx"), backend="tensorrt", work_dir=tmp_path / "a")
+    with eb.load(artifact) as wrapper:
+        x = torch.from_numpy(rows(2))
+        machine.log.clear()
+        found = wrapper({"x": x})
+        own = stand_ins.LOG[-1][1]
+        assert own != 0
+        assert machine.log == [("cudaStreamWaitEvent", own, 0), ("cudaStreamWaitEvent", 0, own)]
+        again = wrapper({"x": x})
+        wrapper.synchronize()
+        for each in (found, again):
+            agree({name: y.numpy() for name, y in each.items()}, expected(x.numpy()))
+
+
+def test_views_that_begin_anywhere(on_cpu: Any, tmp_path: Path) -> None:
+    """TensorRT wants aligned addresses, and a view's need not be."""
+    import torch
+
+    source = linear(tmp_path / "m.onnx", "n")
+    artifact = eb.convert(source, backend="tensorrt", work_dir=tmp_path / "a", params=dynamic())
+    with eb.load(artifact) as wrapper:
+        view = torch.from_numpy(rows(9))[1:]
+        assert view.is_contiguous()
+        found = wrapper({"x": view})
+        wrapper.synchronize()
+        agree({name: y.numpy() for name, y in found.items()}, expected(view.numpy()))
+
+
+def test_results_whose_shape_depends_on_the_data_are_let_go(
+    on_cpu: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The bindings keep every allocator for good, so an allocator keeps no result."""
+    import weakref
+
+    import torch
+
+    made: list[Any] = []
+    empty = torch.empty
+
+    def noticed(*args: Any, **kwargs: Any) -> torch.Tensor:
+        tensor = empty(*args, **kwargs)
+        made.append(weakref.ref(tensor))
+        return tensor
+
+    monkeypatch.setattr(torch, "empty", noticed)
+    artifact = eb.convert(nonzero(tmp_path / "m.onnx"), backend="tensorrt", work_dir=tmp_path / "a")
+    with eb.load(artifact) as wrapper:
+        for _ in range(3):
+            found = wrapper({"x": torch.ones(6)})
+            wrapper.synchronize()
+            assert found["places"].shape == (1, 6)
+        del found
+        assert len(made) == 6
+        assert [tensor() for tensor in made] == [None] * 6
+        (runner,) = wrapper._idle  # type: ignore[attr-defined]
+        assert len(runner._context._raw._kept) == 1
+
+
+def test_no_memory_for_a_result_is_told_as_it_was_raised(
+    on_cpu: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import torch
+
+    empty = torch.empty
+
+    def full(*args: Any, **kwargs: Any) -> torch.Tensor:
+        if kwargs.get("dtype") is torch.uint8:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return empty(*args, **kwargs)
+
+    artifact = eb.convert(nonzero(tmp_path / "m.onnx"), backend="tensorrt", work_dir=tmp_path / "a")
+    with eb.load(artifact) as wrapper:
+        with monkeypatch.context() as patch:
+            patch.setattr(torch, "empty", full)
+            with pytest.raises(InferenceError, match="CUDA out of memory") as caught:
+                wrapper({"x": torch.ones(6)})
+            assert isinstance(caught.value.__cause__, torch.OutOfMemoryError)
+        found = wrapper({"x": torch.ones(6)})
+        wrapper.synchronize()
+        assert found["places"].shape == (1, 6)

@@ -38,10 +38,11 @@ here = Here()
 
 
 class Stream:
-    """A queue of work that runs when somebody waits for it."""
+    """A queue of work that runs when somebody waits for it; one device's, but for the default."""
 
     def __init__(self, handle: int) -> None:
         self.handle = handle
+        self.device = here.device if handle else None
         self.queue: deque[Callable[[], None]] = deque()
         self.issued = self.done = 0
         self.recording: list[Callable[[], None]] | None = None
@@ -60,7 +61,10 @@ class Stream:
 
 
 class Event:
+    """One device's, as the stream must be that records it."""
+
     def __init__(self) -> None:
+        self.device = here.device
         self.stream: Stream | None = None
         self.target = 0
 
@@ -123,6 +127,8 @@ def cudaMemcpy(dst, src, count, kind):
 
 def cudaMemcpyAsync(dst, src, count, kind, stream):
     machine.log.append((kind.name, count, int(stream)))
+    if not (dst and src):
+        return (runtime.cudaError_t.cudaErrorInvalidValue,)
     globals()["stream"](stream).put(lambda: ctypes.memmove(dst, src, count))
     return (OK,)
 
@@ -167,7 +173,10 @@ def cudaEventDestroy(event):
 
 
 def cudaEventRecord(event, stream):
-    event.stream = globals()["stream"](stream)
+    one = globals()["stream"](stream)
+    if one.device not in (None, event.device):
+        return (LOST,)
+    event.stream = one
     event.target = event.stream.issued
     return (OK,)
 

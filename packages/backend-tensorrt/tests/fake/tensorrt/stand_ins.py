@@ -24,6 +24,8 @@ CONFIGS: list[Any] = []
 MAGIC = b"plan\n"
 #: What to do wrong, by name.
 FAULTS: dict[str, Any] = {}
+#: What an address is a multiple of.
+ALIGNMENT = 256
 
 #: Operators that the parser does not know.
 REFUSED = ("StringNormalizer", "Unique", "Det")
@@ -359,6 +361,7 @@ class CudaEngine:
     def __init__(self, facts: dict[str, Any], model: Any, logger: Any) -> None:
         self._facts, self._model, self._logger = facts, model, logger
         self._stripped = facts["stripped"]
+        self._device = fake_cuda.here.device
         self._values = {v.name: v for v in (*model.graph.input, *model.graph.output)}
         self._session: Any = None
         kinds = {value.type.tensor_type.elem_type for value in self._values.values()}
@@ -420,6 +423,7 @@ class CudaEngine:
 
     def create_execution_context(self) -> ExecutionContext | None:
         LOG.append("create_execution_context")
+        assert fake_cuda.here.device == self._device
         return None if FAULTS.get("no_memory") else ExecutionContext(self)
 
 
@@ -434,6 +438,7 @@ class ExecutionContext:
         }
         self._addresses: dict[str, int] = {}
         self._allocators: dict[str, Any] = {}
+        self._kept: list[Any] = []
         self._found: dict[str, tuple[int, ...]] = {}
 
     @property
@@ -449,6 +454,7 @@ class ExecutionContext:
         assert isinstance(shape, tuple)
         low, _, high = self._engine.get_tensor_profile_shape(name, self._profile)
         if not all(a <= b <= c for a, b, c in zip(low, shape, high, strict=True)):
+            self._engine._logger.log(trt.ILogger.ERROR, f"{name} has a shape out of range")
             return False
         self._shapes[name] = shape
         return True
@@ -473,13 +479,16 @@ class ExecutionContext:
 
     def set_tensor_address(self, name: str, memory: int) -> bool:
         assert memory, f"{name} has no address"
+        if memory % ALIGNMENT:
+            self._engine._logger.log(trt.ILogger.ERROR, f"{name} is not aligned")
+            return False
         self._addresses[name] = int(memory)
-        self._allocators.pop(name, None)
         return True
 
     def set_output_allocator(self, name: str, output_allocator: Any) -> bool:
         assert isinstance(output_allocator, trt.IOutputAllocator)
         self._allocators[name] = output_allocator
+        self._kept.append(output_allocator)  # keep_alive<1, 3> in NVIDIA's pyCore.cpp
         return True
 
     def execute_async_v3(self, stream_handle: int) -> bool:
@@ -488,6 +497,7 @@ class ExecutionContext:
             self._engine._logger.log(trt.ILogger.ERROR, FAULTS["execute"])
             return False
         stream = fake_cuda.stream(stream_handle)
+        assert stream.device == fake_cuda.here.device == self._engine._device
         shapes, addresses = dict(self._shapes), dict(self._addresses)
         inputs = list(self._engine._model.graph.input)
         for value in inputs:
@@ -516,10 +526,13 @@ class ExecutionContext:
                 _write(addresses[value.name], found)
                 continue
             allocator = self._allocators[value.name]
+            # Always more than 0 bytes: NvInferRuntime.h
             address = allocator.reallocate_output_async(
-                value.name, 0, found.nbytes, 256, stream_handle
+                value.name, 0, max(found.nbytes, 1), 256, stream_handle
             )
-            assert address
+            if not address:
+                self._engine._logger.log(trt.ILogger.ERROR, f"no memory for {value.name}")
+                return False
             allocator.notify_shape(value.name, trt.Dims(found.shape))
             _write(address, found)
         return True
