@@ -106,9 +106,9 @@ def test_stand_ins_that_differ_are_noticed(real: Any) -> None:
 
 def test_what_we_derive_from_is_made_by_the_real_bindings(real: Any) -> None:
     """Loggers, monitors and allocators are NVIDIA's own classes, with our methods in them."""
+    from enginebay_tensorrt.context import Allocator
     from enginebay_tensorrt.logger import LOGGER
     from enginebay_tensorrt.monitor import Monitor
-    from enginebay_tensorrt.context import Allocator
 
     assert isinstance(LOGGER, real.ILogger)
     assert isinstance(Monitor(print), real.IProgressMonitor)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -61,6 +63,21 @@ def test_8_bits_are_calibrated(stand_ins: Any, tmp_path: Path, precision: str) -
     with eb.load(artifact) as wrapper:
         x = rows(2)
         agree(wrapper({"x": x}), expected(x), tolerance=0.4)
+
+
+def test_the_console_tool_converts(stand_ins: Any, tmp_path: Path) -> None:
+    from enginebay_tensorrt import api
+
+    source, target = linear(tmp_path / "m.onnx", "n"), tmp_path / "a"
+    flags = ["--min-shapes", "x:1x3", "--input-shapes", "x:4x3", "--max-shapes", "x:8x3"]
+    command = [sys.executable, "-W", "ignore", "-m", "enginebay_tensorrt", "convert", source]
+    ran = subprocess.run(
+        [*command, "--work-dir", target, *flags], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    with api.load(target / "model.engine", output_names=("y", "s")) as wrapper:
+        x = rows(8)
+        agree(wrapper({"x": x}), expected(x))
 
 
 def test_the_order_of_calls(stand_ins: Any, tmp_path: Path) -> None:
@@ -162,6 +179,27 @@ def test_dla(stand_ins: Any, tmp_path: Path, is_eleven: bool) -> None:
     assert config._flags == {flags.GPU_FALLBACK} | (set() if is_eleven else {flags.FP16})
     assert ("parser", "ADJUST_FOR_DLA") in stand_ins.LOG
     assert ("create_network", 0) in stand_ins.LOG  # not strongly typed in 10, always in 11
+
+
+def test_a_dla_core_that_is_not_there(stand_ins: Any, tmp_path: Path) -> None:
+    stand_ins.FAULTS["dla_cores"] = 0
+    with pytest.raises(ParamsError) as caught:
+        config_of(stand_ins, tmp_path, dla_core=0, precision="fp16")
+    assert str(caught.value) == (
+        f"there is no DLA core 0: TensorRT {stand_ins.trt.__version__} finds 0 on this device"
+    )
+
+
+def test_dla_before_the_parser_knew_of_it(
+    stand_ins: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from types import SimpleNamespace
+
+    from enginebay_tensorrt.bindings import trt
+
+    monkeypatch.setattr(trt, "OnnxParserFlag", SimpleNamespace(__members__={}))
+    config_of(stand_ins, tmp_path, dla_core=0, precision="fp16")
+    assert not [entry for entry in stand_ins.LOG if entry[0] == "parser"]
 
 
 @pytest.mark.parametrize("kind", ["entropy", "minmax"])
@@ -314,6 +352,28 @@ def test_ctrl_c_calls_the_build_off(stand_ins: Any, tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         from_onnx(linear(tmp_path / "m.onnx"), progress=tell)
+
+
+def test_ctrl_c_is_heard_while_tensorrt_works(stand_ins: Any, tmp_path: Path) -> None:
+    """Heard in a call of the monitor it would be swallowed, and the build be called a failure."""
+    import os
+    import signal
+    from threading import Timer
+
+    from enginebay_tensorrt.api import from_onnx
+
+    stand_ins.FAULTS["slow"] = 0.5
+    source = linear(tmp_path / "m.onnx")
+    told: list[str] = []
+
+    def tell(text: str) -> None:
+        told.append(text)
+        if len(told) == 2:  # the first step has begun
+            Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+    with pytest.raises(KeyboardInterrupt):
+        from_onnx(source, progress=tell)
+    assert told[-1] == "Tactic Selection 1/3"  # the build has ended, at its next step
 
 
 # -- shapes ---------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import ConversionError, ParamsError
@@ -58,6 +59,7 @@ def build_plan(
     """
     with cuda.on_device(params.device_index), LOGGER.collecting() as errors:
         builder = trt.Builder(LOGGER)
+        _check_dla(builder, params)
         network = builder.create_network(_creation_flags(params))
         _parse(network, source, params)
         _check(network, source, inputs, outputs)
@@ -71,14 +73,45 @@ def build_plan(
         device = cuda.device(params.device_index)
         file = cache_file(params.timing_cache, device) if params.timing_cache else None
         with timing_cache(config, file):
-            plan = builder.build_serialized_network(network, config)
-            if monitor.interrupted is not None:
-                raise monitor.interrupted
+            plan = _build(builder, network, config, monitor, device.index)
             if plan is None:
                 raise ConversionError(
                     f"TensorRT cannot build an engine from '{source.name}': {reason(errors)}"
                 )
         return bytes(memoryview(plan))
+
+
+def _build(builder: Any, network: Any, config: Any, monitor: Monitor, device: int) -> Any:
+    """Build in a thread, so that this one hears of Ctrl-C.
+
+    A signal is heard where Python runs. During a build that is in calls of the monitor, and
+    the bindings swallow what is raised there.
+    """
+
+    def work() -> Any:
+        with cuda.on_device(device):
+            return builder.build_serialized_network(network, config)
+
+    with ThreadPoolExecutor(1, thread_name_prefix="tensorrt-build") as pool:
+        building = pool.submit(work)
+        try:
+            plan = building.result()
+        except BaseException as err:
+            monitor.interrupted = monitor.interrupted or err  # ends the build at its next step
+            raise
+    if monitor.interrupted is not None:
+        raise monitor.interrupted
+    return plan
+
+
+def _check_dla(builder: Any, params: TensorrtParams) -> None:
+    """Refuse a core that is not there; TensorRT would build for the GPU."""
+    if params.dla_core is not None and params.dla_core >= builder.num_DLA_cores:
+        raise ParamsError(
+            f"there is no DLA core {params.dla_core}: TensorRT {trt.__version__} finds "
+            f"{builder.num_DLA_cores} on this device",
+            hint="leave --dla-core out, and all of it runs on the GPU",
+        )
 
 
 def _creation_flags(params: TensorrtParams) -> int:
@@ -89,7 +122,8 @@ def _creation_flags(params: TensorrtParams) -> int:
 
 def _parse(network: Any, source: Path, params: TensorrtParams) -> None:
     parser = trt.OnnxParser(network, LOGGER)
-    if params.dla_core is not None:
+    # Since 10.16; what came before makes do without.
+    if params.dla_core is not None and "ADJUST_FOR_DLA" in trt.OnnxParserFlag.__members__:
         parser.set_flag(trt.OnnxParserFlag.ADJUST_FOR_DLA)
     if parser.parse_from_file(str(source)):
         return
@@ -200,5 +234,6 @@ def _set_precision(builder: Any, config: Any, params: TensorrtParams, samples: S
     profile = builder.create_optimization_profile()
     for name, array in samples[0].items():
         profile.set_shape(name, array.shape, array.shape, array.shape)
-    config.set_calibration_profile(profile)
+    if not config.set_calibration_profile(profile):
+        raise ConversionError("TensorRT refuses the shapes of the calibration data")
     return made, profile

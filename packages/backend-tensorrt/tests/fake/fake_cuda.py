@@ -22,9 +22,16 @@ if TYPE_CHECKING:
 OK = runtime.cudaError_t.cudaSuccess
 LOST = runtime.cudaError_t.cudaErrorInvalidResourceHandle
 
+#: The CUDA that the bindings were made for.
+RUNTIME = runtime.cudaRuntimeGetVersion()[1]
+
 #: What the machine looks like; tests change it.
 machine = SimpleNamespace(
-    driver=13000, names=["NVIDIA Fake 1", "NVIDIA Fake 2"], capability=(9, 0), log=[]
+    driver=13000,
+    runtime=RUNTIME,
+    names=["NVIDIA Fake 1", "NVIDIA Fake 2"],
+    capability=(9, 0),
+    log=[],
 )
 
 
@@ -84,7 +91,7 @@ def reset() -> None:
     streams[0] = Stream(0)
     memory.clear()
     machine.log.clear()
-    machine.driver, machine.capability = 13000, (9, 0)
+    machine.driver, machine.runtime, machine.capability = 13000, RUNTIME, (9, 0)
     machine.names = ["NVIDIA Fake 1", "NVIDIA Fake 2"]
     here.device = 0
 
@@ -246,6 +253,10 @@ def cudaGetDeviceProperties(device):
 
 def cudaDriverGetVersion():
     return OK, machine.driver
+
+
+def cudaRuntimeGetVersion():
+    return OK, machine.runtime
 
 
 FUNCTIONS = {name: value for name, value in globals().items() if name.startswith("cuda")}
