@@ -130,6 +130,16 @@ def test_no_gpu_is_one_clear_line(machine: Any, tmp_path: Path) -> None:
     assert caught.value.hint == "enginebay check-env tensorrt"
 
 
+@pytest.mark.parametrize("device", ["cuda:0", "cuda:2"])
+def test_no_gpu_to_build_on_is_one_clear_line(machine: Any, tmp_path: Path, device: str) -> None:
+    machine.names = machine.names if device == "cuda:2" else []
+    np.savez(tmp_path / "c.npz", x=X[None])
+    with pytest.raises(BackendUnavailableError) as caught:
+        artifact(tmp_path, device=device, precision="int8", calibration=str(tmp_path / "c.npz"))
+    assert str(caught.value).startswith(f"device {device} does not answer: cudaGetDevicePropert")
+    assert caught.value.hint == "enginebay check-env tensorrt"
+
+
 def test_a_plan_that_tensorrt_refuses(stand_ins: Any, tmp_path: Path) -> None:
     from enginebay_tensorrt import api
 

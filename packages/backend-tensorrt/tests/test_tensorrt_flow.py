@@ -224,6 +224,32 @@ def test_calibrators(stand_ins: Any, tmp_path: Path, is_eleven: bool, kind: str)
     np.testing.assert_array_equal([batch[0].reshape(2, 3) for batch in batches], samples)
 
 
+def test_calibration_that_fails_is_no_end_of_the_samples(
+    stand_ins: Any, tmp_path: Path, is_eleven: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bindings swallow exceptions, and an engine of half the samples would pass as whole."""
+    from enginebay_tensorrt import cuda
+    from enginebay_tensorrt.api import from_onnx
+
+    if is_eleven:
+        pytest.skip("TensorRT 11 has no calibrators")
+    call, copies = cuda.call, []
+
+    def fail(name: str, *arguments: Any) -> Any:
+        if name == "cudaMemcpy" and copies.append(name) is None and len(copies) == 2:
+            raise RuntimeError("cudaMemcpy failed: an illegal memory access was encountered")
+        return call(name, *arguments)
+
+    monkeypatch.setattr(cuda, "call", fail)
+    with pytest.raises(ConversionError, match="calibration failed: cudaMemcpy failed: an illegal"):
+        from_onnx(
+            linear(tmp_path / "m.onnx"),
+            precision="int8",
+            calibrator="minmax",
+            calibration_data=[{"x": rows(2)}] * 3,
+        )
+
+
 def test_calibrators_take_samples_of_one_shape(
     stand_ins: Any, tmp_path: Path, is_eleven: bool
 ) -> None:
@@ -625,7 +651,7 @@ def test_tensors_are_handed_over_by_address(
         assert ("execute_async_v3", 0x77, 0) in stand_ins.LOG
         wrapper.synchronize()
         agree({name: y.numpy() for name, y in found.items()}, expected(x.numpy()))
-        strided = torch.from_numpy(rows(8))[::2]
+        strided = torch.from_numpy(rows(8)).clone()[::2]  # torch's memory is aligned
         found = wrapper({"x": strided})
         wrapper.synchronize()
         agree({name: y.numpy() for name, y in found.items()}, expected(strided.numpy()))
@@ -705,6 +731,51 @@ def test_the_default_stream_is_left_to_the_caller(
         wrapper.synchronize()
         for each in (found, again):
             agree({name: y.numpy() for name, y in each.items()}, expected(x.numpy()))
+
+
+def test_the_default_stream_and_a_cuda_graph(on_cpu: Any, machine: Any, tmp_path: Path) -> None:
+    import fake_cuda
+    import torch
+
+    on_cpu.cuda_stream = 0
+    source, params = linear(tmp_path / "m.onnx"), {"cuda_graph": True}
+    artifact = eb.convert(source, backend="tensorrt", work_dir=tmp_path / "a", params=params)
+    with eb.load(artifact) as wrapper:
+        x, wanted = torch.zeros(2, 3), torch.from_numpy(rows(2))
+        # What the caller has put on the default stream comes first.
+        fake_cuda.stream(0).put(lambda: [x.copy_(wanted)])
+        machine.log.clear()
+        found = wrapper({"x": x})
+        assert [entry[1:] for entry in machine.log if entry[0] == "cudaStreamWaitEvent"] == [
+            (machine.log[1][2], 0),
+            (0, machine.log[1][2]),
+        ]
+        wrapper.synchronize()
+        agree({name: y.numpy() for name, y in found.items()}, expected(wanted.numpy()))
+
+
+def test_memory_that_is_taken_late_is_waited_for(
+    on_cpu: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Torch hands memory to the default stream's next work, which the runner's stream is not."""
+    import fake_cuda
+    import torch
+
+    empty, done = torch.empty, []
+
+    def used_before(*args: Any, **kwargs: Any) -> torch.Tensor:
+        fake_cuda.stream(0).put(lambda: done.append(kwargs["dtype"]))
+        return empty(*args, **kwargs)
+
+    on_cpu.cuda_stream = 0
+    artifact = eb.convert(nonzero(tmp_path / "m.onnx"), backend="tensorrt", work_dir=tmp_path / "a")
+    with eb.load(artifact) as wrapper:
+        monkeypatch.setattr(torch, "empty", used_before)
+        found = wrapper({"x": torch.ones(6)})
+        (runner,) = wrapper._idle  # type: ignore[attr-defined]
+        fake_cuda.cudaStreamSynchronize(runner._stream)
+        assert done == [torch.float32, torch.uint8]
+        assert found["places"].shape == (1, 6)
 
 
 def test_views_that_begin_anywhere(on_cpu: Any, tmp_path: Path) -> None:

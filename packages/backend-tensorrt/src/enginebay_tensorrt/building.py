@@ -32,6 +32,7 @@ _TOLD = 3
 def build_plan(
     source: Path,
     params: TensorrtParams,
+    device: cuda.Device,
     *,
     inputs: Sequence[TensorSpec],
     outputs: Sequence[TensorSpec],
@@ -44,6 +45,7 @@ def build_plan(
     Args:
         source: An ``.onnx`` file, its tensors typed as the engine is to compute.
         params: How to build.
+        device: What it is built on and for.
         inputs: What the model takes, to be compared with what the parser made of it.
         outputs: What it gives, likewise.
         samples: Calibration data for a calibrator.
@@ -57,7 +59,7 @@ def build_plan(
         ParamsError: Shapes are missing or do not fit.
         ConversionError: TensorRT does not know an operator or cannot build; the nodes are named.
     """
-    with cuda.on_device(params.device_index), LOGGER.collecting() as errors:
+    with cuda.on_device(device.index), LOGGER.collecting() as errors:
         builder = trt.Builder(LOGGER)
         _check_dla(builder, params)
         network = builder.create_network(_creation_flags(params))
@@ -68,12 +70,14 @@ def build_plan(
         config.progress_monitor = monitor
         _configure(config, params)
         _add_profiles(builder, config, profiles_for(_shapes(network), params, shapes))
-        # What the config refers to must live as long as it does.
-        _kept = _set_precision(builder, config, params, samples)
-        device = cuda.device(params.device_index)
+        calibrator = _set_precision(builder, config, params, samples)
         file = cache_file(params.timing_cache, device) if params.timing_cache else None
         with timing_cache(config, file):
             plan = _build(builder, network, config, monitor, device.index)
+            if calibrator is not None and calibrator.error is not None:
+                raise ConversionError(
+                    f"calibration failed: {calibrator.error}"
+                ) from calibrator.error
             if plan is None:
                 raise ConversionError(
                     f"TensorRT cannot build an engine from '{source.name}': {reason(errors)}"
@@ -222,7 +226,7 @@ def _add_profiles(builder: Any, config: Any, profiles: Iterable[Profile]) -> Non
 
 
 def _set_precision(builder: Any, config: Any, params: TensorrtParams, samples: Samples) -> Any:
-    """Flags and calibrator, where the network is not strongly typed."""
+    """Flags, where the network is not strongly typed, and the calibrator if there is one."""
     if not is_by_flags(params):
         return None
     config.set_flag(trt.BuilderFlag.FP16 if params.precision == "fp16" else trt.BuilderFlag.INT8)
@@ -236,4 +240,4 @@ def _set_precision(builder: Any, config: Any, params: TensorrtParams, samples: S
         profile.set_shape(name, array.shape, array.shape, array.shape)
     if not config.set_calibration_profile(profile):
         raise ConversionError("TensorRT refuses the shapes of the calibration data")
-    return made, profile
+    return made

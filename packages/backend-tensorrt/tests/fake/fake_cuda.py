@@ -232,10 +232,14 @@ def cudaGraphExecDestroy(graphExec):
 
 
 def cudaGetDevice():
+    if not machine.names:
+        return runtime.cudaError_t.cudaErrorNoDevice, None
     return OK, here.device
 
 
 def cudaSetDevice(device):
+    if device >= len(machine.names):
+        return (runtime.cudaError_t.cudaErrorInvalidDevice,)
     here.device = device
     return (OK,)
 
