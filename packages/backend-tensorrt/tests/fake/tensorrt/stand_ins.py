@@ -59,6 +59,11 @@ def type_of(value: Any) -> Any:
     return getattr(trt.DataType, TYPES[value.type.tensor_type.elem_type])
 
 
+def _names_read(node: Any) -> list[str]:
+    inner = [each for a in node.attribute for each in (*a.graphs, a.g) for each in each.node]
+    return [*node.input, *(name for each in inner for name in _names_read(each))]
+
+
 class Tensor:
     """``ITensor``."""
 
@@ -260,6 +265,9 @@ class Builder:
             config._values["timing_cache"]._lines.add(FAULTS.get("measured", "conv 1 ms"))
         model = onnx.ModelProto()
         model.CopyFrom(network._model)
+        read = {name for node in model.graph.node for name in _names_read(node)}
+        for value in [v for v in model.graph.input if v.name not in read]:
+            model.graph.input.remove(value)  # TensorRT warns, and drops it
         if config.get_flag(trt.BuilderFlag.STRIP_PLAN):
             del model.graph.initializer[:]
         header = {
