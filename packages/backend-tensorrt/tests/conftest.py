@@ -41,6 +41,13 @@ def backend_info():
     return msgspec.structs.replace(
         info, name="tensorrt-on-stand-ins", runtime_distributions=runtime
     )
+
+@eb.hookimpl
+def rewriters(request):
+    renamed = eb.RewriterSet(backend="tensorrt-on-stand-ins")
+    for each in plugin.rewriters(request):
+        renamed.function(each.name, ir=each.ir)(each.replacement)
+    return renamed
 """
 _stubs = TemporaryDirectory(prefix="enginebay-stubs-")
 

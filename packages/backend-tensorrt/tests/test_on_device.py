@@ -31,6 +31,23 @@ def fresh(on_gpu: bool, request: pytest.FixtureRequest) -> None:
 
 
 @pytest.fixture
+def insist_on(on_gpu: bool) -> Callable[[str], None]:
+    """Skip where the GPU computes in no such precision: bf16 came with Ampere, fp8 with Ada."""
+
+    def check(precision: str) -> None:
+        from enginebay_tensorrt import cuda
+
+        wanted = {"bf16": (8, 0), "fp8": (8, 9)}.get(precision, (0, 0))
+        if on_gpu:
+            device = cuda.device(0)
+            found = tuple(map(int, device.compute_capability.split(".")))
+            if found < wanted:
+                pytest.skip(f"{device.name} has no {precision}: wanted sm {wanted}, found {found}")
+
+    return check
+
+
+@pytest.fixture
 def convert(tmp_path: Path) -> Callable[..., eb.Artifact]:
     """Convert an ONNX file with parameters."""
 
@@ -49,7 +66,10 @@ def recorded(path: Path, count: int = 16) -> str:
     ("precision", "tolerance"),
     [("fp32", 1e-5), ("fp16", 5e-3), ("bf16", 5e-2), ("int8", 0.4), ("fp8", 0.4)],
 )
-def test_precisions(convert: Any, tmp_path: Path, precision: str, tolerance: float) -> None:
+def test_precisions(
+    convert: Any, insist_on: Any, tmp_path: Path, precision: str, tolerance: float
+) -> None:
+    insist_on(precision)
     more = {}
     if precision in ("int8", "fp8"):
         more["calibration"] = recorded(tmp_path / "c.npz")
@@ -127,7 +147,10 @@ def test_an_empty_batch(convert: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "dtype", ["float32", "float16", "bfloat16", "int32", "int64", "uint8", "bool"]
 )
-def test_every_dtype_comes_back_as_it_went_in(convert: Any, tmp_path: Path, dtype: str) -> None:
+def test_every_dtype_comes_back_as_it_went_in(
+    convert: Any, insist_on: Any, tmp_path: Path, dtype: str
+) -> None:
+    insist_on("bf16" if dtype == "bfloat16" else "fp32")
     assert dtype in eb.get_backend("tensorrt").info.dtypes
     x = np.array([[0, 1, 3], [1, 0, 2]]).astype(numpy_dtype(dtype))
     with eb.load(convert(reshaped(tmp_path / "m.onnx", dtype))) as wrapper:

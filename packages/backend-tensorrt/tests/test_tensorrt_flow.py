@@ -458,8 +458,9 @@ def test_several_profiles(stand_ins: Any, tmp_path: Path) -> None:
         for number in (2, 64, 20, 8):
             x = rows(number)
             agree(wrapper({"x": x}), expected(x))
-        switches = [entry[1] for entry in stand_ins.LOG if "profile" in entry[0]]
-        assert switches == [1, 0]
+        switches = [entry[1:] for entry in stand_ins.LOG if "profile" in entry[0]]
+        (stream,) = {entry[1] for entry in stand_ins.LOG if entry[0] == "execute_async_v3"}
+        assert switches == [(1, stream), (0, stream)]
         with pytest.raises(InputError, match=r"take x \(1, 3\) to \(8, 3\), x \(16, 3\) to"):
             wrapper({"x": rows(9)})
 
@@ -548,10 +549,12 @@ def test_no_memory_for_a_context(stand_ins: Any, tmp_path: Path) -> None:
 def test_closing_gives_everything_back(stand_ins: Any, tmp_path: Path) -> None:
     import fake_cuda
 
-    artifact = eb.convert(linear(tmp_path / "m.onnx"), backend="tensorrt", work_dir=tmp_path / "a")
+    source = linear(tmp_path / "m.onnx", "n")
+    artifact = eb.convert(source, backend="tensorrt", work_dir=tmp_path / "a", params=dynamic())
     wrapper = eb.load(artifact)
-    wrapper({"x": rows(2)})
-    assert fake_cuda.memory
+    for number in (1, 8, 4):
+        wrapper({"x": rows(number)})
+        assert len(fake_cuda.memory) == 6  # on both sides, for an input and two outputs
     wrapper.close()
     wrapper.close()
     assert fake_cuda.memory == {}
@@ -655,9 +658,20 @@ def test_tensors_are_handed_over_by_address(
         found = wrapper({"x": strided})
         wrapper.synchronize()
         agree({name: y.numpy() for name, y in found.items()}, expected(strided.numpy()))
-        empty_like = wrapper({"x": torch.from_numpy(rows(1))})
+
+
+def test_an_empty_tensor_has_no_address(on_cpu: Any, tmp_path: Path) -> None:
+    import torch
+
+    shapes = {"min_shapes": "0x3", "input_shapes": "4x3", "max_shapes": "8x3"}
+    source = linear(tmp_path / "m.onnx", "n")
+    artifact = eb.convert(source, backend="tensorrt", work_dir=tmp_path / "a", params=shapes)
+    with eb.load(artifact) as wrapper:
+        x = torch.empty(0, 3)
+        assert x.data_ptr() == 0
+        found = wrapper({"x": x})
         wrapper.synchronize()
-        assert empty_like["y"].shape == (1, 4)
+        assert (found["y"].shape, found["s"].shape) == ((0, 4), (0,))
 
 
 def test_a_context_waits_for_its_last_call_on_another_stream(

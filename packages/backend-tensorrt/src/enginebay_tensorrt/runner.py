@@ -173,7 +173,7 @@ class Runner:
             self._follow(caller, stream)
             for name, shape in self._context.enqueue(stream, room).items():
                 made[name] = self._torch_view(made[name], name, shape)
-            return {name: made[name] for name in outputs}
+            return made
 
     def _replay_torch(
         self, kept: Mapping[str, torch.Tensor], device: torch.device, caller: int

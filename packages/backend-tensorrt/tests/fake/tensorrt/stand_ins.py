@@ -323,6 +323,18 @@ class ParserError:
         return self._code
 
 
+def _bytes_inside(proto: Any) -> list[ParserError]:
+    """Nodes that read or write bytes: the parser has them at the edges, and Cast for them."""
+    graph = onnx.shape_inference.infer_shapes(proto).graph
+    values = (*graph.value_info, *graph.input, *graph.output)
+    found = {v.name for v in values if v.type.tensor_type.elem_type == TensorProto.UINT8}
+    return [
+        ParserError(node, f"{node.op_type} takes no uint8", trt.ErrorCode.UNSUPPORTED_NODE)
+        for node in graph.node
+        if node.op_type != "Cast" and found & {*node.input, *node.output}
+    ]
+
+
 class OnnxParser:
     """``OnnxParser``; it knows ONNX's own operators, but not all of them."""
 
@@ -345,7 +357,7 @@ class OnnxParser:
             ParserError(node, f"no importer for {node.op_type}\n", trt.ErrorCode.UNSUPPORTED_NODE)
             for node in proto.graph.node
             if node.op_type in REFUSED or node.domain not in ("", "ai.onnx")
-        ]
+        ] or _bytes_inside(proto)
         self._network._model = proto
         return not self._errors
 
