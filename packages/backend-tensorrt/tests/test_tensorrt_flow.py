@@ -88,7 +88,7 @@ def test_the_order_of_calls(stand_ins: Any, tmp_path: Path) -> None:
     assert [
         ("create_network", typed),
         ("parse_from_file", str(source)),
-        "build_serialized_network",
+        ("build_serialized_network", 0),
     ] == stand_ins.LOG
     stand_ins.LOG.clear()
     with eb.load(artifact, device="cuda:0") as wrapper:
@@ -179,6 +179,8 @@ def test_dla(stand_ins: Any, tmp_path: Path, is_eleven: bool) -> None:
     assert config._flags == {flags.GPU_FALLBACK} | (set() if is_eleven else {flags.FP16})
     assert ("parser", "ADJUST_FOR_DLA") in stand_ins.LOG
     assert ("create_network", 0) in stand_ins.LOG  # not strongly typed in 10, always in 11
+    eb.load(tmp_path / "a").close()
+    assert ("DLA_core", 1) in stand_ins.LOG
 
 
 def test_a_dla_core_that_is_not_there(stand_ins: Any, tmp_path: Path) -> None:
@@ -465,6 +467,27 @@ def test_several_profiles(stand_ins: Any, tmp_path: Path) -> None:
             wrapper({"x": rows(9)})
 
 
+def test_a_profile_in_use_is_kept_where_it_will_do(stand_ins: Any, tmp_path: Path) -> None:
+    """Changing it has TensorRT prepare its layers again."""
+    source = linear(tmp_path / "m.onnx", "n")
+    more = dynamic(profiles=("x:4x3 / x:8x3 / x:16x3",))
+    artifact = eb.convert(source, backend="tensorrt", work_dir=tmp_path / "a", params=more)
+    with eb.load(artifact) as wrapper:
+        for number in (16, 8, 4, 1, 8):  # 4 to 8 rows fit both
+            wrapper({"x": rows(number)})
+    assert [entry[1] for entry in stand_ins.LOG if "profile" in entry[0]] == [1, 0]
+
+
+def test_shapes_that_tensorrt_lacks(
+    stand_ins: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    artifact = eb.convert(linear(tmp_path / "m.onnx"), backend="tensorrt", work_dir=tmp_path / "a")
+    with eb.load(artifact) as wrapper:
+        monkeypatch.setattr(stand_ins.ExecutionContext, "infer_shapes", lambda _: ["x"])
+        with pytest.raises(InferenceError, match=r"TensorRT lacks the shapes of x$"):
+            wrapper({"x": rows(2)})
+
+
 def test_a_dynamic_input_without_shapes(stand_ins: Any, tmp_path: Path) -> None:
     with pytest.raises(ParamsError) as caught:
         eb.convert(linear(tmp_path / "m.onnx", "n"), backend="tensorrt", work_dir=tmp_path / "a")
@@ -546,6 +569,13 @@ def test_no_memory_for_a_context(stand_ins: Any, tmp_path: Path) -> None:
         eb.load(artifact)
 
 
+def test_an_output_in_host_memory_is_refused(stand_ins: Any, tmp_path: Path) -> None:
+    artifact = eb.convert(linear(tmp_path / "m.onnx"), backend="tensorrt", work_dir=tmp_path / "a")
+    stand_ins.FAULTS["host_tensors"] = ("s",)
+    with pytest.raises(ConversionError, match="the engine wants 's' in host memory"):
+        eb.load(artifact)
+
+
 def test_closing_gives_everything_back(stand_ins: Any, tmp_path: Path) -> None:
     import fake_cuda
 
@@ -570,7 +600,8 @@ def test_a_device_by_its_number(stand_ins: Any, tmp_path: Path) -> None:
     with eb.load(artifact) as wrapper:
         wrapper({"x": rows(2)})
         assert wrapper.receipt.device == "cuda:1"
-    assert {entry[-1] for entry in stand_ins.LOG if "execute_async_v3" in entry} == {1}
+    calls = ("build_serialized_network", "deserialize_cuda_engine", "execute_async_v3")
+    assert [e[-1] for name in calls for e in stand_ins.LOG if e[0] == name] == [1, 1, 1]
     assert fake_cuda.here.device == 0  # the caller's is as it was
 
 

@@ -250,7 +250,7 @@ class Builder:
         return Profile()
 
     def build_serialized_network(self, network: Network, config: Config) -> bytes | None:
-        LOG.append("build_serialized_network")
+        LOG.append(("build_serialized_network", fake_cuda.here.device))
         if not _watched(config._values["progress_monitor"]):
             return None
         if "build" in FAULTS:
@@ -381,6 +381,7 @@ class Runtime:
 
     def deserialize_cuda_engine(self, serialized_engine: bytes) -> CudaEngine | None:
         LOG.append(("deserialize_cuda_engine", fake_cuda.here.device))
+        LOG.extend(("DLA_core", core) for name, core in self._values.items() if name == "DLA_core")
         if not serialized_engine.startswith(MAGIC):
             self._logger.log(trt.ILogger.ERROR, "Magic tag does not match")
             return None
