@@ -175,6 +175,44 @@ def test_each_device_and_version_has_a_timing_cache(
     assert first.read_text() == "gemm 2 ms"
 
 
+def test_what_another_build_measured_meanwhile_is_merged_in(stand_ins: Any, tmp_path: Path) -> None:
+    from enginebay_tensorrt.api import from_onnx
+
+    source, folder = scaled(tmp_path / "m.onnx"), str(tmp_path / "cache")
+    stand_ins.FAULTS["measured"] = "conv 1 ms"
+
+    def tell(text: str) -> None:
+        if text == "Tactic Selection 3/3":  # the cache was read, and is not written yet
+            stand_ins.FAULTS["measured"] = "gemm 2 ms"
+            from_onnx(source, timing_cache=folder)
+            stand_ins.FAULTS["measured"] = "conv 1 ms"
+
+    from_onnx(source, timing_cache=folder, progress=tell)
+    (file,) = (tmp_path / "cache").glob("*.timing")
+    assert file.read_text() == "conv 1 ms\ngemm 2 ms"
+
+
+def test_one_build_writes_at_a_time(stand_ins: Any, tmp_path: Path) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import TimeoutError as TooLong
+
+    from filelock import FileLock
+
+    from enginebay_tensorrt.api import from_onnx
+
+    source, folder = scaled(tmp_path / "m.onnx"), tmp_path / "cache"
+    file = folder / f"nvidia-fake-1-sm9.0-{stand_ins.trt.__version__}.timing"
+    folder.mkdir()
+    with ThreadPoolExecutor(1) as pool:
+        with FileLock(f"{file}.lock"):
+            building = pool.submit(from_onnx, source, timing_cache=str(folder))
+            with pytest.raises(TooLong):
+                building.result(timeout=1)
+            assert not file.exists()
+        building.result(timeout=60)
+    assert file.read_text() == "conv 1 ms"
+
+
 BUILD = """
 import sys
 from tensorrt import stand_ins

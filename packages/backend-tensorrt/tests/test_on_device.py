@@ -309,7 +309,7 @@ def test_tensors_with_a_shape_that_depends_on_the_data(
 
 def test_streams_of_the_caller(convert: Any, tmp_path: Path, on_gpu: bool) -> None:
     if not on_gpu:
-        pytest.skip("torch's own streams need a GPU; test_tensorrt_flow.py has stand-ins for them")
+        pytest.skip("torch's own streams need a GPU; test_cuda_tensors.py has stand-ins for them")
     import torch
 
     with eb.load(convert(linear(tmp_path / "m.onnx"))) as wrapper:
