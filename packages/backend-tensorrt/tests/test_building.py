@@ -123,6 +123,27 @@ def test_calibrators(stand_ins: Any, tmp_path: Path, is_eleven: bool, kind: str)
     np.testing.assert_array_equal([batch[0].reshape(2, 3) for batch in batches], samples)
 
 
+def test_calibrators_of_several_inputs(stand_ins: Any, tmp_path: Path, is_eleven: bool) -> None:
+    import fake_cuda
+
+    from enginebay_tensorrt.api import from_onnx
+
+    if is_eleven:
+        pytest.skip("TensorRT 11 has no calibrators")
+    specs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 3]) for name in "xzy"]
+    nodes = [helper.make_node("Add", ["x", "z"], ["y"], name="add")]
+    graph = helper.make_graph(nodes, "added", specs[:2], specs[2:])
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), tmp_path / "m.onnx")
+    samples = [{"z": rows(4)[::2], "x": rows(2)} for _ in range(3)]  # every other row
+    from_onnx(tmp_path / "m.onnx", precision="int8", calibrator="entropy", calibration_data=samples)
+    ((_, batches),) = [entry for entry in stand_ins.LOG if entry[0] == "calibrated"]
+    for sample, (x, z) in zip(samples, batches, strict=True):
+        np.testing.assert_array_equal(x.reshape(2, 3), sample["x"])
+        np.testing.assert_array_equal(z.reshape(2, 3), sample["z"])
+    assert fake_cuda.memory == {}
+
+
 def test_calibration_that_fails_is_no_end_of_the_samples(
     stand_ins: Any, tmp_path: Path, is_eleven: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

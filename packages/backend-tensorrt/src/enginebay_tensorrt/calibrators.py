@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,6 +61,8 @@ def calibrator(kind: str, samples: Samples) -> Any:
                 return [self._upload(name, sample[name]) for name in names]
             except Exception as err:  # noqa: BLE001  # raised again by whoever builds
                 self.error = err
+                with suppress(RuntimeError):
+                    self._free()
                 return None
 
         def read_calibration_cache(self) -> bytes | None:
