@@ -35,6 +35,18 @@ def test_tensors_are_handed_over_by_address(
         agree({name: y.numpy() for name, y in found.items()}, expected(strided.numpy()))
 
 
+def test_a_view_that_is_negative_only_by_name(on_cpu: Any, tmp_path: Path) -> None:
+    """As ``z.conj().imag``: the memory has the other sign."""
+    import torch
+
+    artifact = eb.convert(linear(tmp_path / "m.onnx"), backend="tensorrt", work_dir=tmp_path / "a")
+    with eb.load(artifact) as wrapper:
+        x = torch._neg_view(torch.from_numpy(rows(2)).clone())
+        found = wrapper({"x": x})
+        wrapper.synchronize()
+        agree({name: y.numpy() for name, y in found.items()}, expected(x.resolve_neg().numpy()))
+
+
 def test_an_empty_tensor_has_no_address(on_cpu: Any, tmp_path: Path) -> None:
     import torch
 

@@ -154,7 +154,7 @@ class Runner:
         profile = self._context.profile_for(shapes)
         device = torch.device("cuda", self._index)
         caller = int(torch.cuda.current_stream(device).cuda_stream)
-        kept = {name: feed[name].to(device).contiguous() for name in shapes}
+        kept = {name: feed[name].to(device).resolve_neg().contiguous() for name in shapes}
         if self._graph is not None:
             return self._replay_torch(kept, device, caller)
         kept = {name: _aligned(tensor) for name, tensor in kept.items()}
