@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from enginebay.arrays import numpy_dtype
 from enginebay.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -271,11 +272,18 @@ def test_a_timing_cache_is_used_again(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def device(on_gpu: bool, request: pytest.FixtureRequest) -> Iterator[str]:
+def device(on_gpu: bool, request: pytest.FixtureRequest) -> str:
     """Where tensors are handed over without a copy."""
     if not on_gpu:
         request.getfixturevalue("on_cpu")
-    return "cuda" if on_gpu else "cpu"
+        return "cpu"
+    import torch
+
+    with warnings.catch_warnings(record=True) as told:
+        if not torch.cuda.is_available():
+            why = told[0].message if told else "it was built without CUDA"
+            pytest.skip(f"torch {torch.__version__} does not reach the GPU: {why}")
+    return "cuda"
 
 
 @pytest.mark.parametrize("params", [{}, {"cuda_graph": True}], ids=["enqueued", "as a graph"])
@@ -307,8 +315,8 @@ def test_tensors_with_a_shape_that_depends_on_the_data(
             torch.testing.assert_close(found["places"].cpu(), x.nonzero().T)
 
 
-def test_streams_of_the_caller(convert: Any, tmp_path: Path, on_gpu: bool) -> None:
-    if not on_gpu:
+def test_streams_of_the_caller(convert: Any, tmp_path: Path, device: str) -> None:
+    if device != "cuda":
         pytest.skip("torch's own streams need a GPU; test_cuda_tensors.py has stand-ins for them")
     import torch
 
