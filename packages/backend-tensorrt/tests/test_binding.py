@@ -13,7 +13,13 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import enginebay as eb
-from enginebay.errors import ArtifactError, BackendUnavailableError, ConversionError, UsageError
+from enginebay.errors import (
+    ArtifactError,
+    BackendUnavailableError,
+    ConversionError,
+    ParamsError,
+    UsageError,
+)
 from enginebay_tensorrt.params import TensorrtParams
 
 if TYPE_CHECKING:
@@ -256,6 +262,30 @@ def test_weights_are_replaced(stand_ins: Any, tmp_path: Path) -> None:
         np.testing.assert_array_equal(wrapper({"x": X})["y"], X * 2)
     with api.load(tmp_path / "m.engine", weights=new, refit=True) as wrapper:
         np.testing.assert_array_equal(wrapper({"x": X})["y"], X * 5)
+
+
+@pytest.mark.parametrize("how", ["refit", "strip_plan"])
+def test_weights_take_the_form_that_the_engine_was_built_in(
+    stand_ins: Any, tmp_path: Path, how: str
+) -> None:
+    from enginebay_tensorrt import api
+
+    params = {"precision": "fp16", how: True}
+    source = scaled(tmp_path / "m.onnx")
+    api.save(api.from_onnx(source, **params), tmp_path / "m.engine")
+    with api.load(tmp_path / "m.engine", weights=source, **params) as wrapper:
+        np.testing.assert_array_equal(wrapper({"x": X})["y"], X * 2)
+
+
+def test_weights_for_a_calibrated_graph(stand_ins: Any, tmp_path: Path) -> None:
+    from enginebay_tensorrt import api
+
+    with pytest.raises(ParamsError) as caught:
+        api.load(tmp_path / "m.engine", weights="m.onnx", precision="int8", refit=True)
+    assert str(caught.value) == (
+        "an engine of precision int8 takes no weights from 'm.onnx': it was built from a "
+        "calibrated graph"
+    )
 
 
 def test_weights_of_another_graph(stand_ins: Any, tmp_path: Path) -> None:

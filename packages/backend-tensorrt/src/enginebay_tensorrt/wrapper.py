@@ -103,7 +103,7 @@ class TensorrtWrapper(eb.Wrapper):
         except eb.EnginebayError:
             self._idle.append(runner)  # refused before anything was enqueued
             raise
-        except Exception:
+        except BaseException:
             with suppress(RuntimeError):  # CUDA may be past repair, and what broke it is told
                 runner.close()  # its context may be in any state
             raise
