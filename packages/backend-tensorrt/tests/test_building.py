@@ -254,6 +254,16 @@ def test_dtypes_that_the_parser_changes_are_refused(stand_ins: Any, tmp_path: Pa
     assert str(caught.value) == ("TensorRT reads output 'd' of 'm.onnx' as float32, wanted float64")
 
 
+def test_an_output_that_is_an_input_by_name(stand_ins: Any, tmp_path: Path) -> None:
+    """The parser renames the input."""
+    model = onnx.load(linear(tmp_path / "m.onnx"))
+    model.graph.output.append(helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3]))
+    onnx.save(model, tmp_path / "m.onnx")
+    with pytest.raises(ConversionError) as caught:
+        eb.convert(tmp_path / "m.onnx", backend="tensorrt", work_dir=tmp_path / "a")
+    assert str(caught.value) == ("TensorRT's network has no input 'x' as 'm.onnx' has: found __x")
+
+
 def test_an_input_that_decides_shapes_is_refused(stand_ins: Any, tmp_path: Path) -> None:
     stand_ins.FAULTS["shape_tensors"] = ("x",)
     with pytest.raises(ConversionError, match=r"input 'x' of 'm\.onnx' decides shapes"):

@@ -171,7 +171,13 @@ def _check(
     for kind, tensors, specs in (("input", ports[0], inputs), ("output", ports[1], outputs)):
         found = {tensor.name: dtype_name(tensor.dtype) for tensor in tensors}
         for spec in specs:
-            if found.get(spec.name, spec.dtype) != spec.dtype:
+            if spec.name not in found:
+                raise ConversionError(
+                    f"TensorRT's network has no {kind} '{spec.name}' as '{source.name}' has: "
+                    f"found {', '.join(found) or 'none'}",
+                    hint="no output may have the name of an input",
+                )
+            if found[spec.name] != spec.dtype:
                 raise ConversionError(
                     f"TensorRT reads {kind} '{spec.name}' of '{source.name}' as "
                     f"{found[spec.name]}, wanted {spec.dtype}",

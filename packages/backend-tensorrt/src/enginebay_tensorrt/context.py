@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from enginebay.errors import InputError
@@ -10,7 +9,7 @@ from enginebay_tensorrt.bindings import trt
 from enginebay_tensorrt.logger import LOGGER, reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from enginebay_tensorrt.engine import Engine
 
@@ -63,25 +62,22 @@ class Context:
     Args:
         engine: The engine; its device must be the calling thread's.
 
+    Attributes:
+        errors: What TensorRT logs meanwhile, filled by whoever calls.
+
     Raises:
         RuntimeError: There is no memory for another one.
     """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._errors: list[str] = []
-        with self.listening():
+        self.errors: list[str] = []
+        with LOGGER.collecting() as self.errors:
             self._raw = engine.cuda_engine.create_execution_context()
             if self._raw is None:
-                told = reason(self._errors)
+                told = reason(self.errors)
                 raise RuntimeError(f"TensorRT has no memory for another execution context: {told}")
         self._allocators: dict[str, Allocator] = {}
-
-    @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Hear why TensorRT refuses what is asked of this context inside the ``with`` block."""
-        with LOGGER.collecting() as self._errors:
-            yield
 
     def profile_for(self, shapes: Mapping[str, Shape]) -> int:
         """The profile in use where it takes the shapes, else the first that does.
@@ -158,7 +154,7 @@ class Context:
             if allocator.error is not None:
                 raise allocator.error
         if not done:
-            raise RuntimeError(reason(self._errors))
+            raise RuntimeError(reason(self.errors))
         return {name: allocator.shape for name, allocator in lent.items()}
 
     def _allocator(self, name: str) -> Allocator:
@@ -170,4 +166,4 @@ class Context:
 
     def _insist(self, done: bool, what: str) -> None:
         if not done:
-            raise RuntimeError(f"TensorRT refuses {what}: {reason(self._errors)}")
+            raise RuntimeError(f"TensorRT refuses {what}: {reason(self.errors)}")

@@ -9,6 +9,7 @@ from enginebay.arrays import numpy_dtype
 from enginebay.errors import ConversionError
 from enginebay_tensorrt import cuda
 from enginebay_tensorrt.context import Context
+from enginebay_tensorrt.logger import LOGGER
 from enginebay_tensorrt.staging import Staging, copy, size_of
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class Runner:
         there. Then it is the runner's.
         """
         stream = caller or self._stream
-        with cuda.on_device(self._index), self._context.listening():
+        with cuda.on_device(self._index), LOGGER.collecting() as self._context.errors:
             # An event that was never recorded is complete, so the first call waits for nothing.
             cuda.call("cudaStreamWaitEvent", stream, self._done, 0)
             try:

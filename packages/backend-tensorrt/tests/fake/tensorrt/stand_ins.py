@@ -324,14 +324,16 @@ class ParserError:
 
 
 def _bytes_inside(proto: Any) -> list[ParserError]:
-    """Nodes that read or write bytes: the parser has them at the edges, and Cast for them."""
+    """Nodes that use bytes: the parser has them at the network's edges, and Cast for them."""
     graph = onnx.shape_inference.infer_shapes(proto).graph
     values = (*graph.value_info, *graph.input, *graph.output)
     found = {v.name for v in values if v.type.tensor_type.elem_type == TensorProto.UINT8}
+    inside = found - {v.name for v in (*graph.input, *graph.output)}
     return [
         ParserError(node, f"{node.op_type} takes no uint8", trt.ErrorCode.UNSUPPORTED_NODE)
         for node in graph.node
-        if node.op_type != "Cast" and found & {*node.input, *node.output}
+        if found & {*node.input, *node.output}
+        and (node.op_type != "Cast" or inside & {*node.output})
     ]
 
 
@@ -358,6 +360,10 @@ class OnnxParser:
             for node in proto.graph.node
             if node.op_type in REFUSED or node.domain not in ("", "ai.onnx")
         ] or _bytes_inside(proto)
+        outputs = {value.name for value in proto.graph.output}
+        for value in proto.graph.input:
+            if value.name in outputs:  # as in onnx-tensorrt's ModelImporter.cpp
+                value.name = f"__{value.name}"
         self._network._model = proto
         return not self._errors
 
