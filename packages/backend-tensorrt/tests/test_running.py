@@ -130,7 +130,9 @@ def test_an_engine_that_fails(stand_ins: Any, tmp_path: Path) -> None:
         agree(wrapper({"x": x}), expected(x))
 
 
-def test_a_call_that_is_refused_takes_no_memory(machine: Any, tmp_path: Path) -> None:
+def test_a_call_that_is_refused_takes_no_memory(
+    stand_ins: Any, machine: Any, tmp_path: Path
+) -> None:
     source = linear(tmp_path / "m.onnx", "n")
     artifact = eb.convert(source, backend="tensorrt", work_dir=tmp_path / "a", params=dynamic())
     with eb.load(artifact) as wrapper:
@@ -138,6 +140,8 @@ def test_a_call_that_is_refused_takes_no_memory(machine: Any, tmp_path: Path) ->
         with pytest.raises(InputError, match="was not built for"):
             wrapper({"x": rows(1000)})
         assert machine.log == []
+        wrapper({"x": rows(4)})
+        assert stand_ins.LOG.count("create_execution_context") == 1  # still the first
 
 
 @pytest.mark.parametrize(
