@@ -344,9 +344,10 @@ def test_messages_go_to_logging(stand_ins: Any, caplog: pytest.LogCaptureFixture
     with LOGGER.collecting() as errors:
         for level in (severity.VERBOSE, severity.INFO, severity.WARNING, severity.ERROR):
             LOGGER.log(level, f"about {level.name}")
+    LOGGER.log(severity.INTERNAL_ERROR, "of another call")
     assert errors == ["about ERROR"]
     names = [record.levelname for record in caplog.records]
-    assert names == ["DEBUG", "DEBUG", "WARNING", "ERROR"]
+    assert names == ["DEBUG", "DEBUG", "WARNING", "ERROR", "ERROR"]
 
 
 def test_params_know_their_weights_file() -> None:

@@ -128,6 +128,7 @@ def test_an_engine_that_fails(stand_ins: Any, tmp_path: Path) -> None:
         del stand_ins.FAULTS["execute"]
         x = rows(2)
         agree(wrapper({"x": x}), expected(x))
+        assert stand_ins.LOG.count("create_execution_context") == 2  # the first may be in any state
 
 
 def test_a_call_that_is_refused_takes_no_memory(
