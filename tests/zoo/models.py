@@ -208,6 +208,12 @@ ZOO: dict[str, Animal] = {
         tokens(),
         {"num_key_value_heads": 2, "num_local_experts": 4, "num_experts_per_tok": 2},
     ),
+    "phimoe": Animal(
+        "MoE",
+        "PhimoeForCausalLM",
+        tokens(),
+        {**GROUPED, "num_local_experts": 4, "num_experts_per_tok": 2},
+    ),
     "deepseek-v3": Animal(
         "MoE",
         "DeepseekV3ForCausalLM",
@@ -415,6 +421,33 @@ ZOO: dict[str, Animal] = {
             "head_hidden_size": 8,
         },
     ),
+    "zoedepth": Animal(
+        "depth",
+        "ZoeDepthForDepthEstimation",
+        pixels(),
+        {
+            "backbone_config": {
+                **PATCHES,
+                "model_type": "beit",
+                "hidden_size": 32,
+                "num_hidden_layers": 4,
+                "num_attention_heads": 4,
+                "intermediate_size": 64,
+                "out_features": FOUR,
+                "reshape_hidden_states": False,
+                "use_relative_position_bias": True,
+            },
+            "neck_hidden_sizes": [8, 8, 16, 16],
+            "fusion_hidden_size": 16,
+            "bottleneck_features": 16,
+            "bin_embedding_dim": 8,
+            "num_relative_features": 8,
+            "num_attractors": [4, 2, 2, 1],
+            "bin_configurations": [
+                {"n_bins": 8, "min_depth": 0.1, "max_depth": 10.0, "name": None}
+            ],
+        },
+    ),
     "swin2sr": Animal(
         "super-resolution",
         "Swin2SRForImageSuperResolution",
@@ -463,6 +496,13 @@ ZOO: dict[str, Animal] = {
         values("input_values", 1, 32, 16),
         {"patch_size": 8, "num_mel_bins": 16, "max_length": 32}
         | {"frequency_stride": 8, "time_stride": 8},
+    ),
+    "parakeet": Animal(
+        "audio",
+        "ParakeetEncoder",
+        values("input_features", 1, 32, 16),
+        {"num_mel_bins": 16, "subsampling_conv_channels": 8, "conv_kernel_size": 5}
+        | {"subsampling_factor": 4},
     ),
     # Time series
     "patchtst": Animal(
