@@ -11,6 +11,7 @@ from torch import nn
 from enginebay.errors import MissingDependencyError, ModelSourceError
 from enginebay.ir.export import export
 from enginebay.ir.sources import load_model
+from enginebay.rewriting import rewrite
 
 NETS = """
 import torch
@@ -247,6 +248,24 @@ def test_code_that_raises_is_one_line_with_its_chain(
     assert str(caught.value) == f"importing '{form.format(folder)[:-4]}' {message}"
     assert caught.value.__cause__ is not None
     assert not [name for name in sys.modules if name.startswith("enginebay_source_bad")]
+
+
+def test_a_file_can_rewrite_what_is_in_it_whatever_its_name_is(folder) -> None:
+    (folder / "my-net 2.py").write_text(
+        "import torch\n"
+        "from enginebay.rewriting import RewriterSet\n"
+        "class net(torch.nn.Module):\n"
+        "    def forward(self, x):\n"
+        "        return x\n"
+        "rewriters = RewriterSet()\n"
+        "@rewriters.function(f'{__name__}.net.forward')\n"
+        "def forward(ctx, self, x):\n"
+        "    return x + 1\n"
+    )
+    model = load_model(f"{folder}/my-net 2.py:net").model
+    sets = [sys.modules[type(model).__module__].rewriters]
+    with rewrite(model, backend="any", rewriters=sets):
+        assert model(torch.zeros(1)) == 1
 
 
 def test_a_nearby_module_is_suggested(folder, monkeypatch) -> None:

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from torch import nn
 
 import enginebay as eb
 from enginebay.errors import RewriterError
@@ -19,7 +20,7 @@ def test_declaring_answers_the_replacement_and_changes_nothing_else():
     assert rewriters.function("a.b")(replacement) is replacement
     assert rewriters.symbolic("squeeze", is_pytorch=True)(replacement) is replacement
 
-    class Other:
+    class Other(nn.Module):
         pass
 
     assert rewriters.module("a.B")(Other) is Other
@@ -185,11 +186,16 @@ def test_versions_must_be_ranges():
     assert caught.value.hint == 'write versions={"torch": ">=1.2,<2"}'
 
 
-def test_a_module_rewriter_must_be_a_class():
+@pytest.mark.parametrize(
+    ("given", "found"), [(replacement, "a function"), (int, "int"), (None, "None")]
+)
+def test_a_module_rewriter_must_be_a_class_of_modules(given, found):
     with pytest.raises(RewriterError) as caught:
-        RewriterSet().module("a.B")(replacement)
-    assert str(caught.value) == 'the module rewriter of "a.B" must be a class, not a function'
-    assert caught.value.hint == "declare a class derived from torch.nn.Module, or use .function"
+        RewriterSet().module("a.B")(given)
+    assert str(caught.value) == (
+        f'the module rewriter of "a.B" must be a class derived from torch.nn.Module, not {found}'
+    )
+    assert caught.value.hint == "use .function for a function or a method"
 
 
 @pytest.mark.parametrize(

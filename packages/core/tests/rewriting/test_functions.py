@@ -40,6 +40,7 @@ def in_force(rewriters, **kwargs):
 def _no_trace():
     yield
     assert _get_current_function_mode_stack() == []
+    assert F.has_torch_function is torch.overrides.has_torch_function
 
 
 @pytest.mark.parametrize(
@@ -106,6 +107,55 @@ def test_calls_inside_python_functions_of_torch_are_caught(inner, call):
         result = calls[call]()
     assert rewriting.report.fired[inner] >= 1
     assert torch.equal(result, expected)
+
+
+def test_calls_inside_python_functions_of_torch_are_caught_beside_other_modes():
+    attention = nn.MultiheadAttention(4, 2, batch_first=True)
+    x = torch.rand(1, 3, 4)
+    with torch.device("cpu"), in_force(counting(ATTENTION)) as rewriting, torch.device("cpu"):
+        attention(x, x, x, need_weights=False)
+    assert rewriting.report.fired[ATTENTION] == 1
+
+
+def test_the_overridable_python_functions_of_torch_are_known():
+    """Those that ask, by the modules where they ask; what is missing would not be looked into."""
+    from enginebay.rewriting.torch_functions import _MODULES
+
+    functions = {f for group in torch.overrides.get_overridable_functions().values() for f in group}
+    names = {f.__globals__["__name__"] for f in functions if isinstance(f, types.FunctionType)}
+    # Scalars have no rewriters, and those that choose between two others ask in their names.
+    assert names - {*_MODULES} <= {"torch", "torch._jit_internal"}
+
+
+def test_a_python_function_of_torch_is_the_original_inside_its_own_rewriters():
+    rewriters = RewriterSet()
+
+    @rewriters.function("torch.nn.functional.interpolate")
+    def doubled(ctx, *args, **kwargs):
+        return 2 * F.interpolate(*args, **kwargs)
+
+    x = torch.ones(1, 1, 2)
+    with in_force(rewriters), in_force(rewriters):
+        assert F.interpolate(x, 2).tolist() == [[[4, 4]]]
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+def test_functions_can_be_compiled_inside_a_context():
+    def body(x):
+        return F.layer_norm(F.interpolate(x, 2), [2])
+
+    x = torch.rand(1, 1, 3)
+    with in_force(counting("torch.relu")):
+        compiled = torch.jit.script(body)
+    assert torch.equal(compiled(x), body(x))
+
+
+def test_the_fast_path_of_a_module_is_not_taken():
+    """It is one operator of its own, which no exporter and no rewriter would know."""
+    layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True).eval()
+    with in_force(counting("torch.nn.functional.linear")) as rewriting, torch.no_grad():
+        layer(torch.rand(1, 3, 4))
+    assert rewriting.report.fired["torch.nn.functional.linear"] == 4
 
 
 def test_a_rewriter_reaches_other_rewritten_functions_and_itself_only_as_the_original():

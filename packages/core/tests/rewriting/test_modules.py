@@ -359,20 +359,6 @@ def test_a_name_that_is_not_a_class(net, name, message, hint):
     assert caught.value.hint == hint
 
 
-def test_a_replacement_that_is_no_module(net):
-    class NotAModule:
-        def __init__(self, ctx, module):
-            pass
-
-    with pytest.raises(RewriterError) as caught, in_force(net, declared(replacement=NotAModule)):
-        pass
-    assert str(caught.value) == (
-        f"the module rewriter {__name__}.test_a_replacement_that_is_no_module.<locals>.NotAModule "
-        'of "torch.nn.Conv2d" made a NotAModule, not a torch.nn.Module'
-    )
-    assert caught.value.hint == "derive the class from torch.nn.Module"
-
-
 def test_a_context_cannot_be_entered_twice(net):
     with in_force(net, declared()) as rewriting:
         with pytest.raises(RewriterError) as caught:

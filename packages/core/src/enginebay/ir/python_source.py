@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import re
 import sys
 from contextlib import contextmanager
 from hashlib import sha256
@@ -58,8 +59,9 @@ def import_name(name: str) -> Iterator[ModuleType]:
 
 def _executed(path: Path, name: str) -> ModuleType:
     # The name is unique to the path: two files called model.py do not meet, nor does one of them
-    # hide an installed module.
-    unique = f"enginebay_source_{path.stem}_{sha256(str(path).encode()).hexdigest()[:8]}"
+    # hide an installed module. It is an identifier, so that a rewriter can name what is in it.
+    stem = re.sub(r"\W", "_", path.stem)
+    unique = f"enginebay_source_{stem}_{sha256(str(path).encode()).hexdigest()[:8]}"
     spec = importlib.util.spec_from_file_location(unique, path)
     assert spec is not None
     assert spec.loader is not None

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 #: What ``torch.onnx.symbolic_helper.parse_args`` reads arguments as.
 DESCRIPTORS = ("v", "i", "is", "f", "fs", "b", "s", "t", "none")
 
+#: The base class of all modules, by the name that it gives itself.
+_MODULE = "torch.nn.modules.module.Module"
+
 
 def check_name_given(kind: str, name: object) -> None:
     """Check that a decorator was called with a name, before it waits for what it decorates.
@@ -58,10 +61,12 @@ def _check_name(rewriter: Rewriter) -> None:
 
 def _check_kinds(rewriter: Rewriter) -> None:
     subject = f'the {rewriter.kind} rewriter of "{rewriter.name}"'
-    if rewriter.kind == "module" and not isinstance(rewriter.replacement, type):
+    if rewriter.kind == "module" and not _is_module_class(rewriter.replacement):
+        given = rewriter.replacement
+        found = given.__qualname__ if isinstance(given, type) else _kind(given)
         raise RewriterError(
-            f"{subject} must be a class, not {_kind(rewriter.replacement)}",
-            hint="declare a class derived from torch.nn.Module, or use .function",
+            f"{subject} must be a class derived from torch.nn.Module, not {found}",
+            hint="use .function for a function or a method",
         )
     if not callable(rewriter.replacement):
         raise RewriterError(f"{subject} must be a function, not {_kind(rewriter.replacement)}")
@@ -82,6 +87,12 @@ def _check_kinds(rewriter: Rewriter) -> None:
             f"versions of {subject} must be ranges by distribution, not {_kind(rewriter.versions)}",
             hint='write versions={"torch": ">=1.2,<2"}',
         )
+
+
+def _is_module_class(value: object) -> bool:
+    """Whether it is a class of modules; asked without torch, which a declaration never imports."""
+    bases = value.__mro__ if isinstance(value, type) else ()
+    return any(f"{each.__module__}.{each.__name__}" == _MODULE for each in bases)
 
 
 def _check_versions(rewriter: Rewriter) -> None:

@@ -62,7 +62,7 @@ class FunctionRewriters:
         patches = [each for each in subjects.values() if isinstance(each, Patch)]
         for patch in undo.enter_context(applied(patches)):
             bound = layer[patch.key] = self._layer[patch.key]
-            bound.context = context(bound.origin(patch.original))
+            bound.context = context(patch.hidden_by(bound))
         for key, functions in subjects.items():
             if not isinstance(functions, Patch):
                 bound = self._layer[key]
@@ -71,9 +71,10 @@ class FunctionRewriters:
                 layer.update(dict.fromkeys(functions, bound))
         put_in_force(undo, layer)
         if layer and "torch" in sys.modules:
-            from enginebay.rewriting import internals, modes
+            from enginebay.rewriting import internals, modes, torch_functions
 
             modes.keep_on(undo)
+            undo.enter_context(applied([torch_functions.Checks()]))
             internals.leave_exporters_alone(undo)
 
 
@@ -89,7 +90,7 @@ def _subject(rewriter: Rewriter, found: names.Found) -> Patch | tuple[Callable[.
             f'the function rewriter of "{rewriter.name}" names a {type(found.value).__name__}, '
             "not a function, a method or a property"
         )
-    return _torch_functions(found) or patch_for(found)
+    return _torch_functions(found) or _patch(found)
 
 
 def _torch_functions(found: names.Found) -> tuple[Callable[..., Any], ...]:
@@ -100,8 +101,6 @@ def _torch_functions(found: names.Found) -> tuple[Callable[..., Any], ...]:
         return (value, *(getattr(value, overload) for overload in overloads))
     if isinstance(value, BuiltinFunctionType):
         return (value,) if (value.__module__ or "").startswith("torch") else ()
-    if isinstance(value, FunctionType):
-        return (value,) if _asks_for_modes(value) else ()
     if "TensorBase" not in getattr(getattr(value, "__objclass__", None), "__name__", ""):
         return ()
     if isinstance(value, GetSetDescriptorType):
@@ -111,12 +110,14 @@ def _torch_functions(found: names.Found) -> tuple[Callable[..., Any], ...]:
     return (value,)
 
 
-def _asks_for_modes(function: FunctionType) -> bool:
-    if not (function.__module__ or "").startswith("torch"):
-        return False
-    from enginebay.rewriting.modes import asks_for_modes
+def _patch(found: names.Found) -> Patch:
+    value = found.value
+    if isinstance(value, FunctionType) and not found.inherited and "torch" in sys.modules:
+        from enginebay.rewriting.torch_functions import TorchFunctionPatch, asks_for_modes
 
-    return asks_for_modes(function)
+        if asks_for_modes(value):
+            return patch_for(found, TorchFunctionPatch)
+    return patch_for(found)
 
 
 @functools.cache

@@ -29,7 +29,7 @@ def replace(undo: ExitStack, replacements: Mapping[str, Callable[..., Any]]) -> 
     layer = {}
     for patch, name in zip(undo.enter_context(applied(subjects)), subjects.values(), strict=True):
         bound = Bound(Rewriter("function", name, replacements[name]))
-        bound.context = bound.origin(patch.original)
+        bound.context = patch.hidden_by(bound)
         layer[patch.key] = bound
     put_in_force(undo, layer)
 

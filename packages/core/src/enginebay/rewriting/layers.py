@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping
+    from collections.abc import Hashable, Mapping
     from contextlib import ExitStack
 
     from enginebay.rewriting.declaration import Rewriter
@@ -37,26 +37,20 @@ class Bound:
         self.count += 1
         return self.replacement(self.context, *args, **kwargs)
 
-    def origin(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """What the replacement calls as the original: the rewriter below, or ``original``."""
-
-        def origin_func(*args: Any, **kwargs: Any) -> Any:
-            return (self.below or original)(*args, **kwargs)
-
-        return origin_func
-
 
 class Layers:
     """The rewriters in force in one thread.
 
     Attributes:
         table: The rewriter to call for each function: the innermost context's.
+        running: The rewriters of torch functions that are at work.
         mode: The torch function mode of the thread, while a context needs one.
         mode_users: How many contexts need it.
     """
 
     def __init__(self) -> None:
         self.table: dict[Hashable, Bound] = {}
+        self.running: set[Bound] = set()
         self.mode: RewriteMode | None = None
         self.mode_users = 0
         self._layers: list[Mapping[Hashable, Bound]] = []

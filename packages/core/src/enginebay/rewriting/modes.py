@@ -3,45 +3,37 @@
 from __future__ import annotations
 
 import contextlib
-from types import CellType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._C import _get_function_stack_at, _len_torch_function_stack
 from torch._C import _pop_torch_function_stack as _switch_off
 from torch._C import _push_on_torch_function_stack as _switch_on
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
 from enginebay.rewriting.layers import current
-from enginebay.rewriting.python_functions import unpatched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from contextlib import ExitStack
 
-    from enginebay.rewriting.layers import Bound, Layers
-
-#: What torch's own Python functions ask before anything else. Whoever asks is intercepted.
-CHECKS = frozenset(
-    ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
-)
+    from enginebay.rewriting.layers import Layers
 
 
 class RewriteMode(TorchFunctionMode):
     """Hands every torch function of one thread to its rewriter, if it has one.
 
     torch switches a mode off while its handler runs. This one switches itself on again around
-    rewriters and around torch's Python functions, so that what these call is seen too.
+    rewriters, so that what these call is seen too.
 
     The handler is one function, and calls what it stands for directly: the TorchScript exporter
-    notes the whole stack for every operator, so each frame of ours costs as much as a call.
+    notes the whole stack for every operator, so each frame of ours costs as much as a call, and
+    the further down a line stands in its function, the longer the exporter counts up to it.
     """
 
     def __init__(self, layers: Layers) -> None:
         super().__init__()
         self._layers = layers
-        self._running: set[Bound] = set()
-        self._passing: set[Callable[..., Any]] = set()
-        self._bodies: dict[Callable[..., Any], Callable[..., Any]] = {}
 
     def __torch_function__(
         self,
@@ -51,42 +43,28 @@ class RewriteMode(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         bound = self._layers.table.get(func)
+        if bound is None:
+            return func(*args, **kwargs) if kwargs else func(*args)
+        running = self._layers.running
         # Inside its own rewriter a function is what the rewriter hides.
-        while bound is not None and bound in self._running:
+        while bound is not None and bound in running:
             bound = bound.below
-        if bound is not None:
-            bound.count += 1
-            self._running.add(bound)
-            _switch_on(self)
-            try:
-                return bound.replacement(bound.context, *args, **(kwargs or {}))
-            finally:
-                _switch_off()
-                self._running.discard(bound)
-        if type(func) is FunctionType and (body := self._body(func, types)) is not None:
-            self._passing.add(body)
-            _switch_on(self)
-            try:
-                return body(*args, **(kwargs or {}))
-            finally:
-                _switch_off()
-                self._passing.discard(body)
-        return func(*args, **kwargs) if kwargs else func(*args)
+        if bound is None:
+            return func(*args, **(kwargs or {}))
+        bound.count += 1
+        running.add(bound)
+        _switch_on(self)
+        try:
+            return bound.replacement(bound.context, *args, **(kwargs or {}))
+        finally:
+            _switch_off()
+            running.discard(bound)
 
-    def _body(self, func: FunctionType, types: Any) -> Callable[..., Any] | None:
-        """What runs a Python function of torch so that what it calls is intercepted.
 
-        Calling it with the mode on would come straight back here, since it asks for modes first;
-        so its body runs through a copy that does not ask. Two cases run plainly: a tensor
-        subclass has a say of its own (``types``), and a Tensor method that calls ``super()``
-        comes back under its own name.
-        """
-        func = unpatched(func)
-        body = self._bodies.get(func)
-        if body is None:
-            body = self._bodies[func] = _without_checks(func)
-        plainly = body in self._passing or any(each is not torch.Tensor for each in types)
-        return None if plainly else body
+def is_on(mode: RewriteMode | None) -> bool:
+    """Whether a mode is in force in this thread; it is not while it runs an original."""
+    depth = _len_torch_function_stack()
+    return any(_get_function_stack_at(index) is mode for index in reversed(range(depth)))
 
 
 def keep_on(undo: ExitStack) -> None:
@@ -155,36 +133,6 @@ def _take_off(mode: RewriteMode) -> list[TorchFunctionMode] | None:
 def _put_on(modes: Iterable[TorchFunctionMode]) -> None:
     for each in modes:
         _switch_on(each)
-
-
-def _without_checks(func: FunctionType) -> FunctionType:
-    """A copy that does not ask, nor do the functions that it closes over.
-
-    ``max_pool2d`` chooses between two bodies in its closure, and these ask in its name.
-    """
-    cells = tuple(
-        CellType(_with_cells(inner, inner.__closure__))
-        if type(inner := cell.cell_contents) is FunctionType and inner is not func
-        else cell
-        for cell in func.__closure__ or ()
-    )
-    return _with_cells(func, cells)
-
-
-def _with_cells(func: FunctionType, cells: tuple[CellType, ...] | None) -> FunctionType:
-    names = func.__globals__ | dict.fromkeys(CHECKS, _no)
-    copy = FunctionType(func.__code__, names, func.__name__, func.__defaults__, cells)
-    copy.__kwdefaults__ = func.__kwdefaults__
-    return copy
-
-
-def asks_for_modes(function: FunctionType) -> bool:
-    """Whether a Python function hands itself to modes, as torch's do."""
-    return not CHECKS.isdisjoint(function.__code__.co_names)
-
-
-def _no(*_: Any) -> bool:
-    return False
 
 
 def seen_as(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -141,20 +141,12 @@ class _Exchange:
 def _construct(
     rewriter: Rewriter, context: Any, module: nn.Module, options: Mapping[str, Any]
 ) -> nn.Module:
-    from torch import nn
-
     parameters = list(inspect.signature(rewriter.replacement).parameters.values())[2:]
     if not any(each.kind is each.VAR_KEYWORD for each in parameters):
         wanted = {each.name for each in parameters}
         options = {name: value for name, value in options.items() if name in wanted}
-    replacement = rewriter.replacement(context, module, **options)
-    if not isinstance(replacement, nn.Module):
-        raise RewriterError(
-            f'the module rewriter {rewriter.origin} of "{rewriter.name}" '
-            f"made a {type(replacement).__name__}, not a torch.nn.Module",
-            hint="derive the class from torch.nn.Module",
-        )
-    return replacement
+    made: nn.Module = rewriter.replacement(context, module, **options)
+    return made
 
 
 def _follow_mode(replacement: nn.Module, module: nn.Module) -> None:

@@ -22,6 +22,7 @@ from enginebay.rewriting.layers import current
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator
 
+    from enginebay.rewriting.layers import Bound
     from enginebay.rewriting.names import Found
 
 #: The code that a rewritten function runs; the ``...`` is replaced by its patch. A constant is
@@ -46,6 +47,14 @@ class Patch:
         self.key = key
         self.users: set[object] = set()
 
+    def hidden_by(self, bound: Bound) -> Callable[..., Any]:
+        """What a rewriter calls as the original: the rewriter below it, or the original."""
+
+        def origin_func(*args: Any, **kwargs: Any) -> Any:
+            return (bound.below or self.original)(*args, **kwargs)
+
+        return origin_func
+
     def call(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call the rewriter of this thread, or the original where the thread has none."""
         return (current().table.get(self.key) or self.original)(*args, **kwargs)
@@ -64,11 +73,11 @@ class CodePatch(Patch):
 
     def __init__(self, function: FunctionType) -> None:
         super().__init__(_key(function, "__code__"))
-        self._function = function
+        self.function = function
 
     def install(self) -> None:
         """Exchange the function's code."""
-        function = self._function
+        function = self.function
         self._attributes = dict(function.__dict__)
         self.original = _copy(function)
         # inspect.signature must still see the parameters: exporters name inputs after them.
@@ -83,7 +92,7 @@ class CodePatch(Patch):
         """Give the function its code back."""
         if not hasattr(self, "original"):
             return
-        function = self._function
+        function = self.function
         function.__code__ = self.original.__code__
         function.__dict__.pop("__wrapped__", None)
         if "__wrapped__" in self._attributes:
@@ -132,8 +141,13 @@ class AttributePatch(Patch):
         return rewritten
 
 
-def patch_for(found: Found) -> Patch:
-    """The patch that rewrites what was found; nothing is changed yet."""
+def patch_for(found: Found, code_patch: type[CodePatch] = CodePatch) -> Patch:
+    """The patch that rewrites what was found; nothing is changed yet.
+
+    Args:
+        found: What a rewriter names.
+        code_patch: Used for a function written in Python.
+    """
     with _lock:
         patch = _patches.get(_key(found.owner, found.attribute))
         if patch is not None:
@@ -141,7 +155,7 @@ def patch_for(found: Found) -> Patch:
         function = None if found.inherited else _python_function(found.value)
         if function is None:
             return AttributePatch(found)
-        return _patches.get(_key(function, "__code__")) or CodePatch(function)
+        return _patches.get(_key(function, "__code__")) or code_patch(function)
 
 
 @contextmanager
@@ -173,14 +187,6 @@ def applied(patches: Iterable[Patch]) -> Iterator[list[Patch]]:
                     _patches.pop(patch.key, None)
 
 
-def unpatched(function: FunctionType) -> FunctionType:
-    """The function with its own code, also while it is rewritten."""
-    patch = _patches.get(_key(function, "__code__"))
-    original = patch.original if patch is not None else function
-    assert isinstance(original, FunctionType)
-    return original
-
-
 def _python_function(value: Any) -> FunctionType | None:
     """The Python function in a function, static or class method, property.
 
@@ -204,8 +210,10 @@ def _copy(function: FunctionType) -> FunctionType:
         function.__closure__,
     )
     copy.__kwdefaults__ = function.__kwdefaults__
-    functools.update_wrapper(copy, function)
-    del copy.__dict__["__wrapped__"]
+    copy.__module__ = function.__module__
+    copy.__qualname__ = function.__qualname__
+    copy.__doc__ = function.__doc__
+    copy.__annotations__ = function.__annotations__
     copy.__dict__.update(function.__dict__)
     return copy
 

@@ -99,6 +99,8 @@ def _specificity(rewriter: Rewriter) -> tuple[bool, ...]:
 
 
 def _winner(rewriters: list[Rewriter]) -> Rewriter:
+    if len(rewriters) == 1:
+        return rewriters[0]
     highest = max(map(_specificity, rewriters))
     best, *tied = (each for each in rewriters if _specificity(each) == highest)
     if tied:

@@ -79,7 +79,7 @@ class SymbolicRewriters:
         patches = undo.enter_context(applied(self._patches[key] for key in self._layer))
         for patch in patches:
             bound = self._layer[patch.key]
-            bound.context = context(bound.origin(patch.original))
+            bound.context = context(patch.hidden_by(bound))
             bound.replacement = with_parsed_arguments(bound.rewriter)
         put_in_force(undo, self._layer)
         if self._for_dynamo:
