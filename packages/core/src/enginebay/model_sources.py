@@ -65,7 +65,9 @@ def find_model(
 
 
 def _install(scheme: str) -> str:
-    return f"pip install {KNOWN_MODEL_SOURCES.get(scheme, f'enginebay-{scheme}')}"
+    """What to do about a source that is missing; a package that may not exist is not named."""
+    known = KNOWN_MODEL_SOURCES.get(scheme)
+    return f"pip install {known}" if known else "install the package that has it"
 
 
 def _needs(model: str, codebase: str) -> bool:
