@@ -31,11 +31,8 @@ CONFIGS = {
 }
 #: What the config's open height and width do not suit. EfficientNet's padding depends on the size
 #: of what comes in, five times over: torch.export of 2.13 works on these sizes for more than three
-#: minutes. Swin's masks of shifted windows are filled slice by slice, and come out wrong.
-CLOSED_AXES = {
-    ("efficientnet-b0_3rdparty_8xb32_in1k", "openvino"),
-    ("swin-tiny_16xb64_in1k", "openvino"),
-}
+#: minutes.
+CLOSED_AXES = {("efficientnet-b0_3rdparty_8xb32_in1k", "openvino")}
 #: ncnn takes the windows of a Swin from TorchScript, not from the ONNX that the config asks for.
 NOT_FROM_ONNX = {("swin-tiny_16xb64_in1k", "ncnn")}
 

@@ -135,6 +135,23 @@ def test_heads_with_two_branches_too(name: str) -> None:
     assert torch.allclose(deployed(model, image), wanted, rtol=1e-3, atol=1e-6)
 
 
+def test_a_swin_takes_any_batch(tmp_path: Path) -> None:
+    from onnxruntime import InferenceSession
+
+    model, image = build("swin-tiny_16xb64_in1k")
+    exported = eb.export(
+        model,
+        image,
+        exporter="torchscript",
+        dynamic_shapes={"input": {0: "batch"}},
+        path=tmp_path / "swin.onnx",
+    )
+    images = torch.cat((image, image.flip(3), image.flip(2)))
+    (scores,) = InferenceSession(str(exported.path)).run(None, {"input": images.numpy()})
+    with torch.no_grad():
+        assert torch.allclose(torch.from_numpy(scores), model(images), rtol=1e-4)
+
+
 def test_a_size_is_known_before_the_model_is_built() -> None:
     model, image = build("deit-tiny_4xb256_in1k", {"input": (1, 3, 64, 96)})
     assert image.shape == (1, 3, 64, 96)
