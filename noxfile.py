@@ -189,7 +189,7 @@ def models(session: nox.Session) -> None:
 def mmpretrain(session: nox.Session) -> None:
     """Ten of OpenMMLab's classifiers on three engines, through MMDeploy's configs.
 
-    Eight minutes on two cores, so not part of the default run. ``nox -s mmpretrain -- --configs
+    Ten minutes on two cores, so not part of the default run. ``nox -s mmpretrain -- --configs
     FOLDER`` takes MMDeploy's own ``configs`` instead of files that say the same.
     """
     engines = ("enginebay-onnxruntime[cpu]", "enginebay-openvino", "enginebay-ncnn")

@@ -29,10 +29,10 @@ CONFIGS = {
     "openvino": "openvino_dynamic-224x224",
     "ncnn": "ncnn_static",
 }
-#: What is told besides the config. EfficientNet's padding depends on the size of what comes in, five
-#: times over: torch.export of 2.13 works for more than three minutes on the sizes that follow from
-#: an open height and width. ncnn takes the windows of a Swin from TorchScript, not from the ONNX
-#: that the config asks for.
+#: What is told besides the config. EfficientNet's padding depends on the size of what comes in,
+#: five times over: torch.export of 2.13 works for more than three minutes on the sizes that follow
+#: from an open height and width. ncnn takes the windows of a Swin from TorchScript, not from the
+#: ONNX that the config asks for.
 BESIDES: dict[tuple[str, str], dict[str, Any]] = {
     ("efficientnet-b0_3rdparty_8xb32_in1k", "openvino"): {"exporter": "torchscript"},
     ("swin-tiny_16xb64_in1k", "ncnn"): {"ir": "torchscript"},
