@@ -45,7 +45,9 @@ BINDINGS = {
     "10": ("tensorrt-cu12-bindings==10.16.1.11", "cuda-bindings>=12.6,<13"),
     "11": ("tensorrt-cu13-bindings==11.4.0.106", "cuda-bindings>=13,<14"),
 }
-TESTS = ("pytest>=8", "pytest-timeout", "hypothesis", "psutil", "jsonschema")
+TESTS = ("pytest>=8", "pytest-timeout", "pytest-xdist", "hypothesis", "psutil", "jsonschema")
+#: What the laws of a backend's own tests found, for CI to keep, and for `tests/support`.
+REPORT = ("--conformance-report", str(ROOT / "build" / "conformance"))
 ZOO = "transformers==5.23.0"  # the page says which; a config of another may build other models
 
 
@@ -112,21 +114,21 @@ def onnxruntime(session: nox.Session) -> None:
     )
     # Core's rewriters are needed, or not, on an engine: this is the one they were written for.
     needed = "packages/core/tests/rewriting/test_builtin.py"
-    pytest(session, "packages/backend-onnxruntime", needed)
+    pytest(session, "packages/backend-onnxruntime", needed, *REPORT)
 
 
 @nox.session
 def openvino(session: nox.Session) -> None:
     """The OpenVINO backend's tests, quantisation included."""
     install(session, "enginebay[export]", "enginebay-openvino[int8]")
-    pytest(session, "packages/backend-openvino")
+    pytest(session, "packages/backend-openvino", *REPORT)
 
 
 @nox.session
 def ncnn(session: nox.Session) -> None:
     """The ncnn backend's tests."""
     install(session, "enginebay[export]", "enginebay-ncnn")
-    pytest(session, "packages/backend-ncnn")
+    pytest(session, "packages/backend-ncnn", *REPORT)
 
 
 @nox.session
@@ -144,10 +146,10 @@ def tensorrt(session: nox.Session, version: str) -> None:
         "quantize",
         *(f"tensorrt_{of}" for of in ("params", "readme", "rewriters")),
     )
-    skipped = once if version == "10" else ()
-    pytest(session, tests, *(f"--ignore={tests}/test_{name}.py" for name in skipped))
+    skipped, report = (once, ()) if version == "10" else ((), REPORT)
+    pytest(session, tests, *(f"--ignore={tests}/test_{name}.py" for name in skipped), *report)
     # Without stand-ins: the laws that need no device, and what check-env says about the others.
-    pytest(session, "--pyargs", "enginebay.testing", "--backend", "tensorrt")
+    pytest(session, "--pyargs", "enginebay.testing", "--backend", "tensorrt", *report)
 
 
 @nox.session
@@ -164,7 +166,9 @@ def gpu(session: nox.Session) -> None:
     (report,) = json.loads(str(answer))["backends"]
     for check in report["checks"]:
         if check["status"] == "failed":
-            session.skip(f"{check['tier']}: {check['name']}: {check['found']}")
+            # A GPU that answers and computes something wrong is what this session is for.
+            end = session.error if check["tier"] == "smoke" else session.skip
+            end(f"{check['tier']}: {check['name']}: {check['found']}")
     tests = ("packages/backend-tensorrt", "tests/zoo/test_gpu.py")
     pytest(session, *tests, env={"ENGINEBAY_GPU": "1"})
 
@@ -300,7 +304,7 @@ def scaffold(session: nox.Session) -> None:
         session.install("--no-deps", "--force-reinstall", "./enginebay-frobnicator")
         session.chdir("enginebay-frobnicator")
         alone = ("python", "-m", "pytest", "-c", "pyproject.toml", "-W", "error")
-        session.run(*alone, "--conformance-report", "report")
+        session.run(*alone, *REPORT)
         kit = ("--pyargs", "enginebay.testing", "--backend", "frobnicator")
         session.run(*alone, *kit, "-k", "installed or numbers or scalars")
 

@@ -75,9 +75,9 @@ def render(results: Results) -> str:
     ]
     other = [[c.model, c.column.title, c.via] for c in cells if _went_another_way(c)]
     if rest:
-        page += REST.format(table=_markdown(["model", "way", "", "why"], rest))
+        page += REST.format(table=markdown(["model", "way", "", "why"], rest))
     if other:
-        page += OTHER.format(table=_markdown(["model", "way", "through"], other))
+        page += OTHER.format(table=markdown(["model", "way", "through"], other))
     return page
 
 
@@ -88,7 +88,7 @@ def _counts(cells: list[Cell]) -> str:
     for column in COLUMNS:
         here = [cell.state for cell in cells if cell.column == column]
         rows.append([column.title, *(str(here.count(s)) for s in states), str(len(here))])
-    return _markdown(["", *states, "models"], rows)
+    return markdown(["", *states, "models"], rows)
 
 
 def _table(cells: list[Cell]) -> str:
@@ -98,7 +98,7 @@ def _table(cells: list[Cell]) -> str:
         [name, ZOO[name].family, *(_shown(found.get((name, column))) for column in COLUMNS)]
         for name in names
     ]
-    return _markdown(["model", "family", *(column.title for column in COLUMNS)], rows)
+    return markdown(["model", "family", *(column.title for column in COLUMNS)], rows)
 
 
 def _shown(cell: Cell | None) -> str:
@@ -120,6 +120,7 @@ def _escaped(text: str) -> str:
     return short.replace("|", "\\|").replace("<", "&lt;")
 
 
-def _markdown(head: list[str], rows: list[list[str]]) -> str:
+def markdown(head: list[str], rows: list[list[str]]) -> str:
+    """A table."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

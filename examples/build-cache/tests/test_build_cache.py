@@ -102,7 +102,7 @@ def convert(ir: Path, work_dir: str, backend: str = "loop", **params: Any) -> eb
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_the_second_deployment_hits(backend: str, ir: Path) -> None:
     first, said = deploy(ir, backend, "first")
-    assert "miss, there is no entry of this backend" in said
+    assert "miss, there was no entry of this backend" in said
     second, said = deploy(ir, backend, "second")
     assert said.endswith(" hit")
     assert first.verdict == second.verdict == "verified"
@@ -118,7 +118,7 @@ def test_a_model_that_is_exported_twice_hits(backend: str) -> None:
     for number in range(2):
         eb.deploy(model, torch.ones(1, 3, 8, 8), backend=backend, work_dir=f"{number}")
     (entry,) = entries()
-    assert "there is no entry of this backend" in entry.about.missed
+    assert "there was no entry of this backend" in entry.about.missed
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -148,11 +148,11 @@ def test_a_changed_parameter_misses_and_is_explained(
     made, said = deploy(ir, backend, "second", **change)
     assert made.verdict == "verified"
     (nearest,) = [entry for entry in entries() if "nearest" not in entry.about.missed[0]]
-    wanted = f"miss, the nearest entry is {nearest.digest[:12]}; {field}: {now}, was {before}"
+    wanted = f"miss, the nearest entry was {nearest.digest[:12]}; {field}: {now}, was {before}"
     assert said.endswith(wanted)
     assert main(["explain"]) == 0
     assert capsys.readouterr().out.splitlines()[1:] == [
-        f"  the nearest entry is {nearest.digest[:12]}",
+        f"  the nearest entry was {nearest.digest[:12]}",
         f"  {field}: {now}, was {before}",
     ]
     assert deploy(ir, backend, "third", **change)[1].endswith(" hit")
@@ -160,7 +160,7 @@ def test_a_changed_parameter_misses_and_is_explained(
 
 def test_backends_do_not_meet(ir: Path) -> None:
     for backend in BACKENDS:
-        assert "there is no entry of this backend" in deploy(ir, backend, backend)[1]
+        assert "there was no entry of this backend" in deploy(ir, backend, backend)[1]
 
 
 def test_external_weights_are_part_of_the_key(ir: Path, tmp_path: Path) -> None:
@@ -294,20 +294,22 @@ def test_the_command_lists_explains_and_clears(
 ) -> None:
     assert main(["explain"]) == 2
     assert capsys.readouterr().err == (
-        f"error: the build cache '{folder}': it is empty\nhint: enginebay-cache list\n"
+        f"error: the build cache '{folder}' is empty: nothing was built yet\n"
     )
     convert(ir, "out", "onnxruntime")
     (entry,) = entries()
     assert main(["list"]) == 0
     first, last = capsys.readouterr().out.splitlines()
     assert first.startswith(f"{entry.digest[:12]}  onnxruntime  {entry.size} bytes  built ")
-    assert last == f"1 builds, {entry.size} of {10 << 30} bytes, in {folder}"
+    assert last == f"1 build, {entry.size} of {10 << 30} bytes, in {folder}"
     assert main(["explain", entry.digest[:4]]) == 0
-    assert "  there is no entry of this backend\n" in capsys.readouterr().out
+    assert "  there was no entry of this backend\n" in capsys.readouterr().out
     assert main(["explain", "xyz"]) == 2
-    assert "0 builds begin with 'xyz', wanted one" in capsys.readouterr().err
+    assert (
+        f"0 builds in the cache '{folder}' begin with 'xyz', wanted one" in capsys.readouterr().err
+    )
     assert main(["clear"]) == 0
-    assert capsys.readouterr().out == f"1 builds deleted from {folder}\n"
+    assert capsys.readouterr().out == f"1 build deleted from {folder}\n"
     assert entries() == []
 
 

@@ -41,6 +41,13 @@ def backend_info():
     return msgspec.structs.replace(
         info, name="tensorrt-on-stand-ins", runtime_distributions=runtime
     )
+
+@eb.hookimpl
+def rewriters(request):
+    renamed = eb.RewriterSet(backend="tensorrt-on-stand-ins")
+    for each in plugin.rewriters(request):
+        renamed.function(each.name, ir=each.ir)(each.replacement)
+    return renamed
 """
 _stubs = TemporaryDirectory(prefix="enginebay-stubs-")
 
@@ -121,18 +128,24 @@ def on_cpu(stand_ins: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     import torch
 
+    from enginebay_tensorrt import runner
     from enginebay_tensorrt.wrapper import TensorrtWrapper
 
     current = SimpleNamespace(cuda_stream=0x77)
     kept = []
-    contiguous = torch.Tensor.contiguous
 
-    def keep(tensor: torch.Tensor) -> torch.Tensor:
+    def keeping(method: Any) -> Any:
         # CUDA's allocator hands memory on to later work of the stream only; the CPU's at once.
-        kept.append(contiguous(tensor))
-        return kept[-1]
+        def call(tensor: torch.Tensor) -> torch.Tensor:
+            kept.append(method(tensor))
+            return kept[-1]
 
-    monkeypatch.setattr(torch.Tensor, "contiguous", keep)
+        return call
+
+    for name in ("contiguous", "clone"):
+        monkeypatch.setattr(torch.Tensor, name, keeping(getattr(torch.Tensor, name)))
+    for module in (runner, sys.modules[stand_ins.ExecutionContext.__module__]):
+        monkeypatch.setattr(module, "ALIGNMENT", 64)  # that of torch's memory on the CPU
     device = torch.device
     monkeypatch.setattr(torch.cuda, "current_stream", lambda _device: current)
     monkeypatch.setattr(torch, "device", lambda *_: device("cpu"))

@@ -13,7 +13,13 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import enginebay as eb
-from enginebay.errors import ArtifactError, BackendUnavailableError, ConversionError, UsageError
+from enginebay.errors import (
+    ArtifactError,
+    BackendUnavailableError,
+    ConversionError,
+    ParamsError,
+    UsageError,
+)
 from enginebay_tensorrt.params import TensorrtParams
 
 if TYPE_CHECKING:
@@ -130,6 +136,16 @@ def test_no_gpu_is_one_clear_line(machine: Any, tmp_path: Path) -> None:
     assert caught.value.hint == "enginebay check-env tensorrt"
 
 
+@pytest.mark.parametrize("device", ["cuda:0", "cuda:2"])
+def test_no_gpu_to_build_on_is_one_clear_line(machine: Any, tmp_path: Path, device: str) -> None:
+    machine.names = machine.names if device == "cuda:2" else []
+    np.savez(tmp_path / "c.npz", x=X[None])
+    with pytest.raises(BackendUnavailableError) as caught:
+        artifact(tmp_path, device=device, precision="int8", calibration=str(tmp_path / "c.npz"))
+    assert str(caught.value).startswith(f"device {device} does not answer: cudaGetDevicePropert")
+    assert caught.value.hint == "enginebay check-env tensorrt"
+
+
 def test_a_plan_that_tensorrt_refuses(stand_ins: Any, tmp_path: Path) -> None:
     from enginebay_tensorrt import api
 
@@ -163,6 +179,44 @@ def test_each_device_and_version_has_a_timing_cache(
     first.write_bytes(b"damaged")
     from_onnx(source, timing_cache=str(folder))
     assert first.read_text() == "gemm 2 ms"
+
+
+def test_what_another_build_measured_meanwhile_is_merged_in(stand_ins: Any, tmp_path: Path) -> None:
+    from enginebay_tensorrt.api import from_onnx
+
+    source, folder = scaled(tmp_path / "m.onnx"), str(tmp_path / "cache")
+    stand_ins.FAULTS["measured"] = "conv 1 ms"
+
+    def tell(text: str) -> None:
+        if text == "Tactic Selection 3/3":  # the cache was read, and is not written yet
+            stand_ins.FAULTS["measured"] = "gemm 2 ms"
+            from_onnx(source, timing_cache=folder)
+            stand_ins.FAULTS["measured"] = "conv 1 ms"
+
+    from_onnx(source, timing_cache=folder, progress=tell)
+    (file,) = (tmp_path / "cache").glob("*.timing")
+    assert file.read_text() == "conv 1 ms\ngemm 2 ms"
+
+
+def test_one_build_writes_at_a_time(stand_ins: Any, tmp_path: Path) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import TimeoutError as TooLong
+
+    from filelock import FileLock
+
+    from enginebay_tensorrt.api import from_onnx
+
+    source, folder = scaled(tmp_path / "m.onnx"), tmp_path / "cache"
+    file = folder / f"nvidia-fake-1-sm9.0-{stand_ins.trt.__version__}.timing"
+    folder.mkdir()
+    with ThreadPoolExecutor(1) as pool:
+        with FileLock(f"{file}.lock"):
+            building = pool.submit(from_onnx, source, timing_cache=str(folder))
+            with pytest.raises(TooLong):
+                building.result(timeout=1)
+            assert not file.exists()
+        building.result(timeout=60)
+    assert file.read_text() == "conv 1 ms"
 
 
 BUILD = """
@@ -208,6 +262,30 @@ def test_weights_are_replaced(stand_ins: Any, tmp_path: Path) -> None:
         np.testing.assert_array_equal(wrapper({"x": X})["y"], X * 2)
     with api.load(tmp_path / "m.engine", weights=new, refit=True) as wrapper:
         np.testing.assert_array_equal(wrapper({"x": X})["y"], X * 5)
+
+
+@pytest.mark.parametrize("how", ["refit", "strip_plan"])
+def test_weights_take_the_form_that_the_engine_was_built_in(
+    stand_ins: Any, tmp_path: Path, how: str
+) -> None:
+    from enginebay_tensorrt import api
+
+    params = {"precision": "fp16", how: True}
+    source = scaled(tmp_path / "m.onnx")
+    api.save(api.from_onnx(source, **params), tmp_path / "m.engine")
+    with api.load(tmp_path / "m.engine", weights=source, **params) as wrapper:
+        np.testing.assert_array_equal(wrapper({"x": X})["y"], X * 2)
+
+
+def test_weights_for_a_calibrated_graph(stand_ins: Any, tmp_path: Path) -> None:
+    from enginebay_tensorrt import api
+
+    with pytest.raises(ParamsError) as caught:
+        api.load(tmp_path / "m.engine", weights="m.onnx", precision="int8", refit=True)
+    assert str(caught.value) == (
+        "an engine of precision int8 takes no weights from 'm.onnx': it was built from a "
+        "calibrated graph"
+    )
 
 
 def test_weights_of_another_graph(stand_ins: Any, tmp_path: Path) -> None:
@@ -266,9 +344,10 @@ def test_messages_go_to_logging(stand_ins: Any, caplog: pytest.LogCaptureFixture
     with LOGGER.collecting() as errors:
         for level in (severity.VERBOSE, severity.INFO, severity.WARNING, severity.ERROR):
             LOGGER.log(level, f"about {level.name}")
+    LOGGER.log(severity.INTERNAL_ERROR, "of another call")
     assert errors == ["about ERROR"]
     names = [record.levelname for record in caplog.records]
-    assert names == ["DEBUG", "DEBUG", "WARNING", "ERROR"]
+    assert names == ["DEBUG", "DEBUG", "WARNING", "ERROR", "ERROR"]
 
 
 def test_params_know_their_weights_file() -> None:

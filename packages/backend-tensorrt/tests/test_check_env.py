@@ -177,6 +177,18 @@ def test_a_driver_that_is_too_old(machine: Any, is_eleven: bool) -> None:
         assert check.fix == "update NVIDIA's driver"
 
 
+def test_cudas_bindings_are_newer_than_the_driver(machine: Any, wheels: dict[str, str]) -> None:
+    """CUDA says only that the driver is too old; TensorRT has no need of a newer one."""
+    wheels["tensorrt-cu12-bindings"] = "10.16.1"
+    machine.driver, machine.runtime = 12080, 13000
+    check = failure(Tier.DEVICE)
+    assert check.name == "one CUDA"
+    assert check.found == "cuda-bindings for CUDA 13, a driver for CUDA 12.8"
+    assert check.fix == "pip install 'cuda-bindings==12.*'"
+    machine.runtime = 12090  # CUDA keeps minor versions compatible
+    assert checks(Tier.DEVICE)[0].status == "ok"
+
+
 def test_a_gpu_that_is_not_there(machine: Any) -> None:
     check = failure(Tier.DEVICE, device="cuda:2")
     assert (check.found, check.wanted) == ("2 GPUs", "cuda:2")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 from typing import Any
 
@@ -106,13 +107,13 @@ def test_stand_ins_that_differ_are_noticed(real: Any) -> None:
 
 def test_what_we_derive_from_is_made_by_the_real_bindings(real: Any) -> None:
     """Loggers, monitors and allocators are NVIDIA's own classes, with our methods in them."""
+    from enginebay_tensorrt.context import Allocator
     from enginebay_tensorrt.logger import LOGGER
     from enginebay_tensorrt.monitor import Monitor
-    from enginebay_tensorrt.runner import Allocator
 
     assert isinstance(LOGGER, real.ILogger)
     assert isinstance(Monitor(print), real.IProgressMonitor)
-    assert isinstance(Allocator(int), real.IOutputAllocator)
+    assert isinstance(Allocator(), real.IOutputAllocator)
     document = real.IOutputAllocator.__doc__
     for line in (
         "reallocate_output_async(self, tensor_name, memory, size, alignment, stream)",
@@ -173,23 +174,50 @@ def test_cuda_takes_the_kinds_of_argument_that_are_passed() -> None:
     import fake_cuda
     from cuda.bindings import runtime
 
-    real = fake_cuda.REAL
     kind = runtime.cudaMemcpyKind.cudaMemcpyHostToDevice
-    event = runtime.cudaEvent_t()
-    for name, arguments in {
-        "cudaMalloc": (4,),
-        "cudaMallocHost": (4,),
+    mode = runtime.cudaStreamCaptureMode.cudaStreamCaptureModeThreadLocal
+    event, graph, recorded = (
+        getattr(runtime, f"cuda{each}_t")() for each in ("Event", "Graph", "GraphExec")
+    )
+    given: dict[str, tuple[Any, ...]] = {
+        **dict.fromkeys(("cudaMalloc", "cudaMallocHost"), (4,)),
+        **dict.fromkeys(("cudaFree", "cudaFreeHost"), (0,)),
+        "cudaMemcpy": (0, 0, 0, kind),
         "cudaMemcpyAsync": (0, 0, 0, kind, 0),
         "cudaMemsetAsync": (0, 0, 0, 0),
         "cudaStreamCreateWithFlags": (runtime.cudaStreamNonBlocking,),
-        "cudaStreamSynchronize": (0,),
+        **dict.fromkeys(("cudaStreamDestroy", "cudaStreamSynchronize"), (0,)),
         "cudaEventCreateWithFlags": (runtime.cudaEventDisableTiming,),
         "cudaEventRecord": (event, 0),
         "cudaStreamWaitEvent": (0, event, 0),
-        "cudaGetDeviceProperties": (0,),
-        "cudaSetDevice": (0,),
-    }.items():
-        status = real[name](*arguments)[0]
+        **dict.fromkeys(("cudaEventDestroy", "cudaEventSynchronize"), (event,)),
+        "cudaStreamBeginCapture": (0, mode),
+        "cudaStreamEndCapture": (0,),
+        "cudaGraphInstantiate": (graph, 0),
+        "cudaGraphLaunch": (recorded, 0),
+        "cudaGraphDestroy": (graph,),
+        "cudaGraphExecDestroy": (recorded,),
+        **dict.fromkeys(("cudaGetDeviceProperties", "cudaSetDevice"), (0,)),
+        **dict.fromkeys(("cudaGetDevice", "cudaGetDeviceCount", "cudaDeviceSynchronize"), ()),
+        **dict.fromkeys(("cudaDriverGetVersion", "cudaRuntimeGetVersion"), ()),
+    }
+    assert set(given) == set(fake_cuda.FUNCTIONS)
+    fake_cuda.reset()
+    for name, arguments in given.items():
+        status, *values = fake_cuda.REAL[name](*arguments)
         assert isinstance(status, runtime.cudaError_t), name
+        if name.startswith(("cudaMalloc", "cudaGetDevice", "cudaDriver", "cudaStreamCreate")):
+            assert len(values) == len(fake_cuda.FUNCTIONS[name](*arguments)) - 1, name
     assert {"name", "major", "minor"} <= set(dir(runtime.cudaDeviceProp))
     assert int(runtime.cudaStream_t()) == 0  # streams are handed on as numbers
+    fake_cuda.reset()
+
+
+def test_every_function_of_cudas_has_a_stand_in() -> None:
+    import fake_cuda
+
+    text = "".join(file.read_text() for file in SOURCE.glob("*.py"))
+    used = set(re.findall(r'"(cuda[A-Z]\w+)"', text)) - {"cudaGetErrorString"}
+    # Put together from the end of the name.
+    used |= {"cudaDriverGetVersion", "cudaRuntimeGetVersion"}
+    assert used == set(fake_cuda.FUNCTIONS)

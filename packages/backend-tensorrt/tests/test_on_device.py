@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from enginebay.arrays import numpy_dtype
 from enginebay.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -28,6 +29,23 @@ def fresh(on_gpu: bool, request: pytest.FixtureRequest) -> None:
     """The stand-ins as if nothing had happened, where there is no GPU."""
     if not on_gpu:
         request.getfixturevalue("stand_ins")
+
+
+@pytest.fixture
+def insist_on(on_gpu: bool) -> Callable[[str], None]:
+    """Skip where the GPU computes in no such precision: bf16 came with Ampere, fp8 with Ada."""
+
+    def check(precision: str) -> None:
+        from enginebay_tensorrt import cuda
+
+        wanted = {"bf16": (8, 0), "fp8": (8, 9)}.get(precision, (0, 0))
+        if on_gpu:
+            device = cuda.device(0)
+            found = tuple(map(int, device.compute_capability.split(".")))
+            if found < wanted:
+                pytest.skip(f"{device.name} has no {precision}: wanted sm {wanted}, found {found}")
+
+    return check
 
 
 @pytest.fixture
@@ -49,7 +67,10 @@ def recorded(path: Path, count: int = 16) -> str:
     ("precision", "tolerance"),
     [("fp32", 1e-5), ("fp16", 5e-3), ("bf16", 5e-2), ("int8", 0.4), ("fp8", 0.4)],
 )
-def test_precisions(convert: Any, tmp_path: Path, precision: str, tolerance: float) -> None:
+def test_precisions(
+    convert: Any, insist_on: Any, tmp_path: Path, precision: str, tolerance: float
+) -> None:
+    insist_on(precision)
     more = {}
     if precision in ("int8", "fp8"):
         more["calibration"] = recorded(tmp_path / "c.npz")
@@ -127,7 +148,10 @@ def test_an_empty_batch(convert: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "dtype", ["float32", "float16", "bfloat16", "int32", "int64", "uint8", "bool"]
 )
-def test_every_dtype_comes_back_as_it_went_in(convert: Any, tmp_path: Path, dtype: str) -> None:
+def test_every_dtype_comes_back_as_it_went_in(
+    convert: Any, insist_on: Any, tmp_path: Path, dtype: str
+) -> None:
+    insist_on("bf16" if dtype == "bfloat16" else "fp32")
     assert dtype in eb.get_backend("tensorrt").info.dtypes
     x = np.array([[0, 1, 3], [1, 0, 2]]).astype(numpy_dtype(dtype))
     with eb.load(convert(reshaped(tmp_path / "m.onnx", dtype))) as wrapper:
@@ -248,11 +272,18 @@ def test_a_timing_cache_is_used_again(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def device(on_gpu: bool, request: pytest.FixtureRequest) -> Iterator[str]:
+def device(on_gpu: bool, request: pytest.FixtureRequest) -> str:
     """Where tensors are handed over without a copy."""
     if not on_gpu:
         request.getfixturevalue("on_cpu")
-    return "cuda" if on_gpu else "cpu"
+        return "cpu"
+    import torch
+
+    with warnings.catch_warnings(record=True) as told:
+        if not torch.cuda.is_available():
+            why = told[0].message if told else "it was built without CUDA"
+            pytest.skip(f"torch {torch.__version__} does not reach the GPU: {why}")
+    return "cuda"
 
 
 @pytest.mark.parametrize("params", [{}, {"cuda_graph": True}], ids=["enqueued", "as a graph"])
@@ -284,9 +315,9 @@ def test_tensors_with_a_shape_that_depends_on_the_data(
             torch.testing.assert_close(found["places"].cpu(), x.nonzero().T)
 
 
-def test_streams_of_the_caller(convert: Any, tmp_path: Path, on_gpu: bool) -> None:
-    if not on_gpu:
-        pytest.skip("torch's own streams need a GPU; test_tensorrt_flow.py has stand-ins for them")
+def test_streams_of_the_caller(convert: Any, tmp_path: Path, device: str) -> None:
+    if device != "cuda":
+        pytest.skip("torch's own streams need a GPU; test_cuda_tensors.py has stand-ins for them")
     import torch
 
     with eb.load(convert(linear(tmp_path / "m.onnx"))) as wrapper:

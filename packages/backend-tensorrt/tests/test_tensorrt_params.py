@@ -167,6 +167,30 @@ def test_the_plugin_imports_no_engine() -> None:
     assert ran.stdout.strip() == "[]"
 
 
+def console(*words: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "ignore", "-m", "enginebay_tensorrt", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_console_tool_has_a_flag_for_each_parameter() -> None:
+    ran = console("convert", "-h")
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith("usage: python -m enginebay_tensorrt convert [-h]")
+    for name in TensorrtParams.__struct_fields__:
+        assert f"--{name.replace('_', '-')}" in ran.stdout
+    # Lines of the docstring are joined with a blank.
+    assert "shapes; a dimension that differs becomes dynamic." in " ".join(ran.stdout.split())
+
+
+def test_the_console_tool_says_what_is_wrong_in_one_line(tmp_path: Any) -> None:
+    ran = console("convert", tmp_path / "no.onnx", "--work-dir", tmp_path / "a")
+    told = f"error: no file '{tmp_path / 'no.onnx'}'\n"
+    assert (ran.returncode, ran.stdout, ran.stderr) == (2, "", told)
+    ran = console("convert", "m.onnx", "--precision", "fp31")
+    assert ran.returncode == 2
+    assert "invalid choice: 'fp31'" in ran.stderr
+
+
 def test_without_tensorrt_there_is_one_clear_line() -> None:
     code = (
         "import sys; sys.modules.update(tensorrt=None, tensorrt_bindings=None)\n"

@@ -17,6 +17,7 @@ from enginebay.errors import (
     ConfigError,
     ConversionError,
     FallbackError,
+    PluginError,
     UsageError,
 )
 from enginebay.testing import temporary_backend
@@ -109,6 +110,33 @@ def test_a_tier_that_fails_skips_the_rest(action: str, found: str) -> None:
     assert [(check.tier, check.status) for check in report.checks[-1:]] == [(Tier.SMOKE, "skipped")]
 
 
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("from no_such import thing", "raised ModuleNotFoundError: No module named 'no_such'"),
+        ("return ['ok']", "answered ['ok']: wanted EnvReport"),
+    ],
+)
+def test_a_check_that_is_the_plugins_own_mistake_names_the_plugin(body: str, found: str) -> None:
+    with variant(f"@eb.hookimpl\ndef check_env(request):\n    {body}\n"):
+        report = eb.get_backend("odd").check_env()
+    assert report.failed is not None
+    assert report.failed.name == "the plugin's check"
+    assert report.failed.found == f"check_env() of 'odd' (temporary-odd 0) {found}"
+    assert report.failed.fix == "pip install -U temporary-odd"
+    assert [check.status for check in report.checks] == ["failed", *["skipped"] * 3]
+
+
+def test_a_binding_that_is_no_mapping_names_the_plugin() -> None:
+    with variant("@eb.hookimpl\ndef bound_to(request): return 'A100'\n"):
+        backend = eb.get_backend("odd")
+        with pytest.raises(PluginError) as caught:
+            backend.bound_to(backend.Params())
+    assert str(caught.value) == (
+        "bound_to() of 'odd' (temporary-odd 0) answered 'A100': wanted Mapping"
+    )
+
+
 def test_a_missing_runtime_is_told_with_the_command() -> None:
     with variant("", info=", runtime_distributions=('no-such-engine>=2',)"):
         backend = eb.get_backend("odd")
@@ -148,8 +176,18 @@ def test_convert_and_run_without_an_artifact(loopback: str, tiny: Path, tmp_path
         ("[]", "backend 'odd' wrote no file"),
         (
             "['model.onnx']",
-            "backend 'odd' promised the file 'model.onnx', which is missing or empty",
+            "backend 'odd' promised the file 'model.onnx', which is missing",
         ),
+        (
+            "(request.work_dir / 'no.bin').touch() or ['no.bin']",
+            "backend 'odd' promised the file 'no.bin', which is empty",
+        ),
+        (
+            "({}[name] for name in ['gone'])",
+            "backend 'odd' could not convert 'tiny.onnx': KeyError: 'gone'",
+        ),
+        ("7", "to_backend of 'odd' answered 7: wanted a list of files"),
+        ("[7]", "to_backend of 'odd' answered [7]: wanted a list of files"),
         ("['/etc/passwd']", "backend 'odd' wrote '/etc/passwd' outside its work_dir"),
         (
             "1 / 0",
@@ -302,6 +340,28 @@ def test_a_plugin_that_sees_every_backend_learns_which_one_is_asked(
             eb.get_backend(name).to_backend(tiny, work_dir=str(tmp_path / name))
             seen = (tmp_path / name / "seen").read_text()
             assert seen == f"<Backend {name} from temporary-{name}> 0"
+
+
+def test_every_request_about_a_backend_names_it(tmp_path: Path, tiny: Path) -> None:
+    log = tmp_path / "log"
+    asked = "".join(
+        f"@eb.hookimpl(wrapper=True)\n"
+        f"def {hook}(request):\n"
+        f"    with open({str(log)!r}, 'a') as file:\n"
+        f"        print('{hook}', request.backend, file=file)\n"
+        f"    return (yield)\n"
+        for hook in ("check_env", "to_backend", "build_wrapper", "bound_to")
+    )
+    with (
+        variant("", name="one"),
+        temporary_backend("log", f"import enginebay as eb\n{asked}", group="enginebay.plugins"),
+    ):
+        backend = eb.get_backend("one")
+        assert backend.check_env().ok
+        eb.load(eb.convert(tiny, backend="one", work_dir=tmp_path / "out")).close()
+        backend.bound_to(backend.Params())
+    lines = set(log.read_text().splitlines())
+    assert lines == {"check_env one", "to_backend one", "build_wrapper one", "bound_to one"}
 
 
 def test_a_plugin_says_what_its_artifacts_are_bound_to(tmp_path: Path) -> None:

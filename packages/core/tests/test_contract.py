@@ -24,8 +24,14 @@ from enginebay.testing import temporary_backend
 Contract = dict[str, dict[str, str]]
 
 RECORD = Path(__file__).with_name(f"contract_{eb.API_VERSION}.json")
-HOOKS = ("backend_info", "check_env", "to_backend", "build_wrapper", "rewriters", "model_sources")
-GIVEN = ("CheckEnvRequest", "ConvertRequest", "WrapperRequest", "RewritersRequest")
+HOOKS = (
+    *("backend_info", "check_env", "to_backend", "build_wrapper", "bound_to"),
+    *("rewriters", "model_sources"),
+)
+GIVEN = (
+    *("CheckEnvRequest", "ConvertRequest", "WrapperRequest", "BindingRequest"),
+    *("RewritersRequest", "ModelRequest"),
+)
 CLASSES = (eb.BackendParams, eb.FileName, eb.RewriterSet, eb.Wrapper)
 CHECKS = ("passed", "failed", "skipped", "check_import", "check_distributions")
 FUNCTIONS = (

@@ -319,6 +319,9 @@ class TestImport:
         name = module("")
         assert only(check_import(name)).found == f"{name}, which does not tell its version"
 
+    def test_a_part_of_a_package_has_the_packages_version(self) -> None:
+        assert only(check_import("msgspec.json")).found == f"msgspec.json {msgspec.__version__}"
+
     def test_missing(self):
         report = check_import("no_such_engine", wanted="1.2 or newer", fix="pip install engine")
         check = report.failed

@@ -10,6 +10,7 @@ import pytest
 from enginebay.cli import main
 from enginebay.errors import ArtifactExistsError, UsageError
 from enginebay.scaffold import new_backend
+from enginebay.testing import temporary_backend
 
 
 def code_lines(text: str) -> int:
@@ -65,6 +66,26 @@ def test_a_name_that_is_taken(loopback: str, tmp_path: Path) -> None:
     assert str(caught.value) == (
         "backend 'loopback' is installed already, from temporary-loopback 0"
     )
+
+
+def test_a_name_of_one_of_our_own_backends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("enginebay.plugins.list_backends", list)  # whatever is installed here
+    with pytest.raises(UsageError) as caught:
+        new_backend("onnxruntime", tmp_path)
+    assert str(caught.value) == (
+        "backend 'onnxruntime' is Enginebay's own: pip install 'enginebay-onnxruntime[cpu]'"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_whose_distribution_is_installed(tmp_path: Path) -> None:
+    source = "import enginebay as eb"
+    with (
+        temporary_backend("x", source, group="enginebay.plugins", distribution="enginebay-my"),
+        pytest.raises(UsageError) as caught,
+    ):
+        new_backend("my", tmp_path)
+    assert str(caught.value) == "distribution 'enginebay-my' is installed already: 0"
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def _list(store: Store, _args: argparse.Namespace) -> list[str]:
     entries = store.entries()
     used = sum(entry.size for entry in entries)
     lines = [_line(entry) for entry in entries]
-    return [*lines, f"{len(entries)} builds, {used} of {store.limit} bytes, in {store.root}"]
+    return [*lines, f"{_builds(len(entries))}, {used} of {store.limit} bytes, in {store.root}"]
 
 
 def _explain(store: Store, args: argparse.Namespace) -> list[str]:
@@ -59,7 +59,11 @@ def _explain(store: Store, args: argparse.Namespace) -> list[str]:
 
 
 def _clear(store: Store, _args: argparse.Namespace) -> list[str]:
-    return [f"{store.clear()} builds deleted from {store.root}"]
+    return [f"{_builds(store.clear())} deleted from {store.root}"]
+
+
+def _builds(number: int) -> str:
+    return "1 build" if number == 1 else f"{number} builds"
 
 
 def _line(entry: Entry) -> str:
@@ -72,9 +76,11 @@ def _line(entry: Entry) -> str:
 def _find(store: Store, start: str) -> Entry:
     built = sorted(store.entries(), key=lambda entry: entry.about.built, reverse=True)
     found = [entry for entry in built if entry.digest.startswith(start)]
+    if not built:
+        raise UsageError(f"the build cache '{store.root}' is empty: nothing was built yet")
     if not found or (start and len(found) > 1):
-        problem = (
-            f"{len(found)} builds begin with '{start}', wanted one" if start else "it is empty"
+        raise UsageError(
+            f"{_builds(len(found))} in the cache '{store.root}' begin with '{start}', wanted one",
+            hint="enginebay-cache list",
         )
-        raise UsageError(f"the build cache '{store.root}': {problem}", hint="enginebay-cache list")
     return found[0]

@@ -78,9 +78,9 @@ def why_missed(key: Key, store: Store) -> list[str]:
     rivals = [one for one in store.entries() if one.about.key.get("backend") == key["backend"]]
     compared = [(differences(key, rival.about.key), rival.digest) for rival in rivals]
     if not compared:
-        return ["there is no entry of this backend"]
+        return ["there was no entry of this backend"]
     lines, digest = min(compared, key=lambda pair: len(pair[0]))  # of equals, the last used
-    return [f"the nearest entry is {digest[:12]}", *lines]
+    return [f"the nearest entry was {digest[:12]}", *lines]
 
 
 #: The build under way in this thread.

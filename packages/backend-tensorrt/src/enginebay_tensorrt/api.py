@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from enginebay.errors import UsageError
+from enginebay.errors import ParamsError, UsageError
 from enginebay_tensorrt.params import TensorrtParams
 
 if TYPE_CHECKING:
@@ -37,9 +37,10 @@ def from_onnx(
         **params: Fields of :class:`~enginebay_tensorrt.params.TensorrtParams`.
 
     Returns:
-        The serialized engine. One with ``strip_plan`` needs the weights of the ``.onnx`` file.
+        The serialized engine. One with ``strip_plan`` needs the ``.onnx`` file to be loaded.
 
     Raises:
+        BackendUnavailableError: The device does not answer.
         ParamsError: A parameter does not fit the model or the installed TensorRT.
         ConversionError: TensorRT does not know an operator, or cannot build.
 
@@ -84,12 +85,14 @@ def load(
     Args:
         path: What :func:`save` wrote.
         weights: The ``.onnx`` file with the weights of an engine that was stripped of them, or new
-            ones for an engine that was built with ``refit``.
+            ones for an engine that was built with ``refit``; in fp32, whatever the precision.
         output_names: The order of the outputs; the engine's own by default.
         **params: The parameters that it was built with.
 
     Raises:
+        BackendUnavailableError: The device does not answer.
         ConversionError: TensorRT refuses the engine: it is of another version or device.
+        ParamsError: Weights are given for an engine with Q/DQ nodes.
         UsageError: The engine has no output of such a name.
     """
     from enginebay_tensorrt.engine import load_engine
@@ -98,7 +101,9 @@ def load(
 
     given = TensorrtParams(**params)
     load_plugins(map(Path, given.plugins))
-    engine = load_engine(Path(path), given, Path(weights) if weights else None)
+    with TemporaryDirectory(prefix="enginebay-tensorrt-") as folder:
+        typed = _typed(Path(weights), given, Path(folder)) if weights else None
+        engine = load_engine(Path(path), given, typed)
     for name in output_names:
         if name not in engine.outputs:
             raise UsageError(
@@ -106,6 +111,19 @@ def load(
             )
     outputs = [engine.outputs[name].spec for name in output_names]
     return TensorrtWrapper(engine, given, outputs=outputs)
+
+
+def _typed(weights: Path, params: TensorrtParams, folder: Path) -> Path:
+    """The graph with the weights as the engine was built from it, so that both have one form."""
+    from enginebay_tensorrt.precision import is_by_flags, typed_graph
+
+    if params.precision in ("int8", "fp8") and not is_by_flags(params):
+        raise ParamsError(
+            f"an engine of precision {params.precision} takes no weights from '{weights.name}': it "
+            "was built from a calibrated graph",
+            hint="eb.convert keeps that graph in the artifact, and eb.load puts its weights back",
+        )
+    return typed_graph(weights, params, [], folder, _ignore)
 
 
 def _ignore(_text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import ConversionError, ParamsError
@@ -31,6 +32,7 @@ _TOLD = 3
 def build_plan(
     source: Path,
     params: TensorrtParams,
+    device: cuda.Device,
     *,
     inputs: Sequence[TensorSpec],
     outputs: Sequence[TensorSpec],
@@ -43,6 +45,7 @@ def build_plan(
     Args:
         source: An ``.onnx`` file, its tensors typed as the engine is to compute.
         params: How to build.
+        device: What it is built on and for.
         inputs: What the model takes, to be compared with what the parser made of it.
         outputs: What it gives, likewise.
         samples: Calibration data for a calibrator.
@@ -56,8 +59,9 @@ def build_plan(
         ParamsError: Shapes are missing or do not fit.
         ConversionError: TensorRT does not know an operator or cannot build; the nodes are named.
     """
-    with cuda.on_device(params.device_index), LOGGER.collecting() as errors:
+    with cuda.on_device(device.index), LOGGER.collecting() as errors:
         builder = trt.Builder(LOGGER)
+        _check_dla(builder, params)
         network = builder.create_network(_creation_flags(params))
         _parse(network, source, params)
         _check(network, source, inputs, outputs)
@@ -66,19 +70,52 @@ def build_plan(
         config.progress_monitor = monitor
         _configure(config, params)
         _add_profiles(builder, config, profiles_for(_shapes(network), params, shapes))
-        # What the config refers to must live as long as it does.
-        _kept = _set_precision(builder, config, params, samples)
-        device = cuda.device(params.device_index)
+        calibrator = _set_precision(builder, config, params, samples)
         file = cache_file(params.timing_cache, device) if params.timing_cache else None
         with timing_cache(config, file):
-            plan = builder.build_serialized_network(network, config)
-            if monitor.interrupted is not None:
-                raise monitor.interrupted
+            plan = _build(builder, network, config, monitor, device.index)
+            if calibrator is not None and calibrator.error is not None:
+                raise ConversionError(
+                    f"calibration failed: {calibrator.error}"
+                ) from calibrator.error
             if plan is None:
                 raise ConversionError(
                     f"TensorRT cannot build an engine from '{source.name}': {reason(errors)}"
                 )
         return bytes(memoryview(plan))
+
+
+def _build(builder: Any, network: Any, config: Any, monitor: Monitor, device: int) -> Any:
+    """Build in a thread, so that this one hears of Ctrl-C.
+
+    A signal is heard where Python runs. During a build that is in calls of the monitor, and
+    the bindings swallow what is raised there.
+    """
+
+    def work() -> Any:
+        with cuda.on_device(device):
+            return builder.build_serialized_network(network, config)
+
+    with ThreadPoolExecutor(1, thread_name_prefix="tensorrt-build") as pool:
+        building = pool.submit(work)
+        try:
+            plan = building.result()
+        except BaseException as err:
+            monitor.interrupted = monitor.interrupted or err  # ends the build at its next step
+            raise
+    if monitor.interrupted is not None:
+        raise monitor.interrupted
+    return plan
+
+
+def _check_dla(builder: Any, params: TensorrtParams) -> None:
+    """Refuse a core that is not there; TensorRT would build for the GPU."""
+    if params.dla_core is not None and params.dla_core >= builder.num_DLA_cores:
+        raise ParamsError(
+            f"there is no DLA core {params.dla_core}: TensorRT {trt.__version__} finds "
+            f"{builder.num_DLA_cores} on this device",
+            hint="leave --dla-core out, and all of it runs on the GPU",
+        )
 
 
 def _creation_flags(params: TensorrtParams) -> int:
@@ -89,7 +126,8 @@ def _creation_flags(params: TensorrtParams) -> int:
 
 def _parse(network: Any, source: Path, params: TensorrtParams) -> None:
     parser = trt.OnnxParser(network, LOGGER)
-    if params.dla_core is not None:
+    # Since 10.16; what came before makes do without.
+    if params.dla_core is not None and "ADJUST_FOR_DLA" in trt.OnnxParserFlag.__members__:
         parser.set_flag(trt.OnnxParserFlag.ADJUST_FOR_DLA)
     if parser.parse_from_file(str(source)):
         return
@@ -133,7 +171,13 @@ def _check(
     for kind, tensors, specs in (("input", ports[0], inputs), ("output", ports[1], outputs)):
         found = {tensor.name: dtype_name(tensor.dtype) for tensor in tensors}
         for spec in specs:
-            if found.get(spec.name, spec.dtype) != spec.dtype:
+            if spec.name not in found:
+                raise ConversionError(
+                    f"TensorRT's network has no {kind} '{spec.name}' as '{source.name}' has: "
+                    f"found {', '.join(found) or 'none'}",
+                    hint="no output may have the name of an input",
+                )
+            if found[spec.name] != spec.dtype:
                 raise ConversionError(
                     f"TensorRT reads {kind} '{spec.name}' of '{source.name}' as "
                     f"{found[spec.name]}, wanted {spec.dtype}",
@@ -188,7 +232,7 @@ def _add_profiles(builder: Any, config: Any, profiles: Iterable[Profile]) -> Non
 
 
 def _set_precision(builder: Any, config: Any, params: TensorrtParams, samples: Samples) -> Any:
-    """Flags and calibrator, where the network is not strongly typed."""
+    """Flags, where the network is not strongly typed, and the calibrator if there is one."""
     if not is_by_flags(params):
         return None
     config.set_flag(trt.BuilderFlag.FP16 if params.precision == "fp16" else trt.BuilderFlag.INT8)
@@ -200,5 +244,6 @@ def _set_precision(builder: Any, config: Any, params: TensorrtParams, samples: S
     profile = builder.create_optimization_profile()
     for name, array in samples[0].items():
         profile.set_shape(name, array.shape, array.shape, array.shape)
-    config.set_calibration_profile(profile)
-    return made, profile
+    if not config.set_calibration_profile(profile):
+        raise ConversionError("TensorRT refuses the shapes of the calibration data")
+    return made

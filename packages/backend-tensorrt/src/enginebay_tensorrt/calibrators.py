@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,10 @@ def calibrator(kind: str, samples: Samples) -> Any:
         kind: ``entropy`` or ``minmax``.
         samples: Inputs by name, all of the same shapes.
 
+    Returns:
+        The calibrator. What went wrong while it was asked is in its ``error``: the bindings would
+        swallow an exception, and TensorRT take it for the end of the samples.
+
     Raises:
         ParamsError: Shapes differ: a calibrator has one profile.
     """
@@ -40,6 +45,7 @@ def calibrator(kind: str, samples: Samples) -> Any:
     class Calibrator(base):  # type: ignore[misc]  # tensorrt has no types
         def __init__(self) -> None:
             base.__init__(self)
+            self.error: Exception | None = None
             self._rest = iter(samples)
             self._memory: dict[str, int] = {}
 
@@ -51,7 +57,13 @@ def calibrator(kind: str, samples: Samples) -> Any:
             if sample is None:
                 self._free()
                 return None
-            return [self._upload(name, sample[name]) for name in names]
+            try:
+                return [self._upload(name, sample[name]) for name in names]
+            except Exception as err:  # noqa: BLE001  # raised again by whoever builds
+                self.error = err
+                with suppress(RuntimeError):
+                    self._free()
+                return None
 
         def read_calibration_cache(self) -> bytes | None:
             return None

@@ -6,6 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from enginebay_tensorrt import cuda
 from enginebay_tensorrt.building import build_plan
 from enginebay_tensorrt.plugins import copy_plugins, load_plugins
 from enginebay_tensorrt.precision import check_precision, read_samples, typed_graph
@@ -30,6 +31,7 @@ def convert(request: ConvertRequest) -> list[Path]:
         ParamsError: The installed TensorRT cannot do what is asked for, calibration data or
             shapes are missing or do not fit.
         MissingDependencyError: The precision needs a package that is not installed.
+        BackendUnavailableError: The device does not answer.
         ConversionError: TensorRT does not know an operator, or cannot build.
     """
     params: TensorrtParams = request.params  # type: ignore[assignment]  # core built them from our class
@@ -74,10 +76,12 @@ def build(
     Returns:
         The graph that was built, and the serialized engine.
     """
+    device = cuda.device(params.device_index)  # before calibration, which can take long
     source = typed_graph(ir.path, params, samples, folder, tell)
     plan = build_plan(
         source,
         params,
+        device,
         inputs=ir.inputs,
         outputs=ir.outputs,
         samples=samples,

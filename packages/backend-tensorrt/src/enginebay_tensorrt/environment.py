@@ -124,17 +124,12 @@ def _check_device(params: TensorrtParams, *, with_plugins: bool) -> eb.EnvReport
     return report
 
 
-def _cuda_wanted() -> int:
-    """CUDA's major version that TensorRT's wheel was made for, else that of CUDA's bindings."""
-    from enginebay_tensorrt import cuda
-
-    return int(next(iter(_wheels("-bindings")), int(cuda.call("cudaRuntimeGetVersion")) // 1000))
-
-
 def _check_driver() -> eb.EnvReport:
     from enginebay_tensorrt import cuda
 
-    number, major = int(cuda.call("cudaDriverGetVersion")), _cuda_wanted()
+    number, runtime = (int(cuda.call(f"cuda{which}GetVersion")) for which in ("Driver", "Runtime"))
+    # What TensorRT's wheel was made for, else what CUDA's bindings were.
+    major = int(next(iter(_wheels("-bindings")), runtime // 1000))
     wanted = f"a driver for CUDA {major} ({_DRIVERS.get(str(major), 'newest')} or newer)"
     if not number:
         return failed(
@@ -153,6 +148,15 @@ def _check_driver() -> eb.EnvReport:
             found=f"a driver for CUDA {cuda.version_text(number)}",
             wanted=wanted,
             fix="update NVIDIA's driver" + (other if str(number // 1000) in CUDA_MAJORS else ""),
+        )
+    if number // 1000 < runtime // 1000:
+        return failed(
+            Tier.DEVICE,
+            "one CUDA",
+            found=f"cuda-bindings for CUDA {runtime // 1000}, "
+            f"a driver for CUDA {cuda.version_text(number)}",
+            wanted=f"cuda-bindings for CUDA {number // 1000}, as TensorRT's wheels are",
+            fix=f"pip install 'cuda-bindings=={number // 1000}.*'",
         )
     return passed(Tier.DEVICE, "driver", found=f"CUDA {cuda.version_text(number)}")
 

@@ -18,8 +18,9 @@ class Monitor(trt.IProgressMonitor):  # type: ignore[misc]  # tensorrt has no ty
         tell: Called with a short text.
 
     Attributes:
-        interrupted: What ``tell`` raised, a ``KeyboardInterrupt`` above all. An exception cannot
-            pass through TensorRT, so the build is called off and the caller raises it.
+        interrupted: What ``tell`` raised, or what ended the wait for the build, a
+            ``KeyboardInterrupt`` above all. An exception cannot pass through TensorRT, so the build
+            is called off at its next step and the caller raises it.
     """
 
     def __init__(self, tell: Callable[[str], None]) -> None:

@@ -35,7 +35,7 @@ def backend_info() -> eb.BackendInfo:
         runtime_distributions=(
             # Wheels by CUDA's version, NVIDIA's archives, bindings beside one's own libraries.
             " | ".join(
-                f"{name}>=10,<12"
+                f"{name}>=10.1,<12"
                 for name in (
                     *("tensorrt-cu13", "tensorrt-cu12", "tensorrt"),
                     *("tensorrt-cu13-bindings", "tensorrt-cu12-bindings"),

@@ -41,20 +41,17 @@ class Staging:
         """Copy an array to the device; it is free to change once this returns."""
         array = np.ascontiguousarray(array)
         self.reserve(array.nbytes)
-        if array.nbytes:
-            ctypes.memmove(self.host, array.ctypes.data, array.nbytes)
-            copy(self.device, self.host, array.nbytes, "HostToDevice", stream)
+        ctypes.memmove(self.host, array.ctypes.data, array.nbytes)
+        copy(self.device, self.host, array.nbytes, "HostToDevice", stream)
 
     def download(self, nbytes: int, stream: int) -> None:
         """Start copying from the device; :meth:`read` once the stream is done."""
-        if nbytes:
-            copy(self.host, self.device, nbytes, "DeviceToHost", stream)
+        copy(self.host, self.device, nbytes, "DeviceToHost", stream)
 
     def read(self, shape: tuple[int, ...], dtype: np.dtype) -> NumpyArray:
         """What was downloaded, as an array of its own."""
         array = np.empty(shape, dtype)
-        if array.nbytes:
-            ctypes.memmove(array.ctypes.data, self.host, array.nbytes)
+        ctypes.memmove(array.ctypes.data, self.host, array.nbytes)
         return array
 
     def free(self) -> None:
@@ -67,8 +64,9 @@ class Staging:
 
 def copy(target: int, source: int, nbytes: int, direction: str, stream: int) -> None:
     """Copy on a stream; ``direction`` is the end of a ``cudaMemcpyKind``'s name."""
-    kind = getattr(cuda.runtime().cudaMemcpyKind, f"cudaMemcpy{direction}")
-    cuda.call("cudaMemcpyAsync", target, source, nbytes, kind, stream)
+    if nbytes:  # an empty tensor of torch's lies at 0
+        kind = getattr(cuda.runtime().cudaMemcpyKind, f"cudaMemcpy{direction}")
+        cuda.call("cudaMemcpyAsync", target, source, nbytes, kind, stream)
 
 
 def size_of(shape: tuple[int, ...], dtype: np.dtype) -> int:

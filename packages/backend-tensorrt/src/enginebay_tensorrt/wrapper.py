@@ -30,9 +30,9 @@ Value = TypeVar("Value")
 class TensorrtWrapper(eb.Wrapper):
     """Runs one engine; calls that overlap have an execution context each.
 
-    CUDA tensors are handed over by address on the caller's current stream, and the call returns
-    as soon as the work is enqueued, like any torch operation. Arrays on the host go through
-    pinned memory, on a stream of their own.
+    CUDA tensors are handed over by address in the order of the caller's current stream, and the
+    call returns as soon as the work is enqueued, like any torch operation. Arrays on the host go
+    through pinned memory, on a stream of their own.
 
     Args:
         engine: The engine.
@@ -103,7 +103,7 @@ class TensorrtWrapper(eb.Wrapper):
         except eb.EnginebayError:
             self._idle.append(runner)  # refused before anything was enqueued
             raise
-        except Exception:
+        except BaseException:
             with suppress(RuntimeError):  # CUDA may be past repair, and what broke it is told
                 runner.close()  # its context may be in any state
             raise

@@ -22,9 +22,16 @@ if TYPE_CHECKING:
 OK = runtime.cudaError_t.cudaSuccess
 LOST = runtime.cudaError_t.cudaErrorInvalidResourceHandle
 
+#: The CUDA that the bindings were made for.
+RUNTIME = runtime.cudaRuntimeGetVersion()[1]
+
 #: What the machine looks like; tests change it.
 machine = SimpleNamespace(
-    driver=13000, names=["NVIDIA Fake 1", "NVIDIA Fake 2"], capability=(9, 0), log=[]
+    driver=13000,
+    runtime=RUNTIME,
+    names=["NVIDIA Fake 1", "NVIDIA Fake 2"],
+    capability=(9, 0),
+    log=[],
 )
 
 
@@ -38,10 +45,11 @@ here = Here()
 
 
 class Stream:
-    """A queue of work that runs when somebody waits for it."""
+    """A queue of work that runs when somebody waits for it; one device's, but for the default."""
 
     def __init__(self, handle: int) -> None:
         self.handle = handle
+        self.device = here.device if handle else None
         self.queue: deque[Callable[[], None]] = deque()
         self.issued = self.done = 0
         self.recording: list[Callable[[], None]] | None = None
@@ -60,7 +68,10 @@ class Stream:
 
 
 class Event:
+    """One device's, as the stream must be that records it."""
+
     def __init__(self) -> None:
+        self.device = here.device
         self.stream: Stream | None = None
         self.target = 0
 
@@ -80,7 +91,7 @@ def reset() -> None:
     streams[0] = Stream(0)
     memory.clear()
     machine.log.clear()
-    machine.driver, machine.capability = 13000, (9, 0)
+    machine.driver, machine.runtime, machine.capability = 13000, RUNTIME, (9, 0)
     machine.names = ["NVIDIA Fake 1", "NVIDIA Fake 2"]
     here.device = 0
 
@@ -123,6 +134,8 @@ def cudaMemcpy(dst, src, count, kind):
 
 def cudaMemcpyAsync(dst, src, count, kind, stream):
     machine.log.append((kind.name, count, int(stream)))
+    if not (dst and src):
+        return (runtime.cudaError_t.cudaErrorInvalidValue,)
     globals()["stream"](stream).put(lambda: ctypes.memmove(dst, src, count))
     return (OK,)
 
@@ -167,7 +180,10 @@ def cudaEventDestroy(event):
 
 
 def cudaEventRecord(event, stream):
-    event.stream = globals()["stream"](stream)
+    one = globals()["stream"](stream)
+    if one.device not in (None, event.device):
+        return (LOST,)
+    event.stream = one
     event.target = event.stream.issued
     return (OK,)
 
@@ -216,10 +232,14 @@ def cudaGraphExecDestroy(graphExec):
 
 
 def cudaGetDevice():
+    if not machine.names:
+        return runtime.cudaError_t.cudaErrorNoDevice, None
     return OK, here.device
 
 
 def cudaSetDevice(device):
+    if device >= len(machine.names):
+        return (runtime.cudaError_t.cudaErrorInvalidDevice,)
     here.device = device
     return (OK,)
 
@@ -237,6 +257,10 @@ def cudaGetDeviceProperties(device):
 
 def cudaDriverGetVersion():
     return OK, machine.driver
+
+
+def cudaRuntimeGetVersion():
+    return OK, machine.runtime
 
 
 FUNCTIONS = {name: value for name, value in globals().items() if name.startswith("cuda")}

@@ -78,12 +78,19 @@ def nonzero(path: Path) -> Path:
 
 
 def reshaped(path: Path, dtype: str) -> Path:
-    """y = x of 2×3 as 3×2, in any dtype."""
+    """y = x of 2×3 as 3×2, in any dtype; bytes are nothing but cast, as TensorRT wants them."""
     from enginebay.arrays import numpy_dtype
 
     kind = helper.np_dtype_to_tensor_dtype(numpy_dtype(dtype))
+    nodes = [helper.make_node("Reshape", ["x", "shape"], ["y"], name="reshape")]
+    if dtype == "uint8":
+        nodes = [
+            helper.make_node("Cast", ["x"], ["wide"], to=TensorProto.INT32),
+            helper.make_node("Reshape", ["wide", "shape"], ["turned"], name="reshape"),
+            helper.make_node("Cast", ["turned"], ["y"], to=TensorProto.UINT8),
+        ]
     graph = helper.make_graph(
-        [helper.make_node("Reshape", ["x", "shape"], ["y"], name="reshape")],
+        nodes,
         "reshaped",
         [helper.make_tensor_value_info("x", kind, [2, 3])],
         [helper.make_tensor_value_info("y", kind, [3, 2])],

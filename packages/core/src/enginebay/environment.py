@@ -15,6 +15,7 @@ Reports are added with ``+``.
 
 from __future__ import annotations
 
+import sys
 import time
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
@@ -142,7 +143,8 @@ def check_import(module: str, *, wanted: str = "", fix: str = "") -> EnvReport:
         reason = _one_line(error)
         return failed(Tier.IMPORT, module, found=reason, wanted=wanted, fix=fix, seconds=seconds)
     seconds = time.perf_counter() - started
-    version = getattr(imported, "__version__", None)
+    package = sys.modules[module.partition(".")[0]]  # a part of it seldom has a version of its own
+    version = getattr(imported, "__version__", None) or getattr(package, "__version__", None)
     found = f"{module} {version}" if version else f"{module}, which does not tell its version"
     return passed(Tier.IMPORT, module, found, seconds=seconds)
 

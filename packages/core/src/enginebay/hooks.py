@@ -83,12 +83,14 @@ class CheckEnvRequest(msgspec.Struct, frozen=True, kw_only=True):
         params: The parameters that the backend would be used with.
         with_custom_ops: Whether its custom-op libraries must load too.
         work_dir: An empty folder that is removed afterwards.
+        backend: The name of the backend that is asked, for plugins that see every backend.
     """
 
     tier: Tier
     params: BackendParams
     with_custom_ops: bool
     work_dir: Path
+    backend: str = ""
 
 
 class ConvertRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,6 +128,7 @@ class WrapperRequest(msgspec.Struct, frozen=True, kw_only=True):
         outputs: The model's outputs, in order; empty where only the engine knows them.
         strict: Ask the engine itself to refuse falling back, where it can. Core refuses what
             the wrapper's receipt lists as a fallback in any case.
+        backend: The name of the backend that is asked, for plugins that see every backend.
     """
 
     directory: Path
@@ -134,6 +137,7 @@ class WrapperRequest(msgspec.Struct, frozen=True, kw_only=True):
     inputs: tuple[TensorSpec, ...] = ()
     outputs: tuple[TensorSpec, ...] = ()
     strict: bool = False
+    backend: str = ""
 
 
 class BindingRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,9 +145,11 @@ class BindingRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         params: The parameters that the artifact is made or loaded with.
+        backend: The name of the backend that is asked, for plugins that see every backend.
     """
 
     params: BackendParams
+    backend: str = ""
 
 
 class RewritersRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -280,7 +280,41 @@ def test_a_broken_plugin_is_an_error_at_once_where_that_is_asked_for(
         assert (ran.code, ran.out) == (3, "")
         first, last = ran.err.splitlines()
         assert first.startswith(f"error: {kind} 'crash' of temporary-crash 0 cannot be used: ")
+        assert first.endswith("; ENGINEBAY_STRICT_PLUGINS makes that an error")
         assert last.startswith("hint: pip install ")
+
+
+@pytest.mark.parametrize(
+    ("group", "source", "names"),
+    [
+        ("backends", "no_such_package", ["loopback"]),
+        ("plugins", "no_such_package", ["loopback"]),
+        ("plugins", FAULTY["crash"][0], ["loopback"]),
+        ("backends", FAULTY["crash"][0], ["crash", "loopback"]),
+        ("backends", FAULTY["crash"][0], []),
+    ],
+)
+def test_a_broken_plugin_is_never_another_backends_row(
+    cli: Run, group: str, source: str, names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENGINEBAY_STRICT_PLUGINS", "1")
+    monkeypatch.setenv("ENGINEBAY_BACKENDS", "crash,loopback")
+    with temporary_backend("crash", source, group=f"enginebay.{group}"):
+        ran = cli("check-env", *names)
+    assert (ran.code, ran.out) == (3, "")
+    first, _ = ran.err.splitlines()
+    assert first.startswith(f"error: {group[:-1]} 'crash' of temporary-crash 0 cannot be used: ")
+    assert first.endswith("; ENGINEBAY_STRICT_PLUGINS makes that an error")
+
+
+@pytest.mark.usefixtures("admitted")
+def test_a_disabled_backend_is_a_row_where_faults_are_errors(
+    cli: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENGINEBAY_STRICT_PLUGINS", "1")
+    monkeypatch.setenv("ENGINEBAY_BACKENDS", "")
+    ran = cli("check-env", "loopback")
+    assert (ran.code, ran.out.splitlines()[0]) == (3, "loopback: NOT OK")
 
 
 def test_a_broken_plugin_is_one_line_of_a_warning(cli: Run, here: Path) -> None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from enginebay.testing import Conformance, xfail
+import enginebay as eb
+from enginebay.testing import Conformance, temporary_backend, xfail
 from enginebay.testing.commands import environment
 from enginebay.testing.conformance.suite import laws
 
@@ -69,10 +70,42 @@ def test_with_no_code_at_all(tmp_path: Path, loopback: str) -> None:
         "test_every_dtype_comes_back_as_it_went_in[float32]": ("held", ""),
         "test_every_dtype_comes_back_as_it_went_in[bfloat16]": ("skipped", reason),
     }
+    claims = json.loads((tmp_path / "out" / "loopback.json").read_text())["claims"]
+    info = eb.get_backend(loopback).info
+    assert (claims["irs"], claims["dtypes"]) == (list(info.irs), list(info.dtypes))
     page = (tmp_path / "out" / "loopback.md").read_text()
     assert page.startswith("![enginebay conformance: 3 held, 1 skipped](https://img.shields.io/")
     assert "temporary-loopback 0, engine 1." in page
     assert f"arrays and as tensors. | 1 held, 1 skipped | {reason} |" in page
+
+
+def test_plugins_that_see_every_backend_are_named(tmp_path: Path, loopback: str) -> None:
+    source = (
+        "import enginebay as eb\n"
+        "@eb.hookimpl(wrapper=True)\n"
+        "def to_backend(request):\n    return (yield)\n"
+    )
+    with temporary_backend("log", source, group="enginebay.plugins"):
+        ran = kit(tmp_path, "--backend", loopback, "-k", "says_what_it")
+    assert "  with the plugin log of temporary-log 0, which sees every backend\n" in ran.stdout
+
+
+def test_in_several_processes_the_report_is_whole(tmp_path: Path, loopback: str) -> None:
+    words = (
+        "-k",
+        "installed or says_what_it or unknown or bfloat16",
+        "--conformance-report",
+        "out",
+    )
+    ran = kit(tmp_path, "--backend", loopback, "-n", "2", "--dist", "load", *words)
+    assert ran.returncode == 0, ran.stdout
+    assert ran.stdout.count("conformance of loopback") == 1
+    assert {name.partition("[")[0] for name in findings(tmp_path / "out")} == {
+        "test_an_unknown_field_is_refused",
+        "test_every_dtype_comes_back_as_it_went_in",
+        "test_it_is_installed_once",
+        "test_it_says_what_it_is",
+    }
 
 
 @pytest.mark.parametrize(
@@ -89,6 +122,35 @@ def test_a_backend_that_is_none(
     assert ran.returncode == pytest.ExitCode.USAGE_ERROR
     assert message in ran.stderr
     assert "loopback" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("folder", "problem"),
+    [
+        ("taken", "'taken' cannot be a folder for reports: File exists"),
+        ("taken/deeper", "'taken/deeper' cannot be a folder for reports: Not a directory"),
+        ("", "'' cannot be a folder for reports: its name is empty"),
+    ],
+)
+def test_a_report_that_cannot_be_written_is_refused_before_any_law(
+    tmp_path: Path, loopback: str, folder: str, problem: str
+) -> None:
+    (tmp_path / "taken").touch()
+    ran = kit(tmp_path, "--backend", loopback, f"--conformance-report={folder}")
+    assert ran.returncode == pytest.ExitCode.USAGE_ERROR
+    assert (ran.stderr.strip(), ran.stdout) == (
+        f"ERROR: {problem}; pass --conformance-report DIR",
+        "",
+    )
+
+
+def test_a_report_may_go_into_a_new_folder_in_a_new_folder(tmp_path: Path, loopback: str) -> None:
+    place = tmp_path / "new" / "folder"
+    ran = kit(
+        tmp_path, "--backend", loopback, "--conformance-report", str(place), "-k", "installed"
+    )
+    assert ran.returncode == 0, ran.stdout
+    assert set(findings(place)) == {"test_it_is_installed_once[]"}
 
 
 def test_other_projects_may_have_an_option_of_that_name(tmp_path: Path) -> None:
@@ -116,9 +178,7 @@ def test_opting_out_runs_the_law_and_must_stay_true(tmp_path: Path, loopback: st
 def test_a_law_that_a_backend_cannot_keep_is_excused_with_the_reason(
     tmp_path: Path, loopback: str
 ) -> None:
-    from enginebay.testing import temporary_backend
-
-    from .test_laws_can_fail import BROKEN, source
+    from .broken_backends import BROKEN, source
 
     (tmp_path / "test_mine.py").write_text(SUBCLASS.replace('"loopback"', '"broken"'))
     change = BROKEN["its scalars have a dimension"].change

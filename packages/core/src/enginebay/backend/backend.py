@@ -7,7 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from enginebay.backend.contributed import contributed
+from enginebay.backend.written import written_files
 from enginebay.errors import (
     BackendUnavailableError,
     ConversionError,
@@ -122,7 +125,7 @@ class Backend:
         """The plugin's own checks of one tier, run in this process."""
         from enginebay.environment import EnvReport
 
-        return self._plugin.call("check_env", request=request) or EnvReport()
+        return self._plugin.ask("check_env", EnvReport, request) or EnvReport()
 
     def is_available(self, with_custom_ops: bool = False) -> bool:
         """True where a tiny model was built, run and compared here; asked once a process."""
@@ -208,7 +211,8 @@ class Backend:
             backend=self.name,
         )
         try:
-            written = self._plugin.call("to_backend", request=request)
+            answer = self._plugin.call("to_backend", request=request)
+            return written_files(answer, work_dir, self.name)
         except EnginebayError:
             raise
         except Exception as err:
@@ -218,27 +222,6 @@ class Backend:
                 f"backend '{self.name}' could not convert '{ir.path.name}': "
                 f"{type(err).__name__}: {err}"
             ) from err
-        return self._written_files(written, work_dir)
-
-    def _written_files(self, written: Any, work_dir: Path) -> tuple[Path, ...]:
-        if written is None or isinstance(written, str | Path):
-            raise ConversionError(
-                f"to_backend of '{self.name}' answered {written!r}: wanted a list of files"
-            )
-        root = work_dir.resolve()
-        files = []
-        for path in written:
-            file = (work_dir / path).resolve()
-            if not file.is_relative_to(root):
-                raise ConversionError(f"backend '{self.name}' wrote '{file}' outside its work_dir")
-            if not file.is_file() or not file.stat().st_size:
-                raise ConversionError(
-                    f"backend '{self.name}' promised the file '{path}', which is missing or empty"
-                )
-            files.append(file.relative_to(root))
-        if not files:
-            raise ConversionError(f"backend '{self.name}' wrote no file")
-        return tuple(files)
 
     # -- engine → wrapper ---------------------------------------------------------------------
 
@@ -253,7 +236,7 @@ class Backend:
         return self.load(WrapperRequest(directory=directory, files=files, params=params))
 
     def load(self, request: WrapperRequest) -> Wrapper:
-        """Ask the plugin for a wrapper.
+        """Ask the plugin for a wrapper; the request gets the backend's name here.
 
         Raises:
             ConversionError: The engine cannot load the files.
@@ -261,6 +244,7 @@ class Backend:
         """
         from enginebay.inference.wrapper import Wrapper
 
+        request = msgspec.structs.replace(request, backend=self.name)
         try:
             wrapper = self._plugin.call("build_wrapper", request=request)
         except EnginebayError:
@@ -286,8 +270,9 @@ class Backend:
     def bound_to(self, params: BackendParams) -> dict[str, str]:
         """What an artifact with these parameters is bound to, as it is on this machine."""
         pinned: dict[str, str] = {field: self.get_version() for field in self.info.pinned}
-        answer = self._plugin.call("bound_to", request=BindingRequest(params=params))
-        return pinned | dict(answer or {})
+        request = BindingRequest(params=params, backend=self.name)
+        found = self._plugin.ask("bound_to", Mapping, request)  # type: ignore[type-abstract]  # for isinstance
+        return pinned | dict(found or {})
 
     # -- the rest of the contract -------------------------------------------------------------
 

@@ -75,8 +75,12 @@ def check_tier(name: str, tier: Tier, params: dict[str, Any], with_custom_ops: b
             params=backend.Params.from_mapping(params),
             with_custom_ops=with_custom_ops,
             work_dir=Path(folder),
+            backend=backend.name,
         )
-        report = own + backend.check_tier(request)
+        try:
+            report = own + backend.check_tier(request)
+        except EnginebayError as err:
+            return own + failed(tier, "the plugin's check", found=str(err), fix=err.hint or "")
         if tier is Tier.SMOKE and report.ok:
             report += _smoke(backend, request.params, Path(folder))
     return report

@@ -63,6 +63,7 @@ def _check(name: str, args: Namespace) -> dict[str, Any]:
             params, with_custom_ops=args.with_custom_ops, timeout=args.timeout
         )
     except EnginebayError as err:
+        _raise_strict_fault()
         if args.traceback:
             import traceback
 
@@ -72,6 +73,17 @@ def _check(name: str, args: Namespace) -> dict[str, Any]:
 
     checks = msgspec.to_builtins(report.checks)
     return {"name": name, "ok": report.ok, "reason": "", "fix": None, "checks": checks}
+
+
+def _raise_strict_fault() -> None:
+    """Raise a broken plugin's error where ENGINEBAY_STRICT_PLUGINS asks for that.
+
+    It ends the command, as it ends ``backends``: under another backend's name it would mislead.
+    """
+    from enginebay.plugins import list_backends, list_plugins
+
+    list_backends()
+    list_plugins()
 
 
 def _print(result: dict[str, Any]) -> None:

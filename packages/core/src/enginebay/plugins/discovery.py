@@ -142,6 +142,11 @@ def error_for(group: str, status: BackendStatus) -> PluginError:
     )
 
 
+def strict_error(err: PluginError) -> PluginError:
+    """The error about a fault that nobody asked for, and that could stay out."""
+    return PluginError(f"{err}; ENGINEBAY_STRICT_PLUGINS makes that an error", hint=err.hint)
+
+
 def _list(group: str, disabled: Callable[[str], Fault | None]) -> list[BackendStatus]:
     # Same name and module seen twice is one plugin: an editable install beside its wheel, say.
     found = {(entry.name, entry.module): entry for entry in _entries(group)}
@@ -174,7 +179,7 @@ def _raise_first_fault(group: str, statuses: list[BackendStatus]) -> None:
     for status in statuses:
         if status.state in ("broken", "duplicate"):
             fault = fault_of(group, status)
-            raise error_for(group, status) from (fault and fault.cause)
+            raise strict_error(error_for(group, status)) from (fault and fault.cause)
 
 
 def _rivalry(rivals: list[BackendStatus]) -> Fault:

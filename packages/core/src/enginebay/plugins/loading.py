@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from contextlib import redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from importlib import import_module
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,12 +19,13 @@ from enginebay.plugins.discovery import BACKENDS, KNOWN_DISTRIBUTIONS, PLUGINS, 
 from enginebay.plugins.vetting import enlist, new_manager, told, vet_backend, vet_plugin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from types import ModuleType
 
     from enginebay.hooks import BackendInfo
 
 
+Answer = TypeVar("Answer")
 Vetted = TypeVar("Vetted")
 
 
@@ -95,17 +96,42 @@ class LoadedPlugin(PluginTeam):
         self.status = status
         self.info = info
 
+    def ask(self, hook: str, wanted: type[Answer], request: object) -> Answer | None:
+        """The first answer to a hook, or None where nobody answers.
+
+        Raises:
+            PluginError: It is not of the type that is wanted, or an implementation raised something
+                that is not an EnginebayError.
+        """
+        with _blamed(hook, self.status):
+            answer = self.call(hook, request=request)
+        if answer is not None and not isinstance(answer, wanted):
+            raise PluginError(
+                f"{hook}() of {self.status.name!r} ({self.status.provider}) answered "
+                f"{answer!r}: wanted {wanted.__name__}",
+                hint=f"pip install -U {self.status.distribution}",
+            )
+        return answer
+
 
 def _ask(
     caller: Callable[..., Any], hook: str, status: BackendStatus, arguments: dict[str, Any]
 ) -> list[Any]:
-    try:
+    with _blamed(hook, status):
         return list(caller(**arguments))
+
+
+@contextmanager
+def _blamed(hook: str, status: BackendStatus) -> Iterator[None]:
+    """What a hook raises by mistake becomes an error that says whose hook it is."""
+    try:
+        yield
     except EnginebayError:
         raise
     except Exception as err:
         raise PluginError(
-            f"{hook}() of {status.name!r} ({status.provider}) raised {told(err)}"
+            f"{hook}() of {status.name!r} ({status.provider}) raised {told(err)}",
+            hint=f"pip install -U {status.distribution}",
         ) from err
 
 
@@ -166,7 +192,7 @@ def _gather() -> tuple[PluginTeam, list[PluginError]]:
             members.setdefault(module, status)
         except PluginError as err:
             if discovery.is_strict():
-                raise
+                raise discovery.strict_error(err) from err.__cause__
             errors.append(err)
     return PluginTeam(members), errors
 

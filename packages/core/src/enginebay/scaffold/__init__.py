@@ -22,7 +22,8 @@ def new_backend(name: str, parent: str | Path = ".") -> list[Path]:
         The files, the folder's ``pyproject.toml`` first.
 
     Raises:
-        UsageError: The name is none, or an installed backend has it.
+        UsageError: The name is none, or it is taken: by an installed backend or distribution, or
+            by one of Enginebay's own backends.
         ArtifactExistsError: The folder is there already.
     """
     _check_name(name)
@@ -41,20 +42,33 @@ def new_backend(name: str, parent: str | Path = ".") -> list[Path]:
 
 
 def _check_name(name: str) -> None:
-    from enginebay.plugins import list_backends
-
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"'{name}' cannot be a backend's name: wanted lower-case letters, digits, - and _, "
             "a letter first",
             hint="enginebay new-backend myengine",
         )
+    if taken := _taken(name):
+        raise UsageError(taken, hint="choose another name")
+
+
+def _taken(name: str) -> str:
+    """Whose the backend's name or its distribution's is; empty where it is free."""
+    from importlib_metadata import PackageNotFoundError, version
+
+    from enginebay.plugins import KNOWN_DISTRIBUTIONS, list_backends
+
     for status in list_backends():
         if status.name == name:
-            raise UsageError(
-                f"backend '{name}' is installed already, from {status.provider}",
-                hint="choose another name",
-            )
+            return f"backend '{name}' is installed already, from {status.provider}"
+    if name in KNOWN_DISTRIBUTIONS:
+        return f"backend '{name}' is Enginebay's own: pip install {KNOWN_DISTRIBUTIONS[name]}"
+    try:
+        return (
+            f"distribution 'enginebay-{name}' is installed already: {version(f'enginebay-{name}')}"
+        )
+    except PackageNotFoundError:
+        return ""
 
 
 def _filled(text: str, name: str) -> str:

@@ -7,7 +7,7 @@ project's option of that name.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,6 +22,25 @@ OPTION = "enginebay_backend"
 
 #: The tests that ``--backend`` names the backend of; its name keeps other runs from collecting it.
 _TESTS = Path(__file__).with_name("conformance") / "command_line.py"
+
+
+#: What becomes of a law, as an attribute of pytest's own report of it.
+NOTED = "enginebay_law"
+
+_OUTCOMES = "enginebay-outcomes"
+
+
+class Outcomes:
+    """What became of each law, wherever it ran: pytest-xdist runs them in several processes."""
+
+    def __init__(self) -> None:
+        self.noted: list[Any] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep what a law's report brings along."""
+        noted = getattr(report, NOTED, None)
+        if noted is not None:
+            self.noted.append(noted)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -44,7 +63,9 @@ def pytest_load_initial_conftests(parser: pytest.Parser, args: list[str]) -> Non
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuse to run the kit for nobody."""
+    """Refuse to run the kit for nobody, or towards a report that cannot be written."""
+    config.pluginmanager.register(Outcomes(), _OUTCOMES)
+    _make_folder(config.getoption("--conformance-report"))
     wanted = config.getoption(OPTION, default="")
     if wanted == "":
         return
@@ -55,6 +76,19 @@ def pytest_configure(config: pytest.Config) -> None:
         problem = f"no backend '{wanted}' is installed" if wanted else "no backend is named"
         known = ", ".join(names) or "none"
         raise pytest.UsageError(f"{problem}: pass --backend NAME; installed: {known}")
+
+
+def _make_folder(folder: str | None) -> None:
+    """Make the reports' folder before the laws run for minutes."""
+    if folder is None:
+        return
+    try:
+        if not folder:
+            raise FileNotFoundError("its name is empty")
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as err:
+        problem = f"'{folder}' cannot be a folder for reports: {err.strerror or err}"
+        raise pytest.UsageError(f"{problem}; pass --conformance-report DIR") from err
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Module | None:
@@ -81,9 +115,12 @@ def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
     """Say what each backend kept, and list what was left out with the reason."""
+    outcomes = config.pluginmanager.get_plugin(_OUTCOMES)
+    if not (outcomes and outcomes.noted) or hasattr(config, "workerinput"):
+        return  # no law ran, or this is one of several processes, and the first one tells of all
     from enginebay.testing.conformance import report
 
-    for found in report.reports(config):
+    for found in report.reports(outcomes.noted):
         terminalreporter.section(f"conformance of {found.backend}")
         terminalreporter.write_line("\n".join(report.lines(found)))
         folder = config.getoption("--conformance-report")

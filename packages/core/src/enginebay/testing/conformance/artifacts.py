@@ -99,6 +99,7 @@ class ArtifactLaws:
         assert all(file.is_file() for file in files)
         example = kit.example("fixed")
         with kit.backend.build_wrapper(work_dir=str(tmp_path)) as wrapper:
+            assert wrapper.inputs, "the request names no inputs and outputs: ask the engine"
             found = wrapper.output_to_list(wrapper(example.arrays()))
             wanted = list(example.run(example.arrays()).values())
             precision = wrapper.receipt.precision

@@ -33,7 +33,7 @@ class DiscoveryLaws:
     def test_it_is_installed_once(self, kit: Kit) -> None:
         """One installed distribution provides the backend, and nothing is wrong with it."""
         status = kit.status
-        assert status.state == "installed", f"{status.state}: {status.reason} Fix: {status.fix}"
+        assert status.state == "installed", f"{status.state}: {status.reason}; fix: {status.fix}"
         assert status.distribution, "the backend has no distribution"
         assert status.version, "the backend's distribution has no version"
 

@@ -11,8 +11,11 @@ import msgspec
 import pytest
 
 import enginebay as eb
+from enginebay.plugins import list_plugins
+from enginebay.testing.pytest_plugin import NOTED
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 Outcome = Literal["held", "broken", "skipped", "excused"]
@@ -41,6 +44,31 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
+class Claims(msgspec.Struct, frozen=True, kw_only=True):
+    """What a backend says that it can do, as in its ``BackendInfo``: the laws hold it to that.
+
+    Attributes:
+        irs: The IRs it converts from, the preferred one first.
+        devices: The default first.
+        dtypes: Of inputs and outputs.
+        precisions: The default first.
+        dynamic_shapes: Whether one artifact serves several input shapes.
+        runtime_distributions: What its runtime needs.
+    """
+
+    irs: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    precisions: tuple[str, ...] = ()
+    dynamic_shapes: bool = False
+    runtime_distributions: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, info: eb.BackendInfo) -> Claims:
+        """What a backend says about itself."""
+        return cls(**{name: getattr(info, name) for name in cls.__struct_fields__})
+
+
 class Report(msgspec.Struct, kw_only=True):
     """What the kit found about one backend.
 
@@ -52,6 +80,8 @@ class Report(msgspec.Struct, kw_only=True):
         enginebay: The version of the kit.
         python: The interpreter's version.
         platform: The system.
+        claims: What the backend says about itself; empty where it cannot be loaded.
+        plugins: The plugins that see every backend, and took part: what they do, the laws see too.
         findings: Law by law.
         schema: Grows when a reader would have to change.
     """
@@ -63,6 +93,8 @@ class Report(msgspec.Struct, kw_only=True):
     enginebay: str = eb.__version__
     python: str = platform.python_version()
     platform: str = platform.platform()
+    claims: Claims = Claims()
+    plugins: tuple[str, ...] = ()
     findings: list[Finding] = []
     schema: int = 1
 
@@ -76,35 +108,37 @@ _KEY = pytest.StashKey[dict[str, Report]]()
 
 
 def note(item: pytest.Item, report: pytest.TestReport) -> None:
-    """Keep the outcome of a test of the kit."""
+    """Attach the outcome of a law to pytest's report of it, which may come from another process."""
     if report.when != "call" and report.passed:
         return
-    found = _report_of(item)
     law = getattr(item, "originalname", item.name)
     function = inspect.unwrap(item.function)  # type: ignore[attr-defined]  # a law is a function
     sentence = (inspect.getdoc(function) or "").partition("\n\n")[0]
-    found.findings.append(
-        Finding(
-            family=function.__module__.rpartition(".")[2],
-            law=law,
-            case=item.name[len(law) :].strip("[]"),
-            sentence=" ".join(sentence.split()),
-            outcome=_outcome(report),
-            reason=_reason(report),
-            seconds=round(report.duration, 3),
-        )
+    finding = Finding(
+        family=function.__module__.rpartition(".")[2],
+        law=law,
+        case=item.name[len(law) :].strip("[]"),
+        sentence=" ".join(sentence.split()),
+        outcome=_outcome(report),
+        reason=_reason(report),
+        seconds=round(report.duration, 3),
     )
+    setattr(report, NOTED, msgspec.to_builtins((_about(item), finding)))
 
 
-def reports(config: pytest.Config) -> list[Report]:
-    """The reports of a test run, one for each backend."""
-    return list(config.stash.get(_KEY, {}).values())
+def reports(noted: Iterable[Any]) -> list[Report]:
+    """The reports of a test run, one for each backend, from what :func:`note` left."""
+    found: dict[str, Report] = {}
+    for about, finding in msgspec.convert(list(noted), list[tuple[Report, Finding]]):
+        found.setdefault(about.backend, about).findings.append(finding)
+    return list(found.values())
 
 
 def lines(report: Report) -> list[str]:
     """The report for people: the counts, then what is not held, by reason."""
     counts = ", ".join(f"{number} {outcome}" for outcome, number in report.counts.items())
-    shown = [counts]
+    others = (f"  with the plugin {each}, which sees every backend" for each in report.plugins)
+    shown = [counts, *others]
     for outcome in ("broken", "excused", "skipped"):
         findings = [one for one in report.findings if one.outcome == outcome]
         shown += [f"  {outcome}: {_title(one)}: {one.reason}" for one in findings]
@@ -112,8 +146,7 @@ def lines(report: Report) -> list[str]:
 
 
 def write(report: Report, folder: Path) -> None:
-    """Write ``BACKEND.json`` and ``BACKEND.md``."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write ``BACKEND.json`` and ``BACKEND.md`` into a folder that is there."""
     document = msgspec.to_builtins(report) | {"counts": dict(report.counts)}
     text = msgspec.json.format(msgspec.json.encode(document)) + b"\n"
     (folder / f"{report.backend}.json").write_bytes(text)
@@ -147,7 +180,8 @@ def markdown(report: Report) -> str:
     )
 
 
-def _report_of(item: pytest.Item) -> Report:
+def _about(item: pytest.Item) -> Report:
+    """The report of a law's backend, without a finding; made once in a process."""
     found = item.config.stash.setdefault(_KEY, {})
     values = getattr(item, "funcargs", {})
     name = str(values.get("backend") or (item.parent and item.parent.name))
@@ -161,6 +195,8 @@ def _described(report: Report, kit: Any) -> Report:
     if kit is not None:
         try:
             report.distribution, report.version = kit.status.distribution, kit.status.version
+            report.claims = Claims.of(kit.backend.info)
+            report.plugins = tuple(f"{one.name} of {one.provider}" for one in list_plugins())
             report.engine_version = kit.backend.get_version()
         except eb.EnginebayError:
             return report  # a test says what is wrong

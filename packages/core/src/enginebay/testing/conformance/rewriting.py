@@ -42,8 +42,12 @@ class RewriterLaws:
         """A rewriter that a user declares for the backend takes part in an export for it."""
         calls = []
         rewriters = eb.RewriterSet(backend=kit.name)
+        # As specific as can be: the backend may have a rewriter for this function itself.
+        ir, versions = kit.backend.info.irs[0], {"torch": ">=2"}
 
-        @rewriters.function("torch.nn.functional.relu")
+        @rewriters.function(
+            "torch.nn.functional.relu", ir=ir, versions=versions, check=lambda _target: True
+        )
         def relu(ctx: Any, *args: Any, **kwargs: Any) -> Any:
             calls.append(ctx.backend)
             return ctx.origin_func(*args, **kwargs)
@@ -53,7 +57,7 @@ class RewriterLaws:
             example.module,
             example.inputs,
             backend=kit.name,
-            ir=kit.backend.info.irs[0],
+            ir=ir,
             path=tmp_path / "model",
             rewriters=[rewriters],
         )

@@ -1,0 +1,169 @@
+"""TensorRT's execution context: what it is told before a call, and why it refuses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from enginebay.errors import InputError
+from enginebay_tensorrt.bindings import trt
+from enginebay_tensorrt.logger import LOGGER, reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from enginebay_tensorrt.engine import Engine
+
+    Shape = tuple[int, ...]
+    #: Makes room for so many bytes and answers the address on the device.
+    Grow = Callable[[int], int]
+
+
+class Allocator(trt.IOutputAllocator):  # type: ignore[misc]  # tensorrt has no types
+    """Memory for an output whose shape depends on the data.
+
+    The bindings keep each allocator that a context was ever given for as long as the context
+    lives, so there is one for an output, and a call lends it its memory.
+
+    Attributes:
+        grow: The call's memory; None between calls, so that nothing of a call stays behind.
+        shape: What TensorRT found; known once the call has been enqueued.
+        error: What ``grow`` raised, which cannot pass through TensorRT.
+    """
+
+    def __init__(self) -> None:
+        trt.IOutputAllocator.__init__(self)
+        self.grow: Grow | None = None
+        self.shape: Shape = ()
+        self.error: Exception | None = None
+
+    def reallocate_output_async(
+        self,
+        tensor_name: str,  # noqa: ARG002  # TensorRT's signature
+        memory: int,  # noqa: ARG002
+        size: int,
+        alignment: int,  # noqa: ARG002  # CUDA's allocators align to 256 bytes, TensorRT wants that
+        stream: int,  # noqa: ARG002
+    ) -> int:
+        """Room for the output; 0 where there is none."""
+        try:
+            return self.grow(int(size)) if self.grow else 0
+        except Exception as err:  # noqa: BLE001  # raised again by whoever enqueued
+            self.error = err
+            return 0
+
+    def notify_shape(self, tensor_name: str, shape: object) -> None:  # noqa: ARG002
+        """The shape, as soon as TensorRT knows it."""
+        self.shape = tuple(int(dim) for dim in shape)  # type: ignore[attr-defined]  # trt.Dims
+
+
+class Context:
+    """An ``IExecutionContext`` whose every refusal is an error with TensorRT's reason.
+
+    Args:
+        engine: The engine; its device must be the calling thread's.
+
+    Attributes:
+        errors: What TensorRT logs meanwhile, filled by whoever calls.
+
+    Raises:
+        RuntimeError: There is no memory for another one.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.errors: list[str] = []
+        with LOGGER.collecting() as self.errors:
+            self._raw = engine.cuda_engine.create_execution_context()
+            if self._raw is None:
+                told = reason(self.errors)
+                raise RuntimeError(f"TensorRT has no memory for another execution context: {told}")
+        self._allocators: dict[str, Allocator] = {}
+
+    def profile_for(self, shapes: Mapping[str, Shape]) -> int:
+        """The profile in use where it takes the shapes, else the first that does.
+
+        Raises:
+            InputError: None does.
+        """
+        current = self._raw.active_optimization_profile
+        numbers = range(self._engine.cuda_engine.num_optimization_profiles)
+        for number in sorted(numbers, key=lambda n: (n != current, n)):
+            if all(self._takes(name, number, shape) for name, shape in shapes.items()):
+                return number
+        raise InputError(self._no_profile(shapes))
+
+    def _takes(self, name: str, number: int, shape: Shape) -> bool:
+        smallest, largest = self._engine.inputs[name].profiles[number]
+        return all(
+            low <= size <= high for low, size, high in zip(smallest, shape, largest, strict=True)
+        )
+
+    def _no_profile(self, shapes: Mapping[str, Shape]) -> str:
+        given = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        ranges = {
+            f"{name} {smallest} to {largest}"
+            for name, tensor in self._engine.inputs.items()
+            for smallest, largest in tensor.profiles
+            if smallest != largest
+        }
+        return (
+            f"the engine was not built for {given}: its profiles take {', '.join(sorted(ranges))}"
+        )
+
+    def set_shapes(
+        self, profile: int, shapes: Mapping[str, Shape], stream: int
+    ) -> dict[str, Shape | None]:
+        """Tell the inputs' shapes and answer the outputs': None for what depends on the data."""
+        if profile != self._raw.active_optimization_profile:
+            done = self._raw.set_optimization_profile_async(profile, stream)
+            self._insist(done, f"optimisation profile {profile}")
+        for name, shape in shapes.items():
+            self._insist(self._raw.set_input_shape(name, shape), f"shape {shape} of input '{name}'")
+        missing = self._raw.infer_shapes()
+        if missing:
+            raise RuntimeError(f"TensorRT lacks the shapes of {', '.join(missing)}")
+        found = {}
+        for name in self._engine.outputs:
+            dims = tuple(int(dim) for dim in self._raw.get_tensor_shape(name))
+            found[name] = None if -1 in dims else dims
+        return found
+
+    def set_address(self, name: str, address: int) -> None:
+        """Say where an input or output lies on the device."""
+        self._insist(self._raw.set_tensor_address(name, address), f"the address of '{name}'")
+
+    def enqueue(self, stream: int, room: Mapping[str, Grow] | None = None) -> dict[str, Shape]:
+        """Put the engine's work on a stream.
+
+        Args:
+            stream: Its handle.
+            room: Memory for each output whose shape depends on the data.
+
+        Returns:
+            The shapes of these outputs.
+        """
+        lent = {name: self._allocator(name) for name in room or ()}
+        for name, allocator in lent.items():
+            allocator.grow, allocator.error = room[name], None  # type: ignore[index]  # its keys
+        try:
+            done = self._raw.execute_async_v3(stream)
+        finally:
+            for allocator in lent.values():
+                allocator.grow = None
+        for allocator in lent.values():
+            if allocator.error is not None:
+                raise allocator.error
+        if not done:
+            raise RuntimeError(reason(self.errors))
+        return {name: allocator.shape for name, allocator in lent.items()}
+
+    def _allocator(self, name: str) -> Allocator:
+        if name not in self._allocators:
+            made = Allocator()
+            self._insist(self._raw.set_output_allocator(name, made), f"an allocator for '{name}'")
+            self._allocators[name] = made
+        return self._allocators[name]
+
+    def _insist(self, done: bool, what: str) -> None:
+        if not done:
+            raise RuntimeError(f"TensorRT refuses {what}: {reason(self.errors)}")

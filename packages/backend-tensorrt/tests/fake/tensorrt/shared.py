@@ -1,0 +1,67 @@
+"""What the stand-ins share: the calls, what is to go wrong, ONNX's types in TensorRT's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorrt_bindings as trt
+from onnx import TensorProto
+
+#: What was called, in order.
+LOG: list[Any] = []
+#: Builder configs that were used, for tests to look at.
+CONFIGS: list[Any] = []
+MAGIC = b"plan\n"
+#: What to do wrong, by name.
+FAULTS: dict[str, Any] = {}
+
+TYPES = {
+    TensorProto.FLOAT: "FLOAT",
+    TensorProto.FLOAT16: "HALF",
+    TensorProto.BFLOAT16: "BF16",
+    TensorProto.INT8: "INT8",
+    TensorProto.INT32: "INT32",
+    TensorProto.INT64: "INT64",
+    TensorProto.UINT8: "UINT8",
+    TensorProto.BOOL: "BOOL",
+    TensorProto.DOUBLE: "FLOAT",  # the parser casts
+}
+
+
+def dims_of(value: Any) -> tuple[int, ...]:
+    shape = value.type.tensor_type.shape
+    return tuple(d.dim_value if d.HasField("dim_value") else -1 for d in shape.dim)
+
+
+def type_of(value: Any) -> Any:
+    return getattr(trt.DataType, TYPES[value.type.tensor_type.elem_type])
+
+
+def value_of(name: str, kind: Any) -> property:
+    def fget(self: Any) -> Any:
+        return self._values[name]
+
+    def fset(self: Any, value: Any) -> None:
+        assert isinstance(value, kind), (name, value)
+        self._values[name] = value
+
+    return property(fget, fset)
+
+
+class ParserError:
+    """``ParserError``."""
+
+    def __init__(self, node: Any, text: str, code: Any) -> None:
+        self._node, self._text, self._code = node, text, code
+
+    def node_name(self) -> str:
+        return self._node.name if self._node is not None else ""
+
+    def node_operator(self) -> str:
+        return self._node.op_type if self._node is not None else ""
+
+    def desc(self) -> str:
+        return self._text
+
+    def code(self) -> Any:
+        return self._code

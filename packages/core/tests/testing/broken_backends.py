@@ -1,0 +1,464 @@
+"""Backends that are broken on purpose, each by the law that it breaks."""
+
+from __future__ import annotations
+
+import inspect
+from typing import NamedTuple
+
+#: Loopback, but for what ``{change}`` replaces.
+SOURCE = """\
+import enginebay as eb
+from enginebay.testing import loopback
+
+NAME, INFO, PARAMS = "broken", {{"irs": ("onnx",)}}, loopback.LoopbackParams
+RUNTIME = ("onnx>=1.21",)
+to_backend, check_env = loopback.to_backend, loopback.check_env
+
+class Wrapper(loopback.LoopbackWrapper):
+    pass
+
+@eb.hookimpl
+def build_wrapper(request):
+    return Wrapper(request)
+
+{change}
+
+@eb.hookimpl
+def backend_info():
+    return eb.BackendInfo(name=NAME, params=PARAMS, runtime_distributions=RUNTIME, **INFO)
+"""
+
+
+class Broken(NamedTuple):
+    """A way to be wrong.
+
+    Attributes:
+        law: The law that is broken.
+        message: What the law says about it.
+        change: The source that breaks it; a body of ``Wrapper`` where it begins with ``def``.
+        case: The law's parameters.
+    """
+
+    law: str
+    message: str
+    change: str
+    case: dict[str, object] = {}
+
+
+BROKEN = {
+    "its information names a dtype that does not exist": Broken(
+        "test_it_says_what_it_is", "there is no dtype 'float33'", 'INFO["dtypes"] = ("float33",)'
+    ),
+    "it imports its engine when it is loaded": Broken(
+        "test_loading_imports_no_engine", "loading the plugin imported onnx", "import onnx"
+    ),
+    "check-env is red and says no fix": Broken(
+        "test_check_env_has_an_answer_for_every_tier",
+        "check 'engine' failed and says no fix",
+        """
+        @eb.hookimpl
+        def check_env(request):
+            from enginebay.environment import failed
+            return failed(request.tier, "engine", found="nothing")
+        """,
+    ),
+    "check-env is red, but it runs": Broken(
+        "test_green_means_that_it_runs",
+        r"check-env is red \(nothing\), and a small model is verified",
+        """
+        @eb.hookimpl
+        def check_env(request):
+            from enginebay.environment import failed
+            return failed(request.tier, "engine", found="nothing")
+        """,
+    ),
+    "it runs no model at all": Broken(
+        "test_green_means_that_it_runs",
+        "engine and device are here, and a tiny model does not run: .*no such engine",
+        """
+        def execute(self, feed):
+            raise RuntimeError("no such engine")
+        """,
+    ),
+    "check-env looks for nothing": Broken(
+        "test_a_runtime_that_does_not_import_is_red",
+        "only tier smoke noticed that the engine does not import",
+        """
+        @eb.hookimpl
+        def check_env(request):
+            return eb.EnvReport()
+        """,
+    ),
+    "its receipt names another engine": Broken(
+        "test_the_version_is_the_engines",
+        "the receipt 'mine 0'",
+        """
+        receipt = property(lambda self: eb.Receipt(engine="mine 0", device="cpu"))
+        """,
+    ),
+    "it adds a flag of its own": Broken(
+        "test_every_flag_is_a_documented_field",
+        "flag --colour is no field",
+        """
+        class PARAMS(loopback.LoopbackParams):
+            @classmethod
+            def add_arguments(cls, parser, **options):
+                super().add_arguments(parser, **options)
+                parser.add_argument("--colour")
+        """,
+    ),
+    "no flag means something else than the default": Broken(
+        "test_no_flag_is_the_default",
+        "gain=2",
+        """
+        class PARAMS(loopback.LoopbackParams):
+            __doc__ = loopback.LoopbackParams.__doc__
+
+            @classmethod
+            def from_args(cls, namespace):
+                return super().from_args(namespace).replace(gain=2)
+        """,
+    ),
+    "it takes any key": Broken(
+        "test_an_unknown_field_is_refused",
+        "'devcie' raised nothing, wanted ParamsError",
+        """
+        class PARAMS(loopback.LoopbackParams):
+            @classmethod
+            def from_mapping(cls, values, *args, **options):
+                return cls()
+        """,
+    ),
+    "a parameter is lost in a manifest": Broken(
+        "test_flags_config_and_manifest_agree",
+        "assert",
+        """
+        class PARAMS(loopback.LoopbackParams):
+            def to_mapping(self):
+                return {k: v for k, v in super().to_mapping().items() if k != "gain"}
+        """,
+    ),
+    "its numbers are a little off": Broken(
+        "test_numbers_of_reference_models",
+        "differ",
+        """
+        def execute(self, feed):
+            return [y * y.dtype.type(1.001) for y in super().execute(feed)]
+        """,
+        {"model": "pointwise"},
+    ),
+    "it lists an IR that it cannot convert": Broken(
+        "test_every_ir_that_is_listed_is_converted",
+        "is damaged or not an ONNX model",
+        'INFO["irs"] = ("onnx", "torchscript")',
+        {"ir": "torchscript"},
+    ),
+    "its outputs are swapped": Broken(
+        "test_names_and_order_are_the_models",
+        "output 'zulu': ",
+        """
+        def execute(self, feed):
+            return super().execute(feed)[::-1]
+        """,
+    ),
+    "it answers in another dtype": Broken(
+        "test_every_dtype_comes_back_as_it_went_in",
+        "its dtype differs: expected float32, found float64",
+        """
+        def execute(self, feed):
+            return [y.astype("float64") for y in super().execute(feed)]
+        """,
+        {"dtype": "float32"},
+    ),
+    "it is built for one size": Broken(
+        "test_an_open_dimension_takes_any_size",
+        "7 rows",
+        """
+        def execute(self, feed):
+            if any(len(x) == 7 for x in feed.values()):
+                raise RuntimeError("7 rows")
+            return super().execute(feed)
+        """,
+        {"size": 7},
+    ),
+    "it takes no empty tensor": Broken(
+        "test_an_open_dimension_may_be_empty",
+        "no elements",
+        """
+        def execute(self, feed):
+            if not all(x.size for x in feed.values()):
+                raise RuntimeError("no elements")
+            return super().execute(feed)
+        """,
+    ),
+    "its scalars have a dimension": Broken(
+        "test_scalars_go_in_and_come_out",
+        r"its shape differs: expected \(\), found \(1,\)",
+        """
+        def execute(self, feed):
+            return [y if y.ndim else y.reshape(1) for y in super().execute(feed)]
+        """,
+    ),
+    "it reads memory and ignores the strides": Broken(
+        "test_any_strides_will_do",
+        "with an input that is transposed: output 'sum'",
+        """
+        def execute(self, feed):
+            return super().execute({k: x.ravel("K").reshape(x.shape) for k, x in feed.items()})
+        """,
+    ),
+    "it frees copies that the engine still reads": Broken(
+        "test_several_strided_inputs_at_once",
+        "output 'zulu': ",
+        """
+        def execute(self, feed):
+            copies = {}
+            for name, x in feed.items():
+                if not x.flags.c_contiguous:
+                    copies["last"] = x  # in the place of the one before
+                feed = feed | {name: copies.get("last", x)}
+            return super().execute(dict.fromkeys(feed, copies.get("last")) if copies else feed)
+        """,
+    ),
+    "it answers tensors with arrays": Broken(
+        "test_torch_in_torch_out",
+        "Tensor",
+        """
+        def __call__(self, inputs):
+            import numpy as np
+            return super().__call__({name: np.asarray(x) for name, x in inputs.items()})
+        """,
+    ),
+    "its outputs are one buffer": Broken(
+        "test_what_was_returned_never_changes",
+        "output 'sum' has changed",
+        """
+        def execute(self, feed):
+            outputs = super().execute(feed)
+            self.all_buffers = getattr(self, "all_buffers", {})
+            buffers = self.all_buffers.setdefault(str([y.shape for y in outputs]), outputs)
+            for buffer, output in zip(buffers, outputs):
+                buffer[...] = output
+            return buffers
+        """,
+    ),
+    "an output is an input's memory": Broken(
+        "test_outputs_share_no_memory",
+        "output 'same' shares its memory with x",
+        """
+        def execute(self, feed):
+            return [*super().execute(feed)[:2], feed["x"]]
+        """,
+    ),
+    "it computes in place": Broken(
+        "test_inputs_never_change",
+        "input 'x' has changed",
+        """
+        def execute(self, feed):
+            outputs = super().execute(feed)
+            for x in feed.values():
+                x *= 2
+            return outputs
+        """,
+    ),
+    "its wrappers share the engine": Broken(
+        "test_two_wrappers_at_once",
+        "",
+        """
+        def __init__(self, request):
+            super().__init__(request)
+            Wrapper.engine = self._evaluator
+
+        def execute(self, feed):
+            self._evaluator = Wrapper.engine
+            return super().execute(feed)
+        """,
+    ),
+    "its calls share a buffer": Broken(
+        "test_calls_may_overlap",
+        "of 200 calls gave wrong numbers",
+        """
+        concurrent = True
+
+        def execute(self, feed):
+            import time
+            self.feed = feed
+            time.sleep(0.001)
+            return super().execute(self.feed)
+        """,
+    ),
+    "it checks no input": Broken(
+        "test_wrong_inputs_never_reach_the_engine",
+        "an input with a wrong rank raised nothing",
+        """
+        def __call__(self, inputs):
+            return dict(zip(self.output_names, self.execute(inputs) or ()))
+        """,
+        {"wrong": "rank"},
+    ),
+    "it can be closed once": Broken(
+        "test_closing_is_explicit_and_idempotent",
+        "closed already",
+        """
+        def close(self):
+            if self._closed:
+                raise ValueError("closed already")
+            super().close()
+        """,
+    ),
+    "it runs on another device than it says": Broken(
+        "test_the_receipt_says_what_runs",
+        "gpu",
+        """
+        receipt = property(lambda self: eb.Receipt(engine="mine 0", device="gpu"))
+        """,
+    ),
+    "its artifact needs the IR's file": Broken(
+        "test_a_moved_artifact_runs_in_another_process",
+        "no file '.*/ir/model.onnx'",
+        """
+        @eb.hookimpl
+        def to_backend(request):
+            (request.work_dir / "path").write_text(str(request.ir.path))
+            return ["path"]
+
+        @eb.hookimpl
+        def build_wrapper(request):
+            from pathlib import Path
+            import msgspec
+            path = Path((request.directory / request.files[0]).read_text())
+            place = {"directory": path.parent, "files": (Path(path.name),)}
+            return Wrapper(msgspec.structs.replace(request, **place))
+        """,
+    ),
+    "it needs torch to run": Broken(
+        "test_running_an_artifact_imports_no_torch",
+        "assert 'torch' not in",
+        """
+        def execute(self, feed):
+            import torch
+            return super().execute(feed)
+        """,
+    ),
+    "it reads ASCII paths only": Broken(
+        "test_any_path_will_do",
+        "codec can't encode",
+        """
+        @eb.hookimpl
+        def build_wrapper(request):
+            str(request.directory).encode("ascii")
+            return Wrapper(request)
+        """,
+    ),
+    "its receipt names no engine": Broken(
+        "test_the_manifest_is_complete",
+        "assert ''",
+        """
+        receipt = property(lambda self: eb.Receipt(engine="", device="cpu"))
+        """,
+    ),
+    "it needs an artifact's specs": Broken(
+        "test_conversion_and_loading_work_without_an_artifact",
+        "the request names no inputs and outputs: ask the engine",
+        """
+        def __init__(self, request):
+            super().__init__(request)
+            eb.Wrapper.__init__(self, inputs=request.inputs, outputs=request.outputs)
+        """,
+    ),
+    "it crashes on files that are no model": Broken(
+        "test_files_that_are_no_model_are_an_error",
+        "the child process ended with -11",
+        """
+        @eb.hookimpl
+        def build_wrapper(request):
+            import os, signal
+            try:
+                return Wrapper(request)
+            except Exception:
+                os.kill(os.getpid(), signal.SIGSEGV)
+        """,
+    ),
+    "it writes beside its folder": Broken(
+        "test_nothing_is_written_outside_the_work_dir",
+        r"here/engine\.log: written outside the work_dir",
+        """
+        @eb.hookimpl
+        def to_backend(request):
+            import pathlib
+            pathlib.Path("engine.log").write_text("done")
+            return loopback.to_backend(request)
+        """,
+    ),
+    "it changes the IR's folder": Broken(
+        "test_nothing_is_written_outside_the_work_dir",
+        "the IR's folder was changed",
+        """
+        @eb.hookimpl
+        def to_backend(request):
+            request.ir.path.with_suffix(".cache").write_text("done")
+            return loopback.to_backend(request)
+        """,
+    ),
+    "it leaves a daemon": Broken(
+        "test_no_process_is_left",
+        "left running: .* sleep",
+        """
+        @eb.hookimpl
+        def to_backend(request):
+            import os
+            os.system("setsid sleep 8 >/dev/null 2>&1 &")
+            return loopback.to_backend(request)
+        """,
+    ),
+    "its converter outlives it": Broken(
+        "test_a_kill_leaves_nothing",
+        "left running: .* sleep",
+        """
+        @eb.hookimpl
+        def to_backend(request):
+            import os
+            if "ENGINEBAY_CONFORMANCE_RUN" in os.environ:
+                os.system("sleep 40 >/dev/null 2>&1")
+            return loopback.to_backend(request)
+        """,
+    ),
+    "it answers no set of rewriters": Broken(
+        "test_its_rewriters_can_be_listed",
+        r"rewriters\(\) of 'broken' answered \{'torch.relu': None\}: wanted a RewriterSet",
+        """
+        @eb.hookimpl
+        def rewriters(request):
+            return {"torch.relu": None}
+        """,
+    ),
+    "its rewriters patch torch for good": Broken(
+        "test_rewriters_leave_no_trace",
+        r"the rewriters left F\.gelu changed",
+        """
+        @eb.hookimpl
+        def rewriters(request):
+            import torch
+            gelu = torch.nn.functional.gelu
+            torch.nn.functional.gelu = lambda *args, **options: gelu(*args, **options)
+            return eb.RewriterSet(backend=NAME)
+        """,
+    ),
+    "its rewriters cannot be had": Broken(
+        "test_a_rewriter_for_it_fires",
+        r"rewriters\(\) of 'broken' \(temporary-broken 0\) raised RuntimeError: not today",
+        """
+        @eb.hookimpl
+        def rewriters(request):
+            raise RuntimeError("not today")
+        """,
+    ),
+}
+
+
+def source(change: str) -> str:
+    text = inspect.cleandoc(change)
+    if text.startswith(("def ", "receipt ", "concurrent ")):
+        body = text.replace("\n", "\n    ")
+        text = f"class Wrapper(loopback.LoopbackWrapper):\n    {body}"
+    return SOURCE.format(change=text)

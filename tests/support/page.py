@@ -1,0 +1,158 @@
+"""The page in the docs, made from the kept reports and the zoo's results."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.zoo.page import markdown
+from tests.zoo.results import COLUMNS
+
+from enginebay.testing.conformance.suite import laws
+
+from .reports import ROOT, STAND_INS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.zoo.results import Results
+
+    from .reports import Kept, LeftOut
+
+PAGE = ROOT / "docs" / "support.md"
+
+TEXT = """\
+# What each backend supports
+
+Made from three sources, none of them written by hand: what each plugin says in its `BackendInfo`,
+what the [conformance kit](conformance.md) found about it, and the [zoo](zoo.md).
+
+## What it says
+
+{claims}
+
+IRs are in order of preference; of devices and precisions the first is the default.
+
+## What the laws found
+
+{versions} The laws hold a backend to its IRs, its dtypes and its shapes, on its default device and
+in its default precision: another device or precision that it lists is not measured here.
+
+✓ is held, `n of m` are the cases that are, – is left out, for a reason in the list below.
+
+{laws}
+
+The column `{stand_ins}` is the TensorRT backend over NVIDIA's real bindings, where stand-ins
+take the place of the driver and of TensorRT's libraries, and ONNX Runtime computes: it shows what
+the backend does, and nothing about TensorRT's numbers. In the column `tensorrt` nothing is
+stood in for, and there is no GPU.
+
+## What is left out, and why
+
+{left_out}
+
+## Models of the zoo
+
+{zoo}
+
+What is not in this table was not measured: no test machine has its device.
+"""
+
+
+def render(kept: dict[str, Kept], zoo: Results) -> str:
+    """The page, in Markdown."""
+    backends = {name: report for name, report in kept.items() if name != STAND_INS}
+    return TEXT.format(
+        claims=_claims(backends),
+        versions=_versions(backends),
+        laws=_laws(kept),
+        stand_ins=STAND_INS,
+        left_out=_left_out(kept),
+        zoo=_zoo(zoo),
+    )
+
+
+def _claims(backends: dict[str, Kept]) -> str:
+    claims = [report.claims for report in backends.values()]
+    rows = [
+        ["IRs", *(", ".join(each.irs) for each in claims)],
+        ["devices", *(", ".join(each.devices) for each in claims)],
+        ["precisions", *(", ".join(each.precisions) for each in claims)],
+        ["dtypes of inputs and outputs", *(", ".join(each.dtypes) for each in claims)],
+        ["several shapes from one artifact", *(_yes(each.dynamic_shapes) for each in claims)],
+        ["runtime", *(_requirements(each.runtime_distributions) for each in claims)],
+    ]
+    return markdown(["", *backends], rows)
+
+
+def _yes(held: bool) -> str:
+    return "yes" if held else "no"
+
+
+def _requirements(texts: tuple[str, ...]) -> str:
+    return " and ".join(f"`{text}`".replace(" | ", "` or `") for text in texts)
+
+
+def _versions(backends: dict[str, Kept]) -> str:
+    found = [
+        f"{name} {report.engine_version}"
+        for name, report in backends.items()
+        if report.engine_version
+    ]
+    return f"With {', '.join(found)}."
+
+
+def _laws(kept: dict[str, Kept]) -> str:
+    rows = []
+    for law in laws():
+        sentence = law.sentence.replace("``", "`")
+        cells = [_outcome(report.laws[law.name]) for report in kept.values()]
+        rows.append([law.family, sentence, *cells])
+    totals = [f"**{report.counts['held']} of {report.counts.total()}**" for report in kept.values()]
+    return markdown(["about", "law", *kept], [*rows, ["", "**cases held**", *totals]])
+
+
+def _outcome(outcomes: dict[str, int]) -> str:
+    held, cases = outcomes.get("held", 0), sum(outcomes.values())
+    if "broken" in outcomes:
+        return f"**{outcomes['broken']} broken**"
+    if held in (0, cases):
+        return "✓" if held else "–"
+    return f"{held} of {cases}"
+
+
+def _left_out(kept: dict[str, Kept]) -> str:
+    rows: dict[tuple[str, str], list[str]] = {}
+    for name, report in kept.items():
+        reasons: dict[str, list[LeftOut]] = {}
+        for one in report.left_out:
+            reasons.setdefault(one.reason, []).append(one)
+        for reason, found in reasons.items():
+            rows.setdefault((_told(found), reason), []).append(name)
+    return markdown(
+        ["law", "backends", "why"],
+        [[law, ", ".join(names), reason] for (law, reason), names in rows.items()],
+    )
+
+
+def _told(found: list[LeftOut]) -> str:
+    """A few laws by name, many by number."""
+    names = dict.fromkeys(one.law for one in found)
+    if len(names) > 3:
+        return f"{len(found)} cases of {len(names)} laws"
+    return ", ".join(map(_title, found))
+
+
+def _title(one: LeftOut) -> str:
+    case = f" ({one.case})" if one.case else ""
+    opted_out = ", by the backend itself" if one.outcome == "excused" else ""
+    return f"`{one.law}`{case}{opted_out}"
+
+
+def _zoo(results: Results) -> str:
+    return markdown(["", "verified", "models"], list(_verified(results)))
+
+
+def _verified(results: Results) -> Iterator[list[str]]:
+    for column in COLUMNS:
+        states = [cell.state for cell in results.cells if cell.column == column]
+        yield [column.title, str(states.count("verified")), str(len(states))]
