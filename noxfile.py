@@ -37,6 +37,7 @@ PACKAGES = {
     "enginebay-ncnn": "packages/backend-ncnn",
     "enginebay-tensorrt": "packages/backend-tensorrt",
     "enginebay-models": "packages/codebase-models",
+    "enginebay-mmpretrain": "packages/codebase-mmpretrain",
     "enginebay-build-cache": "examples/build-cache",
 }
 #: NVIDIA's bindings by TensorRT's major version, and CUDA's, without the libraries of either.
@@ -174,13 +175,38 @@ def gpu(session: nox.Session) -> None:
 
 @nox.session
 def models(session: nox.Session) -> None:
-    """The model sources of transformers, timm and torchvision, on three engines."""
+    """The model sources of transformers, timm and torchvision, on three engines.
+
+    Of the one of mmpretrain what needs no mmpretrain; the session of its name has the rest.
+    """
     engines = ("enginebay-onnxruntime[cpu]", "enginebay-openvino", "enginebay-ncnn")
-    install(session, "enginebay[export]", *engines, "enginebay-models[transformers]", ZOO, "pillow")
-    # Their requirements would put a torchvision beside torch that replaces it; the tests say how
-    # this one imports.
-    session.install("--no-deps", "timm==1.0.31", "torchvision==0.28.0")
-    pytest(session, "packages/codebase-models")
+    sources = ("enginebay-models[transformers]", "enginebay-mmpretrain")
+    install(session, "enginebay[export]", *engines, *sources, ZOO, "pillow")
+    # Their requirements would put a torchvision beside torch that replaces it; conftest.py says
+    # how this one imports.
+    session.install("-c", "constraints.txt", "--no-deps", "timm==1.0.31", "torchvision")
+    without = "packages/codebase-mmpretrain/tests/test_mmpretrain_absent.py"
+    pytest(session, "packages/codebase-models", without)
+
+
+@nox.session
+def mmpretrain(session: nox.Session) -> None:
+    """Ten of OpenMMLab's classifiers on three engines, through MMDeploy's configs.
+
+    Ten minutes on two cores, so not part of the default run. ``nox -s mmpretrain -- --configs
+    FOLDER`` takes MMDeploy's own ``configs`` instead of files that say the same.
+    """
+    engines = ("enginebay-onnxruntime[cpu]", "enginebay-openvino", "enginebay-ncnn")
+    install(
+        session,
+        *("enginebay[export]", *engines, "enginebay-mmpretrain"),
+        *("addict", "einops", "importlib-metadata", "mat4py", "matplotlib", "model-index"),
+        *("opencv-python-headless", "pillow", "pyyaml", "rich", "termcolor", "yapf"),
+    )
+    # pip builds mmcv's wheel where no torch is installed, and so without its ops: in seconds.
+    openmmlab = ("onedl-mmcv", "onedl-mmengine", "onedl-mmpretrain")
+    session.install("-c", "constraints.txt", "--no-deps", "torchvision", *openmmlab)
+    pytest(session, "packages/codebase-mmpretrain")
 
 
 @nox.session

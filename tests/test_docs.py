@@ -261,19 +261,24 @@ def test_the_reference_has_the_whole_contract() -> None:
     assert {f"enginebay.hooks.{name}" for name in specs | values} == shown_on("hooks.md")
 
 
-def imported_by_backends() -> Iterator[str]:
+def imported_by_plugins() -> Iterator[str]:
     loopback = ROOT / "packages/core/src/enginebay/testing/loopback.py"
-    for path in (loopback, *ROOT.glob("packages/backend-*/src/**/*.py")):
+    ours = [
+        path
+        for kind in ("backend", "codebase")
+        for path in ROOT.glob(f"packages/{kind}-*/src/**/*.py")
+    ]
+    for path in (loopback, *ours):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("enginebay."):
                 yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def test_our_backends_use_only_what_is_public() -> None:
+def test_our_plugins_use_only_what_is_public() -> None:
     public = shown_on("python.md") | shown_on("hooks.md")
     homes = {f"enginebay.{home}.{name}" for name, home in eb._HOMES.items()}
-    errors = {name for name in imported_by_backends() if name.startswith("enginebay.errors.")}
-    assert set(imported_by_backends()) - public - homes - errors == set()
+    errors = {name for name in imported_by_plugins() if name.startswith("enginebay.errors.")}
+    assert set(imported_by_plugins()) - public - homes - errors == set()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from enginebay.codebase import image_size, load_weights, read_options, same_each_time
 from enginebay_models.library import library, unknown
-from enginebay_models.options import image_size, read_options
-from enginebay_models.weights import load_weights, same_each_time
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

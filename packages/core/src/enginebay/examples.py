@@ -58,6 +58,25 @@ def example_inputs(
     }
 
 
+def shapes_of(args: Any) -> dict[str, tuple[int, ...]]:
+    """The shapes of example inputs by name, ``""`` where there is one without a name.
+
+    Empty where there are none, or several without names: nobody knows yet what they are called.
+
+    Example:
+        >>> shapes_of({"x": TensorSpec("x", "float32", (1, 3, 64, 64))})
+        {'x': (1, 3, 64, 64)}
+    """
+    if isinstance(args, tuple | list):
+        args = args[0] if len(args) == 1 else None
+    named = args if isinstance(args, Mapping) else {"": args}
+    dims = {
+        name: value.dims if isinstance(value, TensorSpec) else getattr(value, "shape", None)
+        for name, value in named.items()
+    }
+    return {str(name): tuple(map(int, sizes)) for name, sizes in dims.items() if sizes is not None}
+
+
 def _stretched(source: ModelSource, shapes: Shapes) -> Any:
     """The model's own example inputs at the shapes that were asked for."""
     args = source.example_inputs

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from enginebay.backend import get_backend
+from enginebay.backend import get_backend, plugin_rewriters
 from enginebay.errors import ArtifactExistsError, UsageError
-from enginebay.examples import example_inputs, open_dimensions
+from enginebay.examples import example_inputs, open_dimensions, shapes_of
 from enginebay.ir.model import SUFFIXES
 from enginebay.rewriting.checks import check_sets
 
@@ -45,7 +45,7 @@ def export(
 
     Args:
         model: An ``nn.Module``, or text that names one: ``file.py:attr``, ``module:attr``, a
-            ``.pt`` (TorchScript) or ``.pt2`` file.
+            ``.pt`` (TorchScript) or ``.pt2`` file, or ``SCHEME:NAME`` for a plugin's.
         args: Example inputs: a tensor, a tuple of positional arguments, or a dict by name.
         ir: ``onnx``, ``torchscript`` or ``exported_program``; by default what ``path`` ends with,
             else ``onnx``.
@@ -59,7 +59,8 @@ def export(
         min_shapes: The smallest shape of inputs, another way to say which dimensions are open.
         max_shapes: The largest shape of inputs.
         rewriters: Rewriters of your own, which win over equally specific ones of plugins.
-        config: The deployment config that rewriters see as ``ctx.config``.
+        config: The deployment config that rewriters see as ``ctx.config``. Its
+            ``codebase_config`` says whose model a bare name is.
         overwrite: Replace a file that is there already.
 
     Returns:
@@ -75,7 +76,7 @@ def export(
     from enginebay.ir.signature import read_signature
     from enginebay.model_sources import find_model
 
-    source = find_model(model)
+    source = find_model(model, (config or {}).get("codebase_config"), shapes_of(args))
     kind = ir or _kind_of(path)
     target = Path(path) if path else Path(f"{source.name}{SUFFIXES[kind]}")
     if target.exists() and not overwrite:
@@ -157,7 +158,7 @@ def rewrite(
     from enginebay import rewriting
 
     check_sets(rewriters, SUFFIXES)
-    plugins = get_backend(backend).rewriters(ir) if backend else []
+    plugins = get_backend(backend).rewriters(ir) if backend else plugin_rewriters(ir)
     return rewriting.rewrite(
         model,
         backend=backend or "",

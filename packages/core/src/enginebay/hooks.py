@@ -160,7 +160,8 @@ class RewritersRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Asks for rewriters.
 
     Attributes:
-        backend: The backend that the model is exported for.
+        backend: The backend that the model is exported for; empty where it is for none in
+            particular, and plugins that see every backend are asked alone.
         ir: The IR that it is exported to.
     """
 

@@ -13,7 +13,7 @@ import msgspec
 
 from enginebay.arrays import to_numpy
 from enginebay.errors import EnginebayError, InputError, ModelError
-from enginebay.examples import example_inputs, open_dimensions, range_profiles
+from enginebay.examples import example_inputs, open_dimensions, range_profiles, shapes_of
 from enginebay.exporting import Patching
 from enginebay.inference.admission import Admission
 from enginebay.ir.dynamic import to_profiles
@@ -87,7 +87,7 @@ def take_in(
         InputError: The example inputs do not fit it, or there are none.
         ModelError: Its forward raised.
     """
-    source = find_model(model, codebase_config, params.input_shapes)
+    source = find_model(model, codebase_config, params.input_shapes or shapes_of(args))
     if source.model is None:
         return _OnnxIntake(source, args, backend, params)
     return _TorchIntake(source, args, params, input_names, output_names, dynamic_shapes)

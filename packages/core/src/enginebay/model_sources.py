@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from enginebay.errors import ModelSourceError
 from enginebay.hooks import ModelRequest
 from enginebay.ir.sources import load_model
-from enginebay.plugins import load_plugins
+from enginebay.plugins import KNOWN_MODEL_SOURCES, load_plugins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,7 +25,8 @@ def find_model(
     Args:
         model: An object, a file, or text as for :func:`~enginebay.ir.sources.load_model`; or
             ``SCHEME:NAME`` for the model source of a plugin.
-        codebase_config: Whose model it is: a bare name stands for ``TYPE:NAME``.
+        codebase_config: Whose model it is: a bare name, or a ``.py`` file without an attribute,
+            stands for ``TYPE:NAME``.
         shapes: The usual shapes that were asked for.
 
     Raises:
@@ -40,7 +41,7 @@ def find_model(
         raise ModelSourceError(
             f"'{model}' is a model of '{codebase}', as the config says, and no installed plugin "
             f"has this model source; there is {known}",
-            hint=f"pip install enginebay-{codebase}, or name the model as file.py:attr",
+            hint=f"{_install(codebase)}, or name the model as file.py:attr",
         )
     if codebase and _is_bare(model):
         model = f"{codebase}:{model}"
@@ -52,7 +53,21 @@ def find_model(
     )
     if build := schemes.get(scheme):
         return load_model(model, schemes={scheme: lambda name: build(request(name=name))})
-    return load_model(model)
+    try:
+        return load_model(model)
+    except ModelSourceError as err:
+        if scheme not in KNOWN_MODEL_SOURCES:
+            raise
+        raise ModelSourceError(
+            f"'{model}' names a model of {scheme}, and no installed plugin has this model source",
+            hint=_install(scheme),
+        ) from err
+
+
+def _install(scheme: str) -> str:
+    """What to do about a source that is missing; a package that may not exist is not named."""
+    known = KNOWN_MODEL_SOURCES.get(scheme)
+    return f"pip install {known}" if known else "install the package that has it"
 
 
 def _needs(model: str, codebase: str) -> bool:
@@ -60,8 +75,11 @@ def _needs(model: str, codebase: str) -> bool:
 
 
 def _is_bare(model: str) -> bool:
-    """Whether the text is a name and neither a file nor an attribute of something."""
-    return not set(":/\\.") & set(model)
+    """Whether the text is neither an attribute of something nor a file that is a model by itself.
+
+    A ``.py`` file is a codebase's model config where no attribute in it is named.
+    """
+    return ":" not in model and (model.endswith(".py") or not set("/\\.") & set(model))
 
 
 def _schemes() -> dict[str, Callable[[ModelRequest], Any]]:

@@ -172,7 +172,7 @@ def test_a_codebase_that_nobody_serves_is_told_where_it_is_needed(run, write) ->
         assert err == (
             f"error: '{model}' is a model of 'zoo', as the config says, and no installed plugin "
             "has this model source; there is none\n"
-            "hint: pip install enginebay-zoo, or name the model as file.py:attr\n"
+            "hint: install the package that has it, or name the model as file.py:attr\n"
         )
     code, _, err = run(
         *("deploy", "net.py:build", "--config", "zoo.py", "--exporter", "torchscript"),

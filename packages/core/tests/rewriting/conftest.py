@@ -117,6 +117,7 @@ def export(tmp_path):
                 ir=kind,
                 rewriters=sets,
                 exporter=name,
+                opset=kwargs.get("opset"),
                 builtin=builtin,
             ) as rewriting:
                 rewritings.append(rewriting)

@@ -302,6 +302,35 @@ def test_it_is_needed_and_right(export, exporter, function, args, name):
     assert not same(without, expected)
 
 
+@pytest.mark.parametrize("opset", [11, 13])
+@pytest.mark.parametrize(
+    ("function", "args"),
+    [
+        (attention, QKV),
+        (attention, [each[0] for each in QKV]),
+        (lambda q, k, v: attention(q, k, v, None, 0.0, True), QKV),
+        (lambda q, k, v: attention(q, k, v, scale=0.3), QKV),
+        (lambda q, k, v: attention(q, k, v, enable_gqa=True), (rand(1, 4, 4, 8), *QKV[1:])),
+        (lambda q, k, v, m: attention(q, k, v, m), (*QKV, HALF_HIDDEN)),
+        (
+            lambda q, k, v, m: attention(q, k, v, attn_mask=m),
+            (*QKV, torch.where(HALF_HIDDEN, 0, -INF)),
+        ),
+        (lambda q, k, v, m: attention(q, k, v, m), (*QKV, rand(4, 5))),
+    ],
+)
+@pytest.mark.skipif(
+    find_spec("onnxruntime") is None,
+    reason="its target is ONNX Runtime: the session onnxruntime runs this file too",
+)
+def test_attention_in_operator_sets_without_it(export, function, args, opset):
+    model, args = Model(function), tuple(args)
+    with_it = export(model, args, exporter="torchscript", opset=opset, builtin=True)
+    assert same(with_it.run_on_target(*args)[0], model(*args))
+    with pytest.raises(Exception, match=r"scaled_dot_product_attention|not supported"):
+        export(model, args, exporter="torchscript", opset=opset)
+
+
 def same(found, expected):
     tolerance = 2e-3 if expected.dtype == torch.float16 else 1e-5
     return (

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from enginebay.backend.contributed import contributed
 from enginebay.backend.written import written_files
 from enginebay.errors import (
     BackendUnavailableError,
     ConversionError,
     EnginebayError,
     FallbackError,
-    PluginError,
     UsageError,
     disk_error,
 )
@@ -285,17 +285,7 @@ class Backend:
         Raises:
             PluginError: A plugin answered something else.
         """
-        from enginebay.rewriting import RewriterSet
-
-        request = RewritersRequest(backend=self.name, ir=ir)
-        answers = self._plugin.call_all("rewriters", request=request)
-        for status, found in answers:
-            if not isinstance(found, RewriterSet):
-                raise PluginError(
-                    f"rewriters() of '{status.name}' answered {found!r}: wanted a RewriterSet",
-                    hint=f"pip install -U {status.distribution}",
-                )
-        return [found.from_distribution(status.distribution) for status, found in answers]
+        return contributed(self._plugin, RewritersRequest(backend=self.name, ir=ir))
 
     def build_param_from_config(
         self, config: Mapping[str, Any], work_dir: str | Path | None = None, **over: Any

@@ -143,7 +143,7 @@ def run(args: Namespace) -> int:
 
 def _default_work_dir(model: str, backend: str) -> Path:
     """``folder/net.py:build`` on ncnn becomes ``build-ncnn`` in the current folder."""
-    name = model.rpartition(":")[2] if ":" in model else Path(model).stem
+    name = model.rpartition(":")[2].removesuffix(".py") if ":" in model else Path(model).stem
     return Path(f"{Path(name).name}-{backend}")
 
 

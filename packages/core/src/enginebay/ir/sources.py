@@ -56,7 +56,9 @@ class ModelSource:
         if self.ir is not None:
             return Path(self.description).stem
         _, colon, attribute = self.description.rpartition(":")
-        return Path(attribute).name if colon else type(self.model).__name__.lower()
+        # A codebase's config: mmpretrain:configs/resnet18.py
+        own = Path(attribute).name.removesuffix(".py")
+        return own if colon else type(self.model).__name__.lower()
 
 
 def load_model(source: Any, *, schemes: Schemes | None = None) -> ModelSource:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay.plugins.discovery import (
     KNOWN_DISTRIBUTIONS,
+    KNOWN_MODEL_SOURCES,
     BackendStatus,
     list_backends,
     list_plugins,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KNOWN_DISTRIBUTIONS",
+    "KNOWN_MODEL_SOURCES",
     "BackendStatus",
     "LoadedPlugin",
     "PluginTeam",

@@ -32,6 +32,14 @@ KNOWN_DISTRIBUTIONS = {
     "tensorrt": "enginebay-tensorrt",
 }
 
+#: Model sources that Enginebay's own distributions provide, by their schemes.
+KNOWN_MODEL_SOURCES = {
+    "mmpretrain": "enginebay-mmpretrain",
+    "timm": "'enginebay-models[timm]'",
+    "torchvision": "'enginebay-models[torchvision]'",
+    "transformers": "'enginebay-models[transformers]'",
+}
+
 State: TypeAlias = Literal["installed", "disabled", "duplicate", "broken"]
 
 

@@ -1,7 +1,8 @@
 """``scaled_dot_product_attention``: ranks, hidden rows and grouped heads.
 
 The default exporter takes four dimensions only, and where the mask hides a whole row it answers
-some mean or NaN, and torch zeros. The TorchScript exporter has no grouped heads.
+some mean or NaN, and torch zeros. The TorchScript exporter has no grouped heads, and no attention
+at all in the operator sets before 14, which configs of MMDeploy ask for.
 """
 
 from __future__ import annotations
@@ -16,17 +17,26 @@ if TYPE_CHECKING:
     from enginebay.rewriting.declaration import RewriterSet
     from enginebay.rewriting.selection import Target
 
+#: torch.onnx has a symbolic for attention from this operator set on.
+_HAS_ATTENTION = 14
+
 NAME = "torch.nn.functional.scaled_dot_product_attention"
 
 
 def declare(rewriters: RewriterSet) -> None:
     """Add the rewriters."""
     rewriters.function(NAME, ir="onnx", check=_for_torchscript)(with_repeated_heads)
+    rewriters.function(NAME, ir="onnx", check=_for_old_sets)(with_products)
     rewriters.function(NAME, ir="onnx", check=_for_dynamo)(with_four_dimensions)
 
 
 def _for_torchscript(target: Target) -> bool:
-    return target.exporter == "torchscript"
+    return target.exporter == "torchscript" and not _for_old_sets(target)
+
+
+def _for_old_sets(target: Target) -> bool:
+    old = target.opset is not None and target.opset < _HAS_ATTENTION
+    return target.exporter == "torchscript" and old
 
 
 def _for_dynamo(target: Target) -> bool:
@@ -52,6 +62,36 @@ def with_repeated_heads(
         key, value = _repeated(key, query), _repeated(value, query)
     result = ctx.origin_func(query, key, value, mask, dropout_p, is_causal, scale=scale)
     return result if mask is None else _hidden_are_zero(result, mask)
+
+
+def with_products(
+    ctx: Context,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """Rewrites attention for old operator sets: softmax(query keyᵀ scale + mask) value."""
+    import torch
+
+    if dropout_p or (is_causal and attn_mask is not None):  # random, or torch refuses it
+        return ctx.origin_func(
+            query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+        )
+    mask = attn_mask
+    if is_causal or (mask is not None and mask.dtype == torch.bool):
+        mask = _added(query, key, mask)
+    if enable_gqa:
+        key, value = _repeated(key, query), _repeated(value, query)
+    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    weights = (query * factor) @ key.transpose(-2, -1)
+    if mask is None:
+        return weights.softmax(-1) @ value
+    return _hidden_are_zero((weights + mask).softmax(-1) @ value, mask)
 
 
 def with_four_dimensions(
@@ -93,8 +133,8 @@ def _added(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
     import torch
 
     if mask is None:
-        sizes = query.shape[-2], key.shape[-2]
-        mask = torch.ones(*sizes, dtype=torch.bool, device=query.device).tril()
+        rows = torch.arange(query.shape[-2], device=query.device)
+        mask = torch.arange(key.shape[-2], device=query.device) <= rows[:, None]
     return torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, -math.inf)
 
 

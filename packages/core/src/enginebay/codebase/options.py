@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """The keys of ``codebase_config`` that these model sources know.
+    """The keys of ``codebase_config`` that Enginebay's own model sources know.
 
     Attributes:
-        type: The library.
-        task: For the reader; the name says what the model does.
-        arguments: Keyword arguments of the model, or of its config in transformers.
-        pretrained: Take the library's own weights, which it may download.
+        type: The scheme.
+        task: What the model is for.
+        arguments: Keyword arguments of the model, or of its config.
+        pretrained: Take the codebase's own weights, which it may download.
         checkpoint: A local file with weights: a ``state_dict`` by ``torch.save``, or safetensors.
     """
 
@@ -34,7 +34,8 @@ def read_options(request: ModelRequest) -> Options:
     """The options that the request's config has.
 
     Raises:
-        ModelSourceError: A key is unknown or a value has the wrong type.
+        ModelSourceError: A key is unknown, a value has the wrong type, or the weights come from
+            two places.
 
     Example:
         >>> from enginebay.hooks import ModelRequest

@@ -19,7 +19,18 @@ _WRAPPERS = ("state_dict", "model")
 
 @contextmanager
 def same_each_time() -> Iterator[None]:
-    """Random numbers from one seed inside, and the caller's own untouched."""
+    """Random numbers from one seed inside, and the caller's own untouched.
+
+    A model with random weights is the same one each time then, and so is its artifact.
+
+    Example:
+        >>> import torch
+        >>> with same_each_time():
+        ...     first = torch.rand(2)
+        >>> with same_each_time():
+        ...     print(torch.equal(first, torch.rand(2)))
+        True
+    """
     import torch
 
     with torch.random.fork_rng(devices=[]):
@@ -30,22 +41,38 @@ def same_each_time() -> Iterator[None]:
 def load_weights(model: nn.Module, path: str) -> None:
     """Load a local file into the model; nothing in it is executed.
 
+    Args:
+        model: The model, which must have just the parameters and buffers that the file has.
+        path: A ``state_dict`` that ``torch.save`` wrote, by itself or in a checkpoint under
+            ``state_dict`` or ``model``; or a ``.safetensors`` file.
+
     Raises:
         ModelSourceError: The file is missing, unreadable, or of another model.
     """
     file = Path(path)
     if not file.is_file():
         raise ModelSourceError(f"codebase_config.checkpoint: no file '{path}'")
-    state = _read(file)
-    for wrapper in _WRAPPERS:
-        if isinstance(state.get(wrapper), dict):
-            state = state[wrapper]
-            break
+    take_weights(model, _read(file), path)
+
+
+def take_weights(model: nn.Module, weights: Mapping[str, Any], origin: str) -> None:
+    """Give the model weights that were read already.
+
+    Args:
+        model: The model, which must have just the parameters and buffers that there are weights
+            for.
+        weights: A ``state_dict``, or a checkpoint with one under ``state_dict`` or ``model``.
+        origin: Where they come from, for the message.
+
+    Raises:
+        ModelSourceError: They are another model's.
+    """
+    inner = (weights[name] for name in _WRAPPERS if isinstance(weights.get(name), dict))
     try:
-        model.load_state_dict(state)
+        model.load_state_dict(next(inner, weights))
     except (RuntimeError, TypeError) as err:
         lines = " ".join(str(err).split())
-        message = f"'{path}' does not fit {type(model).__name__}: {lines[:300]}"
+        message = f"'{origin}' does not fit {type(model).__name__}: {lines[:300]}"
         raise ModelSourceError(message, hint="wanted the weights of this very model") from err
 
 
@@ -61,7 +88,10 @@ def _read(file: Path) -> Mapping[str, Any]:
         state = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as err:  # torch and safetensors have no error of their own for all of it
         why = str(err).partition("\n")[0]
-        raise ModelSourceError(f"'{file}' cannot be read as weights: {why}") from err
+        raise ModelSourceError(
+            f"'{file}' cannot be read as weights: {why}",
+            hint="wanted tensors and plain values only, as in torch.save(model.state_dict(), FILE)",
+        ) from err
     if not isinstance(state, dict):
         raise ModelSourceError(f"'{file}' holds a {type(state).__name__}, wanted a state_dict")
     return state

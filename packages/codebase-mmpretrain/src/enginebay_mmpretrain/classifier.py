@@ -1,0 +1,31 @@
+"""A classifier of mmpretrain as a network: an image in, scores out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class Classifier(nn.Module):
+    """The scores that mmpretrain itself predicts; what an engine's are compared with.
+
+    Args:
+        network: The classifier as mmpretrain builds it.
+    """
+
+    def __init__(self, network: Any) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # the name that MMDeploy's configs use
+        """Predict.
+
+        Args:
+            input: A normalised image, ``N×C×H×W float32``.
+
+        Returns:
+            A score for each class, ``N×classes float32``.
+        """
+        return torch.stack([sample.pred_score for sample in self.network.predict(input)])

@@ -1,0 +1,150 @@
+"""A model's config: found by its name or path, checked, and made to fit an image's size."""
+
+from __future__ import annotations
+
+import inspect
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from enginebay.errors import ModelSourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+_WANTED = "wanted an image classifier: model = dict(type='ImageClassifier', backbone=…, head=…)"
+
+
+def read_config(mmpretrain: Any, name: str) -> tuple[Any, str | None]:
+    """The config that mmpretrain has under a name, or that a ``.py`` file holds.
+
+    Args:
+        mmpretrain: The library.
+        name: One of ``mmpretrain.list_models()``, or a path.
+
+    Returns:
+        The config, and where the model's weights are published, if they are.
+
+    Raises:
+        ModelSourceError: There is none, or mmengine cannot read it.
+    """
+    if name.endswith(".py"):
+        if not Path(name).is_file():
+            raise ModelSourceError(f"no file '{name}'")
+        config = _read(lambda: _from_file(name), name)
+        return config, config.get("load_from")
+    known = mmpretrain.list_models()
+    if name.lower() not in known:
+        raise ModelSourceError(f"mmpretrain has no model '{name}'", hint=_nearest(name, known))
+    about = _read(lambda: mmpretrain.ModelHub.get(name), name)
+    return about.config, about.weights
+
+
+def _nearest(name: str, known: Sequence[str]) -> str:
+    """What may be meant: the names say the training too, and few people type all of it."""
+    close = [each for each in known if each.startswith(name.lower())][:3]
+    close = close or get_close_matches(name.lower(), known, n=3, cutoff=0.5)
+    return f"nearest are {', '.join(close)}" if close else "mmpretrain.list_models() has the names"
+
+
+def _from_file(path: str) -> Any:
+    from mmengine.config import Config
+
+    return Config.fromfile(path)
+
+
+def _read(reader: Callable[[], Any], name: str) -> Any:
+    try:
+        return reader()
+    except Exception as err:  # the config is code
+        why = str(err).partition("\n")[0]
+        raise ModelSourceError(
+            f"the config of '{name}' does not load: {type(err).__name__}: {why}"
+        ) from err
+
+
+def check_classifier(config: Mapping[str, Any], name: str) -> None:
+    """Make sure that the config is of a model that gives scores for one image.
+
+    Raises:
+        ModelSourceError: It is of another kind of model, of a backbone alone, or of no model.
+    """
+    model: Any = config.get("model")
+    if not hasattr(model, "get"):
+        raise ModelSourceError(f"'{name}' holds no model", hint=_WANTED)
+    kind = model.get("type")
+    if not _is_classifier(kind):
+        text = getattr(kind, "__name__", kind)
+        raise ModelSourceError(f"'{name}' is of type '{text}', no classifier", hint=_WANTED)
+    if kind == "ImageClassifier" and not model.get("head"):
+        raise ModelSourceError(f"'{name}' is a backbone without a head", hint=_WANTED)
+
+
+def _is_classifier(kind: Any) -> bool:
+    from mmpretrain.models import BaseClassifier
+
+    if not isinstance(kind, type):
+        kind = _registered(str(kind))
+    return kind is not None and issubclass(kind, BaseClassifier)
+
+
+def _registered(kind: str) -> type | None:
+    """The class that mmpretrain builds for a name; None for one of another codebase."""
+    from mmpretrain.registry import MODELS
+
+    found: type | None = MODELS.module_dict.get(kind.removeprefix("mmpretrain."))
+    return found
+
+
+def image_size_of(config: Mapping[str, Any]) -> tuple[int, int, int] | None:
+    """Channels, height and width that the model is tested with; None where no config says it.
+
+    Example:
+        >>> crop = [{"type": "ResizeEdge", "scale": 256}, {"type": "CenterCrop", "crop_size": 224}]
+        >>> image_size_of({"model": {"backbone": {}}, "test_pipeline": crop})
+        (3, 224, 224)
+    """
+    backbone = config["model"].get("backbone", {})
+    size = _cropped(config.get("test_pipeline") or ()) or _pair(backbone.get("img_size"))
+    if size is None:
+        return None
+    width, height = size
+    return backbone.get("in_channels", 3), height, width
+
+
+def _cropped(pipeline: Iterable[Mapping[str, Any]]) -> tuple[int, int] | None:
+    """Width and height behind the last transform that fixes both."""
+    size = None
+    for transform in pipeline:
+        kind = transform.get("type")
+        if getattr(kind, "__name__", kind) == "Resize":
+            size = _pair(transform.get("scale"))
+        elif "crop_size" in transform:
+            size = _pair(transform["crop_size"])
+    return size
+
+
+def _pair(size: Any) -> tuple[int, int] | None:
+    if size is None:
+        return None
+    width, height = (size, size) if isinstance(size, int) else size
+    return int(width), int(height)
+
+
+def fit(config: Any, size: tuple[int, int, int]) -> None:
+    """Tell a backbone that is built for one size of image which one it is.
+
+    Args:
+        config: The config, which is changed.
+        size: Channels, height and width of the image.
+    """
+    backbone = config.model.get("backbone", {})
+    kind = backbone.get("type")
+    if not isinstance(kind, type):
+        kind = _registered(str(kind))
+    takes = inspect.signature(kind).parameters if kind else {}
+    channels, height, width = size
+    if "img_size" in takes:
+        backbone["img_size"] = height if height == width else (height, width)
+    if "in_channels" in takes:
+        backbone["in_channels"] = channels

@@ -1,0 +1,69 @@
+"""``mmpretrain:NAME`` and ``mmpretrain:CONFIG.py``: any image classifier of mmpretrain."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from enginebay.codebase import Options, image_size, load_weights, read_options, same_each_time
+from enginebay.errors import ModelSourceError, nearest
+from enginebay.ir.quiet import quiet
+from enginebay_mmpretrain.library import library
+from enginebay_mmpretrain.model_config import check_classifier, fit, image_size_of, read_config
+from enginebay_mmpretrain.weights import settle_norms, take_published
+
+if TYPE_CHECKING:
+    from enginebay.hooks import ModelRequest
+
+TASK = "Classification"
+
+
+def build(request: ModelRequest) -> Any:
+    """The classifier and an image, ``1×C×H×W float32``, of the size that it is tested with.
+
+    It comes alone where neither its config nor the request says a size. The image is noise of mean
+    0 and deviation 1: the model takes images that are normalised already.
+
+    Raises:
+        ModelSourceError: There is no such classifier, or the deploy config is wrong.
+        MissingDependencyError: mmpretrain is missing or does not import.
+    """
+    options = read_options(request)
+    _check_task(options.task)
+    with quiet():  # it tells which of its many optional parts it could not import
+        return _build(request, options, library())
+
+
+def _build(request: ModelRequest, options: Options, mmpretrain: Any) -> Any:
+    import torch
+
+    config, published = read_config(mmpretrain, request.name)
+    if options.arguments:
+        config.merge_from_dict({"model": options.arguments})
+    check_classifier(config, request.name)
+    wanted = image_size(request)
+    if wanted:
+        fit(config, wanted)
+    size = wanted or image_size_of(config)
+    with same_each_time():
+        network = mmpretrain.get_model(config)
+        if options.checkpoint:
+            load_weights(network, options.checkpoint)
+        elif options.pretrained:
+            take_published(network, published, request.name)
+        elif size:
+            settle_norms(network, torch.randn(4, *size))
+        image = torch.randn(1, *size) if size else None
+    from enginebay_mmpretrain.classifier import Classifier
+
+    model = Classifier(network).eval()
+    return model if image is None else (model, image)
+
+
+def _check_task(task: str | None) -> None:
+    if task in (None, TASK):
+        return
+    guess = nearest(str(task), [TASK])
+    raise ModelSourceError(
+        f"codebase_config.task: '{task}' is no task of mmpretrain; there is {TASK}",
+        hint=f"did you mean '{guess}'?" if guess else f"task='{TASK}', or leave it out",
+    )

@@ -1,0 +1,130 @@
+"""What the package says of itself, and where mmpretrain is missing: these run without it."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+import enginebay as eb
+from enginebay.hooks import ModelRequest, RewritersRequest
+from enginebay.testing.commands import call_command
+from enginebay_mmpretrain import plugin
+from enginebay_mmpretrain.model_config import image_size_of
+from enginebay_mmpretrain.weights import settle_norms
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+INSTALL = "pip install 'enginebay-mmpretrain[mmpretrain]'"
+
+
+def fault(name: str = "resnet18_8xb32_in1k", **section: Any) -> tuple[str, str | None]:
+    with pytest.raises(eb.EnginebayError) as caught:
+        plugin.model_sources()["mmpretrain"](ModelRequest(name=name, codebase_config=section))
+    return str(caught.value), caught.value.hint
+
+
+def test_the_distribution_announces_one_plugin() -> None:
+    (found,) = entry_points(group="enginebay.plugins", name="mmpretrain")
+    assert found.value == "enginebay_mmpretrain.plugin"
+
+
+def test_a_missing_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("enginebay_mmpretrain.library.find_spec", lambda name: None)
+    message = "'mmpretrain:' names models of mmpretrain, which is not installed"
+    assert fault() == (message, INSTALL)
+
+
+def test_a_missing_library_on_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("enginebay_mmpretrain.library.find_spec", lambda name: None)
+    (tmp_path / "mine.py").write_text("codebase_config = dict(type='mmpretrain')")
+    for words in (("mmpretrain:resnet18",), ("resnet18", "--config", "mine.py")):
+        ran = call_command(capfd, "deploy", *words, "--backend", "onnxruntime")
+        assert ran.code == 3
+        assert ran.err == (
+            "error: 'mmpretrain:' names models of mmpretrain, which is not installed\n"
+            f"hint: {INSTALL}\n"
+        )
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.py"]
+
+
+def test_a_library_that_does_not_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mmpretrain.py").write_text("raise AssertionError('MMCV==3 is used, but …\\n2')")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "mmpretrain"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert fault() == (
+        "mmpretrain is installed and does not import: AssertionError: MMCV==3 is used, but …",
+        f"{INSTALL}, with builds of torch and torchvision that belong together",
+    )
+
+
+@pytest.mark.parametrize(
+    ("task", "hint"),
+    [
+        ("ObjectDetection", "task='Classification', or leave it out"),
+        ("classification", "did you mean 'Classification'?"),
+    ],
+)
+def test_another_task(task: str, hint: str) -> None:
+    message = f"codebase_config.task: '{task}' is no task of mmpretrain; there is Classification"
+    assert fault(task=task) == (message, hint)
+
+
+def test_a_misspelled_key() -> None:
+    message, hint = fault(checkpont="a.pth")
+    assert message.startswith("codebase_config: 'checkpont' is not a key of it; there is type")
+    assert hint == "did you mean 'checkpoint'?"
+
+
+RESIZE, EDGE = {"type": "Resize", "scale": (384, 512)}, {"type": "ResizeEdge", "scale": 256}
+CROP, PACK = {"type": "CenterCrop", "crop_size": 224}, {"type": "PackInputs"}
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "backbone", "size"),
+    [
+        ([EDGE, CROP, PACK], {}, (3, 224, 224)),
+        ([EDGE, CROP], {"img_size": 384, "in_channels": 1}, (1, 224, 224)),
+        ([RESIZE, PACK], {}, (3, 512, 384)),
+        ([{"type": "Resize", "scale": 384}], {}, (3, 384, 384)),
+        ([{"type": "EfficientNetCenterCrop", "crop_size": 240}, PACK], {}, (3, 240, 240)),
+        ([PACK], {"img_size": 196}, (3, 196, 196)),
+        ([EDGE, PACK], {}, None),
+        (None, {}, None),
+    ],
+)
+def test_the_size_that_a_config_tests_with(
+    pipeline: Any, backbone: dict[str, Any], size: tuple[int, int, int] | None
+) -> None:
+    config = {"model": {"backbone": backbone}, "test_pipeline": pipeline}
+    assert image_size_of(config) == size
+
+
+def test_norms_measure_and_are_left_as_they_were() -> None:
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 1), torch.nn.BatchNorm2d(4)).eval()
+    images = 5 + 3 * torch.randn(4, 3, 8, 8)
+    settle_norms(network, images)
+    found = network(images)
+    assert torch.allclose(found.mean((0, 2, 3)), torch.zeros(4), atol=1e-5)
+    assert torch.allclose(found.var((0, 2, 3)), torch.ones(4), atol=1e-3)
+    assert not network[1].training
+    assert network[1].momentum == 0.1
+
+
+def test_other_models_are_not_told_about_our_rewriter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "enginebay_mmpretrain.classifier", raising=False)
+    request = RewritersRequest(backend="onnxruntime", ir="onnx")
+    assert list(plugin.rewriters(request)) == []
+    import enginebay_mmpretrain.classifier  # noqa: F401  # as building a model does
+
+    (only,) = plugin.rewriters(request)
+    assert only.name == "enginebay_mmpretrain.classifier.Classifier"
