@@ -56,7 +56,7 @@ def install(session: nox.Session, *wanted: str, extras: tuple[str, ...] = TESTS)
     folder = Path(session.create_tmp()) / "wheels"
     parts = {requirement: requirement.partition("[") for requirement in wanted}
     ours = [name for name, _, _ in parts.values() if name in PACKAGES]
-    session.run(
+    session.run_install(
         *("python", "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder)),
         *(str(ROOT / PACKAGES[name]) for name in ours),
     )
@@ -67,7 +67,7 @@ def install(session: nox.Session, *wanted: str, extras: tuple[str, ...] = TESTS)
             requirement = f"{name}{bracket}{extra} @ {wheel.resolve().as_uri()}"
         requirements.append(requirement)
     # The wheel of a version that was installed before must replace it: the number may not change.
-    session.run("python", "-m", "pip", "uninstall", "-y", "-q", *ours)
+    session.run_install("python", "-m", "pip", "uninstall", "-y", "-q", *ours)
     session.install("-c", str(ROOT / "constraints.txt"), *requirements, *extras)
 
 
