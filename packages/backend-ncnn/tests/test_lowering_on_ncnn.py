@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 from torch import nn
 
-from enginebay.errors import ConversionError
+from enginebay.errors import ConversionError, MismatchError
 from enginebay_ncnn import convert
 
 if TYPE_CHECKING:
@@ -128,3 +129,21 @@ def test_it_fails_as_it_is(deploy, name):
 def test_it_is_verified_once_lowered(deploy, name):
     deployed = deploy(Apply(OPERATIONS[name]), torch.randn(1, 16, 8), ir="torchscript")
     assert deployed.verdict == "verified"
+
+
+def written_out_gelu(x):
+    """GPT-2's approximation; pnnx takes it for the exact GELU, up to 5e-4 away (at ±2.3)."""
+    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+@pytest.mark.usefixtures("_bare")
+def test_a_network_that_pnnx_simplifies_too_far_is_a_mismatch(deploy):
+    with pytest.raises(MismatchError):
+        deploy(Apply(written_out_gelu), 4 * torch.randn(1, 16, 8), ir="torchscript")
+
+
+def test_the_network_that_is_nearest_is_taken(deploy):
+    x = 4 * torch.randn(1, 16, 8)
+    deployed = deploy(Apply(written_out_gelu), x, ir="torchscript")
+    assert deployed.verdict == "verified"
+    assert deployed.verification.outputs[0].max_abs_error < 1e-5

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from enginebay_ncnn.plan import BlobType
     from enginebay_ncnn.pnnx import Converted
 
-#: How far the network may be from the TorchScript before another IR is tried. This is no verdict:
-#: it tells a wrong conversion from rounding.
+#: How far the network may be from the TorchScript, as a part of its largest number. This is no
+#: verdict: it tells a wrong conversion from rounding.
 _TOLERANCE = 1e-2
 
 
@@ -101,8 +101,8 @@ def settle(
     specs: Sequence[TensorSpec],
     found: Sequence[NumpyArray],
     reference: Sequence[NumpyArray] | None,
-) -> Plan:
-    """The plan with what the first run told about the outputs.
+) -> tuple[Plan, float]:
+    """The plan with what the first run told about the outputs, and how far they are off.
 
     Args:
         plan: What was drawn up; its outputs are read as floats.
@@ -110,18 +110,21 @@ def settle(
         found: The outputs of the first run.
         reference: What they should be; None where nothing can say so.
 
+    Returns:
+        The plan, and the largest difference as a part of its output's largest number.
+
     Raises:
         ConversionError: The numbers are not the reference's.
     """
-    outputs = []
+    outputs, off = [], 0.0
     for index, (drawn, spec, array) in enumerate(zip(plan.outputs, specs, found, strict=True)):
         wanted = None if reference is None else reference[index]
         port = msgspec.structs.replace(drawn, dtype=spec.dtype)
         stored = _output_type(port, array, wanted)
         if wanted is not None:
-            _compare(port, array.view(stored), wanted)
+            off = max(off, _compare(port, array.view(stored), wanted))
         outputs.append(msgspec.structs.replace(port, stored=stored))
-    return msgspec.structs.replace(plan, outputs=tuple(outputs))
+    return msgspec.structs.replace(plan, outputs=tuple(outputs)), off
 
 
 def _output_type(port: Port, array: NumpyArray, wanted: NumpyArray | None) -> BlobType:
@@ -135,7 +138,8 @@ def _output_type(port: Port, array: NumpyArray, wanted: NumpyArray | None) -> Bl
     return "int32" if tiny.all() and bits.any() else "float32"
 
 
-def _compare(port: Port, array: NumpyArray, wanted: NumpyArray) -> None:
+def _compare(port: Port, array: NumpyArray, wanted: NumpyArray) -> float:
+    """The largest difference as a part of the largest number."""
     if array.shape != wanted.shape:
         raise ConversionError(
             f"pnnx's network gives '{port.name}' the shape {array.shape}, "
@@ -143,15 +147,15 @@ def _compare(port: Port, array: NumpyArray, wanted: NumpyArray) -> None:
         )
     got = array.astype(numpy_dtype(port.dtype)).astype(np.float64)
     want = wanted.astype(np.float64)
-    with np.errstate(all="ignore"):
-        distance = np.abs(got - want)
     same = (got == want) | (np.isnan(got) & np.isnan(want))
-    scale = np.max(np.abs(want[np.isfinite(want)]), initial=0.0)
-    limit = _TOLERANCE * max(scale, 1e-3)
-    wrong = ~same & ~(distance <= limit)
-    if wrong.any():
-        worst = np.max(np.where(same, 0, np.nan_to_num(distance, nan=np.inf)))
+    with np.errstate(all="ignore"):
+        distance = np.where(same, 0, np.nan_to_num(np.abs(got - want), nan=np.inf))
+    worst = float(np.max(distance, initial=0.0))
+    scale = float(np.max(np.abs(want[np.isfinite(want)]), initial=0.0))
+    off = worst / max(scale, 1e-3)
+    if off > _TOLERANCE:
         raise ConversionError(
             f"pnnx's network gives other numbers than the TorchScript: "
             f"'{port.name}' is off by {worst:.2g}"
         )
+    return off
