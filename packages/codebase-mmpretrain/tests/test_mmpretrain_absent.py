@@ -7,14 +7,12 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
 
 import enginebay as eb
 from enginebay.hooks import ModelRequest, RewritersRequest
 from enginebay.testing.commands import call_command
 from enginebay_mmpretrain import plugin
 from enginebay_mmpretrain.model_config import image_size_of
-from enginebay_mmpretrain.weights import settle_norms
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,18 +104,6 @@ def test_the_size_that_a_config_tests_with(
 ) -> None:
     config = {"model": {"backbone": backbone}, "test_pipeline": pipeline}
     assert image_size_of(config) == size
-
-
-def test_norms_measure_and_are_left_as_they_were() -> None:
-    torch.manual_seed(0)
-    network = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 1), torch.nn.BatchNorm2d(4)).eval()
-    images = 5 + 3 * torch.randn(4, 3, 8, 8)
-    settle_norms(network, images)
-    found = network(images)
-    assert torch.allclose(found.mean((0, 2, 3)), torch.zeros(4), atol=1e-5)
-    assert torch.allclose(found.var((0, 2, 3)), torch.ones(4), atol=1e-3)
-    assert not network[1].training
-    assert network[1].momentum == 0.1
 
 
 def test_other_models_are_not_told_about_our_rewriter(monkeypatch: pytest.MonkeyPatch) -> None:

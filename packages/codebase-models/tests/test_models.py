@@ -94,6 +94,15 @@ def test_the_same_name_gives_the_same_weights(name: str) -> None:
         assert torch.equal(mine, other)
 
 
+@pytest.mark.parametrize("name", ["timm:efficientnet_b0", "torchvision:efficientnet_b0"])
+def test_random_weights_tell_images_apart(name: str) -> None:
+    """As the library builds it, the scores are 1e-5 and 1e-14: an engine could give zeros."""
+    model, image = build(name, {"x": (1, 3, 64, 64)})
+    with torch.no_grad():
+        one, other = model(image), model(torch.rand_like(image))
+    assert (one - other).abs().max() > 0.05
+
+
 def test_a_size_is_known_before_the_model_is_built() -> None:
     shapes = {"image": (1, 1, 64, 32)}
     model, image = build("timm:vit_tiny_patch16_224", shapes)

@@ -12,6 +12,7 @@ from enginebay.codebase import (
     load_weights,
     read_options,
     same_each_time,
+    settle_norms,
     take_weights,
 )
 from enginebay.errors import ModelSourceError
@@ -135,3 +136,15 @@ def test_random_weights_are_the_same_each_time_and_the_callers_numbers_go_on() -
         second = net()
     assert torch.equal(first.weight, second.weight)
     assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_norms_measure_and_are_left_as_they_were() -> None:
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 1), torch.nn.BatchNorm2d(4)).eval()
+    images = 5 + 3 * torch.randn(4, 3, 8, 8)
+    settle_norms(network, images)
+    found = network(images)
+    assert torch.allclose(found.mean((0, 2, 3)), torch.zeros(4), atol=1e-5)
+    assert torch.allclose(found.var((0, 2, 3)), torch.ones(4), atol=1e-3)
+    assert not network[1].training
+    assert network[1].momentum == 0.1

@@ -1,4 +1,4 @@
-"""Weights: published ones, or random ones that an engine can be held to."""
+"""Weights that OpenMMLab published."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enginebay.codebase import take_weights
 from enginebay.errors import ModelSourceError
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
 
 
 def take_published(network: nn.Module, address: str | None, name: str) -> None:
@@ -38,29 +38,3 @@ def take_published(network: nn.Module, address: str | None, name: str) -> None:
         why = str(err).partition("\n")[0]
         raise ModelSourceError(f"the weights at {address} cannot be had: {why}") from err
     take_weights(network, weights, address)
-
-
-def settle_norms(network: nn.Module, images: Tensor) -> None:
-    """Let batch normalisation measure some images.
-
-    As it is built it measured none, and then the output of a deep network with random weights
-    hardly depends on its input any more: MobileNet-V2's scores of two images are the same to
-    five digits, and any engine that gets the last bias right would be verified.
-
-    Args:
-        network: The network, in evaluation mode, in which it stays.
-        images: ``N×C×H×W float32``; more than one, since a norm behind pooling sees single values.
-    """
-    import torch
-    from torch.nn.modules.batchnorm import _BatchNorm
-
-    norms = [each for each in network.modules() if isinstance(each, _BatchNorm)]
-    momenta = [norm.momentum for norm in norms]
-    for norm in norms:
-        norm.momentum = 1.0
-        norm.train()
-    with torch.no_grad():
-        network(images)
-    for norm, momentum in zip(norms, momenta, strict=True):
-        norm.momentum = momentum
-        norm.eval()

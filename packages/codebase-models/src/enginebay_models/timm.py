@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from enginebay.codebase import image_size, load_weights, read_options, same_each_time
+from enginebay.codebase import (
+    image_size,
+    load_weights,
+    read_options,
+    same_each_time,
+    settle_norms,
+)
 from enginebay_models.library import library, unknown
 
 if TYPE_CHECKING:
@@ -33,8 +39,10 @@ def build(request: ModelRequest) -> tuple[nn.Module, Tensor]:
         model = timm.create_model(request.name, pretrained=options.pretrained, **arguments)
         shape = wanted or model.pretrained_cfg["input_size"]
         image = torch.rand(1, *shape)
-    if options.checkpoint:
-        load_weights(model, options.checkpoint)
+        if options.checkpoint:
+            load_weights(model, options.checkpoint)
+        elif not options.pretrained:
+            settle_norms(model, torch.rand(4, *image.shape[1:]))
     return model.eval(), image
 
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from enginebay.codebase import image_size, load_weights, read_options, same_each_time
+from enginebay.codebase import (
+    image_size,
+    load_weights,
+    read_options,
+    same_each_time,
+    settle_norms,
+)
 from enginebay.errors import ModelSourceError
 from enginebay_models.library import library, unknown
 
@@ -50,8 +56,10 @@ def build(request: ModelRequest) -> tuple[nn.Module, Tensor]:
         size = image_size(request) or (3, *_trained_at(best))
         video = name in models.list_models(module=models.video)
         example = torch.rand(1, size[0], *([FRAMES] if video else []), *size[1:])
-    if options.checkpoint:
-        load_weights(model, options.checkpoint)
+        if options.checkpoint:
+            load_weights(model, options.checkpoint)
+        elif not options.pretrained:
+            settle_norms(model, torch.rand(4, *example.shape[1:]))
     return model.eval(), example
 
 

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from enginebay.environment import EnvReport, Tier, check_distributions, failed, passed, skipped
-from enginebay.errors import EnginebayError, IsolationError
+from enginebay.errors import EnginebayError, IsolationError, PluginError
 
 if TYPE_CHECKING:
     from enginebay.backend.backend import Backend
@@ -79,7 +79,7 @@ def check_tier(name: str, tier: Tier, params: dict[str, Any], with_custom_ops: b
         )
         try:
             report = own + backend.check_tier(request)
-        except EnginebayError as err:
+        except PluginError as err:
             return own + failed(tier, "the plugin's check", found=str(err), fix=err.hint or "")
         if tier is Tier.SMOKE and report.ok:
             report += _smoke(backend, request.params, Path(folder))

@@ -11,7 +11,7 @@ from enginebay.errors import ModelSourceError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from torch import nn
+    from torch import Tensor, nn
 
 #: Where training frameworks keep the ``state_dict`` inside of a checkpoint.
 _WRAPPERS = ("state_dict", "model")
@@ -36,6 +36,42 @@ def same_each_time() -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         yield
+
+
+def settle_norms(model: nn.Module, examples: Tensor) -> None:
+    """Let the batch normalisation of a model with random weights measure some examples.
+
+    As it is built it has measured none, and then the output of a deep network hardly depends on
+    its input: MobileNet-V2's scores of two images can be the same to five digits, EfficientNet's
+    are as small as 1e-14, and an engine that gets the last bias right would be verified.
+
+    Args:
+        model: The model, which is in evaluation mode afterwards.
+        examples: ``N×… float32``; more than one, since a norm behind a pooling sees single values.
+
+    Example:
+        >>> import torch
+        >>> norm = torch.nn.BatchNorm1d(1)
+        >>> settle_norms(norm, torch.tensor([[3.0], [5.0]]))
+        >>> norm(torch.tensor([[4.0]])).item()
+        0.0
+    """
+    import torch
+    from torch.nn.modules.batchnorm import _BatchNorm
+
+    model.eval()
+    norms = [each for each in model.modules() if isinstance(each, _BatchNorm)]
+    if not norms:
+        return
+    momenta = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.momentum = 1.0
+        norm.train()
+    with torch.no_grad():
+        model(examples)
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.momentum = momentum
+        norm.eval()
 
 
 def load_weights(model: nn.Module, path: str) -> None:
