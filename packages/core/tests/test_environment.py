@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -321,6 +323,21 @@ class TestImport:
 
     def test_a_part_of_a_package_has_the_packages_version(self) -> None:
         assert only(check_import("msgspec.json")).found == f"msgspec.json {msgspec.__version__}"
+
+    def test_a_package_is_not_asked_for_a_version_that_it_does_not_hold(self, module, monkeypatch):
+        """Some answer such a question with a warning, as "cuda" does, or by importing more."""
+        name = module(
+            "import warnings\n"
+            "__path__ = []\n"
+            "def __getattr__(name):\n"
+            "    if name == '__version__':\n"
+            "        warnings.warn('ask a part of it', FutureWarning)\n"
+            "    raise AttributeError(name)\n"
+        )
+        part = f"{name}.bindings"
+        monkeypatch.setitem(sys.modules, part, ModuleType(part))
+        importlib.import_module(name)
+        assert only(check_import(part)).found == f"{part}, which does not tell its version"
 
     def test_missing(self):
         report = check_import("no_such_engine", wanted="1.2 or newer", fix="pip install engine")

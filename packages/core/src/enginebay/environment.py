@@ -143,8 +143,10 @@ def check_import(module: str, *, wanted: str = "", fix: str = "") -> EnvReport:
         reason = _one_line(error)
         return failed(Tier.IMPORT, module, found=reason, wanted=wanted, fix=fix, seconds=seconds)
     seconds = time.perf_counter() - started
-    package = sys.modules[module.partition(".")[0]]  # a part of it seldom has a version of its own
-    version = getattr(imported, "__version__", None) or getattr(package, "__version__", None)
+    # A part of a package seldom has a version of its own. The package is not asked for one that it
+    # does not hold: "cuda" warns about the question.
+    package = sys.modules[module.partition(".")[0]]
+    version = getattr(imported, "__version__", None) or vars(package).get("__version__")
     found = f"{module} {version}" if version else f"{module}, which does not tell its version"
     return passed(Tier.IMPORT, module, found, seconds=seconds)
 
