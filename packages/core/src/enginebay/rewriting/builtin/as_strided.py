@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from enginebay.rewriting.builtin.targets import torchscript_only
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -11,17 +13,12 @@ if TYPE_CHECKING:
 
     from enginebay.rewriting.context import Context
     from enginebay.rewriting.declaration import RewriterSet
-    from enginebay.rewriting.selection import Target
 
 
 def declare(rewriters: RewriterSet) -> None:
     """Add the rewriters."""
     for name in ("torch.as_strided", "torch.Tensor.as_strided"):
-        rewriters.function(name, ir="onnx", check=_for_torchscript)(as_strided)
-
-
-def _for_torchscript(target: Target) -> bool:
-    return target.exporter == "torchscript"
+        rewriters.function(name, ir="onnx", check=torchscript_only)(as_strided)
 
 
 def as_strided(

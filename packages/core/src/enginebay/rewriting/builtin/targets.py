@@ -14,5 +14,5 @@ def not_dynamo(target: Target) -> bool:
 
 
 def torchscript_only(target: Target) -> bool:
-    """The TorchScript exporter will run: a symbolic of what the default one writes rightly."""
+    """The TorchScript exporter will run: for what every other reader of the graph takes rightly."""
     return target.exporter == "torchscript"
