@@ -1,6 +1,8 @@
 """``nox`` runs what every change must pass; ``nox -s NAME`` runs one part of it.
 
-Each package is tested from its wheel, in an environment with that wheel and its dependencies only.
+Each package is tested from its wheel, in an environment with that wheel and its dependencies only:
+what its metadata forgets fails there. Only torch and what else exporting needs, which is most of an
+installation, is shared: it lies in ``base``, and the other environments look there too.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from pathlib import Path
 
 import nox
 
-nox.needs_version = ">=2024.10.9"
+nox.needs_version = ">=2025.2.9"
 nox.options.sessions = [
     "lint",
     "core",
@@ -30,6 +32,7 @@ nox.options.reuse_existing_virtualenvs = True
 nox.options.error_on_missing_interpreters = True
 
 ROOT = Path(__file__).parent
+WHEELS = ROOT / "build" / "wheels"
 PACKAGES = {
     "enginebay": "packages/core",
     "enginebay-onnxruntime": "packages/backend-onnxruntime",
@@ -51,30 +54,61 @@ REPORT = ("--conformance-report", str(ROOT / "build" / "conformance"))
 ZOO = "transformers==5.23.0"  # the page says which; a config of another may build other models
 
 
-def install(session: nox.Session, *wanted: str, extras: tuple[str, ...] = TESTS) -> None:
-    """Build the wheels of our packages among ``wanted`` and install everything in one go."""
-    folder = Path(session.create_tmp()) / "wheels"
+#: The packages whose wheels this run of nox has built.
+_BUILT: set[str] = set()
+
+
+def install(
+    session: nox.Session, *wanted: str, extras: tuple[str, ...] = TESTS, base: bool = True
+) -> None:
+    """Install everything in one go: the wheels of our packages among ``wanted``, and the rest.
+
+    With ``base``, beside what that session installs, which the caller must require.
+    """
+    if base:
+        look_in_base(session)
     parts = {requirement: requirement.partition("[") for requirement in wanted}
     ours = [name for name, _, _ in parts.values() if name in PACKAGES]
-    session.run_install(
-        *("python", "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder)),
-        *(str(ROOT / PACKAGES[name]) for name in ours),
-    )
+    build_wheels(session, *ours)
     requirements = []
     for requirement, (name, bracket, extra) in parts.items():
         if name in PACKAGES:
-            (wheel,) = folder.glob(f"{name.replace('-', '_')}-[0-9]*.whl")
-            requirement = f"{name}{bracket}{extra} @ {wheel.resolve().as_uri()}"
+            requirement = f"{name}{bracket}{extra} @ {newest_wheel(name).as_uri()}"
         requirements.append(requirement)
     # The wheel of a version that was installed before must replace it: the number may not change.
     session.run_install("python", "-m", "pip", "uninstall", "-y", "-q", *ours)
     session.install("-c", str(ROOT / "constraints.txt"), *requirements, *extras)
 
 
+def look_in_base(session: nox.Session) -> None:
+    """Let Python find in ``base`` what this session's environment does not have itself."""
+    environment = Path(session.bin).parent
+    (packages,) = environment.glob("lib/python*/site-packages")
+    shared = environment.with_name("base") / packages.relative_to(environment)
+    (packages / "base.pth").write_text(f"{shared}\n")
+
+
+def build_wheels(session: nox.Session, *names: str) -> None:
+    """Build the wheels that no session has built in this run; sources do not change within one."""
+    if missing := [name for name in names if name not in _BUILT]:
+        session.run_install(
+            *("python", "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(WHEELS)),
+            *(str(ROOT / PACKAGES[name]) for name in missing),
+        )
+        _BUILT.update(missing)
+
+
+def newest_wheel(name: str) -> Path:
+    """The wheel that was built last; of versions before there may be others."""
+    wheels = WHEELS.glob(f"{name.replace('-', '_')}-[0-9]*.whl")
+    return max(wheels, key=lambda path: path.stat().st_mtime)
+
+
 def pytest(session: nox.Session, *arguments: str, env: dict[str, str] | None = None) -> None:
-    """Run pytest with the repository's settings, one thread for each library."""
+    """Run pytest with the repository's settings, in two processes; ``-- -n0`` takes one."""
     session.run(
         *("python", "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT)),
+        *("-n2", "--dist=worksteal"),
         *arguments,
         *session.posargs,
         env={"OMP_NUM_THREADS": "2", **(env or {})},
@@ -82,13 +116,16 @@ def pytest(session: nox.Session, *arguments: str, env: dict[str, str] | None = N
 
 
 @nox.session
+def base(session: nox.Session) -> None:
+    """What core's extra ``export`` needs, once for all sessions: they look here for it."""
+    session.install("-c", "constraints.txt", "torch", "onnx>=1.21", "onnxscript")
+
+
+@nox.session(requires=["base"])
 def lint(session: nox.Session) -> None:
     """Ruff, mypy strict and the contract between the rooms."""
-    session.install(
-        *("-c", "constraints.txt", "ruff", "mypy", "import-linter", "nox", "pytest", "hypothesis"),
-        *("torch", "onnx>=1.21", "onnxscript", "onnxruntime", "psutil", "types-psutil"),
-        *(word for path in PACKAGES.values() for word in ("-e", path)),
-    )
+    tools = ("ruff", "mypy", "import-linter", "nox", "pytest", "hypothesis", "types-psutil")
+    install(session, *PACKAGES, "onnxruntime", "psutil", extras=tools)
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("mypy", *(f"{path}/src" for path in PACKAGES.values()))
@@ -96,7 +133,7 @@ def lint(session: nox.Session) -> None:
     session.run("lint-imports", "--config", "pyproject.toml", "--no-cache")
 
 
-@nox.session
+@nox.session(requires=["base"])
 def core(session: nox.Session) -> None:
     """Core's own tests, with its export extra and no engine."""
     install(session, "enginebay[export,yaml]")
@@ -104,7 +141,7 @@ def core(session: nox.Session) -> None:
     pytest(session, "--doctest-modules", "--pyargs", "enginebay")
 
 
-@nox.session
+@nox.session(requires=["base"])
 def onnxruntime(session: nox.Session) -> None:
     """The ONNX Runtime backend's tests."""
     install(
@@ -117,21 +154,21 @@ def onnxruntime(session: nox.Session) -> None:
     pytest(session, "packages/backend-onnxruntime", needed, *REPORT)
 
 
-@nox.session
+@nox.session(requires=["base"])
 def openvino(session: nox.Session) -> None:
     """The OpenVINO backend's tests, quantisation included."""
     install(session, "enginebay[export]", "enginebay-openvino[int8]")
     pytest(session, "packages/backend-openvino", *REPORT)
 
 
-@nox.session
+@nox.session(requires=["base"])
 def ncnn(session: nox.Session) -> None:
     """The ncnn backend's tests."""
     install(session, "enginebay[export]", "enginebay-ncnn")
     pytest(session, "packages/backend-ncnn", *REPORT)
 
 
-@nox.session
+@nox.session(requires=["base"])
 @nox.parametrize("version", list(BINDINGS))
 def tensorrt(session: nox.Session, version: str) -> None:
     """The TensorRT backend's tests: NVIDIA's real bindings, and stand-ins for its libraries."""
@@ -152,7 +189,7 @@ def tensorrt(session: nox.Session, version: str) -> None:
     pytest(session, "--pyargs", "enginebay.testing", "--backend", "tensorrt", *report)
 
 
-@nox.session
+@nox.session(requires=["base"])
 def gpu(session: nox.Session) -> None:
     """TensorRT and a slice of the zoo on a GPU; skipped with check-env's reason elsewhere."""
     install(session, "enginebay[export]", "enginebay-tensorrt[int8]", "cuda-bindings>=13,<14")
@@ -173,7 +210,7 @@ def gpu(session: nox.Session) -> None:
     pytest(session, *tests, env={"ENGINEBAY_GPU": "1"})
 
 
-@nox.session
+@nox.session(requires=["base"])
 def models(session: nox.Session) -> None:
     """The model sources of transformers, timm and torchvision, on three engines.
 
@@ -189,7 +226,7 @@ def models(session: nox.Session) -> None:
     pytest(session, "packages/codebase-models", without)
 
 
-@nox.session
+@nox.session(requires=["base"])
 def mmpretrain(session: nox.Session) -> None:
     """Ten of OpenMMLab's classifiers on three engines, through MMDeploy's configs.
 
@@ -212,11 +249,11 @@ def mmpretrain(session: nox.Session) -> None:
 @nox.session
 def no_torch(session: nox.Session) -> None:
     """Inference with NumPy, in an environment that has no torch."""
-    install(session, "enginebay", "enginebay-onnxruntime[cpu]", "onnx>=1.21")
+    install(session, "enginebay", "enginebay-onnxruntime[cpu]", "onnx>=1.21", base=False)
     pytest(session, "tests/no_torch")
 
 
-@nox.session
+@nox.session(requires=["base"])
 def together(session: nox.Session) -> None:
     """What crosses packages: all wheels in one environment, the example, the README's commands."""
     install(
@@ -227,7 +264,7 @@ def together(session: nox.Session) -> None:
     pytest(session, "tests", "--ignore=tests/no_torch", "--ignore=tests/mmengine")
 
 
-@nox.session(name="build-cache")
+@nox.session(name="build-cache", requires=["base"])
 def build_cache(session: nox.Session) -> None:
     """The example of a plugin that sees every backend, with two of them; in no other session."""
     install(
@@ -241,7 +278,7 @@ def build_cache(session: nox.Session) -> None:
 @nox.session
 def fuzz(session: nox.Session) -> None:
     """140,000 made-up configs for the readers; not part of the default run, which has a slice."""
-    install(session, "enginebay")
+    install(session, "enginebay", base=False)
     session.env["ENGINEBAY_FUZZ_CASES"] = "35000"
     pytest(session, "packages/core/tests/config/test_fuzz.py")
 
@@ -252,7 +289,7 @@ def configs(session: nox.Session) -> None:
 
     ``nox -s configs -- --configs FOLDER`` compares every ``.py`` file in it.
     """
-    install(session, "enginebay", "mmengine==0.10.7")
+    install(session, "enginebay", "mmengine==0.10.7", base=False)
     pytest(session, "tests/mmengine")
 
 
@@ -270,7 +307,7 @@ def docs(session: nox.Session) -> None:
     session.run("mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
 
 
-@nox.session
+@nox.session(requires=["base"])
 def zoo(session: nox.Session) -> None:
     """Every model of the zoo on every backend by every exporter; writes docs/zoo.md.
 
@@ -285,7 +322,7 @@ def zoo(session: nox.Session) -> None:
     )
 
 
-@nox.session
+@nox.session(requires=["base"])
 def benchmarks(session: nox.Session) -> None:
     """The ratios against the bare engine, printed as a table; not part of the default run."""
     engines = ("enginebay-onnxruntime[cpu]", "enginebay-openvino", "enginebay-ncnn")
@@ -293,7 +330,7 @@ def benchmarks(session: nox.Session) -> None:
     session.run("python", "-m", "benchmarks", *session.posargs)
 
 
-@nox.session
+@nox.session(requires=["base"])
 def scaffold(session: nox.Session) -> None:
     """A new backend as `new-backend` writes it, with core and pytest and nothing else around it."""
     install(session, "enginebay[testing]", extras=())
@@ -309,7 +346,7 @@ def scaffold(session: nox.Session) -> None:
         session.run(*alone, *kit, "-k", "installed or numbers or scalars")
 
 
-@nox.session(name="onnx-suite")
+@nox.session(name="onnx-suite", requires=["base"])
 def onnx_suite(session: nox.Session) -> None:
     """ONNX's own backend tests: whatever an engine passes must pass through our wrapper too.
 
