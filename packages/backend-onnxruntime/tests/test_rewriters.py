@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from enginebay.exporters.dispatch import export
+from packages.core.tests.exports import export
 from enginebay.rewriting import rewrite
 from enginebay_onnxruntime.rewriters import rewriters
 
