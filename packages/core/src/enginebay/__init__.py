@@ -5,6 +5,7 @@ Importing this module imports nothing else: every name below is fetched when it 
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -107,6 +108,10 @@ def __getattr__(name: str) -> Any:
     """Fetch a public name from the room that it lives in."""
     if name not in _HOMES:
         raise AttributeError(f"module 'enginebay' has no attribute '{name}'")
+    if sys.platform == "win32":
+        from enginebay.errors import windows_error
+
+        raise windows_error()
     value = getattr(import_module(f"enginebay.{_HOMES[name]}"), name)
     globals()[name] = value
     return value
