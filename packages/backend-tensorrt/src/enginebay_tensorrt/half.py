@@ -13,7 +13,7 @@ from enginebay.errors import ConversionError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from enginebay.arrays import NumpyArray
+    from enginebay.authors import NumpyArray
 
 #: What overflows in fp16 (sums and powers) or loses its meaning in 8 bits of mantissa (positions).
 KEPT = frozenset(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from enginebay.ir.model import IRModel
+    from enginebay import IRModel
     from enginebay_tensorrt.calibration import Samples
     from enginebay_tensorrt.params import TensorrtParams
 
