@@ -1,4 +1,4 @@
-"""ONNX in, ONNX out: the model as the session will load it."""
+"""Conversion of an ONNX model to the files that the session will load."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def convert(request: ConvertRequest) -> list[Path]:
         The files written; the model first.
 
     Raises:
-        ConversionError: A custom-op library is missing, or a file would take another's place.
+        ConversionError: A custom-op library is missing, or a file would replace another.
         MissingDependencyError: Half precision is requested, and onnx-ir is not installed.
     """
     params: OnnxruntimeParams = request.params  # type: ignore[assignment]  # core built them from our class
