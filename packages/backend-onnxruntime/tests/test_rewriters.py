@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from enginebay.ir.export import export
+from enginebay.exporters.dispatch import export
 from enginebay.rewriting import rewrite
 from enginebay_onnxruntime.rewriters import rewriters
 

@@ -14,7 +14,7 @@ from onnx import TensorProto, numpy_helper
 
 import enginebay as eb
 from enginebay.errors import ConversionError, ParamsError
-from enginebay.tensors import TensorSpec
+from enginebay.tensors.spec import TensorSpec
 from enginebay_tensorrt.calibration import check_samples, read_calibration
 from enginebay_tensorrt.quantize import quantize
 

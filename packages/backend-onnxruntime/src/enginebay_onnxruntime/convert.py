@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
+from enginebay.authors import to_half
 from enginebay.errors import ConversionError
-from enginebay.ir.half import to_half
 from enginebay_onnxruntime.custom_ops import FOLDER, given_libraries, is_path
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from enginebay import TensorSpec
 from enginebay.errors import ConversionError
-from enginebay.tensors import TensorSpec
 
 if TYPE_CHECKING:
     import onnxruntime

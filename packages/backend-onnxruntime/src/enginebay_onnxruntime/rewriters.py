@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from enginebay.rewriting import Context
+    from enginebay.authors import Context
 
 rewriters = eb.RewriterSet(backend="onnxruntime")
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     import onnxruntime
     import torch
 
-    from enginebay.arrays import NumpyArray
+    from enginebay import TensorSpec
+    from enginebay.authors import NumpyArray
     from enginebay.hooks import WrapperRequest
-    from enginebay.tensors import TensorSpec
     from enginebay_onnxruntime.params import OnnxruntimeParams
 
 _log = logging.getLogger(__name__)
@@ -165,7 +165,7 @@ def _from_value(value: onnxruntime.OrtValue, spec: TensorSpec) -> NumpyArray:
 
     import numpy as np
 
-    from enginebay.arrays import numpy_dtype
+    from enginebay.authors import numpy_dtype
 
     # A copy: an output that is an input too has the input's own memory.
     array = np.empty(value.shape(), numpy_dtype(spec.dtype))

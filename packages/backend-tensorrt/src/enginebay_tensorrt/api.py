@@ -17,7 +17,7 @@ from enginebay_tensorrt.params import TensorrtParams
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from enginebay.arrays import NumpyArray
+    from enginebay.authors import NumpyArray
     from enginebay_tensorrt.wrapper import TensorrtWrapper
 
 
@@ -48,7 +48,7 @@ def from_onnx(
         >>> data = ({"x": image} for image in images)  # doctest: +SKIP
         >>> plan = from_onnx("m.onnx", precision="int8", calibration_data=data)  # doctest: +SKIP
     """
-    from enginebay.ir.onnx_file import read_onnx
+    from enginebay.authors import read_onnx
     from enginebay_tensorrt.calibration import check_samples
     from enginebay_tensorrt.convert import build
     from enginebay_tensorrt.plugin_libraries import load_plugins

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from enginebay.params import ShapeProfile
-    from enginebay.tensors import TensorSpec
+    from enginebay import TensorSpec
+    from enginebay.authors import ShapeProfile
     from enginebay_tensorrt.params import TensorrtParams
     from enginebay_tensorrt.profiles import Profile
 

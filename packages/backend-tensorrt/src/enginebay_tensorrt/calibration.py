@@ -5,15 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enginebay.arrays import numpy_dtype
+from enginebay.authors import load_inputs, numpy_dtype
 from enginebay.errors import ArtifactError, ParamsError
-from enginebay.samples import load_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from enginebay.arrays import NumpyArray
-    from enginebay.tensors import TensorSpec
+    from enginebay import TensorSpec
+    from enginebay.authors import NumpyArray
 
     Samples = list[dict[str, NumpyArray]]
 

@@ -14,9 +14,9 @@ from enginebay_tensorrt.precision import check_precision, read_samples, typed_gr
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from enginebay import IRModel
+    from enginebay.authors import ShapeProfile
     from enginebay.hooks import ConvertRequest
-    from enginebay.ir.model import IRModel
-    from enginebay.params import ShapeProfile
     from enginebay_tensorrt.calibration import Samples
     from enginebay_tensorrt.params import TensorrtParams
 

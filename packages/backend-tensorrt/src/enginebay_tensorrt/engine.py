@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from enginebay import TensorSpec
 from enginebay.errors import ConversionError
-from enginebay.tensors import TensorSpec
 from enginebay_tensorrt import cuda
 from enginebay_tensorrt.dtypes import dtype_name
 from enginebay_tensorrt.installation import trt

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from enginebay.authors import to_half
 from enginebay.errors import ParamsError
-from enginebay.ir.half import to_half
 from enginebay_tensorrt.calibration import read_calibration
 from enginebay_tensorrt.installation import HAS_PRECISION_FLAGS
 from enginebay_tensorrt.quantize import quantize
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from enginebay.ir.model import IRModel
+    from enginebay import IRModel
     from enginebay_tensorrt.calibration import Samples
     from enginebay_tensorrt.params import TensorrtParams
 

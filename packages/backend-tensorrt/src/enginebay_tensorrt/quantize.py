@@ -12,8 +12,8 @@ import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
+from enginebay.authors import quiet
 from enginebay.errors import ConversionError, MissingDependencyError
-from enginebay.ir.quiet import quiet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

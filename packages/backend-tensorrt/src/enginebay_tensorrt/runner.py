@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from enginebay.arrays import numpy_dtype
+from enginebay.authors import numpy_dtype
 from enginebay.errors import ConversionError
 from enginebay_tensorrt import cuda
 from enginebay_tensorrt.context import Context
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from enginebay.arrays import NumpyArray
+    from enginebay.authors import NumpyArray
     from enginebay_tensorrt.context import Grow, Shape
     from enginebay_tensorrt.engine import Engine, Tensor
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     import torch
 
-    from enginebay.arrays import NumpyArray
+    from enginebay import TensorSpec
+    from enginebay.authors import NumpyArray
     from enginebay.hooks import WrapperRequest
-    from enginebay.tensors import TensorSpec
     from enginebay_tensorrt.engine import Engine
     from enginebay_tensorrt.params import TensorrtParams
 

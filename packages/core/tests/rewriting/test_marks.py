@@ -10,7 +10,7 @@ from torch import nn
 import enginebay as eb
 from enginebay.errors import RewriterError
 from enginebay.rewriting import rewrite
-from enginebay.rewriting.marks import mark_nodes
+from enginebay.rewriting.marking import mark_nodes
 
 both = pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
 

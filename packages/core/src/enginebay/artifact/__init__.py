@@ -4,6 +4,8 @@ It appears complete or not at all (:func:`staging`), and is checked file by file
 engine reads it (:func:`open_artifact`). It can be moved and copied: it knows no path to itself.
 """
 
+from __future__ import annotations
+
 from enginebay.artifact.loading import Artifact, check_pinned, open_artifact
 from enginebay.artifact.manifest import (
     MANIFEST_FORMAT,
@@ -14,8 +16,9 @@ from enginebay.artifact.manifest import (
     Part,
     PluginRecord,
 )
-from enginebay.artifact.staging import Staging, staging
-from enginebay.artifact.verdict import OutputComparison, Verdict, Verification
+from enginebay.artifact.parts import convert_parts, load_parts
+from enginebay.artifact.stage import Staging, staging
+from enginebay.artifact.verdict import OutputComparison, Verification
 
 __all__ = [
     "MANIFEST_FORMAT",
@@ -28,9 +31,10 @@ __all__ = [
     "Part",
     "PluginRecord",
     "Staging",
-    "Verdict",
     "Verification",
     "check_pinned",
+    "convert_parts",
+    "load_parts",
     "open_artifact",
     "staging",
 ]

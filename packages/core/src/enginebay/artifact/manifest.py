@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from enginebay import __version__
 from enginebay.artifact.verdict import Verification
 from enginebay.errors import ArtifactError, UsageError
-from enginebay.inference.receipt import Receipt
+from enginebay.inference import Receipt
 from enginebay.tensors import TensorSpec
+from enginebay.version import __version__
 
 if TYPE_CHECKING:
     from pathlib import Path

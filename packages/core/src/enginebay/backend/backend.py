@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from enginebay.arrays import NumpyArray
     from enginebay.environment import EnvReport
     from enginebay.hooks import BackendInfo, CheckEnvRequest
-    from enginebay.inference.wrapper import Wrapper
-    from enginebay.ir.model import IRKind, IRModel
+    from enginebay.inference import Wrapper
+    from enginebay.ir import IRKind, IRModel
     from enginebay.params import BackendParams, ShapeProfile
     from enginebay.plugins import LoadedPlugin
     from enginebay.rewriting import RewriterSet
+    from enginebay.tensors import NumpyArray
 
 #: Taken where no backend is named and several are installed.
 DEFAULT_BACKEND = "onnxruntime"
@@ -245,7 +245,7 @@ class Backend:
             ConversionError: The engine cannot load the files.
             FallbackError: ``request.strict``, and the receipt lists a fallback.
         """
-        from enginebay.inference.wrapper import Wrapper
+        from enginebay.inference import Wrapper
 
         request = msgspec.structs.replace(request, backend=self.name)
         try:
@@ -300,7 +300,7 @@ class Backend:
         Raises:
             ConfigError: The config is wrong, or for another backend.
         """
-        from enginebay.sections import Problems, backend_params, read_sections
+        from enginebay.config import Problems, backend_params, read_sections
 
         problems = Problems()
         sections = read_sections(config, problems)
@@ -351,8 +351,8 @@ def read_ir(ir: str | Path | IRModel) -> IRModel:
     Raises:
         UsageError: The file is a Python model rather than an IR.
     """
-    from enginebay.ir.model import IRModel
-    from enginebay.ir.sources import load_model
+    from enginebay.ir import IRModel
+    from enginebay.models import load_model
 
     if isinstance(ir, IRModel):
         return ir

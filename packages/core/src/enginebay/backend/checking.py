@@ -12,7 +12,7 @@ from enginebay.errors import EnginebayError, IsolationError, PluginError
 
 if TYPE_CHECKING:
     from enginebay.backend.backend import Backend
-    from enginebay.ir.model import IRModel
+    from enginebay.ir import IRModel
     from enginebay.params import BackendParams
 
 #: relu(2 x) on float32[1, 3, 4, 4] as an ONNX file (opset 13), so that checking an engine needs
@@ -119,7 +119,7 @@ def _smoke(backend: Backend, params: BackendParams, folder: Path) -> EnvReport:
 
 
 def _tiny_ir(backend: Backend, folder: Path) -> IRModel:
-    from enginebay.ir.model import IRModel
+    from enginebay.ir import IRModel
     from enginebay.tensors import TensorSpec
 
     if "onnx" in backend.info.irs:
@@ -137,8 +137,8 @@ def _tiny_ir(backend: Backend, folder: Path) -> IRModel:
         )
     import torch
 
-    from enginebay.ir.export import export
-    from enginebay.ir.model import SUFFIXES
+    from enginebay.exporters import export
+    from enginebay.ir import SUFFIXES
 
     class Smoke(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -9,7 +9,7 @@ from enginebay.hooks import RewritersRequest
 from enginebay.plugins import load_plugins
 
 if TYPE_CHECKING:
-    from enginebay.ir.model import IRKind
+    from enginebay.ir import IRKind
     from enginebay.plugins import PluginTeam
     from enginebay.rewriting import RewriterSet
 

@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments == ["--version"]:  # before anything is imported: this one is asked for by scripts
-        from enginebay import __version__
+        from enginebay.version import __version__
 
         sys.stdout.write(f"enginebay {__version__}\n")
         return 0

@@ -16,8 +16,8 @@ from enginebay.errors import UsageError
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from enginebay.arrays import NumpyArray
-    from enginebay.inference.receipt import Receipt
+    from enginebay.inference import Receipt
+    from enginebay.tensors import NumpyArray
 
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
@@ -37,9 +37,8 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 def run(args: Namespace) -> int:
     """Run once and describe the outputs."""
     from enginebay.artifact import open_artifact
-    from enginebay.ir.inputs import inputs_for, parse_inputs
-    from enginebay.loading import load
-    from enginebay.verifying import recorded_inputs
+    from enginebay.operations import load, recorded_inputs
+    from enginebay.tensors import inputs_for, parse_inputs
 
     if args.output:
         _check_output(args.output)
@@ -74,7 +73,7 @@ def _check_output(path: Path) -> None:
 def _save(path: Path, outputs: dict[str, NumpyArray]) -> None:
     """Write the outputs so that ``--input FILE.npz`` reads them; an old file goes at the end."""
     from enginebay.errors import EnginebayError
-    from enginebay.samples import save_arrays
+    from enginebay.tensors import save_arrays
 
     half = path.with_name(f".{path.name}.half")
     try:

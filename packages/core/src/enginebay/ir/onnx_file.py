@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from enginebay.environment import require
 from enginebay.errors import ModelSourceError
-from enginebay.ir.dependencies import require
 from enginebay.ir.external_data import external_files
 from enginebay.ir.model import IRModel
 from enginebay.tensors import TensorSpec

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay.errors import ModelSourceError
-from enginebay.ir.dependencies import require
+from enginebay.environment import require
+from enginebay.errors import ModelSourceError, first_line
 from enginebay.ir.model import IRKind, IRModel
-from enginebay.ir.quiet import quiet
-from enginebay.ir.reasons import first_line
+from enginebay.ir.noise import quiet
 from enginebay.ir.torch_archive import check_archive
 from enginebay.tensors import TensorSpec
 
@@ -109,7 +108,7 @@ def _by_key(program: torch.export.ExportedProgram, outputs: Sequence[Any]) -> di
     """The graph's outputs by the keys of what the model returned."""
     from torch.utils import _pytree as pytree
 
-    from enginebay.ir.flat import output_leaves
+    from enginebay.tensors import output_leaves
 
     result = pytree.tree_unflatten(list(outputs), program.call_spec.out_spec)
     return dict(output_leaves(result))
@@ -127,7 +126,7 @@ def _tensors(program: torch.export.ExportedProgram, names: Mapping[str, Any]) ->
 def _specs(
     tensors: Mapping[str, Any], names: Sequence[str] | None, symbols: Mapping[str, str]
 ) -> tuple[TensorSpec, ...]:
-    from enginebay.ir.signature import dtype_name
+    from enginebay.tensors import dtype_name
 
     named = zip(names or tensors, tensors.values(), strict=True)
     return tuple(

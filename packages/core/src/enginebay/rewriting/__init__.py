@@ -13,16 +13,21 @@ Declared in a :class:`RewriterSet`, applied by :func:`rewrite`, gone without a t
     print(rewriting.report)
 """
 
+from __future__ import annotations
+
 from enginebay.rewriting.builtin import builtin_rewriters
+from enginebay.rewriting.checks import check_sets
 from enginebay.rewriting.context import Context, Rewriting, rewrite
-from enginebay.rewriting.declaration import IRKind, Rewriter, RewriterKind, RewriterSet
+from enginebay.rewriting.declaration import Rewriter, RewriterKind, RewriterSet
+from enginebay.rewriting.marking import DOMAIN, OPERATOR, mark, mark_nodes, marks
 from enginebay.rewriting.report import AppliedRewriter, RewriteReport
 from enginebay.rewriting.selection import Target, list_rewriters
 
 __all__ = [
+    "DOMAIN",
+    "OPERATOR",
     "AppliedRewriter",
     "Context",
-    "IRKind",
     "RewriteReport",
     "Rewriter",
     "RewriterKind",
@@ -30,6 +35,10 @@ __all__ = [
     "Rewriting",
     "Target",
     "builtin_rewriters",
+    "check_sets",
     "list_rewriters",
+    "mark",
+    "mark_nodes",
+    "marks",
     "rewrite",
 ]

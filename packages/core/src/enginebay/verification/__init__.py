@@ -3,15 +3,21 @@
 Needs NumPy only. Torch tensors are accepted where the caller has them.
 """
 
-from enginebay.artifact.verdict import OutputComparison, Verdict, Verification
-from enginebay.verification.compare import compare
+from __future__ import annotations
+
+from enginebay.verification.comparison import compare
+from enginebay.verification.reference import OnnxReference, reference_for, reference_text
 from enginebay.verification.tolerance import Tolerance, tolerance_for
+from enginebay.verification.trial import FUNCTION, Trial, run_trial
 
 __all__ = [
-    "OutputComparison",
+    "FUNCTION",
+    "OnnxReference",
     "Tolerance",
-    "Verdict",
-    "Verification",
+    "Trial",
     "compare",
+    "reference_for",
+    "reference_text",
+    "run_trial",
     "tolerance_for",
 ]
