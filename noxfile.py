@@ -142,7 +142,6 @@ def tensorrt(session: nox.Session, version: str) -> None:
     # What does not ask which TensorRT this is runs with the newest.
     once = (
         "conformance",
-        "half",
         "quantize",
         *(f"tensorrt_{of}" for of in ("params", "readme", "rewriters")),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enginebay.ir.description import describe
 from enginebay.ir.external_data import byte_size, tensors
+from enginebay.ir.half import to_half
 from enginebay.ir.model import IR_FOLDER, SUFFIXES, IRKind, IRModel
 from enginebay.ir.noise import no_graph_dump, quiet
 from enginebay.ir.onnx_file import read_onnx
@@ -23,4 +24,5 @@ __all__ = [
     "read_onnx",
     "read_torchscript",
     "tensors",
+    "to_half",
 ]
