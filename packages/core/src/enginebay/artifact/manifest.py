@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from enginebay.artifact.verdict import Verification
 from enginebay.errors import ArtifactError, UsageError
 from enginebay.inference import Receipt
 from enginebay.tensors import TensorSpec
+from enginebay.verdict import Verification
 from enginebay.version import __version__
 
 if TYPE_CHECKING:

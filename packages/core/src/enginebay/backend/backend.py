@@ -116,7 +116,7 @@ class Backend:
             with_custom_ops: Whether its custom-op libraries must load too.
             timeout: Seconds that each tier may take.
         """
-        from enginebay.backend.checking import check_environment
+        from enginebay.backend.tiers import check_environment
 
         return check_environment(
             self.name, params or self.Params(), with_custom_ops=with_custom_ops, timeout=timeout

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay.artifact import SAMPLES_FILE, Artifact, Verification, build_manifest, staging
+from enginebay.artifact import SAMPLES_FILE, Artifact, build_manifest, staging
 from enginebay.errors import MismatchError
 from enginebay.inference import Receipt
 from enginebay.ir import IR_FOLDER, SUFFIXES
@@ -17,6 +17,7 @@ from enginebay.operations.settings import settle
 from enginebay.operations.steps import Step, Steps
 from enginebay.rewriting import RewriteReport, check_sets
 from enginebay.tensors import save_samples
+from enginebay.verdict import Verification
 from enginebay.verification import judge, reference_for, reference_samples, run_unverified
 
 if TYPE_CHECKING:

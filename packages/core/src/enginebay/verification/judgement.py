@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from enginebay.artifact import Verification
 from enginebay.errors import ChildCrashedError, ChildTimeoutError
 from enginebay.tensors import load_samples
+from enginebay.verdict import Verification
 from enginebay.verification.comparison import compare
 from enginebay.verification.trial import FUNCTION, run_trial
 

@@ -13,7 +13,7 @@ from enginebay.verification.arrays import widen
 if TYPE_CHECKING:
     import numpy as np
 
-    from enginebay.artifact import OutputComparison
+    from enginebay.verdict import OutputComparison
     from enginebay.verification.tolerance import Tolerance
 
 
