@@ -68,7 +68,7 @@ def _smoke(backend: Backend, params: BackendParams, folder: Path) -> EnvReport:
             params=params,
             inputs=ir.inputs,
             outputs=ir.outputs,
-            strict=True,  # a device that was asked for and is not used is not green
+            strict=True,  # a device that was requested and is not used is not green
         )
         with backend.load(request) as wrapper:
             receipt = wrapper.receipt

@@ -49,6 +49,6 @@ def run(backend: Converter, argv: Sequence[str] | None) -> None:
 
 
 def _program() -> str:
-    """What was typed to get here."""
+    """The command that was typed to get here."""
     path = Path(sys.argv[0])
     return f"python -m {path.parent.name}" if path.name == "__main__.py" else path.name

@@ -1,4 +1,4 @@
-"""Is a backend usable here? Four tiers in order, each in a child process with a time limit."""
+"""Check in four tiers if a backend is usable, each in a child process with a time limit."""
 
 from __future__ import annotations
 
