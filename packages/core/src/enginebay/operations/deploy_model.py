@@ -157,7 +157,7 @@ def deploy(
     engine: Backend = settings.engine
     given = settings.params
     kinds = _kinds(engine, settings.ir, settings.partition)
-    check_sets(rewriters, SUFFIXES)
+    check_sets(rewriters)
     steps = Steps(watch)
     with staging(work_dir, overwrite=overwrite) as stage:
         with steps("reference") as tell:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 
 from enginebay.rewriting.declaration import RewriterSet
-from enginebay.rewriting.selection import CORE
+from enginebay.rewriting.rewriter import CORE
 
 
 @functools.cache

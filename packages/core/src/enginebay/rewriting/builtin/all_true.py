@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from enginebay.rewriting.context import Context
     from enginebay.rewriting.declaration import RewriterSet
-    from enginebay.rewriting.selection import Target
+    from enginebay.rewriting.rewriter import Context, Target
 
 #: ONNX's numbers for two types.
 _INT32, _BOOL = 6, 9

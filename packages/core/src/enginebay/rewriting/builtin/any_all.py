@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from enginebay.rewriting.context import Context
     from enginebay.rewriting.declaration import RewriterSet
+    from enginebay.rewriting.rewriter import Context
 
 
 def declare(rewriters: RewriterSet) -> None:

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from enginebay.rewriting.context import Context
     from enginebay.rewriting.declaration import RewriterSet
-    from enginebay.rewriting.selection import Target
+    from enginebay.rewriting.rewriter import Context, Target
 
 #: torch.onnx has a symbolic for attention from this operator set on.
 _HAS_ATTENTION = 14

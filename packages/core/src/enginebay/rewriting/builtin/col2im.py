@@ -12,8 +12,8 @@ from enginebay.rewriting.builtin.targets import not_dynamo
 from enginebay.rewriting.builtin.unbatched import squeezed, unsqueezed
 
 if TYPE_CHECKING:
-    from enginebay.rewriting.context import Context
     from enginebay.rewriting.declaration import RewriterSet
+    from enginebay.rewriting.rewriter import Context
 
 
 def declare(rewriters: RewriterSet) -> None:

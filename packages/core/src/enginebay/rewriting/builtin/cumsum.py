@@ -12,8 +12,8 @@ from enginebay.rewriting.builtin.targets import not_dynamo
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from enginebay.rewriting.context import Context
     from enginebay.rewriting.declaration import RewriterSet
+    from enginebay.rewriting.rewriter import Context
 
 
 def declare(rewriters: RewriterSet) -> None:

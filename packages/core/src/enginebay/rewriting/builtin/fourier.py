@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from enginebay.rewriting.builtin.targets import not_dynamo
 
 if TYPE_CHECKING:
-    from enginebay.rewriting.context import Context
     from enginebay.rewriting.declaration import RewriterSet
+    from enginebay.rewriting.rewriter import Context
 
 #: The dimensions that each transform takes where none are given; None for all.
 _DIMS: dict[str, list[int] | None] = {

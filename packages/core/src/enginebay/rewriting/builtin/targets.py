@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from enginebay.rewriting.selection import Target
+    from enginebay.rewriting.rewriter import Target
 
 
 def not_dynamo(target: Target) -> bool:

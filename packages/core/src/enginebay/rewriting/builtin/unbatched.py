@@ -14,8 +14,8 @@ from enginebay.rewriting.builtin.targets import torchscript_only
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from enginebay.rewriting.context import Context
     from enginebay.rewriting.declaration import RewriterSet
+    from enginebay.rewriting.rewriter import Context
 
 #: The rank of what an operator takes without a batch.
 _RANKS = {
