@@ -117,12 +117,13 @@ class AutogradOperators:
 
     def close(self) -> None:
         """Take the operators out of torch again."""
-        self._library._destroy()
+        self._library._destroy()  # private, but at once and not by the garbage collector
 
     def apply(self, original: Apply, function: type, /, *args: Any, **kwargs: Any) -> Any:
         """Do as ``torch.autograd.Function.apply``, by one operator while a model is captured."""
         import torch
 
+        # Eager calls and jit.trace run the function itself; the latter's exporter has symbolics.
         operator = self._operators.get(function)
         if operator is None or kwargs or not torch.compiler.is_exporting():
             return original(function, *args, **kwargs)
@@ -149,6 +150,7 @@ class AutogradOperators:
         def translation(tensors: Any, sizes: Any, number: int) -> Any:
             args = self._calls[number].arguments(tensors, sizes)
             result = call_symbolic(patch, Graph(name), args)
+            # The operator has one output, a list: see its schema.
             return result if isinstance(result, tuple | list) else [result]
 
         return without_annotations(translation)

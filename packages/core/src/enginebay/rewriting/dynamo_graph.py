@@ -33,6 +33,7 @@ class Value:
 
     def setType(self, like: Value) -> None:  # noqa: N802  # the TorchScript exporter calls it so
         """Give the value the dtype and the shape of another."""
+        # onnx_ir keeps apart what TorchScript keeps in one type.
         self.value.type, self.value.shape = like.value.type, like.value.shape
 
     def sizes(self) -> list[int | None] | None:
@@ -104,7 +105,7 @@ class Graph:
     def _input(self, given: Any) -> onnx_ir.Value | None:
         import torch
 
-        if given is None:
+        if given is None:  # an optional input that is left out
             return None
         if isinstance(given, Value):
             return given.value

@@ -105,6 +105,7 @@ def _original_translation(overload: OpOverload, graph: Graph, *args: Any) -> Any
             "which the dynamo exporter cannot translate"
         )
     positional, keywords = [], {}
+    # torchlib's functions take the arguments as the ATen schema has them.
     for value, each in zip(unwrap(list(args)), overload._schema.arguments, strict=False):
         if not each.kwarg_only:
             positional.append(value)
@@ -117,5 +118,6 @@ def _original_translation(overload: OpOverload, graph: Graph, *args: Any) -> Any
 def _from_torchlib(overload: OpOverload, opset: int) -> Callable[..., Any] | None:
     from torch.onnx._internal.exporter._registration import ONNXRegistry
 
+    # torchlib has other functions for complex tensors under the same operators.
     found = ONNXRegistry.from_torchlib(opset).get_decomps(overload)
     return next((each.onnx_function for each in found if not each.is_complex), None)

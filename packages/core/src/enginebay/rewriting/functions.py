@@ -36,7 +36,7 @@ class FunctionRewriters:
 
     def __init__(self, rewriters: Iterable[Rewriter], not_found: list[str]) -> None:
         candidates: dict[Hashable, list[Rewriter]] = {}
-        # Two names may be one function (torch.atan2, torch.arctan2), so the key is the function's.
+        # By the function, not by its name: F.gelu and torch._C._nn.gelu are one function.
         self._subjects: dict[Hashable, Patch | tuple[Callable[..., Any], ...]] = {}
         for rewriter in rewriters:
             try:
@@ -87,6 +87,7 @@ def _subject(rewriter: Rewriter, found: names.Found) -> Patch | tuple[Callable[.
             f'the function rewriter of "{rewriter.name}" names a class',
             hint="use .module for an nn.Module class, or name one of its methods",
         )
+    # Properties and class methods cannot be called as they stand in a class, but are descriptors.
     if not callable(found.value) and not hasattr(type(found.value), "__get__"):
         raise RewriterError(
             f'the function rewriter of "{rewriter.name}" names a {type(found.value).__name__}, '
@@ -102,13 +103,14 @@ def _torch_functions(found: names.Found) -> tuple[Callable[..., Any], ...]:
     if type(value).__module__ == "torch._ops":
         overloads = value.overloads() if hasattr(value, "overloads") else ()
         return (value, *(getattr(value, overload) for overload in overloads))
+    # Another C function, such as math.erf, passes itself to no mode: its attribute is patched.
     if isinstance(value, BuiltinFunctionType):
         return (value,) if (value.__module__ or "").startswith("torch") else ()
     # A Tensor's methods and properties in C belong to torch._C.TensorBase.
     if "TensorBase" not in getattr(getattr(value, "__objclass__", None), "__name__", ""):
         return ()
     if isinstance(value, GetSetDescriptorType):
-        return (value.__get__,)
+        return (value.__get__,)  # a mode receives a property's getter
     if isinstance(value, MethodDescriptorType) and found.attribute.startswith("__"):
         return (_operator(value),)
     return (value,)

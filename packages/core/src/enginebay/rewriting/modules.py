@@ -254,5 +254,5 @@ def _revert(
 
 
 def _put_back(parent: nn.Module, name: str, child: nn.Module, replacement: nn.Module) -> None:
-    if parent._modules.get(name) is replacement:
+    if parent._modules.get(name) is replacement:  # the block may have put another one there
         parent._modules[name] = child

@@ -82,7 +82,7 @@ class CodePatch(Patch):
         self.function = function
 
     def install(self) -> None:
-        """Exchange the function's code."""
+        """Replace the function's code."""
         function = self.function
         self._attributes = dict(function.__dict__)
         self.original = _copy(function)
@@ -91,7 +91,7 @@ class CodePatch(Patch):
         function.__code__ = _TEMPLATE.replace(
             co_consts=tuple(self if each is ... else each for each in _TEMPLATE.co_consts),
             co_freevars=function.__code__.co_freevars,
-            co_name=function.__code__.co_name,
+            co_name=function.__code__.co_name,  # tracebacks and profilers show it
         )
 
     def uninstall(self) -> None:
@@ -132,9 +132,10 @@ class AttributePatch(Patch):
     def uninstall(self) -> None:
         """Put the attribute back in every place that still holds the replacement."""
         for owner, attribute in self.places:
+            # Somebody else may have replaced it meanwhile, as monkeypatch in a test does.
             if getattr(owner, "__dict__", {}).get(attribute) is not self._replacement:
                 continue
-            if self.found.inherited:
+            if self.found.inherited:  # the owner had none of its own
                 delattr(owner, attribute)
             else:
                 setattr(owner, attribute, self.found.value)
@@ -155,12 +156,14 @@ def patch_for(found: Found, code_patch: type[CodePatch] = CodePatch) -> Patch:
         code_patch: The class to use for a function written in Python.
     """
     with _lock:
+        # While it is installed, the attribute holds the replacement and not what we look for.
         patch = _patches.get(_key(found.owner, found.attribute))
         if patch is not None:
             return patch
         function = None if found.inherited else _python_function(found.value)
         if function is None:
             return AttributePatch(found)
+        # Two names may lead to one function, which has one patch.
         return _patches.get(_key(function, "__code__")) or code_patch(function)
 
 
@@ -178,7 +181,7 @@ def installed(patches: Iterable[Patch]) -> Iterator[list[Patch]]:
         with _lock:
             shared = [_patches.setdefault(patch.key, patch) for patch in patches]
             new = [patch for patch in shared if not patch.users]
-            for patch in shared:
+            for patch in shared:  # before any is installed: one that fails is uninstalled below
                 patch.users.add(user)
             _find_aliases([each for each in new if isinstance(each, AttributePatch)])
             for patch in new:

@@ -85,7 +85,7 @@ class Rewriting:
                 )
             symbolics.enter(undo, self._make_context)
             functions.enter(undo, self._make_context)
-            self._undo = undo.pop_all()
+            self._undo = undo.pop_all()  # reached only where all three have succeeded
         return self
 
     def __exit__(

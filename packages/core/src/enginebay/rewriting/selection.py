@@ -119,6 +119,7 @@ def _versions_hold(wanted: Mapping[str, str], version_of: VersionOf) -> bool:
 
     return all(
         (found := version_of(distribution)) is not None
+        # Nightly builds of torch are prereleases.
         and SpecifierSet(specifier).contains(found, prereleases=True)
         for distribution, specifier in wanted.items()
     )

@@ -50,7 +50,6 @@ class RewriteMode(TorchFunctionMode):
     # One function, without helpers: the TorchScript exporter records the whole stack for every
     # operator, so each frame of ours costs as much as a call; and the further down a line stands
     # in its function, the longer the exporter takes to find the line's number.
-
     def __torch_function__(
         self,
         func: Any,
