@@ -45,6 +45,7 @@ class Rewriting:
         strict: bool = False,
     ) -> None:
         self.target = target
+        self._fields = structs.asdict(target)  # once: a context may have hundreds of rewriters
         self.model: Any = model
         self._original = model
         self._rewriters = rewriters
@@ -100,7 +101,7 @@ class Rewriting:
             undo.close()
 
     def _make_context(self, origin_func: Callable[..., Any]) -> Context:
-        return Context(origin_func=origin_func, **structs.asdict(self.target))
+        return Context(origin_func=origin_func, **self._fields)
 
 
 def rewrite(
