@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from enginebay.rewriting.rewriter import Context
 
-#: The node that stands for a mark in an ONNX graph. A node of our own: an optimiser would drop
+#: The node of a mark in an ONNX graph. A node of our own: an optimiser would drop
 #: an Identity. :mod:`enginebay.exporters.partition` takes it out again, so that no engine meets it.
 DOMAIN, OPERATOR = "enginebay", "Mark"
 

@@ -6,7 +6,7 @@ import msgspec
 
 
 class AppliedRewriter(msgspec.Struct, frozen=True, kw_only=True):
-    """One rewriter that was in force.
+    """One rewriter that was active.
 
     Attributes:
         kind: ``function``, ``module`` or ``symbolic``.
@@ -28,7 +28,7 @@ class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
     """The work of the rewriters of one context.
 
     Attributes:
-        applied: Every rewriter that was in force, in the order of declaration.
+        applied: Every rewriter that was active, in the order of declaration.
         not_found: One line for each name that no loaded module has.
         not_served: One line for each symbolic that the exporter cannot use.
     """
@@ -48,7 +48,7 @@ class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def never_fired(self) -> tuple[str, ...]:
-        """The names of the rewriters that were in force and never fired."""
+        """The names of the rewriters that were active and never fired."""
         return tuple(rewriter.name for rewriter in self.applied if not rewriter.count)
 
     def lines(self) -> list[str]:
