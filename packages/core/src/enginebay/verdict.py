@@ -126,7 +126,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         """The verdict on several samples; of each output, the worst one is kept.
 
         Args:
-            samples: The comparisons of :func:`~enginebay.verification.compare`, one list a set of inputs.
+            samples: The result of :func:`~enginebay.verification.compare` for each set of inputs.
             reference: What the expected values came from.
             precision: The effective precision of the engine.
 

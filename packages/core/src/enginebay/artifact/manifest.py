@@ -156,7 +156,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Header(msgspec.Struct):
-    """The fields that distinguish an Enginebay manifest of any format from another manifest.json."""
+    """The fields by which an Enginebay manifest of any format is recognised."""
 
     format: int
     enginebay_version: str

@@ -10,7 +10,7 @@ import msgspec
 from enginebay.artifact import SAMPLES_FILE, Artifact, build_manifest, staging
 from enginebay.errors import MismatchError
 from enginebay.inference import Receipt
-from enginebay.ir import IR_FOLDER, SUFFIXES
+from enginebay.ir import IR_FOLDER
 from enginebay.models import bind, find_model, shapes_of
 from enginebay.operations.build_engine import Build, build_engine
 from enginebay.operations.settings import settle
@@ -145,7 +145,7 @@ def deploy(
         dynamic_shapes=dynamic_shapes,
         partition=partition,
     )
-    check_sets(rewriters, SUFFIXES)
+    check_sets(rewriters)
     steps = Steps(watch)
     with staging(work_dir, overwrite=overwrite) as stage:
         with steps("reference") as set_detail:
