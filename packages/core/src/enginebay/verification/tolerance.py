@@ -91,7 +91,7 @@ def tolerance_for(dtype: str, precision: str, *, scale: float = 0.0) -> Toleranc
 
 
 def _precision_of(dtype: str) -> str:
-    """The precision of a dtype. float64 counts as fp32: engines do their constants in it at best."""
+    """The precision of a dtype. float64 counts as fp32: engines keep constants in it at best."""
     if dtype.startswith("float8"):
         return "fp8"
     return {"float16": "fp16", "bfloat16": "bf16"}.get(dtype, "fp32")
