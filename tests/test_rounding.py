@@ -9,7 +9,8 @@ import onnxruntime
 import pytest
 import torch
 
-from enginebay.verification import Verification, compare
+from enginebay.verdict import Verification
+from enginebay.verification import compare
 
 
 class Residual(torch.nn.Module):

@@ -16,8 +16,8 @@ import pytest
 from onnx_models import agree, dynamic, expected, linear, nonzero, reshaped, rows
 
 import enginebay as eb
-from enginebay.arrays import numpy_dtype
 from enginebay.errors import InputError, UsageError
+from enginebay.tensors.arrays import numpy_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Callable

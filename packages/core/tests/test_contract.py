@@ -17,8 +17,8 @@ import msgspec
 
 import enginebay as eb
 from enginebay import environment, hooks, isolation
-from enginebay.arrays import numpy_dtype
 from enginebay.ir.onnx_file import read_onnx
+from enginebay.tensors.arrays import numpy_dtype
 from enginebay.testing import temporary_backend
 
 Contract = dict[str, dict[str, str]]

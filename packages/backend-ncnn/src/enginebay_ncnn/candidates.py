@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from enginebay.arrays import NumpyArray
-    from enginebay.ir.model import IRModel
+    from enginebay import IRModel
+    from enginebay.authors import NumpyArray
     from enginebay_ncnn.params import NcnnParams
     from enginebay_ncnn.plan import BlobType
     from enginebay_ncnn.shapes import InputShape

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from enginebay.authors import call
 from enginebay.errors import (
     ConversionError,
     InferenceError,
     IsolationError,
     MissingDependencyError,
 )
-from enginebay.isolation import call
 from enginebay_ncnn import pnnx
 from enginebay_ncnn.candidates import candidates
 from enginebay_ncnn.examples import trials
@@ -29,7 +29,7 @@ from enginebay_ncnn.torchscript import Frozen
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from enginebay.arrays import NumpyArray
+    from enginebay.authors import NumpyArray
     from enginebay.hooks import ConvertRequest
     from enginebay_ncnn.candidates import Candidate
     from enginebay_ncnn.params import NcnnParams

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from enginebay.authors import call
 from enginebay.errors import ConversionError
-from enginebay.isolation import call
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from enginebay.arrays import numpy_dtype
+from enginebay.authors import numpy_dtype
 from enginebay.errors import ConversionError
 from enginebay_ncnn.plan import Plan, Port
 from enginebay_ncnn.shapes import batch_name
@@ -15,9 +15,8 @@ from enginebay_ncnn.shapes import batch_name
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from enginebay.arrays import NumpyArray
-    from enginebay.ir.model import IRModel
-    from enginebay.tensors import TensorSpec
+    from enginebay import IRModel, TensorSpec
+    from enginebay.authors import NumpyArray
     from enginebay_ncnn.candidates import Candidate
     from enginebay_ncnn.graph import Graph
     from enginebay_ncnn.plan import BlobType

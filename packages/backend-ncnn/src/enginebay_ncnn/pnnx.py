@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from enginebay.authors import run
 from enginebay.errors import ConversionError, IsolationError, MissingDependencyError
-from enginebay.isolation import run
 
 if TYPE_CHECKING:
     from enginebay_ncnn.candidates import Candidate

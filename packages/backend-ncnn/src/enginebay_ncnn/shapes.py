@@ -11,7 +11,7 @@ from enginebay.errors import ConversionError, ParamsError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from enginebay.tensors import TensorSpec
+    from enginebay import TensorSpec
     from enginebay_ncnn.params import NcnnParams
 
 #: pnnx's names of dtypes.

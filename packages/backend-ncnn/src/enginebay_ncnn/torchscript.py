@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from enginebay.arrays import NumpyArray
+    from enginebay.authors import NumpyArray
 
 _FRAME = re.compile(r"^(?P<file>\S+\.py)\((?P<line>\d+)\)", re.MULTILINE)
 

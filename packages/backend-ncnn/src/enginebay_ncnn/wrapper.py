@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import enginebay as eb
+from enginebay import TensorSpec
 from enginebay.errors import InferenceError
-from enginebay.tensors import TensorSpec
 from enginebay_ncnn.network import load, vulkan_index
 from enginebay_ncnn.plan import Plan
 from enginebay_ncnn.session import Session
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import ncnn
 
-    from enginebay.arrays import NumpyArray
+    from enginebay.authors import NumpyArray
     from enginebay.hooks import WrapperRequest
     from enginebay_ncnn.params import NcnnParams
     from enginebay_ncnn.plan import Port

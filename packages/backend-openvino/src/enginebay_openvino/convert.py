@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from enginebay.authors import quiet, read_exported_program, read_torchscript
 from enginebay.errors import ConversionError, EnginebayError
-from enginebay.ir.quiet import quiet
-from enginebay.ir.torch_file import read_exported_program, read_torchscript
 from enginebay_openvino.devices import offered, openvino_device
 from enginebay_openvino.dtypes import dtype_name, is_shared, openvino_type
 from enginebay_openvino.fourier import dft_reader
@@ -18,9 +17,8 @@ if TYPE_CHECKING:
 
     import openvino as ov
 
+    from enginebay import IRModel, TensorSpec
     from enginebay.hooks import ConvertRequest
-    from enginebay.ir.model import IRModel
-    from enginebay.tensors import TensorSpec
     from enginebay_openvino.params import OpenvinoParams
 
 

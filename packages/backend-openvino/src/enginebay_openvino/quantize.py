@@ -6,17 +6,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from enginebay.arrays import numpy_dtype
+from enginebay.authors import load_inputs, numpy_dtype, quiet
 from enginebay.errors import ArtifactError, ConversionError, MissingDependencyError, ParamsError
-from enginebay.ir.quiet import quiet
-from enginebay.samples import load_inputs
 from enginebay_openvino.dtypes import dtype_name
 from enginebay_openvino.reasons import reason
 
 if TYPE_CHECKING:
     import openvino as ov
 
-    from enginebay.arrays import NumpyArray
+    from enginebay.authors import NumpyArray
     from enginebay_openvino.params import OpenvinoParams
 
 _HINT = "numpy.savez('calibration.npz', x=inputs), where inputs[0] is the first whole input"

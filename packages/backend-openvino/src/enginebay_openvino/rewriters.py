@@ -13,7 +13,7 @@ import enginebay as eb
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from enginebay.rewriting import Context
+    from enginebay.authors import Context
 
 rewriters = eb.RewriterSet(backend="openvino")
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import enginebay as eb
-from enginebay.arrays import is_torch, numpy_dtype
+from enginebay import TensorSpec
+from enginebay.authors import is_torch, numpy_dtype
 from enginebay.errors import UsageError
-from enginebay.tensors import TensorSpec
 from enginebay_openvino.compiling import compile_model
 from enginebay_openvino.dtypes import dtype_name, openvino_type
 from enginebay_openvino.reasons import reason
@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 
     import openvino as ov
 
-    from enginebay.arrays import NumpyArray
+    from enginebay.authors import Array, NumpyArray
     from enginebay.hooks import WrapperRequest
-    from enginebay.tensors import Array
 
 
 class OpenvinoWrapper(eb.Wrapper):

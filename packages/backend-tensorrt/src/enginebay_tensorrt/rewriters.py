@@ -12,7 +12,7 @@ import enginebay as eb
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from enginebay.rewriting import Context
+    from enginebay.authors import Context
 
 rewriters = eb.RewriterSet(backend="tensorrt")
 

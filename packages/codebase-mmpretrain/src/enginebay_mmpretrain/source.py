@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from enginebay.codebase import (
+from enginebay.authors import (
     Options,
     image_size,
     load_weights,
+    quiet,
     read_options,
     same_each_time,
     settle_norms,
 )
 from enginebay.errors import ModelSourceError, nearest
-from enginebay.ir.quiet import quiet
 from enginebay_mmpretrain.library import library
 from enginebay_mmpretrain.model_config import check_classifier, fit, image_size_of, read_config
 from enginebay_mmpretrain.weights import take_published

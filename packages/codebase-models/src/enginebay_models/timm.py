@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from enginebay.codebase import (
-    image_size,
-    load_weights,
-    read_options,
-    same_each_time,
-    settle_norms,
-)
+from enginebay.authors import image_size, load_weights, read_options, same_each_time, settle_norms
 from enginebay_models.library import library, unknown
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from enginebay.codebase import Options, image_size, load_weights, read_options, same_each_time
+from enginebay.authors import Options, image_size, load_weights, read_options, same_each_time
 from enginebay.errors import ModelSourceError
 from enginebay_models.example_inputs import example_inputs
 from enginebay_models.library import library, unknown

@@ -1,70 +1,43 @@
 """Enginebay turns a PyTorch model into a verified artifact on any inference engine.
 
 Importing this module imports nothing else: every name below is fetched when it is first used.
+
+Public are this module, :mod:`enginebay.hooks` (the contract with plugins), :mod:`enginebay.errors`,
+:mod:`enginebay.environment`, :mod:`enginebay.authors` (help for those who write plugins) and
+:mod:`enginebay.testing`. Everything else may change in any release.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
+import sys
 from typing import TYPE_CHECKING, Any
 
+from enginebay.lazy import lazy_names
+from enginebay.version import __version__
+
 if TYPE_CHECKING:
-    from enginebay.artifact import Artifact, Verification, open_artifact
+    from enginebay.artifact import Artifact, open_artifact
     from enginebay.backend import Backend, get_backend
-    from enginebay.benchmarking import benchmark
-    from enginebay.conversion import convert
-    from enginebay.deployment import Deployment, deploy
     from enginebay.environment import Check, EnvReport
     from enginebay.errors import EnginebayError, MismatchError
-    from enginebay.exporting import export, rewrite
     from enginebay.hooks import API_VERSION, BackendInfo, hookimpl
-    from enginebay.inference.receipt import Receipt
-    from enginebay.inference.wrapper import Wrapper
-    from enginebay.ir.model import IRModel
-    from enginebay.loading import load
+    from enginebay.inference import Receipt, Wrapper
+    from enginebay.ir import IRModel
+    from enginebay.operations import (
+        Deployment,
+        benchmark,
+        convert,
+        deploy,
+        export,
+        load,
+        rewrite,
+        verify,
+    )
     from enginebay.params import BackendParams, ConfigKey, FileName
     from enginebay.plugins import BackendStatus, list_backends
-    from enginebay.rewriting import RewriterSet
-    from enginebay.rewriting.marks import mark, marks
+    from enginebay.rewriting import RewriterSet, mark, marks
     from enginebay.tensors import TensorSpec
-    from enginebay.verifying import verify
-
-__version__ = "0.1.0"
-
-_HOMES = {
-    "API_VERSION": "hooks",
-    "Artifact": "artifact",
-    "Backend": "backend",
-    "BackendInfo": "hooks",
-    "BackendParams": "params",
-    "BackendStatus": "plugins",
-    "Check": "environment",
-    "ConfigKey": "params",
-    "Deployment": "deployment",
-    "EnginebayError": "errors",
-    "EnvReport": "environment",
-    "FileName": "params",
-    "IRModel": "ir.model",
-    "MismatchError": "errors",
-    "Receipt": "inference.receipt",
-    "RewriterSet": "rewriting",
-    "TensorSpec": "tensors",
-    "Verification": "artifact",
-    "Wrapper": "inference.wrapper",
-    "benchmark": "benchmarking",
-    "convert": "conversion",
-    "deploy": "deployment",
-    "export": "exporting",
-    "get_backend": "backend",
-    "hookimpl": "hooks",
-    "list_backends": "plugins",
-    "load": "loading",
-    "mark": "rewriting.marks",
-    "marks": "rewriting.marks",
-    "open_artifact": "artifact",
-    "rewrite": "exporting",
-    "verify": "verifying",
-}
+    from enginebay.verdict import Verification
 
 __all__ = [
     "API_VERSION",
@@ -102,14 +75,52 @@ __all__ = [
     "verify",
 ]
 
+_fetch = lazy_names(
+    __name__,
+    {
+        "API_VERSION": "hooks",
+        "Artifact": "artifact",
+        "Backend": "backend",
+        "BackendInfo": "hooks",
+        "BackendParams": "params",
+        "BackendStatus": "plugins",
+        "Check": "environment",
+        "ConfigKey": "params",
+        "Deployment": "operations",
+        "EnginebayError": "errors",
+        "EnvReport": "environment",
+        "FileName": "params",
+        "IRModel": "ir",
+        "MismatchError": "errors",
+        "Receipt": "inference",
+        "RewriterSet": "rewriting",
+        "TensorSpec": "tensors",
+        "Verification": "verdict",
+        "Wrapper": "inference",
+        "benchmark": "operations",
+        "convert": "operations",
+        "deploy": "operations",
+        "export": "operations",
+        "get_backend": "backend",
+        "hookimpl": "hooks",
+        "list_backends": "plugins",
+        "load": "operations",
+        "mark": "rewriting",
+        "marks": "rewriting",
+        "open_artifact": "artifact",
+        "rewrite": "operations",
+        "verify": "operations",
+    },
+)
+
 
 def __getattr__(name: str) -> Any:
     """Fetch a public name from the room that it lives in."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'enginebay' has no attribute '{name}'")
-    value = getattr(import_module(f"enginebay.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+    if sys.platform == "win32" and name in __all__:
+        from enginebay.errors import windows_error
+
+        raise windows_error()
+    return _fetch(name)
 
 
 def __dir__() -> list[str]:

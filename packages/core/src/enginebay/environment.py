@@ -18,11 +18,12 @@ from __future__ import annotations
 import sys
 import time
 from enum import StrEnum
+from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from enginebay.errors import PluginError
+from enginebay.errors import MissingDependencyError, PluginError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -290,3 +291,35 @@ def _plain(requirement: Requirement) -> str:
 def _one_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return ": ".join([type(error).__name__, *lines[:1]])
+
+
+#: onnx before 1.21 follows external data out of the model's folder.
+MINIMUM = {"onnx": "1.21"}
+
+_INSTALL = 'pip install "enginebay[export]"'
+
+
+def require(*packages: str) -> None:
+    """Make sure that these packages import and are new enough.
+
+    Raises:
+        MissingDependencyError: One is missing, does not import, or is too old.
+    """
+    for package in packages:
+        try:
+            import_module(package)
+        except ImportError as err:
+            message = f"'{package}' is needed for this step and does not import: {err}"
+            raise MissingDependencyError(message, hint=_INSTALL) from err
+        _require_version(package)
+
+
+def _require_version(package: str) -> None:
+    wanted = MINIMUM.get(package)
+    if not wanted:
+        return
+    from packaging.version import Version
+
+    if Version(found := metadata.version(package)) < Version(wanted):
+        message = f"'{package}' {found} is installed, and this step needs {wanted} or newer"
+        raise MissingDependencyError(message, hint=_INSTALL)

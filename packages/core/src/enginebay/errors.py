@@ -32,12 +32,13 @@ found. ``hint`` is the command or the argument to change.
 from __future__ import annotations
 
 import errno
+import re
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from enginebay.verification import Verification
+    from enginebay.verdict import Verification
 
 
 class EnginebayError(Exception):
@@ -185,6 +186,22 @@ def disk_error(error: BaseException | None) -> OSError | None:
     return None
 
 
+def windows_error() -> EnginebayError:
+    """The error of every public name and every command on Windows.
+
+    Child processes are ended as process groups, and artifacts are published under file locks:
+    both are POSIX.
+
+    Example:
+        >>> str(windows_error())
+        'Enginebay needs a POSIX system, and this is Windows'
+    """
+    return EnginebayError(
+        "Enginebay needs a POSIX system, and this is Windows",
+        hint="install it in the Windows Subsystem for Linux: wsl --install",
+    )
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name most like ``name``, for "did you mean" hints; None where none is close.
 
@@ -196,3 +213,36 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
     matches = get_close_matches(name, list(known), n=1, cutoff=0.6)
     return matches[0] if matches else None
+
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_LIMIT = 300
+
+#: Where torch's first line only announces the reason.
+_ANNOUNCED = re.compile(r"^(?:Constraints violated|Found the following conflicts)")
+_DETAIL = re.compile(r"^\s*- (.+?)(?:\. |\.?$)", re.MULTILINE)
+
+
+def first_line(err: BaseException) -> str:
+    """The first line of the message that is not blank."""
+    text = _COLOUR.sub("", str(err))
+    if _ANNOUNCED.match(text) and (detail := _DETAIL.search(text)):
+        return detail[1]
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "(no message)")
+    return line if len(line) <= _LIMIT else f"{line[: _LIMIT - 1]}…"
+
+
+def reason(err: BaseException) -> str:
+    r"""Why something failed: the type and first line of the exception that others only wrap.
+
+    Enginebay's own errors are one line that says it all, and stay as they are.
+
+    Example:
+        >>> reason(ValueError("no\nway"))
+        'ValueError: no'
+    """
+    while err.__cause__ is not None and not isinstance(err, EnginebayError):
+        err = err.__cause__
+    if isinstance(err, EnginebayError):
+        return str(err)
+    return f"{type(err).__name__}: {first_line(err)}"

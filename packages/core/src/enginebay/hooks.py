@@ -24,12 +24,12 @@ import msgspec
 import pluggy
 
 from enginebay.environment import EnvReport, Tier
-from enginebay.ir.model import IRKind, IRModel
+from enginebay.ir import IRKind, IRModel
 from enginebay.params import BackendParams, ShapeProfile
 from enginebay.tensors import TensorSpec
 
 if TYPE_CHECKING:
-    from enginebay.inference.wrapper import Wrapper
+    from enginebay.inference import Wrapper
     from enginebay.rewriting import RewriterSet
 
 #: The number a plugin writes into its :class:`BackendInfo`. It grows when an existing plugin

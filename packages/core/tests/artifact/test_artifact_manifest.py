@@ -23,7 +23,7 @@ from enginebay.artifact import (
 )
 from enginebay.errors import ArtifactError, UsageError
 from enginebay.inference.receipt import Receipt
-from enginebay.tensors import TensorSpec
+from enginebay.tensors.spec import TensorSpec
 
 
 def test_a_manifest_brings_back_everything_that_was_put_in(tmp_path, publish):

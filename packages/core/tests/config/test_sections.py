@@ -8,12 +8,15 @@ import pytest
 
 import enginebay as eb
 from enginebay.config import read
-from enginebay.config.checking import check
 from enginebay.config.dynamic import dynamic_shapes
-from enginebay.config.settings import settle
+from enginebay.config.sections.backend_section import backend_params
+from enginebay.config.sections.kinds import IRSection
+from enginebay.config.sections.problems import Problems
+from enginebay.config.sections.reading import read_sections
 from enginebay.errors import BackendNotFoundError, ConfigError
-from enginebay.ir.dynamic import DynamicDim
-from enginebay.sections import IRSection, Problems, backend_params, read_sections
+from enginebay.models.dynamic import DynamicDim
+from enginebay.operations.check_config import check
+from enginebay.operations.settings import settle
 from enginebay.testing import temporary_backend
 
 if TYPE_CHECKING:

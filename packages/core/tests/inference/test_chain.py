@@ -12,7 +12,7 @@ import pytest
 import enginebay as eb
 from enginebay.errors import InferenceError, InputError
 from enginebay.inference.chain import ChainedWrapper
-from enginebay.tensors import TensorSpec
+from enginebay.tensors.spec import TensorSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

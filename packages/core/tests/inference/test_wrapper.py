@@ -17,7 +17,7 @@ from hypothesis.extra import numpy as npst
 from enginebay.errors import InferenceError, InputError, UsageError
 from enginebay.inference.receipt import Receipt
 from enginebay.inference.wrapper import Wrapper
-from enginebay.tensors import TensorSpec
+from enginebay.tensors.spec import TensorSpec
 
 X = TensorSpec("x", "float32", ("batch", 3))
 Y = TensorSpec("y", "float32", ("batch", 3))
@@ -315,7 +315,7 @@ def test_numpy_inference_imports_no_torch() -> None:
         "import sys, numpy as np\n"
         "from enginebay.inference.wrapper import Wrapper\n"
         "from enginebay.inference.receipt import Receipt\n"
-        "from enginebay.tensors import TensorSpec\n"
+        "from enginebay.tensors.spec import TensorSpec\n"
         "class Same(Wrapper):\n"
         "    receipt = Receipt(device='cpu')\n"
         "    def execute(self, feed): return [feed['x']]\n"

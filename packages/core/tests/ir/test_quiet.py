@@ -8,7 +8,7 @@ import warnings
 import pytest
 import torch
 
-from enginebay.ir.quiet import quiet
+from enginebay.ir.noise import quiet
 
 
 def test_nothing_gets_out_but_what_other_threads_print(capsys) -> None:

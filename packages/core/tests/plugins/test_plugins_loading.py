@@ -193,4 +193,4 @@ def test_the_package_has_no_other_names() -> None:
 
     with pytest.raises(AttributeError, match=r"module 'enginebay.plugins' has no attribute 'load'"):
         enginebay.plugins.load  # noqa: B018 -- the access is the test
-    assert all(getattr(enginebay.plugins, name) for name in enginebay.plugins.__all__)
+    assert all(hasattr(enginebay.plugins, name) for name in enginebay.plugins.__all__)

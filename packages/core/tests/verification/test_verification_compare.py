@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -10,7 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from enginebay.errors import UsageError
-from enginebay.verification import OutputComparison, compare
+from enginebay.verification import compare
+
+if TYPE_CHECKING:
+    from enginebay.verdict import OutputComparison
 
 
 def one(expected, found, **options) -> OutputComparison:

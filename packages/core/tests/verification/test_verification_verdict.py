@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from enginebay.verification import Verification, compare
+from enginebay.verdict import Verification
+from enginebay.verification import compare
 
 REFERENCE = "the PyTorch model, unpatched"
 

@@ -46,10 +46,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments == ["--version"]:  # before anything is imported: this one is asked for by scripts
-        from enginebay import __version__
+        from enginebay.version import __version__
 
         sys.stdout.write(f"enginebay {__version__}\n")
         return 0
+    if sys.platform == "win32":  # here, since handling signals already needs POSIX
+        from enginebay.errors import windows_error
+
+        error = windows_error()
+        sys.stderr.write(f"error: {error}\nhint: {error.hint}\n")
+        return error.exit_code
     from enginebay.cli.failures import guarded
 
     return guarded(arguments, _run)

@@ -68,7 +68,7 @@ def _load(*, show_chains: bool) -> None:
 def _print_chains() -> None:
     import traceback
 
-    from enginebay.plugins.discovery import load_faults
+    from enginebay.plugins import load_faults
 
     for (_, name, _), fault in load_faults.items():
         if fault.cause is not None:

@@ -12,8 +12,8 @@ from enginebay.cli.output import print_fields, print_json, print_table, talk_on_
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from enginebay.benchmarking import Benchmark
-    from enginebay.inference.timing import Latency
+    from enginebay.inference import Latency
+    from enginebay.operations import Benchmark
 
 _RIGHT = ("MEDIAN", "95 % INTERVAL", "P90", "P99", "MIN", "MAX", "RUNS")
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
@@ -40,8 +40,8 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 def run(args: Namespace) -> int:
     """Measure, and print the figures."""
     from enginebay.artifact import open_artifact
-    from enginebay.benchmarking import benchmark
-    from enginebay.ir.inputs import inputs_for, parse_inputs
+    from enginebay.operations import benchmark
+    from enginebay.tensors import inputs_for, parse_inputs
 
     artifact = open_artifact(args.artifact)
     given = parse_inputs(args.inputs)

@@ -52,7 +52,7 @@ def _whole() -> ArgumentParser:
 
     from enginebay.cli import COMMANDS, add_common, command, described
     from enginebay.cli.parser import Parser
-    from enginebay.plugins.discovery import list_backends
+    from enginebay.plugins import list_backends
 
     backends = [status.name for status in list_backends()]
     whole = Parser(prog="enginebay")

@@ -39,8 +39,7 @@ def run(args: Namespace) -> int:
 
 
 def _show(args: Namespace) -> int:
-    from enginebay.config import load
-    from enginebay.config.writing import as_python
+    from enginebay.config import as_python, load
 
     config = load(args.file, environment=environment(args.allow_env))
     if args.json:
@@ -53,7 +52,7 @@ def _show(args: Namespace) -> int:
 def _check(args: Namespace) -> int:
     """Print everything that is wrong; anything at all fails the command with exit code 1."""
     from enginebay.config import read
-    from enginebay.config.checking import check
+    from enginebay.operations import check
 
     found = check(read(args.file, environment=environment(args.allow_env)))
     if args.json:
@@ -78,7 +77,7 @@ def _schema(args: Namespace) -> int:  # noqa: ARG001  # every action's signature
     import json
 
     from enginebay.backend import get_backend
-    from enginebay.config.schema import config_schema
+    from enginebay.config import config_schema
     from enginebay.errors import BackendUnavailableError
     from enginebay.plugins import list_backends
 

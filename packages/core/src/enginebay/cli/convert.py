@@ -55,7 +55,7 @@ def run(args: Namespace) -> int:
     import msgspec
 
     from enginebay.backend import get_backend
-    from enginebay.conversion import convert
+    from enginebay.operations import convert
 
     backend = get_backend(args.name)
     with talk_on_stderr():

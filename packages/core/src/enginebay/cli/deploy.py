@@ -33,16 +33,15 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterator, Sequence
 
-    from enginebay.deployment import Deployment
-    from enginebay.inference.receipt import Receipt
+    from enginebay.inference import Receipt
+    from enginebay.operations import Deployment
 
 _SHOWN = 6  # names of rewriters in a line; --json has them all
 
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
     """Add the command's flags, and those of the chosen backend."""
-    from enginebay.backend import default_backend
-    from enginebay.backend.backend import DEFAULT_BACKEND
+    from enginebay.backend import DEFAULT_BACKEND, default_backend
 
     parser.usage = (
         "enginebay deploy MODEL [--backend NAME] [--config FILE] [--input NAME=SPEC] [flags]"
@@ -108,8 +107,8 @@ def run(args: Namespace) -> int:
     from enginebay.backend import default_backend, get_backend
     from enginebay.cli.progress import progress
     from enginebay.config import read
-    from enginebay.deployment import deploy
-    from enginebay.ir.inputs import parse_inputs
+    from enginebay.operations import deploy
+    from enginebay.tensors import parse_inputs
 
     config = read(args.config, environment=environment(args.allow_env)) if args.config else None
     backend = get_backend(_backend(args.argv) or default_backend())

@@ -19,7 +19,7 @@ from enginebay.cli.output import (
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from enginebay.ir.model import IRModel
+    from enginebay.ir import IRModel
 
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
@@ -50,9 +50,9 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
 def run(args: Namespace) -> int:
     """Export, and say what was written."""
-    from enginebay.exporting import export
-    from enginebay.ir.inputs import parse_inputs
+    from enginebay.operations import export
     from enginebay.params import parse_shapes
+    from enginebay.tensors import parse_inputs
 
     with talk_on_stderr():
         model = export(

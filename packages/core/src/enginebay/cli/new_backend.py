@@ -20,7 +20,7 @@ def run(args: Namespace) -> int:
     """Write the package into ``enginebay-NAME`` and say how to go on."""
     import sys
 
-    from enginebay.scaffold import new_backend
+    from enginebay.cli.scaffold import new_backend
 
     files = [path.as_posix() for path in new_backend(args.name)]
     if args.json:

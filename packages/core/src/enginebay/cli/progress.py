@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from enginebay.steps import Step
+    from enginebay.operations import Step
 
 
 @contextmanager

@@ -16,8 +16,8 @@ from enginebay.errors import UsageError
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from enginebay.arrays import NumpyArray
-    from enginebay.inference.receipt import Receipt
+    from enginebay.inference import Receipt
+    from enginebay.tensors import NumpyArray
 
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
@@ -37,17 +37,16 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 def run(args: Namespace) -> int:
     """Run once and describe the outputs."""
     from enginebay.artifact import open_artifact
-    from enginebay.ir.inputs import inputs_for, parse_inputs
-    from enginebay.loading import load
-    from enginebay.verifying import recorded_inputs
+    from enginebay.operations import load
+    from enginebay.tensors import inputs_for, parse_inputs
 
     if args.output:
         _check_output(args.output)
     artifact = open_artifact(args.artifact)
     with talk_on_stderr(), load(artifact, device=args.device, strict=args.strict) as wrapper:
         given = parse_inputs(args.inputs)
-        recorded = None if given else recorded_inputs(artifact)
-        inputs = recorded or inputs_for(wrapper.inputs, given)
+        samples = [] if given else artifact.samples()
+        inputs = samples[0].inputs if samples else inputs_for(wrapper.inputs, given)
         start = time.perf_counter()
         outputs = wrapper(inputs)
         seconds = time.perf_counter() - start
@@ -74,7 +73,7 @@ def _check_output(path: Path) -> None:
 def _save(path: Path, outputs: dict[str, NumpyArray]) -> None:
     """Write the outputs so that ``--input FILE.npz`` reads them; an old file goes at the end."""
     from enginebay.errors import EnginebayError
-    from enginebay.samples import save_arrays
+    from enginebay.tensors import save_arrays
 
     half = path.with_name(f".{path.name}.half")
     try:

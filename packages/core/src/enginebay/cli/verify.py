@@ -35,7 +35,7 @@ def run(args: Namespace) -> int:
     import msgspec
 
     from enginebay.artifact import open_artifact
-    from enginebay.verifying import verify
+    from enginebay.operations import verify
 
     if args.inputs and not args.model:
         raise UsageError(
@@ -61,6 +61,6 @@ def run(args: Namespace) -> int:
 
 
 def _inputs(artifact: Artifact, texts: list[str]) -> dict[str, Any] | None:
-    from enginebay.ir.inputs import inputs_for, parse_inputs
+    from enginebay.tensors import inputs_for, parse_inputs
 
     return inputs_for(artifact.inputs, parse_inputs(texts)) if texts else None

@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from enginebay.ir.dynamic import DynamicDim
+from enginebay.models import DynamicDim
 
 if TYPE_CHECKING:
+    from enginebay.config.sections.kinds import IRSection
     from enginebay.params import BackendParams, ShapeProfile
-    from enginebay.sections import IRSection
 
 
 def dynamic_shapes(ir: IRSection, params: BackendParams) -> dict[str, dict[int, DynamicDim]] | None:

@@ -6,17 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay.params.docstring import read_fields
-from enginebay.params.fields import declared_fields
-from enginebay.params.file_names import FileName
-from enginebay.params.shapes import Shapes
-from enginebay.sections import SECTIONS
+from enginebay.config.sections.kinds import SECTIONS
+from enginebay.params import FileName, Shapes, declared_fields, read_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from enginebay.params import BackendParams, ConfigKey
-    from enginebay.params.fields import Field
+    from enginebay.params import BackendParams, ConfigKey, Field
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _DIMS = {"type": "array", "items": {"type": "integer"}}

@@ -1,1 +1,31 @@
-"""Running an engine: the wrapper contract, arrays of either kind, timing and the receipt."""
+"""Running an engine: the wrapper contract, its receipt, and timing.
+
+The receipt is read where nothing runs, and then NumPy is not imported.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from enginebay.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from enginebay.inference.admission import Admission
+    from enginebay.inference.chain import ChainedWrapper
+    from enginebay.inference.receipt import Receipt
+    from enginebay.inference.timing import Latency, latency
+    from enginebay.inference.wrapper import Wrapper
+
+__all__ = ["Admission", "ChainedWrapper", "Latency", "Receipt", "Wrapper", "latency"]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "Admission": "inference.admission",
+        "ChainedWrapper": "inference.chain",
+        "Latency": "inference.timing",
+        "Receipt": "inference.receipt",
+        "Wrapper": "inference.wrapper",
+        "latency": "inference.timing",
+    },
+)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from enginebay.arrays import numpy_dtype
 from enginebay.errors import InputError, nearest
+from enginebay.tensors import numpy_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
-    from enginebay.arrays import NumpyArray
-    from enginebay.tensors import TensorSpec
+    from enginebay.tensors import NumpyArray, TensorSpec
 
 
 class Admission:

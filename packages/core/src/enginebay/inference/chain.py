@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from enginebay.arrays import NumpyArray
-    from enginebay.tensors import TensorSpec
+    from enginebay.tensors import NumpyArray, TensorSpec
 
 
 class ChainedWrapper(Wrapper):

@@ -10,19 +10,18 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from enginebay.arrays import host_tensor, host_view, is_torch, to_device, to_numpy, to_torch
 from enginebay.errors import EnginebayError, InferenceError, UsageError
 from enginebay.inference.admission import Admission
 from enginebay.inference.timing import Timing
+from enginebay.tensors import host_tensor, host_view, is_torch, to_device, to_numpy, to_torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import torch
 
-    from enginebay.arrays import NumpyArray
     from enginebay.inference.receipt import Receipt
-    from enginebay.tensors import Array, TensorSpec
+    from enginebay.tensors import Array, NumpyArray, TensorSpec
 
 
 class Wrapper(ABC):

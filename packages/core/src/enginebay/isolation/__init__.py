@@ -10,4 +10,8 @@ from __future__ import annotations
 from enginebay.isolation.calls import call
 from enginebay.isolation.programs import Finished, run
 
-__all__ = ["Finished", "call", "run"]
+__all__ = [
+    "Finished",
+    "call",
+    "run",
+]

@@ -9,19 +9,23 @@ from __future__ import annotations
 
 from enginebay.params.base import BackendParams
 from enginebay.params.config_keys import ConfigKey
+from enginebay.params.docstring import read_fields
+from enginebay.params.fields import Field, declared_fields
 from enginebay.params.file_names import FileName
 from enginebay.params.profiles import ShapeProfile, name_shapes, resolve_profiles
-from enginebay.params.shapes import Shapes, format_dims, format_shapes, parse_shapes
+from enginebay.params.shapes import Shapes, format_dims, parse_shapes
 
 __all__ = [
     "BackendParams",
     "ConfigKey",
+    "Field",
     "FileName",
     "ShapeProfile",
     "Shapes",
+    "declared_fields",
     "format_dims",
-    "format_shapes",
     "name_shapes",
     "parse_shapes",
+    "read_fields",
     "resolve_profiles",
 ]

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, get_args
 
 import pluggy
 
-from enginebay import __version__, hooks
+from enginebay import hooks
 from enginebay.errors import PluginError, nearest
 from enginebay.hooks import API_VERSION, PROJECT, BackendInfo
-from enginebay.ir.model import IRKind
+from enginebay.ir import IRKind
 from enginebay.params import BackendParams
+from enginebay.version import __version__
 
 if TYPE_CHECKING:
     from types import ModuleType

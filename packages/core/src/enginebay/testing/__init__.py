@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
     from enginebay.testing.conformance import Conformance, xfail
     from enginebay.testing.temporary import temporary_backend
 
-_HOMES = {
-    "Conformance": "conformance",
-    "temporary_backend": "temporary",
-    "xfail": "conformance",
-}
-
 __all__ = ["Conformance", "temporary_backend", "xfail"]
 
-
-def __getattr__(name: str) -> Any:
-    """Fetch a name from where it lives: only the conformance kit needs pytest."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'enginebay.testing' has no attribute '{name}'")
-    return getattr(import_module(f"enginebay.testing.{_HOMES[name]}"), name)
+# Only the conformance kit needs pytest.
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "Conformance": "testing.conformance",
+        "temporary_backend": "testing.temporary",
+        "xfail": "testing.conformance",
+    },
+)

@@ -12,8 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from enginebay.plugins import reset
-from enginebay.plugins.discovery import BACKENDS
+from enginebay.plugins import BACKENDS, reset
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ import pytest
 
 import enginebay as eb
 from enginebay.errors import ArtifactError
-from enginebay.samples import save_arrays
+from enginebay.tensors import save_arrays
 from enginebay.testing.conformance.kit import compare, error_of
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from enginebay.testing.conformance import Conformance
+from enginebay.testing.conformance.suite import Conformance
 from enginebay.testing.pytest_plugin import OPTION
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from enginebay.arrays import numpy_dtype
+from enginebay.tensors import numpy_dtype
 
 if TYPE_CHECKING:
     from enginebay.testing.conformance.kit import Kit

@@ -13,7 +13,7 @@ from enginebay.errors import InputError, UsageError
 from enginebay.testing.conformance.kit import compare, error_of
 
 if TYPE_CHECKING:
-    from enginebay.arrays import NumpyArray
+    from enginebay.tensors import NumpyArray
     from enginebay.testing.conformance.kit import Kit
 
 _DTYPES = (

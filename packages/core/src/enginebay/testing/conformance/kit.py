@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from enginebay.arrays import NumpyArray
     from enginebay.plugins import BackendStatus
+    from enginebay.tensors import NumpyArray
     from enginebay.testing.conformance.models import Example
 
 #: Seconds that a child process of a law may take; engines load slowly on a busy machine.
@@ -218,6 +218,6 @@ def error_of(kind: type[Exception], call: Callable[[], object], what: str) -> Ex
 
 
 def _suffix(kind: Any) -> str:
-    from enginebay.ir.model import SUFFIXES
+    from enginebay.ir import SUFFIXES
 
     return str(SUFFIXES[kind])

@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from enginebay.arrays import host_tensor, to_numpy
+from enginebay.tensors import host_tensor, to_numpy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from enginebay.arrays import NumpyArray
+    from enginebay.tensors import NumpyArray
 
 
 class Example(NamedTuple):

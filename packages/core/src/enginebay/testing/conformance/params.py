@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 import enginebay as eb
 from enginebay.errors import ParamsError
-from enginebay.params.fields import declared_fields
+from enginebay.params import declared_fields
 from enginebay.testing.conformance.kit import error_of
 
 if TYPE_CHECKING:
-    from enginebay.params.fields import Field
+    from enginebay.params import Field
     from enginebay.testing.conformance.kit import Kit
 
 

@@ -1,0 +1,85 @@
+"""A model in several parts: each converted and loaded by itself, run as one."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from enginebay.artifact.manifest import Part
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from enginebay.backend import Backend
+    from enginebay.hooks import WrapperRequest
+    from enginebay.inference import Wrapper
+    from enginebay.ir import IRModel
+    from enginebay.params import BackendParams
+    from enginebay.tensors import TensorSpec
+
+
+def convert_parts(
+    backend: Backend,
+    models: Sequence[IRModel],
+    params: BackendParams,
+    work_dir: Path,
+    progress: Callable[[str], None],
+) -> tuple[Part, ...]:
+    """Convert each model into a folder of its own below ``work_dir``.
+
+    The folders are called ``part_0``, ``part_1`` and so on.
+
+    Raises:
+        ConversionError: As for :meth:`Backend.convert`.
+    """
+    parts = []
+    for number, model in enumerate(models):
+        folder = work_dir / f"part_{number}"
+        folder.mkdir()
+        files = backend.convert(model, _own_shapes(params, model.inputs), folder, progress)
+        names = tuple(file.as_posix() for file in files)
+        parts.append(Part(folder.name, names, model.inputs, model.outputs))
+    return tuple(parts)
+
+
+def load_parts(backend: Backend, request: WrapperRequest, parts: Sequence[Part]) -> Wrapper:
+    """The wrapper of the whole model, which may be in one part: then ``parts`` is empty.
+
+    Raises:
+        ConversionError: As for :meth:`Backend.load`; the parts loaded before are closed.
+        FallbackError: ``request.strict``, and a part's receipt lists a fallback.
+    """
+    if not parts:
+        return backend.load(request)
+    from enginebay.inference import ChainedWrapper
+
+    with ExitStack() as loaded:
+        wrappers = [loaded.enter_context(backend.load(_of(part, request))) for part in parts]
+        chain = ChainedWrapper(wrappers, inputs=request.inputs, outputs=request.outputs)
+        loaded.pop_all()
+        return chain
+
+
+def _of(part: Part, request: WrapperRequest) -> WrapperRequest:
+    return msgspec.structs.replace(
+        request,
+        directory=request.directory / part.folder,
+        files=tuple(Path(name) for name in part.files),
+        params=_own_shapes(request.params, part.inputs),
+        inputs=part.inputs,
+        outputs=part.outputs,
+    )
+
+
+def _own_shapes(params: BackendParams, inputs: Sequence[TensorSpec]) -> BackendParams:
+    """The parameters without the shapes of inputs that other parts take."""
+    own = {spec.name for spec in inputs}
+    return params.replace(
+        **{
+            field: {name: shape for name, shape in getattr(params, field).items() if name in own}
+            for field in ("input_shapes", "min_shapes", "max_shapes")
+        }
+    )

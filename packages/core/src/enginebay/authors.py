@@ -1,0 +1,100 @@
+"""Help for those who write plugins: arrays, child processes, IR files, shapes, model sources.
+
+A backend or a model source needs this module, :mod:`enginebay`, :mod:`enginebay.hooks`,
+:mod:`enginebay.errors` and :mod:`enginebay.environment`, and nothing else of Enginebay. The
+backends and model sources of this repository keep to the same rule.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from enginebay.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from enginebay.ir import quiet, read_exported_program, read_onnx, read_torchscript, to_half
+    from enginebay.isolation import call, run
+    from enginebay.models import (
+        Options,
+        image_size,
+        load_weights,
+        read_options,
+        same_each_time,
+        settle_norms,
+        take_weights,
+    )
+    from enginebay.params import (
+        ShapeProfile,
+        Shapes,
+        format_dims,
+        name_shapes,
+        parse_shapes,
+        resolve_profiles,
+    )
+    from enginebay.rewriting import Context
+    from enginebay.tensors import Array, NumpyArray, is_torch, load_inputs, numpy_dtype
+
+__all__ = [
+    "Array",
+    "Context",
+    "NumpyArray",
+    "Options",
+    "ShapeProfile",
+    "Shapes",
+    "call",
+    "format_dims",
+    "image_size",
+    "is_torch",
+    "load_inputs",
+    "load_weights",
+    "name_shapes",
+    "numpy_dtype",
+    "parse_shapes",
+    "quiet",
+    "read_exported_program",
+    "read_onnx",
+    "read_options",
+    "read_torchscript",
+    "resolve_profiles",
+    "run",
+    "same_each_time",
+    "settle_norms",
+    "take_weights",
+    "to_half",
+]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "Array": "tensors",
+        "Context": "rewriting",
+        "NumpyArray": "tensors",
+        "Options": "models",
+        "ShapeProfile": "params",
+        "Shapes": "params",
+        "call": "isolation",
+        "format_dims": "params",
+        "image_size": "models",
+        "is_torch": "tensors",
+        "load_inputs": "tensors",
+        "load_weights": "models",
+        "name_shapes": "params",
+        "numpy_dtype": "tensors",
+        "parse_shapes": "params",
+        "quiet": "ir",
+        "read_exported_program": "ir",
+        "read_onnx": "ir",
+        "read_options": "models",
+        "read_torchscript": "ir",
+        "resolve_profiles": "params",
+        "run": "isolation",
+        "same_each_time": "models",
+        "settle_norms": "models",
+        "take_weights": "models",
+        "to_half": "ir",
+    },
+)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,104 @@
+"""To torch's own two representations: a traced TorchScript module, and an exported program."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from enginebay.exporters.job import Job, Written, writing
+from enginebay.exporters.onnx_export import check_open, open_axes, torch_dims
+from enginebay.exporters.probe import output_dims
+from enginebay.ir import describe, program_specs, quiet
+from enginebay.tensors import TensorSpec, specs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import torch
+    from torch import Tensor
+
+
+def export_trace(job: Job) -> Written:
+    """Trace the model after one warm-up, and compare the trace with it.
+
+    The file keeps the names, dtypes and shapes, which TorchScript itself would lose.
+    """
+    import torch
+
+    with quiet() as notes, torch.no_grad():
+        expected = job.flat(*job.tensors)  # the warm-up
+        # torch's own check would run the model twice more, and only warn.
+        trace: Any = torch.jit.trace
+        traced = trace(job.flat, job.tensors, check_trace=False)
+        different = _differences(job.output_names, expected, traced(*job.tensors))
+        inputs = _opened(specs(job.samples), open_axes(job))
+        outputs = specs(dict(zip(job.output_names, expected, strict=True)))
+        found = output_dims(job)
+        outputs = _opened(outputs, found.axes)
+        with writing(job.target):
+            torch.jit.save(
+                traced, job.target, _extra_files=describe(inputs, outputs, job.example_shapes)
+            )
+    return Written("torch.jit.trace", inputs, outputs, notes=(*notes, *found.notes, *different))
+
+
+def export_torch(job: Job) -> Written:
+    """Capture the model with ``torch.export``; the file keeps the names.
+
+    Raises:
+        ExportError: A dimension that should stay open came out fixed.
+    """
+    import torch
+
+    with quiet():
+        program = torch.export.export(
+            job.flat, job.tensors, dynamic_shapes=(torch_dims(job),) if job.dynamic else None
+        )
+        symbols = _symbols(program, job)
+        inputs, outputs = program_specs(program, list(job.samples), job.output_names, symbols)
+        check_open(inputs, job)
+        with writing(job.target):
+            torch.export.save(
+                program, job.target, extra_files=describe(inputs, outputs, job.example_shapes)
+            )
+    return Written("torch.export", inputs, outputs)
+
+
+def _symbols(program: torch.export.ExportedProgram, job: Job) -> dict[str, str]:
+    """The user's names for the open sizes, by torch's."""
+    inputs, _ = program_specs(program, list(job.samples))
+    return {
+        str(spec.dims[axis]): dim.name
+        for spec in inputs
+        for axis, dim in job.dynamic.get(spec.name, {}).items()
+        if spec.dims is not None
+    }
+
+
+def _opened(
+    fixed: Sequence[TensorSpec], axes: Mapping[str, Mapping[int, str]] | None
+) -> tuple[TensorSpec, ...]:
+    """The specs with names for the open axes; without dims where these are unknown."""
+    return tuple(
+        TensorSpec(spec.name, spec.dtype, None if axes is None else _named(spec, axes))
+        for spec in fixed
+    )
+
+
+def _named(spec: TensorSpec, axes: Mapping[str, Mapping[int, str]]) -> tuple[int | str, ...]:
+    names = axes.get(spec.name, {})
+    return tuple(names.get(axis, size) for axis, size in enumerate(spec.dims or ()))
+
+
+def _differences(
+    names: Sequence[str], expected: Sequence[Tensor], found: Sequence[Tensor]
+) -> list[str]:
+    """Outputs of the trace that are not the model's: it is random, or took another branch."""
+    import torch
+
+    notes = []
+    for name, wanted, got in zip(names, expected, found, strict=True):
+        try:
+            torch.testing.assert_close(got, wanted, equal_nan=True)
+        except AssertionError:
+            notes.append(f"tracing: output '{name}' of the trace differs from the model's")
+    return notes

@@ -1,0 +1,200 @@
+"""Example inputs bound to the parameters of a model's ``forward``."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from enginebay.errors import InputError
+from enginebay.models.names import unused
+from enginebay.tensors import leaves, map_leaves, to_torch
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+class _Slot(int):
+    """The place of one input tensor among the arguments, by its index."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """The arguments of ``forward`` with a slot wherever a tensor goes; the rest is constant.
+
+    Attributes:
+        args: Positional arguments.
+        kwargs: Keyword arguments.
+        mutated: Indices of the inputs that the forward writes into.
+    """
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    mutated: frozenset[int] = frozenset()
+
+    def fill(self, tensors: Sequence[Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments with these tensors in the slots."""
+
+        def put(leaf: Any) -> Any:
+            return tensors[leaf] if isinstance(leaf, _Slot) else leaf
+
+        args, kwargs = map_leaves(put, (self.args, self.kwargs))
+        return args, kwargs
+
+
+def bind(model: nn.Module, args: Any) -> tuple[Call, dict[str, Tensor]]:
+    """Example inputs, as ``read_signature`` takes them: the call, and its tensors by name.
+
+    Raises:
+        InputError: They do not fit ``forward``, or hold no tensor.
+    """
+    parameters = forward_parameters(model)
+    positional, keywords = _split(parameters, args)
+    bound = _bound(parameters, positional, keywords)
+    named = _named_arguments(model, parameters, bound)
+    tensors: dict[str, Tensor] = {}
+    call = Call((), {})
+    for name, value in bound.items():
+        parameter = parameters.parameters[name]
+        call = _extended(call, parameter, _slotted(parameter, value, tensors), name in named)
+    if not tensors:
+        raise InputError(f"the example inputs for forward{parameters} hold no tensor")
+    return call, tensors
+
+
+def _named_arguments(
+    model: Any, parameters: inspect.Signature, bound: Mapping[str, Any]
+) -> set[str]:
+    """The parameters that are passed by keyword; the others are passed by position.
+
+    An exported program's module insists on keywords where it was captured with keywords, and on
+    positions elsewhere. Any other model takes positions up to the first parameter left out.
+    """
+    spec = getattr(model, "_in_spec", None)
+    if spec is not None and spec.num_children == 2:
+        return set(spec.child(1).context)
+    by_keyword = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
+    given = list(parameters.parameters.values())
+    gap = next((i for i, one in enumerate(given) if one.name not in bound), len(given))
+    return {one.name for i, one in enumerate(given) if i > gap or one.kind in by_keyword}
+
+
+def _extended(call: Call, parameter: inspect.Parameter, value: Any, named: bool) -> Call:
+    """The call with one more argument."""
+    if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+        return Call((*call.args, *value), call.kwargs)
+    if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+        return Call(call.args, call.kwargs | value)
+    if named:
+        return Call(call.args, call.kwargs | {parameter.name: value})
+    return Call((*call.args, value), call.kwargs)
+
+
+def forward_parameters(model: nn.Module) -> inspect.Signature:
+    """The parameters of a model's ``forward``, without ``self``; TorchScript's included."""
+    try:
+        return inspect.signature(model.forward)
+    except ValueError:
+        return _script_parameters(model)
+
+
+def _script_parameters(model: Any) -> inspect.Signature:
+    """A TorchScript module loaded from a file hides its parameters from :mod:`inspect`."""
+    arguments = [arg for arg in model.forward.schema.arguments if arg.name != "self"]
+    return inspect.Signature([_script_parameter(arg) for arg in arguments])
+
+
+def _script_parameter(argument: Any) -> inspect.Parameter:
+    empty = inspect.Parameter.empty
+    default = argument.default_value if argument.has_default_value() else empty
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return inspect.Parameter(argument.name, kind, default=default)
+
+
+def _bound(
+    parameters: inspect.Signature, positional: tuple[Any, ...], keywords: dict[str, Any]
+) -> dict[str, Any]:
+    try:
+        return parameters.bind(*positional, **keywords).arguments
+    except TypeError as err:
+        message = f"the example inputs do not fit forward{parameters}: {err}"
+        raise InputError(message) from err
+
+
+def _split(parameters: inspect.Signature, args: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Example inputs as positional and keyword arguments.
+
+    A dict is keyword arguments where its keys fit ``forward``, or name at least one parameter of
+    it (so that the message is about the others); else it is one argument that is a dict.
+    """
+    if isinstance(args, Mapping):
+        keywords = dict(args)
+        return ((), keywords) if _are_keywords(parameters, (), keywords) else ((args,), {})
+    if not isinstance(args, list | tuple) or hasattr(args, "_fields"):
+        return (args,), {}
+    if args and isinstance(args[-1], Mapping) and _are_keywords(parameters, args[:-1], args[-1]):
+        return tuple(args[:-1]), dict(args[-1])
+    return tuple(args), {}
+
+
+def _are_keywords(
+    parameters: inspect.Signature, positional: Sequence[Any], keywords: Mapping[Any, Any]
+) -> bool:
+    if not all(isinstance(key, str) for key in keywords):
+        return False
+    try:
+        parameters.bind(*positional, **keywords)
+    except TypeError:
+        return not positional and any(key in parameters.parameters for key in keywords)
+    return True
+
+
+def _slotted(parameter: inspect.Parameter, value: Any, tensors: dict[str, Tensor]) -> Any:
+    """The argument with a slot for every tensor, which is added to ``tensors`` by its name."""
+    if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+        named = [(f"{parameter.name}_{index}", part) for index, part in enumerate(value)]
+        return tuple(_slots(name, part, tensors) for name, part in named)
+    if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+        return {key: _slots(key, part, tensors) for key, part in value.items()}
+    return _slots(parameter.name, value, tensors)
+
+
+def _slots(name: str, value: Any, tensors: dict[str, Tensor]) -> Any:
+    paths = iter([path for path, _ in leaves(value, name)])
+
+    def slot(leaf: Any) -> Any:
+        path = next(paths)
+        tensor = _as_tensor(leaf)
+        if tensor is None:
+            return leaf
+        tensors[unused(path, tensors)] = tensor
+        return _Slot(len(tensors) - 1)
+
+    return map_leaves(slot, value)
+
+
+def _as_tensor(leaf: Any) -> Tensor | None:
+    """A detached copy of a tensor or a NumPy array; None for anything else."""
+    import numpy as np
+    import torch
+
+    if isinstance(leaf, np.ndarray):
+        return to_torch(leaf.copy(), torch.device("cpu"))
+    return detached(leaf) if isinstance(leaf, torch.Tensor) else None
+
+
+def eager(model: Any) -> Any:
+    """The module that ``torch.compile`` wraps, or the model itself: compiled ones hide forward."""
+    return getattr(model, "_orig_mod", model)
+
+
+def detached(tensor: Tensor) -> Tensor:
+    """A copy without history, of the plain kind even where the caller is in inference mode.
+
+    Inference tensors keep no version counter and cannot be traced.
+    """
+    import torch
+
+    with torch.inference_mode(mode=False):
+        return tensor.detach().clone()

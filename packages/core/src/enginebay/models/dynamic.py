@@ -1,0 +1,256 @@
+"""Open dimensions: which stay open, and between which sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+
+from enginebay.errors import InputError, nearest
+from enginebay.params import ShapeProfile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from enginebay.tensors import TensorSpec
+
+Shape: TypeAlias = Sequence[int]
+
+
+class DynamicDim(msgspec.Struct, frozen=True):
+    """One open dimension; the same name elsewhere is the same size.
+
+    Attributes:
+        name: A Python identifier.
+        min: The smallest size.
+        max: The largest size; None where there is no limit.
+        opt: The size to tune for; None where none was named.
+    """
+
+    name: str
+    min: int = 1
+    max: int | None = None
+    opt: int | None = None
+
+    def holds(self, size: int) -> bool:
+        """True where the size is in the range."""
+        return self.min <= size and (self.max is None or size <= self.max)
+
+
+#: Input name → axis → dimension.
+DynamicShapes: TypeAlias = dict[str, dict[int, DynamicDim]]
+
+
+def from_profiles(profiles: Mapping[str, tuple[Shape, Shape, Shape]]) -> DynamicShapes:
+    """The open dimensions of shape profiles: those whose smallest and largest size differ.
+
+    Args:
+        profiles: Input name → its smallest, its usual and its largest shape.
+
+    Example:
+        >>> from_profiles({"x": ((1, 3), (4, 3), (8, 3))})
+        {'x': {0: DynamicDim(name='x_0', min=1, max=8, opt=4)}}
+    """
+    return {
+        name: {
+            axis: DynamicDim(_identifier(name, axis), low, high, usual)
+            for axis, (low, usual, high) in enumerate(zip(*shapes, strict=True))
+            if low != high
+        }
+        for name, shapes in profiles.items()
+    }
+
+
+def to_profiles(
+    dynamic: DynamicShapes, usual: Mapping[str, tuple[int, ...]]
+) -> dict[str, ShapeProfile]:
+    """The smallest, usual and largest shape of each input.
+
+    Args:
+        dynamic: The open dimensions.
+        usual: Every input's shape in the example.
+
+    Example:
+        >>> to_profiles({"x": {0: DynamicDim("batch", 1, 8, opt=4)}}, {"x": (2, 3)})
+        {'x': ShapeProfile(min=(1, 3), opt=(4, 3), max=(8, 3))}
+    """
+    profiles = {}
+    for name, shape in usual.items():
+        fixed = [DynamicDim("_", size, size) for size in shape]
+        dims = [dynamic.get(name, {}).get(axis, dim) for axis, dim in enumerate(fixed)]
+        profiles[name] = ShapeProfile(
+            tuple(dim.min for dim in dims),
+            tuple(dim.opt or size for dim, size in zip(dims, shape, strict=True)),
+            tuple(dim.max for dim in dims),
+        )
+    return profiles
+
+
+def extreme_shapes(
+    dynamic: DynamicShapes, inputs: Sequence[TensorSpec]
+) -> Iterator[dict[str, tuple[int, ...]]]:
+    """Each input's shape with every open dimension at its smallest, then at its largest size.
+
+    Shapes that are the example's own are left out, and so is a size without a limit.
+
+    Example:
+        >>> from enginebay.tensors import TensorSpec
+        >>> x = TensorSpec("x", "float32", (2, 3))
+        >>> list(extreme_shapes({"x": {0: DynamicDim("batch", 1, 8)}}, [x]))
+        [{'x': (1, 3)}, {'x': (8, 3)}]
+    """
+    usual = {spec.name: tuple(int(dim) for dim in spec.dims or ()) for spec in inputs}
+    for bound in ("min", "max"):
+        shapes = {
+            name: tuple(
+                _size(dynamic.get(name, {}).get(axis), bound, size)
+                for axis, size in enumerate(shape)
+            )
+            for name, shape in usual.items()
+        }
+        if shapes != usual:
+            yield shapes
+
+
+def _size(dim: DynamicDim | None, bound: str, size: int) -> int:
+    return (dim and getattr(dim, bound)) or size
+
+
+def normalise(
+    dynamic_shapes: Mapping[str, Any] | None,
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[str] = (),
+) -> DynamicShapes:
+    """Dynamic shapes in one form, checked against the inputs.
+
+    Args:
+        dynamic_shapes: Input name → axis → one of ``"batch"``, ``("batch", 1, 8)``,
+            ``("batch", 1, 4, 8)`` (smallest, usual, largest), ``(1, 8)``, ``(1, 4, 8)``, a
+            ``torch.export.Dim``, a :class:`DynamicDim`, or None for a fixed axis.
+        inputs: The model's inputs.
+        outputs: Names that may stand among them and are ignored: callers who come from
+            ``dynamic_axes`` list outputs too, and exporters find those by themselves.
+
+    Raises:
+        InputError: An input or an axis that does not exist, a range that is none, or one name
+            with two ranges.
+    """
+    specs = {spec.name: spec for spec in inputs}
+    shapes = {
+        name: _axes(_spec(name, specs), axes)
+        for name, axes in (dynamic_shapes or {}).items()
+        if name in specs or name not in outputs
+    }
+    return _agreed({name: axes for name, axes in shapes.items() if axes})
+
+
+def _spec(name: str, specs: Mapping[str, TensorSpec]) -> TensorSpec:
+    if name in specs:
+        return specs[name]
+    guess = nearest(name, specs)
+    message = f"dynamic_shapes names '{name}', which is not an input; inputs: {', '.join(specs)}"
+    raise InputError(message, hint=f"did you mean '{guess}'?" if guess else None)
+
+
+def _axes(spec: TensorSpec, axes: Any) -> dict[int, DynamicDim]:
+    if axes is None:
+        return {}
+    if not isinstance(axes, Mapping):
+        message = f"dynamic_shapes['{spec.name}'] is {axes!r}; wanted axes and names"
+        raise InputError(message, hint=f'write {{"{spec.name}": {{0: "batch"}}}}')
+    found = {_axis(spec, axis): value for axis, value in axes.items()}
+    dims = {axis: _dim(spec, axis, value) for axis, value in found.items()}
+    return {axis: dim for axis, dim in dims.items() if dim is not None}
+
+
+def _axis(spec: TensorSpec, axis: Any) -> int:
+    rank = len(spec.dims or ())
+    if not isinstance(axis, int) or not -rank <= axis < rank:
+        raise InputError(
+            f"dynamic_shapes['{spec.name}'] names axis {axis!r}; the input is {spec.describe()}"
+        )
+    return axis % rank
+
+
+def _dim(spec: TensorSpec, axis: int, value: Any) -> DynamicDim | None:
+    if value is None:
+        return None
+    if isinstance(value, DynamicDim):
+        return _checked(value)
+    if isinstance(value, str):
+        return _checked(DynamicDim(value))
+    if isinstance(value, tuple):
+        return _checked(_from_tuple(spec, axis, value))
+    return _from_torch(spec, axis, value)
+
+
+def _from_tuple(spec: TensorSpec, axis: int, value: tuple[Any, ...]) -> DynamicDim:
+    match value:
+        case (str(name), *sizes):
+            pass
+        case sizes:
+            name = _identifier(spec.name, axis)
+    match sizes:
+        case [int(low), int(high)]:
+            return DynamicDim(name, low, high)
+        case [int(low), int(usual), int(high)]:
+            return DynamicDim(name, low, high, usual)
+    raise _unreadable(spec, axis, value)
+
+
+def _from_torch(spec: TensorSpec, axis: int, value: Any) -> DynamicDim | None:
+    from torch.export import Dim
+
+    if isinstance(value, Dim):
+        return _checked(DynamicDim(value.__name__, max(value.min, 1), _finite(value.max)))
+    if isinstance(value, type(Dim.AUTO)):
+        if value.type == Dim.STATIC.type:
+            return None
+        limits = value.min or 1, _finite(value.max)
+        return _checked(DynamicDim(_identifier(spec.name, axis), *limits))
+    raise _unreadable(spec, axis, value)
+
+
+def _finite(limit: Any) -> int | None:
+    # torch writes "no limit" as a symbolic infinity.
+    return limit if isinstance(limit, int) else None
+
+
+def _unreadable(spec: TensorSpec, axis: int, value: Any) -> InputError:
+    message = (
+        f"dynamic_shapes['{spec.name}'][{axis}] is {value!r}; wanted a name, or a name and sizes"
+    )
+    return InputError(message, hint='write "batch" or ("batch", 1, 8)')
+
+
+def _checked(dim: DynamicDim) -> DynamicDim:
+    if not dim.name.isidentifier():
+        message = f"'{dim.name}' cannot name a dimension"
+        raise InputError(message, hint="use letters, digits and underscores")
+    sizes = [size for size in (dim.min, dim.opt, dim.max) if size is not None]
+    if sizes != sorted(sizes) or dim.min < 0:
+        message = f"dimension '{dim.name}' has the sizes {sizes}; wanted smallest ≤ usual ≤ largest"
+        raise InputError(message)
+    return dim
+
+
+def _agreed(shapes: DynamicShapes) -> DynamicShapes:
+    """One range a name: a bare name takes the range that was given elsewhere."""
+    known: dict[str, DynamicDim] = {}
+    for dim in (dim for axes in shapes.values() for dim in axes.values()):
+        first = known.setdefault(dim.name, dim)
+        if first == DynamicDim(dim.name):
+            known[dim.name] = dim
+        elif dim not in (first, DynamicDim(dim.name)):
+            found = [f"{one.min}…{one.max or 'any'}" for one in (first, dim)]
+            message = f"dimension '{dim.name}' is given two ranges: {' and '.join(found)}"
+            raise InputError(message, hint="give one range, or two names")
+    return {
+        name: {axis: known[dim.name] for axis, dim in axes.items()} for name, axes in shapes.items()
+    }
+
+
+def _identifier(name: str, axis: int) -> str:
+    plain = "".join(char if char.isalnum() else "_" for char in name)
+    return f"{plain}_{axis}" if plain.isidentifier() else f"dim_{plain}_{axis}"

@@ -1,0 +1,168 @@
+"""Example inputs and open dimensions, from whatever the caller gave of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from enginebay.errors import InputError
+from enginebay.models.dynamic import from_profiles, normalise
+from enginebay.params import name_shapes, resolve_profiles
+from enginebay.tensors import TensorSpec, made_up, resize
+
+if TYPE_CHECKING:
+    from enginebay.models.dynamic import DynamicShapes
+    from enginebay.models.signature import Signature
+    from enginebay.models.sources import ModelSource
+    from enginebay.params import ShapeProfile, Shapes
+
+
+def example_inputs(
+    args: Any, source: ModelSource, shapes: Shapes, names: Sequence[str] | None = None
+) -> Any:
+    """The example inputs: as given, or made up where only their shapes are.
+
+    Args:
+        args: What the caller gave; a dict may hold specs to make up values for.
+        source: The model, which may bring its own: they are stretched to the usual shapes.
+        shapes: The usual shapes.
+        names: What the caller calls the inputs, where that is not what the model calls them.
+
+    Raises:
+        InputError: There is nothing to go by, or the model's own inputs have other ranks.
+    """
+    if names and (shapes or isinstance(args, Mapping)):
+        own = dict(zip(names, source.input_names, strict=False))
+        shapes = {own.get(name, name): dims for name, dims in shapes.items()}
+        if isinstance(args, Mapping):
+            args = {own.get(name, name): value for name, value in args.items()}
+    if args is None and source.example_inputs is not None:
+        args = _stretched(source, shapes) if shapes else source.example_inputs
+    if args is None:
+        args = _specs_from_shapes(source, shapes)
+    if not isinstance(args, Mapping):
+        return args
+    if "" in args or any(isinstance(value, TensorSpec) for value in args.values()):
+        args = _made_up(args, source)
+    return source.arguments(args)
+
+
+def _made_up(args: Mapping[str, Any], source: ModelSource) -> dict[str, Any]:
+    """Arrays in the place of specs, and names in the place of the only input's empty one."""
+    names = source.input_names
+    named = {names[0] if not name and len(names) == 1 else name: v for name, v in args.items()}
+    # A file says which dtypes it takes; whoever types a shape need not repeat them.
+    known = {spec.name: spec for spec in (source.ir.inputs if source.ir else ())}
+    return {
+        name: made_up(known.get(name, TensorSpec(name, value.dtype, value.dims)), value)
+        if isinstance(value, TensorSpec)
+        else value
+        for name, value in named.items()
+    }
+
+
+def shapes_of(args: Any) -> dict[str, tuple[int, ...]]:
+    """The shapes of example inputs by name, ``""`` where there is one without a name.
+
+    Empty where there are none, or several without names: nobody knows yet what they are called.
+
+    Example:
+        >>> shapes_of({"x": TensorSpec("x", "float32", (1, 3, 64, 64))})
+        {'x': (1, 3, 64, 64)}
+    """
+    if isinstance(args, tuple | list):
+        args = args[0] if len(args) == 1 else None
+    named = args if isinstance(args, Mapping) else {"": args}
+    dims = {
+        name: value.dims if isinstance(value, TensorSpec) else getattr(value, "shape", None)
+        for name, value in named.items()
+    }
+    return {str(name): tuple(map(int, sizes)) for name, sizes in dims.items() if sizes is not None}
+
+
+def _stretched(source: ModelSource, shapes: Shapes) -> Any:
+    """The model's own example inputs at the shapes that were requested."""
+    args = source.example_inputs
+    if isinstance(args, Mapping):
+        # A forward may take more than the model is deployed with: these are its inputs.
+        wanted = name_shapes(shapes, list(args))
+        return {name: _at(value, wanted.get(name)) for name, value in args.items()}
+    names = source.input_names
+    wanted = name_shapes(shapes, names)
+    values = args if isinstance(args, tuple | list) else (args,)
+    return tuple(
+        _at(value, wanted.get(names[index]) if index < len(names) else None)
+        for index, value in enumerate(values)
+    )
+
+
+def _at(value: Any, dims: tuple[int | None, ...] | None) -> Any:
+    if dims is None or not hasattr(value, "shape"):
+        return value
+    if len(dims) != len(value.shape):
+        raise InputError(f"an input of shape {tuple(value.shape)} cannot take the shape {dims}")
+    sizes = zip(value.shape, dims, strict=True)
+    return resize(value, [int(own) if dim is None else dim for own, dim in sizes])
+
+
+def _specs_from_shapes(source: ModelSource, shapes: Shapes) -> dict[str, TensorSpec]:
+    known = source.ir.inputs if source.ir else ()
+    if known and all(spec.is_static for spec in known):
+        return {spec.name: spec for spec in known}
+    if source.ir is not None and not shapes:
+        kept = source.ir.example_shapes
+        shapes = {spec.name: kept[spec.name] for spec in known if spec.name in kept}
+    if not shapes:
+        raise InputError(
+            f"'{source.description}' comes without example inputs",
+            hint="pass --input NAME=1x3x224x224 (args=…), or let the model's callable return "
+            "(model, inputs)",
+        )
+    dtypes = {spec.name: spec.dtype for spec in known}
+    return {
+        name: TensorSpec(name, dtypes.get(name, "float32"), dims)  # type: ignore[arg-type]  # random_inputs refuses open ones
+        for name, dims in name_shapes(shapes, source.input_names).items()
+    }
+
+
+def open_dimensions(
+    dynamic_shapes: Mapping[str, Any] | None,
+    signature: Signature,
+    min_shapes: Shapes,
+    max_shapes: Shapes,
+) -> DynamicShapes:
+    """The open dimensions: as given, or where the smallest and the largest shapes differ.
+
+    Raises:
+        InputError: An input or an axis that does not exist.
+        ParamsError: The shapes do not fit the example inputs.
+    """
+    outputs = [spec.name for spec in signature.outputs]
+    if dynamic_shapes is not None:
+        return normalise(dynamic_shapes, signature.inputs, outputs)
+    if not (min_shapes or max_shapes):
+        return {}
+    usual = {spec.name: _sizes(spec) for spec in signature.inputs}
+    resolved = range_profiles(usual, min_shapes, max_shapes)
+    profiles = {name: (p.min, p.opt, p.max) for name, p in resolved.items()}
+    return normalise(from_profiles(profiles), signature.inputs, outputs)  # type: ignore[arg-type]  # no size is None: the usual ones are all known
+
+
+def range_profiles(
+    usual: Shapes, min_shapes: Shapes, max_shapes: Shapes
+) -> dict[str, ShapeProfile]:
+    """Every input's profile, where the smallest and the largest shapes may leave some out.
+
+    Raises:
+        ParamsError: The shapes do not fit the usual ones.
+    """
+    return resolve_profiles(
+        usual,
+        {**usual, **name_shapes(min_shapes, usual)},
+        {**usual, **name_shapes(max_shapes, usual)},
+    )
+
+
+def _sizes(spec: TensorSpec) -> tuple[int | None, ...]:
+    """The sizes of an example input, which are all known."""
+    return tuple(int(dim) for dim in spec.dims or ())

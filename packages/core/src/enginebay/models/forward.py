@@ -1,0 +1,50 @@
+"""Running a model: evaluation mode, and the tensors of a forward's result."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from enginebay.errors import ModelError
+from enginebay.tensors import output_leaves
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch import Tensor, nn
+
+
+def output_tensors(result: Any, expected: int) -> list[Tensor]:
+    """The tensors of a forward's result, in the order of their names.
+
+    Raises:
+        ModelError: They are not as many as expected: the result depends on the input, or a
+            rewriter has changed it.
+    """
+    import torch
+
+    found = [leaf for _, leaf in output_leaves(result) if isinstance(leaf, torch.Tensor)]
+    if len(found) != expected:
+        message = f"the model's forward returned {len(found)} tensors"
+        raise ModelError(f"{message}; for its example inputs it returned {expected}")
+    return found
+
+
+@contextmanager
+def evaluation(model: nn.Module) -> Iterator[None]:
+    """Put a model into evaluation mode, and every submodule back into its own mode afterwards."""
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        _switch(model)
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+def _switch(model: nn.Module) -> None:
+    # An exported program's module has its mode compiled in, and says so by raising.
+    try:
+        model.eval()
+    except NotImplementedError:
+        return

@@ -1,0 +1,78 @@
+"""The options of a model source: ``codebase_config``, and the image size that was requested."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from enginebay.errors import ModelSourceError, nearest
+
+if TYPE_CHECKING:
+    from enginebay.hooks import ModelRequest
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """The keys of ``codebase_config`` that Enginebay's own model sources know.
+
+    Attributes:
+        type: The scheme.
+        task: What the model is for.
+        arguments: Keyword arguments of the model, or of its config.
+        pretrained: Take the codebase's own weights, which it may download.
+        checkpoint: A local file with weights: a ``state_dict`` by ``torch.save``, or safetensors.
+    """
+
+    type: str | None = None
+    task: str | None = None
+    arguments: dict[str, Any] = {}
+    pretrained: bool = False
+    checkpoint: str | None = None
+
+
+def read_options(request: ModelRequest) -> Options:
+    """The options that the request's config has.
+
+    Raises:
+        ModelSourceError: A key is unknown, a value has the wrong type, or the weights come from
+            two places.
+
+    Example:
+        >>> from enginebay.hooks import ModelRequest
+        >>> section = {"type": "timm", "arguments": {"num_classes": 10}}
+        >>> read_options(ModelRequest(name="resnet18", codebase_config=section)).arguments
+        {'num_classes': 10}
+    """
+    known = Options.__struct_fields__
+    for key in request.codebase_config:
+        if key not in known:
+            guess = nearest(key, known)
+            raise ModelSourceError(
+                f"codebase_config: '{key}' is not a key of it; there is {', '.join(known)}",
+                hint=f"did you mean '{guess}'?" if guess else None,
+            )
+    try:
+        options = msgspec.convert(dict(request.codebase_config), Options)
+    except msgspec.ValidationError as err:
+        raise ModelSourceError(f"codebase_config: {err}") from err
+    if options.pretrained and options.checkpoint:
+        raise ModelSourceError(
+            "codebase_config: both pretrained and checkpoint say where the weights come from",
+            hint="leave one of them out",
+        )
+    return options
+
+
+def image_size(request: ModelRequest) -> tuple[int, int, int] | None:
+    """Channels, height and width of the one image that is requested; None where none is.
+
+    Example:
+        >>> from enginebay.hooks import ModelRequest
+        >>> image_size(ModelRequest(name="vit", input_shapes={"image": (1, 3, 96, 64)}))
+        (3, 96, 64)
+    """
+    shapes = list(request.input_shapes.values())
+    if len(shapes) != 1 or len(shapes[0]) != 4 or None in shapes[0]:
+        return None
+    _, channels, height, width = shapes[0]
+    return channels, height, width  # type: ignore[return-value]  # none of them is None

@@ -1,0 +1,107 @@
+"""Imports the user's Python file or module that holds a model."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+import sys
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from enginebay.errors import EnginebayError, ModelSourceError, first_line, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import ModuleType
+
+
+@contextmanager
+def import_file(name: str) -> Iterator[ModuleType]:
+    """Import a Python file under a module name of its own.
+
+    Inside the block its folder comes first on the import path, as when Python runs the file, so
+    that it can import its neighbours; afterwards it stays there, last, for imports that happen in
+    a forward.
+
+    Raises:
+        ModelSourceError: There is no such file, or it raised.
+    """
+    path = Path(name).absolute()
+    if not path.is_file():
+        guess = nearest(path.name, [file.name for file in path.parent.glob("*.py")])
+        hint = f"did you mean '{Path(name).with_name(guess)}'?" if guess else None
+        raise ModelSourceError(f"no file '{name}'", hint=hint)
+    with _first_on_path(path.parent):
+        yield _executed(path, name)
+
+
+@contextmanager
+def import_name(name: str) -> Iterator[ModuleType]:
+    """Import a module by its dotted name; the current folder is searched too.
+
+    Raises:
+        ModelSourceError: There is no such module, or it raised.
+    """
+    with _first_on_path(Path.cwd()), _one_error(name):
+        try:
+            module = importlib.import_module(name)
+        except ModuleNotFoundError as err:
+            if err.name and (name == err.name or name.startswith(f"{err.name}.")):
+                raise _no_module(name, err) from err
+            raise
+    with _first_on_path(Path.cwd()):
+        yield module
+
+
+def _executed(path: Path, name: str) -> ModuleType:
+    # The name is unique to the path: two files called model.py do not meet, nor does one of them
+    # hide an installed module. It is an identifier, so that a rewriter can name what is in it.
+    stem = re.sub(r"\W", "_", path.stem)
+    unique = f"enginebay_source_{stem}_{sha256(str(path).encode()).hexdigest()[:8]}"
+    spec = importlib.util.spec_from_file_location(unique, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # Registered before it runs: dataclasses and pickle look their module up there.
+    sys.modules[unique] = module
+    try:
+        with _one_error(name):
+            spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[unique]
+        raise
+    return module
+
+
+@contextmanager
+def _one_error(name: str) -> Iterator[None]:
+    try:
+        yield
+    except EnginebayError:
+        raise
+    except (Exception, SystemExit) as err:
+        message = f"importing '{name}' raised {type(err).__name__}: {first_line(err)}"
+        raise ModelSourceError(message) from err
+
+
+def _no_module(name: str, err: ModuleNotFoundError) -> ModelSourceError:
+    neighbours = [file.stem for file in Path.cwd().glob("*.py")]
+    guess = nearest(name, neighbours)
+    hint = f"did you mean '{guess}'?" if guess else "run this where the module is, or install it"
+    return ModelSourceError(f"no module '{err.name}'", hint=hint)
+
+
+@contextmanager
+def _first_on_path(folder: Path) -> Iterator[None]:
+    entry = str(folder)
+    known = entry in sys.path
+    sys.path.insert(0, entry)
+    try:
+        yield
+    finally:
+        sys.path.remove(entry)
+        if not known:
+            sys.path.append(entry)

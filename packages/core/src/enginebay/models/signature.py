@@ -1,0 +1,152 @@
+"""A model's inputs and outputs by names, and how its forward is called with them.
+
+Input names are the parameter names of ``forward``, output names the keys of what it returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from enginebay.errors import InputError, ModelError, first_line
+from enginebay.models.binding import Call, bind, detached, eager, forward_parameters
+from enginebay.models.names import renamed, unused
+from enginebay.tensors import TensorSpec, specs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A model's inputs and outputs, seen in one forward pass.
+
+    Attributes:
+        inputs: Names, dtypes and sizes of the example inputs.
+        outputs: Names, dtypes and sizes of what came out.
+        example_inputs: The example inputs by name; copies, detached.
+        example_outputs: The model's outputs for them; copies, detached.
+        call: How the flat inputs become the arguments of ``forward``.
+        notes: For the user: outputs left out or renamed.
+    """
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    example_inputs: dict[str, Tensor]
+    example_outputs: dict[str, Tensor]
+    call: Call
+    notes: tuple[str, ...] = ()
+
+    def run(self, model: nn.Module, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The outputs of one forward pass, by name: in evaluation mode, without gradients.
+
+        Raises:
+            InputError: An input is missing or unknown.
+            ModelError: The forward raised, or returned another set of outputs.
+        """
+        names = [spec.name for spec in self.inputs]
+        if set(names) != set(inputs):
+            raise InputError(f"the model takes {', '.join(names)}; got {', '.join(inputs)}")
+        from enginebay.models.forward import output_tensors
+
+        result, _ = _forward(eager(model), self.call, [inputs[name] for name in names])
+        tensors = output_tensors(result, len(self.outputs))
+        named = zip(self.outputs, tensors, strict=True)
+        return {spec.name: detached(tensor) for spec, tensor in named}
+
+
+def read_signature(
+    model: nn.Module,
+    args: Any,
+    *,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+) -> Signature:
+    """Run a model once on its example inputs and name what goes in and what comes out.
+
+    Args:
+        model: The model. Its parameters, its mode and the example inputs are left as they are.
+        args: The example inputs: a tensor; a tuple or list of positional arguments, whose last
+            entry may be a dict of keyword arguments; or a dict by parameter name. Arguments may be
+            nested; what is not a tensor or a NumPy array stays constant.
+        input_names: Instead of the parameter names; one for every input tensor.
+        output_names: Instead of the keys of the result; one for every output tensor.
+
+    Raises:
+        InputError: The example inputs do not fit ``forward``, or the names do not fit them.
+        ModelError: The forward raised, or returned no tensor.
+    """
+    call, inputs = bind(eager(model), args)
+    inputs = renamed("input", inputs, input_names)
+    try:
+        result, mutated = _forward(eager(model), call, list(inputs.values()))
+    except ModelError as err:
+        if isinstance(args, Mapping) and call.args and isinstance(call.args[0], Mapping):
+            err.hint = (
+                f"forward{forward_parameters(model)} has no parameter called "
+                f"{', '.join(map(str, args))}, so it was given one dict"
+            )
+        raise
+    outputs, notes = _name_outputs(result, inputs, output_names)
+    return Signature(
+        inputs=specs(inputs),
+        outputs=specs(outputs),
+        example_inputs=inputs,
+        example_outputs=outputs,
+        call=Call(call.args, call.kwargs, mutated),
+        notes=tuple(notes),
+    )
+
+
+def _forward(model: nn.Module, call: Call, inputs: Sequence[Tensor]) -> tuple[Any, frozenset[int]]:
+    """The result on copies of the inputs, and which of these the forward wrote into."""
+    import torch
+
+    from enginebay.models.forward import evaluation
+
+    with torch.inference_mode(mode=False), torch.no_grad(), evaluation(model):
+        tensors = [detached(tensor) for tensor in inputs]
+        versions = [tensor._version for tensor in tensors]
+        args, kwargs = call.fill(tensors)
+        try:
+            result = model(*args, **kwargs)
+        except Exception as err:
+            message = f"the model's forward raised {type(err).__name__}: {first_line(err)}"
+            raise ModelError(message) from err
+        changed = [t._version != before for t, before in zip(tensors, versions, strict=True)]
+    return result, frozenset(index for index, yes in enumerate(changed) if yes)
+
+
+def _name_outputs(
+    result: Any, inputs: Iterable[str], names: Sequence[str] | None
+) -> tuple[dict[str, Tensor], list[str]]:
+    import torch
+
+    from enginebay.tensors import output_leaves
+
+    found: dict[str, Tensor] = {}
+    notes: list[str] = []
+    # A graph needs two names where an input and an output have the same key.
+    taken = set() if names else set(inputs)
+    for path, leaf in output_leaves(result):
+        if isinstance(leaf, torch.Tensor):
+            name = f"{path}_out" if path in taken else path
+            found[unused(name, {*found, *taken})] = detached(leaf)
+        elif leaf is not None:
+            kind = type(leaf).__name__
+            notes.append(f"output '{path}' is of type {kind}, not a tensor, and is left out")
+    if not found:
+        kind = type(result).__name__
+        raise ModelError(f"the model's forward returned no tensor; it returned a {kind}")
+    return _distinct(renamed("output", found, names), set(inputs)), notes
+
+
+def _distinct(outputs: dict[str, Tensor], inputs: set[str]) -> dict[str, Tensor]:
+    both = [name for name in outputs if name in inputs]
+    if both:
+        message = f"'{both[0]}' names an input and an output; a graph needs two names"
+        raise InputError(message, hint="change input_names or output_names")
+    return outputs

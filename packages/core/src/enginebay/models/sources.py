@@ -1,0 +1,264 @@
+"""Find the model that a user names.
+
+``file.py:attr``, ``package.module:attr``, a ``.onnx``, ``.pt`` or ``.pt2`` file, ``scheme:name`` of
+a plugin, or an object that is at hand.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from enginebay.environment import require
+from enginebay.errors import EnginebayError, ModelSourceError, first_line, nearest
+from enginebay.models.binding import eager, forward_parameters
+from enginebay.models.python_source import import_file, import_name
+
+if TYPE_CHECKING:
+    import torch
+
+    from enginebay.ir import IRModel
+
+#: What a plugin's model sources look like: scheme → a callable that takes the name after it.
+Schemes: TypeAlias = Mapping[str, Callable[[str], Any]]
+
+_FORMS = "file.py:attr, package.module:attr, or a .onnx, .pt (TorchScript) or .pt2 file"
+
+_WEIGHTS = (".pth", ".ckpt", ".bin", ".safetensors", ".h5", ".npz")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSource:
+    """A model, however it was named.
+
+    Attributes:
+        description: What the user wrote, or the class of the object.
+        model: An ``nn.Module``, a TorchScript module or an exported program; None for an ONNX file.
+        ir: The file as an IR; None where the model is a Python object.
+        example_inputs: What came along with the model, as ``export`` takes it; else None.
+    """
+
+    description: str
+    model: Any = None
+    ir: IRModel | None = None
+    example_inputs: Any = None
+
+    @cached_property
+    def module(self) -> Any:
+        """The model as a module: an exported program is opened, a compiled module unwrapped."""
+        return self.model.module() if self.program is not None else eager(self.model)
+
+    @property
+    def program(self) -> torch.export.ExportedProgram | None:
+        """The model if it is an exported program; else None."""
+        return self.model if self.model is not None and _is_program(self.model) else None
+
+    @property
+    def input_names(self) -> list[str]:
+        """The names of its inputs: those that its file keeps, else the parameters of forward."""
+        if self.ir is not None and self.ir.inputs:
+            return [spec.name for spec in self.ir.inputs]
+        return list(forward_parameters(self.module).parameters)
+
+    def arguments(self, named: Mapping[str, Any]) -> Any:
+        """Inputs by the names that a file of PyTorch gives them, as its forward takes them.
+
+        Such a file keeps the names beside the graph, whose own parameters may be called otherwise.
+        Anything else is returned as it is: a model's own parameters are known by their names.
+        """
+        described = self.ir.inputs if self.ir is not None and self.model is not None else ()
+        if {spec.name for spec in described} != set(named):
+            return named
+        values = [named[spec.name] for spec in described]
+        structure = getattr(self.module, "_in_spec", None)  # of an exported program
+        if structure is None or structure.num_leaves != len(values):
+            return tuple(values)
+        args, keywords = structure.unflatten(values)
+        return (*args, keywords) if keywords else tuple(args)
+
+    @property
+    def name(self) -> str:
+        """A short name for files: ``net.py:build`` gives ``build``, an object its class's."""
+        if self.ir is not None:
+            return Path(self.description).stem
+        _, colon, attribute = self.description.rpartition(":")
+        # A codebase's config: mmpretrain:configs/resnet18.py
+        own = Path(attribute).name.removesuffix(".py")
+        return own if colon else type(self.model).__name__.lower()
+
+
+def load_model(source: Any, *, schemes: Schemes | None = None) -> ModelSource:
+    """Find the model that is meant.
+
+    Args:
+        source: One of the texts above; or a module, a TorchScript module, an exported program, or
+            a callable without arguments (a class, say) that returns one; or a pair of a model and
+            its example inputs.
+        schemes: Model sources of plugins, for ``scheme:name``.
+
+    Raises:
+        ModelSourceError: The text leads nowhere, its code raised, or what it names is no model.
+        MissingDependencyError: torch or onnx, whichever this source needs, is not installed.
+    """
+    if isinstance(source, Path) or (isinstance(source, str) and is_file(source)):
+        return _from_file(Path(source))
+    if not isinstance(source, str):
+        return _from_object(source, _describe(source))
+    left, colon, attribute = source.rpartition(":")
+    if not (left and colon and attribute):
+        raise _unreadable(source)
+    scheme, _, name = source.partition(":")
+    if schemes and scheme in schemes:
+        return _from_object(_called(lambda: schemes[scheme](name), source), source)
+    importer = import_file if left.endswith(".py") or "/" in left else import_name
+    with importer(left) as module:
+        return _from_object(_attribute(module, attribute, source), source)
+
+
+def is_file(text: str) -> bool:
+    """True where the text names a model's file, by its suffix."""
+    return Path(text).suffix.lower() in (".onnx", ".pt", ".pt2", *_WEIGHTS)
+
+
+def _from_file(path: Path) -> ModelSource:
+    from enginebay.ir import read_onnx
+
+    suffix = path.suffix.lower()
+    if suffix == ".onnx":
+        return ModelSource(description=str(path), ir=read_onnx(path))
+    if suffix == ".pt":
+        return _from_torchscript(path)
+    if suffix == ".pt2":
+        return _from_exported_program(path)
+    raise _unreadable(str(path))
+
+
+def _from_torchscript(path: Path) -> ModelSource:
+    from enginebay.ir import read_torchscript
+
+    module, ir = read_torchscript(path)
+    return ModelSource(description=str(path), model=module, ir=ir)
+
+
+def _from_exported_program(path: Path) -> ModelSource:
+    from enginebay.ir import read_exported_program
+
+    program, ir = read_exported_program(path)
+    return ModelSource(
+        description=str(path),
+        model=program,
+        ir=ir,
+        example_inputs=_program_inputs(program),
+    )
+
+
+def _program_inputs(program: Any) -> Any:
+    """An exported program's own example inputs, positional ones first and the others by name."""
+    if program.example_inputs is None:
+        return None
+    positional, keywords = program.example_inputs
+    return (*positional, keywords) if keywords else tuple(positional)
+
+
+def _from_object(found: Any, description: str) -> ModelSource:
+    require("torch")
+    inputs = None
+    if not _is_model(found) and callable(found):
+        found = _built(found, description)
+    if isinstance(found, tuple) and len(found) == 2:
+        found, inputs = found
+    if not _is_model(found):
+        wanted = "an nn.Module, or a callable that returns one"
+        message = f"'{description}' leads to {_describe(found)}; wanted {wanted}"
+        raise ModelSourceError(message, hint=_advice(found))
+    if _is_program(found):
+        own = _program_inputs(found)
+        return ModelSource(
+            description=description,
+            model=found,
+            example_inputs=own if inputs is None else inputs,
+        )
+    return ModelSource(description=description, model=found, example_inputs=inputs)
+
+
+def _built(function: Callable[..., Any], description: str) -> Any:
+    wanted = _missing_arguments(function)
+    if wanted:
+        message = (
+            f"'{description}' cannot be called without arguments: it wants {', '.join(wanted)}"
+        )
+        raise ModelSourceError(
+            message, hint="name a function without arguments that returns the model"
+        )
+    return _called(function, description)
+
+
+def _missing_arguments(function: Callable[..., Any]) -> list[str]:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (ValueError, TypeError):
+        return []
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [p.name for p in parameters if p.default is p.empty and p.kind not in variadic]
+
+
+def _called(function: Callable[[], Any], description: str) -> Any:
+    try:
+        return function()
+    except EnginebayError:
+        raise
+    except (Exception, SystemExit) as err:
+        message = f"calling '{description}' raised {type(err).__name__}: {first_line(err)}"
+        raise ModelSourceError(message) from err
+
+
+def _attribute(module: Any, attribute: str, source: str) -> Any:
+    found = module
+    for name in attribute.split("."):
+        if not hasattr(found, name):
+            guess = nearest(name, [known for known in vars(module) if not known.startswith("_")])
+            message = f"'{source}': there is no '{name}' in '{source.rpartition(':')[0]}'"
+            raise ModelSourceError(message, hint=f"did you mean '{guess}'?" if guess else None)
+        found = getattr(found, name)
+    return found
+
+
+def _is_model(found: Any) -> bool:
+    import torch
+
+    return isinstance(found, torch.nn.Module) or _is_program(found)
+
+
+def _is_program(found: Any) -> bool:
+    import torch
+
+    return isinstance(found, torch.export.ExportedProgram)
+
+
+def _describe(found: Any) -> str:
+    if isinstance(found, type):
+        return f"the class {found.__qualname__}"
+    return f"an object of type {type(found).__qualname__}"
+
+
+def _advice(found: Any) -> str | None:
+    if isinstance(found, Mapping):
+        return "a state_dict holds weights only: load it into a model, and name that"
+    return None
+
+
+def _unreadable(source: str) -> ModelSourceError:
+    path = Path(source)
+    if path.suffix.lower() in _WEIGHTS:
+        message = f"'{source}' holds weights, not a model"
+        return ModelSourceError(
+            message, hint="write a function that builds the model and loads them: file.py:attr"
+        )
+    if path.suffix == ".py":
+        message = f"'{source}' does not say which model in the file"
+        return ModelSourceError(message, hint=f"write {source}:NAME")
+    return ModelSourceError(f"'{source}' does not name a model", hint=f"wanted {_FORMS}")

@@ -1,0 +1,56 @@
+"""``convert``: an IR becomes an artifact, described and not verified."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from enginebay.artifact import build_manifest, staging
+from enginebay.backend import get_backend, read_ir
+from enginebay.verdict import Verification
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from enginebay.artifact import Artifact
+    from enginebay.ir import IRModel
+    from enginebay.params import BackendParams
+
+
+def convert(
+    ir: str | Path | IRModel,
+    *,
+    backend: str,
+    work_dir: str | Path,
+    params: BackendParams | Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+    command: str = "",
+) -> Artifact:
+    """Turn an IR into a backend's artifact.
+
+    Args:
+        ir: A ``.onnx``, ``.pt`` (TorchScript) or ``.pt2`` file, or what :func:`enginebay.export`
+            returned.
+        backend: The backend's name.
+        work_dir: The folder that the artifact becomes; it must not exist yet.
+        params: The backend's parameters, or its fields by name.
+        overwrite: Replace the artifact that is there already, once the new one is complete.
+        command: What to type to make the artifact again; kept in its manifest.
+
+    Returns:
+        The artifact, with the verdict ``unverified``: nothing was compared.
+
+    Raises:
+        BackendUnavailableError: The backend cannot be used.
+        ConversionError: Its converter failed.
+        ArtifactExistsError: ``work_dir`` is taken.
+    """
+    engine = get_backend(backend)
+    given = engine.params_from(params)
+    model = read_ir(ir)
+    with staging(work_dir, overwrite=overwrite) as stage:
+        files = engine.convert(model, given, stage.dir)
+        verification = Verification.unverified("converted without a reference to compare with")
+        return stage.publish(
+            build_manifest(engine, model, given, files, verification=verification, command=command)
+        )

@@ -1,0 +1,222 @@
+"""``deploy``: the straight line on which a model becomes a verified artifact."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from enginebay.artifact import SAMPLES_FILE, Artifact, build_manifest, staging
+from enginebay.errors import MismatchError
+from enginebay.inference import Receipt
+from enginebay.ir import IR_FOLDER
+from enginebay.models import bind, find_model, shapes_of
+from enginebay.operations.build_engine import Build, build_engine
+from enginebay.operations.settings import settle
+from enginebay.operations.steps import Step, Steps
+from enginebay.rewriting import RewriteReport, check_sets
+from enginebay.tensors import save_samples
+from enginebay.verdict import Verification
+from enginebay.verification import judge, reference_for, reference_samples, run_unverified
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from enginebay.exporters import ExporterName
+    from enginebay.ir import IRKind
+    from enginebay.models import BoundModel
+    from enginebay.operations.settings import Settings
+    from enginebay.params import BackendParams
+    from enginebay.rewriting import RewriterSet
+
+
+class Deployment(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of :func:`deploy`.
+
+    Attributes:
+        artifact: The artifact under its final name.
+        verification: The verdict with its figures.
+        receipt: What the engine says that it ran; None where it crashed.
+        steps: The steps, and how long each took, in seconds.
+        notes: For the caller: which exporter or IR was not used and why, what fell
+            back.
+        rewriting: Which rewriters fired, how often, and which never did; None where the model
+            came as a file that needs no export.
+    """
+
+    artifact: Artifact
+    verification: Verification
+    receipt: Receipt | None
+    steps: tuple[Step, ...]
+    notes: tuple[str, ...]
+    rewriting: RewriteReport | None
+
+    @property
+    def verdict(self) -> str:
+        """``verified``, ``mismatched``, ``unverified`` or ``crashed``."""
+        return self.verification.verdict
+
+
+def deploy(
+    model: Any,
+    args: Any = None,
+    *,
+    work_dir: str | Path,
+    backend: str | None = None,
+    params: BackendParams | Mapping[str, Any] | None = None,
+    ir: IRKind | None = None,
+    exporter: ExporterName | None = None,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    dynamic_shapes: Mapping[str, Any] | None = None,
+    rewriters: Sequence[RewriterSet] = (),
+    partition: Sequence[str] = (),
+    config: Mapping[str, Any] | str | Path | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    allow_mismatch: bool = False,
+    overwrite: bool = False,
+    keep_ir: bool = False,
+    strict: bool = False,
+    timeout: float = 1800.0,
+    watch: Callable[[Step], None] | None = None,
+    command: str = "",
+) -> Deployment:
+    """Turn a model into a verified artifact.
+
+    The reference outputs come from the model as it is; then it is exported with the rewriters for
+    its engine, converted, run by the engine in a child process, and compared. The artifact
+    appears under its final name complete, or not at all.
+
+    Args:
+        model: An ``nn.Module``, or text: ``file.py:attr``, ``module:attr``, or a ``.onnx``,
+            ``.pt`` (TorchScript) or ``.pt2`` file.
+        args: Example inputs: a tensor, a tuple of positional arguments, or a dict by name.
+        work_dir: The folder that the artifact becomes; it must not exist yet.
+        backend: The engine; by default the only one installed, else ``onnxruntime``.
+        params: The backend's parameters, or its fields by name.
+        ir: Use this IR; by default the backend's preferred ones in order, until one works.
+        exporter: ``dynamo`` or ``torchscript`` for ONNX; by default the first that works.
+        input_names: Instead of the parameter names of ``forward``.
+        output_names: Instead of ``output``, ``output_0`` … or the keys of the result.
+        dynamic_shapes: ``{"x": {0: "batch"}}`` or ``{"x": {0: ("batch", 1, 8)}}``; by default
+            the dimensions where the params' smallest and largest shapes differ. The artifact is
+            verified at the example's, the smallest and the largest sizes.
+        rewriters: Rewriters of your own.
+        partition: Names of marks, in the order of the model, to cut it at: it becomes one
+            artifact with several engines that run one after the other. See
+            :func:`enginebay.mark` and :func:`enginebay.marks`.
+        config: A deploy config or the path of one: it says what is not given here, and rewriters
+            see it as ``ctx.config``.
+        rtol: Replaces the relative tolerance, which follows the dtype and the precision.
+        atol: Replaces the absolute tolerance.
+        allow_mismatch: Publish the artifact although its numbers differ or its engine crashed.
+        overwrite: Replace the artifact that is there already, once the new one is complete.
+        keep_ir: Keep the IR in the artifact's folder ``ir``.
+        strict: Refuse what the engine falls back on.
+        timeout: Seconds that loading and running the engine may take.
+        watch: Called with each step when it starts, when its detail changes and when it ends.
+        command: What to type to make the artifact again; kept in its manifest.
+
+    Raises:
+        UsageError: An argument is wrong; nothing was written.
+        BackendUnavailableError: The backend cannot be used.
+        ModelError: The model's forward raised.
+        ExportError: No exporter could do it.
+        ConversionError: The engine's converter failed.
+        MismatchError: The numbers differ, or the engine crashed; carries ``.verdict``.
+
+    Example:
+        >>> import enginebay as eb, tempfile, torch
+        >>> with tempfile.TemporaryDirectory() as folder:  # doctest: +SKIP
+        ...     eb.deploy(torch.nn.ReLU(), torch.ones(1, 3), work_dir=f"{folder}/relu").verdict
+        'verified'
+    """
+    settings = settle(
+        config,
+        backend=backend,
+        params=params,
+        ir=ir,
+        exporter=exporter,
+        input_names=input_names,
+        output_names=output_names,
+        dynamic_shapes=dynamic_shapes,
+        partition=partition,
+    )
+    check_sets(rewriters)
+    steps = Steps(watch)
+    with staging(work_dir, overwrite=overwrite) as stage:
+        with steps("reference") as set_detail:
+            bound = _bind(model, args, settings)
+            reference = reference_for(bound, settings.engine.name)
+            samples, why_no_reference = reference_samples(bound, reference)
+            set_detail(reference.description)
+        engine = build_engine(
+            Build(settings, bound, tuple(samples), tuple(rewriters), stage.dir, steps)
+        )
+        with steps("verify") as set_detail:
+            recorded = stage.dir / SAMPLES_FILE
+            save_samples(recorded, engine.samples)
+            request = engine.load_request(strict=strict)
+            if why_no_reference:
+                verification, receipt = run_unverified(
+                    request, recorded, why_no_reference, timeout=timeout
+                )
+            else:
+                verification, receipt = judge(
+                    *(request, recorded, reference.description),
+                    rtol=rtol,
+                    atol=atol,
+                    timeout=timeout,
+                )
+            set_detail(verification.verdict)
+        if not allow_mismatch:
+            _raise_on_mismatch(verification)
+        with steps("publish") as set_detail:
+            manifest = build_manifest(
+                *(settings.engine, engine.ir, settings.params, engine.files),
+                verification=verification,
+                receipt=receipt,
+                command=command,
+                parts=engine.parts,
+            )
+            if not keep_ir:
+                shutil.rmtree(stage.dir / IR_FOLDER, ignore_errors=True)
+            artifact = stage.publish(manifest)
+            set_detail(str(artifact.path))
+    fallbacks = receipt.fallbacks if receipt else ()
+    return Deployment(
+        artifact=artifact,
+        verification=verification,
+        receipt=receipt,
+        steps=tuple(steps.done),
+        notes=(*settings.notes, *engine.notes, *engine.ir.notes, *fallbacks),
+        rewriting=engine.rewriting,
+    )
+
+
+def _bind(model: Any, args: Any, settings: Settings) -> BoundModel:
+    params = settings.params
+    source = find_model(model, settings.codebase_config, params.input_shapes or shapes_of(args))
+    return bind(
+        source,
+        args,
+        input_names=settings.input_names,
+        output_names=settings.output_names,
+        dynamic_shapes=settings.dynamic_shapes,
+        input_shapes=params.input_shapes,
+        min_shapes=params.min_shapes,
+        max_shapes=params.max_shapes,
+    )
+
+
+def _raise_on_mismatch(verification: Verification) -> None:
+    if verification.verdict in ("mismatched", "crashed"):
+        raise MismatchError(
+            verification.summary(),
+            verdict=verification,
+            hint="look at the model or the params; --allow-mismatch (allow_mismatch=True) "
+            "publishes the artifact with this verdict",
+        )

@@ -1,0 +1,186 @@
+"""``export``: a model becomes an IR, with the rewriters for its engine applied."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from enginebay.backend import get_backend, plugin_rewriters
+from enginebay.errors import ArtifactExistsError, UsageError
+from enginebay.ir import SUFFIXES
+from enginebay.models import shapes_of
+from enginebay.rewriting import check_sets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from torch import nn
+
+    from enginebay.exporters import ExporterName
+    from enginebay.ir import IRKind, IRModel
+    from enginebay.params import Shapes
+    from enginebay.rewriting import RewriteReport, RewriterSet, Rewriting
+
+
+def export(
+    model: Any,
+    args: Any = None,
+    *,
+    ir: IRKind | None = None,
+    backend: str | None = None,
+    path: str | Path | None = None,
+    exporter: ExporterName | None = None,
+    opset: int | None = None,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    dynamic_shapes: Mapping[str, Any] | None = None,
+    min_shapes: Shapes | None = None,
+    max_shapes: Shapes | None = None,
+    rewriters: Sequence[RewriterSet] = (),
+    config: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+) -> IRModel:
+    """Turn a model into an IR.
+
+    Args:
+        model: An ``nn.Module``, or text that names one: ``file.py:attr``, ``module:attr``, a
+            ``.pt`` (TorchScript) or ``.pt2`` file, or ``SCHEME:NAME`` for a plugin's.
+        args: Example inputs: a tensor, a tuple of positional arguments, or a dict by name.
+        ir: ``onnx``, ``torchscript`` or ``exported_program``; by default what ``path`` ends with,
+            else ``onnx``.
+        backend: Apply the rewriters for this engine.
+        path: The file to write; by default the model's name in the current folder.
+        exporter: ``dynamo`` or ``torchscript`` for ONNX; by default the first that works.
+        opset: The ONNX opset; by default the exporter's own.
+        input_names: Instead of the parameter names of ``forward``.
+        output_names: Instead of ``output``, ``output_0`` … or the keys of the result.
+        dynamic_shapes: ``{"x": {0: "batch"}}`` or ``{"x": {0: ("batch", 1, 8)}}``.
+        min_shapes: The smallest shape of inputs, another way to say which dimensions are open.
+        max_shapes: The largest shape of inputs.
+        rewriters: Rewriters of your own, which win over equally specific ones of plugins.
+        config: The deployment config that rewriters see as ``ctx.config``. Its
+            ``codebase_config`` says whose model a bare name is.
+        overwrite: Replace a file that is there already.
+
+    Returns:
+        The IR: its files, inputs, outputs, which exporter wrote it, and notes on the way.
+
+    Raises:
+        ModelSourceError: ``model`` does not lead to a model.
+        ModelError: The model's forward raised.
+        ExportError: No exporter could do it.
+        ArtifactExistsError: The file is there already.
+    """
+    from enginebay.exporters import check_choices, write_ir
+    from enginebay.models import bind, find_model
+
+    source = find_model(model, (config or {}).get("codebase_config"), shapes_of(args))
+    kind = ir or _kind_of(path)
+    check_choices(source, kind, exporter)
+    target = Path(path) if path else Path(f"{source.name}{SUFFIXES[kind]}")
+    if target.exists() and not overwrite:
+        raise ArtifactExistsError(
+            f"'{target}' is there already",
+            hint="pass --overwrite (overwrite=True), or another name",
+        )
+    if source.model is None and source.ir is not None:
+        return source.ir  # it is ONNX already
+    bound = bind(
+        source,
+        args,
+        input_names=input_names,
+        output_names=output_names,
+        dynamic_shapes=dynamic_shapes,
+        min_shapes=min_shapes,
+        max_shapes=max_shapes,
+    )
+    patch = Patch(backend=backend, ir=kind, rewriters=rewriters, config=config, opset=opset)
+    return write_ir(bound, kind, target, exporter=exporter, opset=opset, patch=patch)
+
+
+def _kind_of(path: str | Path | None) -> IRKind:
+    if path is None:
+        return "onnx"
+    for kind, suffix in SUFFIXES.items():
+        if Path(path).suffix == suffix:
+            return kind
+    raise UsageError(
+        f"'{path}' does not say which IR to write: wanted {', '.join(SUFFIXES.values())}",
+        hint="pass --ir (ir=…)",
+    )
+
+
+def rewrite(
+    model: nn.Module | None = None,
+    *,
+    backend: str | None,
+    ir: IRKind = "onnx",
+    rewriters: Sequence[RewriterSet] = (),
+    config: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Rewriting:
+    """The context that every export runs in: the rewriters for an engine are in force inside it.
+
+    Args:
+        model: Whose modules may be exchanged; without one, functions alone are rewritten.
+        backend: The engine; None for the rewriters that serve every engine.
+        ir: What the model is exported to.
+        rewriters: Rewriters of your own.
+        config: The deployment config that rewriters see as ``ctx.config``.
+        **options: What :func:`enginebay.rewriting.rewrite` takes besides; anything else is for
+            the rewriters, as ``ctx.options``.
+
+    Returns:
+        A context manager; inside it ``.model`` is what to export, and ``.report`` says what fired.
+
+    Raises:
+        RewriterError: ``rewriters`` is not a sequence of sets, or one is for an unknown IR.
+
+    Example:
+        >>> import enginebay as eb, torch
+        >>> mine = eb.RewriterSet()
+        >>> @mine.function("torch.relu")
+        ... def clamped(ctx, x):
+        ...     return x.clamp(min=0)
+        >>> with rewrite(backend=None, rewriters=[mine]) as rewriting:
+        ...     _ = torch.relu(torch.ones(2))
+        >>> rewriting.report.fired
+        {'torch.relu': 1}
+    """
+    from enginebay import rewriting
+
+    check_sets(rewriters)
+    plugins = get_backend(backend).rewriters(ir) if backend else plugin_rewriters(ir)
+    return rewriting.rewrite(
+        model,
+        backend=backend or "",
+        ir=ir,
+        rewriters=[*rewriters, *plugins],
+        config=config,
+        **options,
+    )
+
+
+class Patch:
+    """Applies the rewriters for an engine around each attempt to export.
+
+    Attributes:
+        report: What was rewritten in the last attempt; None before it.
+    """
+
+    report: RewriteReport | None = None
+
+    def __init__(self, **options: Any) -> None:
+        self._options = options
+
+    @contextmanager
+    def __call__(self, model: nn.Module, exporter: str) -> Iterator[nn.Module]:
+        """Yield what is exported in the model's place."""
+        rewriting = rewrite(model, exporter=exporter, **self._options)
+        try:
+            with rewriting:
+                assert rewriting.model is not None
+                yield rewriting.model
+        finally:
+            self.report = rewriting.report  # of a failed attempt too

@@ -1,0 +1,36 @@
+"""``load``: an artifact becomes a wrapper, once it has been checked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from enginebay.artifact import load_request
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from enginebay.artifact import Artifact
+    from enginebay.inference import Wrapper
+
+
+def load(
+    artifact: str | Path | Artifact, *, device: str | None = None, strict: bool = False
+) -> Wrapper:
+    """Make an artifact ready for inference. Needs no torch.
+
+    Args:
+        artifact: The folder, or what :func:`enginebay.deploy` returned.
+        device: Where to run instead of the device that the artifact was made for.
+        strict: Raise where the engine falls back from what was requested; otherwise its receipt
+            lists it.
+
+    Returns:
+        ``wrapper({"x": x}) -> {"y": y}``; close it, or use it in a ``with`` block.
+
+    Raises:
+        ArtifactError: The artifact is damaged, incomplete, or bound to another engine or device;
+            the message names the field that differs. No engine has touched the files.
+        BackendUnavailableError: Its backend cannot be used here.
+        FallbackError: ``strict``, and the engine fell back.
+    """
+    return load_request(artifact, device=device, strict=strict).load()

@@ -1,0 +1,73 @@
+"""The steps of long work: their names, details and durations, reported as they happen."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class Step(msgspec.Struct, kw_only=True):
+    """One step.
+
+    Attributes:
+        name: A verb: ``export``, ``convert``, ``verify``.
+        detail: The choice or the finding, in a few words.
+        seconds: How long it took; None while it runs.
+        failed: True where it ended with an error.
+    """
+
+    name: str
+    detail: str = ""
+    seconds: float | None = None
+    failed: bool = False
+
+
+class Steps:
+    """Records steps in order.
+
+    Args:
+        watch: Called with the step when it starts, when its detail changes and when it ends.
+    """
+
+    def __init__(self, watch: Callable[[Step], None] | None = None) -> None:
+        self.done: list[Step] = []
+        self._watch = watch
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[Callable[[str], None]]:
+        """Time the block as one step; the yielded function sets its detail.
+
+        Example:
+            >>> steps = Steps()
+            >>> with steps("export") as set_detail:
+            ...     set_detail("opset 20")
+            >>> steps.done[0].detail
+            'opset 20'
+        """
+        step = Step(name=name)
+
+        def set_detail(detail: str) -> None:
+            step.detail = detail
+            self._report(step)
+
+        self._report(step)
+        start = time.perf_counter()
+        try:
+            yield set_detail
+        except BaseException:
+            step.failed = True
+            raise
+        finally:
+            step.seconds = time.perf_counter() - start
+            self.done.append(step)
+            self._report(step)
+
+    def _report(self, step: Step) -> None:
+        if self._watch is not None:
+            self._watch(step)

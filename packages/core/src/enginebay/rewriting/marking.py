@@ -1,0 +1,120 @@
+"""Marks: named places in a model where its graph can be cut."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from enginebay.errors import RewriterError
+from enginebay.rewriting.declaration import RewriterSet
+from enginebay.rewriting.rewriter import CORE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+
+    from enginebay.rewriting.rewriter import Context
+
+#: The node of a mark in an ONNX graph. A node of our own: an optimiser would drop
+#: an Identity. :mod:`enginebay.exporters.partition` takes it out again, so that no engine meets it.
+DOMAIN, OPERATOR = "enginebay", "Mark"
+
+
+def mark(x: Tensor, name: str) -> Tensor:  # noqa: ARG001  # read where graphs are cut
+    """Give a tensor's place in the model a name, and return the tensor.
+
+    Nothing else happens unless a graph is cut: ``deploy(…, partition=("neck",))`` cuts at every
+    tensor that is marked as ``neck``.
+
+    Args:
+        x: A tensor of the model.
+        name: The name; several tensors may share one, and are cut together.
+
+    Example:
+        >>> mark([1, 2], "neck")
+        [1, 2]
+    """
+    return x
+
+
+def marks(functions: Mapping[str, str]) -> RewriterSet:
+    """Return rewriters that mark the inputs and outputs of functions.
+
+    Tensors in tuples, lists and dicts are found; they are named ``head:input_0``,
+    ``head:input_1`` … and ``head:output_0`` … in the order of the arguments. Cutting at ``head``
+    or ``head:input`` cuts before the function, at ``head:output`` after it.
+
+    Args:
+        functions: The name of the marks by the function's or method's dotted name.
+
+    Raises:
+        RewriterError: A name cannot be right.
+
+    Example:
+        >>> [rewriter.name for rewriter in marks({"my_models.head.Head.forward": "head"})]
+        ['my_models.head.Head.forward']
+    """
+    if not isinstance(functions, Mapping):
+        raise RewriterError(
+            f"marks takes names by function, not a {type(functions).__name__}",
+            hint='enginebay.marks({"my_models.head.Head.forward": "head"})',
+        )
+    rewriters = RewriterSet()
+    for function, name in functions.items():
+        if not isinstance(name, str) or not name:
+            raise RewriterError(f'the marks of "{function}" are called {name!r}; wanted a name')
+        rewriters.function(function)(_marking(name))
+    return rewriters
+
+
+@functools.cache
+def mark_nodes() -> RewriterSet:
+    """Return rewriters that make each mark a node of the ONNX graph, under both exporters."""
+    from enginebay.rewriting import mark_function
+
+    rewriters = RewriterSet(distribution=CORE)
+    rewriters.function(f"{__name__}.mark", ir="onnx")(_apply_mark)
+    rewriters.symbolic(f"{mark_function.__name__}.Mark", ir="onnx")(_node)
+    return rewriters
+
+
+def _marking(name: str) -> Callable[..., Any]:
+    def marked(ctx: Context, /, *args: Any, **kwargs: Any) -> Any:
+        args, kwargs = _marked((args, kwargs), f"{name}:input")
+        return _marked(ctx.origin_func(*args, **kwargs), f"{name}:output")
+
+    return marked
+
+
+def _marked(tree: Any, prefix: str) -> Any:
+    """Return a nested value with each tensor marked."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    numbers = itertools.count()
+    return pytree.tree_map_only(
+        torch.Tensor, lambda tensor: mark(tensor, f"{prefix}_{next(numbers)}"), tree
+    )
+
+
+def _apply_mark(ctx: Context, x: Any, name: Any) -> Any:  # noqa: ARG001  # what rewriters take
+    """Rewrites :func:`mark`."""
+    import torch
+
+    from enginebay.rewriting.mark_function import Mark
+
+    apply: Any = Mark.apply  # untyped in torch 2.13
+    if not isinstance(x, torch.Tensor) or not isinstance(name, str) or not name:
+        raise RewriterError(
+            f"mark({type(x).__name__}, {name!r}) cannot be cut at: wanted a tensor and a name"
+        )
+    return apply(x, name)
+
+
+def _node(ctx: Context, g: Any, x: Any, name: str) -> Any:  # noqa: ARG001  # what symbolics take
+    marked = g.op(f"{DOMAIN}::{OPERATOR}", x, name_s=name)
+    marked.setType(x.type())  # later symbolics ask for the rank
+    return marked

@@ -1,0 +1,238 @@
+"""Example inputs: read from text and files, made up, and stretched to other shapes."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+
+from enginebay.errors import InputError, nearest
+from enginebay.tensors.arrays import numpy_dtype
+from enginebay.tensors.spec import TensorSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    import numpy as np
+    import torch
+
+    from enginebay.tensors.arrays import NumpyArray
+    from enginebay.tensors.spec import Array
+
+_A = TypeVar("_A", "np.ndarray[Any, np.dtype[Any]]", "torch.Tensor")
+
+_GRAMMAR = "x=1x3x224x224, ids=1x16:int64, x=file.npy or batch.npz"
+
+_DTYPES = (
+    *("float64", "float32", "float16", "bfloat16", "bool", "uint8"),
+    *("int8", "int16", "int32", "int64", "complex64", "complex128"),
+)
+
+
+def parse_input(text: str) -> dict[str, TensorSpec | NumpyArray]:
+    """Read one ``--input``.
+
+    Args:
+        text: ``name=shape``, ``name=shape:dtype``, ``name=file.npy`` or ``file.npz``. Without a
+            name it is the model's only input, and its key is ``""``. No dimensions and a dtype
+            (``n=:int64``) is a single number.
+
+    Returns:
+        A spec to make up values for, or the array in the file, by name; an ``.npz`` may hold many.
+
+    Raises:
+        InputError: The text is none of these, or the file cannot be read.
+
+    Example:
+        >>> parse_input("ids=1x16:int64")
+        {'ids': TensorSpec(name='ids', dtype='int64', dims=(1, 16))}
+    """
+    name, _, value = text.rpartition("=")
+    if value.endswith(".npz"):
+        return _read_npz(Path(value)) if not name else _only(name, _read_npz(Path(value)))
+    if value.endswith(".npy"):
+        return {name: _read_npy(Path(value))}
+    return {name: _read_shape(name, value, text)}
+
+
+def parse_inputs(texts: Iterable[str]) -> dict[str, TensorSpec | NumpyArray]:
+    """Read several ``--input``; see :func:`parse_input`.
+
+    Raises:
+        InputError: One of them cannot be read, or two name the same input.
+    """
+    found: dict[str, TensorSpec | NumpyArray] = {}
+    for text in texts:
+        for name, value in parse_input(text).items():
+            if name in found:
+                raise InputError(f"'{text}' gives the input '{name}' a second time")
+            found[name] = value
+    return found
+
+
+def inputs_for(
+    specs: Sequence[TensorSpec], given: Mapping[str, TensorSpec | Array]
+) -> dict[str, Array]:
+    """One array for each input: as given, or made up where only its shape is known.
+
+    Args:
+        specs: The model's inputs.
+        given: What :func:`parse_inputs` read; a name may be left out where there is one input.
+
+    Raises:
+        InputError: An input is left out and its shape is open, or a name is not the model's.
+    """
+    named = {_only_name(name, specs): value for name, value in given.items()}
+    arrays: dict[str, Array] = {}
+    for spec in specs:
+        value = named.pop(spec.name, spec)
+        arrays[spec.name] = value if not isinstance(value, TensorSpec) else made_up(spec, value)
+    return {**arrays, **named}  # type: ignore[dict-item]  # unknown names: the wrapper refuses them
+
+
+def made_up(spec: TensorSpec, wanted: TensorSpec) -> NumpyArray:
+    """An array for an input whose dtype the model knows, at a shape that somebody typed.
+
+    Raises:
+        InputError: Another dtype was typed.
+    """
+    if wanted.dtype not in (spec.dtype, "float32"):  # float32 is what is read where none is typed
+        raise InputError(
+            f"input '{spec.name}' is asked for as {wanted.dtype}, wanted {spec.dtype}",
+            hint=f"leave ':{wanted.dtype}' out",
+        )
+    return random_inputs([TensorSpec(spec.name, spec.dtype, wanted.dims)])[spec.name]
+
+
+def _only_name(name: str, specs: Sequence[TensorSpec]) -> str:
+    if name:
+        return name
+    if len(specs) != 1:
+        names = ", ".join(spec.name for spec in specs)
+        raise InputError(f"an input has no name, and the model takes {names}")
+    return specs[0].name
+
+
+def random_inputs(specs: Iterable[TensorSpec], seed: int = 0) -> dict[str, NumpyArray]:
+    """Made-up inputs, the same for the same specs and seed. Needs no torch.
+
+    Floats are normally distributed; integers are 0 or 1, so that they are valid indices into any
+    embedding with two rows.
+
+    Raises:
+        InputError: A dimension is open, or nothing can be made up for the dtype.
+
+    Example:
+        >>> random_inputs([TensorSpec("mask", "bool", (3,))])["mask"].dtype
+        dtype('bool')
+    """
+    import numpy as np
+
+    generator = np.random.default_rng(seed)
+    return {spec.name: _random(spec, generator) for spec in specs}
+
+
+def resize(array: _A, shape: Sequence[int]) -> _A:
+    """The array at another shape of the same rank: cut, or repeated along each axis.
+
+    Values are the array's own, so that indices stay valid and masks stay masks.
+
+    Args:
+        array: A tensor or NumPy array.
+        shape: The wanted shape.
+
+    Raises:
+        InputError: The rank differs, or there is no value to repeat.
+
+    Example:
+        >>> import numpy as np
+        >>> resize(np.array([[1, 2, 3]]), (2, 4)).tolist()
+        [[1, 2, 3, 1], [1, 2, 3, 1]]
+    """
+    found = tuple(array.shape)
+    if len(found) != len(shape):
+        raise InputError(f"an input of shape {found} cannot take the shape {tuple(shape)}")
+    for axis, size in enumerate(shape):
+        if size != found[axis]:
+            array = _stretch(array, axis, size)
+    return array
+
+
+def _stretch(array: _A, axis: int, size: int) -> _A:
+    import numpy as np
+    import torch
+
+    old = array.shape[axis]
+    if old == 0:
+        raise InputError(f"axis {axis} of an input has size 0: nothing to repeat {size} times")
+    index = np.arange(size) % old
+    if isinstance(array, np.ndarray):
+        taken: np.ndarray[Any, np.dtype[Any]] = np.take(array, index, axis)
+        return taken
+
+    return array.index_select(axis, torch.from_numpy(index).to(array.device))
+
+
+def _random(spec: TensorSpec, generator: np.random.Generator) -> NumpyArray:
+    if not spec.is_static:
+        message = f"cannot make up an input for {spec.describe()}: its shape is open"
+        raise InputError(message, hint=f"--input {spec.name}=1x3x224x224")
+    dtype = numpy_dtype(spec.dtype)
+    shape = [int(dim) for dim in spec.dims or ()]
+    if dtype.kind == "O":
+        message = f"cannot make up an input for {spec.describe()}"
+        raise InputError(message, hint=f"--input {spec.name}=file.npy")
+    if dtype.kind in "biu":
+        return generator.integers(0, 2, shape).astype(dtype)
+    # Everything else is floating point or complex; ml_dtypes' kinds are not NumPy's.
+    return generator.standard_normal(shape).astype(dtype)
+
+
+def _read_shape(name: str, value: str, text: str) -> TensorSpec:
+    dims, colon, dtype = value.partition(":")
+    sizes = dims.split("x") if dims else []
+    if not all(size.isascii() and size.isdecimal() for size in sizes) or not (sizes or colon):
+        raise InputError(f"'{text}' is not an input", hint=f"write {_GRAMMAR}")
+    return TensorSpec(name, _dtype(dtype) if colon else "float32", tuple(map(int, sizes)))
+
+
+def _dtype(text: str) -> str:
+    if text in _DTYPES:
+        return text
+    guess = nearest(text, _DTYPES)
+    raise InputError(f"'{text}' is not a dtype", hint=f"did you mean '{guess}'?" if guess else None)
+
+
+def _read_npy(path: Path) -> Any:
+    import numpy as np
+
+    with _reading(path) as stream:
+        return np.lib.format.read_array(stream, allow_pickle=False)
+
+
+def _read_npz(path: Path) -> dict[str, Any]:
+    import numpy as np
+
+    with _reading(path) as stream, np.lib.npyio.NpzFile(stream, allow_pickle=False) as archive:
+        return dict(archive)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[BinaryIO]:
+    from zipfile import BadZipFile
+
+    try:
+        with path.open("rb") as stream:
+            yield stream
+    except FileNotFoundError as err:
+        raise InputError(f"no file '{path}'") from err
+    except (OSError, ValueError, EOFError, BadZipFile) as err:
+        message = f"'{path}' cannot be read as NumPy arrays"
+        raise InputError(message, hint="write it with numpy.save or numpy.savez") from err
+
+
+def _only(name: str, arrays: dict[str, Any]) -> dict[str, Any]:
+    if len(arrays) != 1:
+        message = f"'{name}' names one input, and the .npz holds {len(arrays)} arrays"
+        raise InputError(message, hint="leave the name out: the arrays bring their own")
+    return {name: next(iter(arrays.values()))}

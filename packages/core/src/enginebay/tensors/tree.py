@@ -1,0 +1,109 @@
+"""Nested inputs and outputs as named leaves.
+
+torch's own pytree knows a dataclass only once somebody registered it, and a model that returns an
+unregistered one still has to come out by names. So: mappings, sequences, named tuples and
+dataclasses are walked here, and pytree is asked about whatever else is registered with it.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every leaf with its dotted path, in order.
+
+    Example:
+        >>> list(leaves({"logits": 1, "aux": [2, 3]}))
+        [('logits', 1), ('aux.0', 2), ('aux.1', 3)]
+    """
+    parts = children(value)
+    if parts is None:
+        yield path, value
+        return
+    for key, child in parts:
+        yield from leaves(child, f"{path}.{key}" if path else key)
+
+
+def output_leaves(result: Any) -> Iterator[tuple[str, Any]]:
+    """Every leaf of a forward's result by path; ``output``, ``output_0 …`` where it has none."""
+    if children(result) is None:
+        yield "output", result
+    elif isinstance(result, list | tuple) and not hasattr(result, "_fields"):
+        for index, part in enumerate(result):
+            yield from leaves(part, f"output_{index}")
+    else:
+        yield from leaves(result)
+
+
+def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
+    """The same structure with every leaf replaced; the original is left alone.
+
+    Example:
+        >>> map_leaves(lambda n: n * 10, {"a": 1, "b": (2, 3)})
+        {'a': 10, 'b': (20, 30)}
+    """
+    parts = children(value)
+    if parts is None:
+        return function(value)
+    return _rebuild(value, [map_leaves(function, child) for _, child in parts])
+
+
+def children(value: Any) -> list[tuple[str, Any]] | None:
+    """What a container holds, by key; None for a leaf."""
+    if isinstance(value, Mapping):
+        return [(str(key), child) for key, child in value.items()]
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return list(zip(value._fields, value, strict=True))
+    if isinstance(value, list | tuple):
+        return _numbered(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [(field.name, getattr(value, field.name)) for field in dataclasses.fields(value)]
+    return _registered(value)
+
+
+def _numbered(values: Sequence[Any]) -> list[tuple[str, Any]]:
+    return [(str(index), child) for index, child in enumerate(values)]
+
+
+def _registered(value: Any) -> list[tuple[str, Any]] | None:
+    from torch.utils import _pytree as pytree
+
+    if type(value) not in pytree.SUPPORTED_NODES:
+        return None
+    return _numbered(pytree.tree_leaves(value, is_leaf=lambda part: part is not value))
+
+
+def _rebuild(value: Any, parts: list[Any]) -> Any:
+    if isinstance(value, Mapping):
+        return _refilled(value, zip(value, parts, strict=True))
+    if isinstance(value, tuple) and hasattr(value, "_make"):
+        return value._make(parts)
+    if isinstance(value, list | tuple):
+        return type(value)(parts)
+    if dataclasses.is_dataclass(value):
+        names = [field.name for field in dataclasses.fields(value)]
+        return _reset(value, zip(names, parts, strict=True))
+    from torch.utils import _pytree as pytree
+
+    structure = pytree.tree_structure(value, is_leaf=lambda part: part is not value)
+    return pytree.tree_unflatten(parts, structure)
+
+
+def _refilled(mapping: Any, items: Iterator[tuple[Any, Any]]) -> Any:
+    # Key by key: transformers' ModelOutput forbids update() and keeps its attributes in step here.
+    clone = copy.copy(mapping)
+    for key, part in items:
+        clone[key] = part
+    return clone
+
+
+def _reset(instance: Any, items: Iterator[tuple[str, Any]]) -> Any:
+    # Not dataclasses.replace(): that runs __post_init__ again and refuses init=False fields.
+    clone = copy.copy(instance)
+    for name, part in items:
+        object.__setattr__(clone, name, part)
+    return clone

@@ -1,0 +1,128 @@
+"""Two sets of outputs, place by place."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from enginebay.errors import UsageError
+from enginebay.verdict import OutputComparison
+from enginebay.verification.arrays import as_numpy, scale_of
+from enginebay.verification.tally import Tally
+from enginebay.verification.tolerance import Tolerance, tolerance_for
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+
+    from enginebay.tensors import Array
+
+_CHUNK = 1 << 18  # places at a time: some 16 MiB of float64, whatever the outputs measure
+
+
+def compare(
+    expected: Mapping[str, Array],
+    found: Mapping[str, Array],
+    *,
+    precision: str = "fp32",
+    rtol: float | None = None,
+    atol: float | None = None,
+) -> tuple[OutputComparison, ...]:
+    """Hold an artifact's outputs against the reference's.
+
+    Args:
+        expected: The reference's outputs by name, NumPy arrays or torch tensors.
+        found: The artifact's.
+        precision: The effective precision of the engine; it sets the tolerances.
+        rtol: Replaces the relative tolerance of floating-point outputs.
+        atol: Replaces the absolute tolerance, which otherwise follows each output's magnitude.
+            Given, it holds for integers as well (pixels that may be off by one); never for bools.
+
+    Returns:
+        One comparison per output, in the order of ``expected``, then those nobody expected.
+
+    Raises:
+        UsageError: An unknown precision, or a tolerance that is negative or not a number.
+
+    Example:
+        >>> import numpy as np
+        >>> one, = compare({"y": np.float32([1, 2])}, {"y": np.float32([1, 2.5])})
+        >>> one.passed, one.worst_index, one.max_abs_error
+        (False, (1,), 0.5)
+    """
+    for name, value in (("rtol", rtol), ("atol", atol)):
+        if value is not None and not (math.isfinite(value) and value >= 0):
+            raise UsageError(f'{name} "{value}" is no tolerance; wanted a number of at least 0')
+    names = [*expected, *(name for name in found if name not in expected)]
+    results = []
+    for name in names:
+        if name not in expected or name not in found:
+            results.append(_absent(name, expected, found))
+        else:
+            results.append(_compare_one(name, expected[name], found[name], precision, rtol, atol))
+    return tuple(results)
+
+
+def _absent(
+    name: str, expected: Mapping[str, Array], found: Mapping[str, Array]
+) -> OutputComparison:
+    """The comparison of an output that only one side has."""
+    missing = name in expected
+    values, dtype = as_numpy((expected if missing else found)[name])
+    others = ", ".join(f'"{other}"' for other in (found if missing else expected)) or "none"
+    side = "the artifact" if missing else "the reference"
+    return OutputComparison(
+        name=name,
+        dtype=dtype,
+        shape=values.shape,
+        passed=False,
+        reason=f"{side} has no such output; it has {others}",
+    )
+
+
+def _compare_one(
+    name: str,
+    expected: Array,
+    found: Array,
+    precision: str,
+    rtol: float | None,
+    atol: float | None,
+) -> OutputComparison:
+    """The comparison of an output that both sides have."""
+    wanted, wanted_dtype = as_numpy(expected)
+    given, given_dtype = as_numpy(found)
+    result = OutputComparison(name=name, dtype=wanted_dtype, shape=wanted.shape, passed=False)
+    if given_dtype != wanted_dtype:
+        reason = f"its dtype differs: expected {wanted_dtype}, found {given_dtype}"
+        return msgspec.structs.replace(result, reason=reason)
+    if given.shape != wanted.shape:
+        reason = f"its shape differs: expected {wanted.shape}, found {given.shape}"
+        return msgspec.structs.replace(result, reason=reason)
+    tolerance = _tolerance(wanted, wanted_dtype, precision, rtol, atol)
+    tally = Tally(tolerance, exact=wanted.dtype.kind not in "fcV")
+    left, right = wanted.reshape(-1), given.reshape(-1)
+    for start in range(0, left.size, _CHUNK):
+        tally.add(start, left[start : start + _CHUNK], right[start : start + _CHUNK])
+    return tally.fill(result, wanted, given)
+
+
+def _tolerance(
+    wanted: np.ndarray[Any, Any],
+    dtype: str,
+    precision: str,
+    rtol: float | None,
+    atol: float | None,
+) -> Tolerance:
+    """The default tolerance with what the caller replaced in it."""
+    default = tolerance_for(dtype, precision)
+    if wanted.dtype.kind in "iu":
+        return Tolerance(0.0, atol or 0.0)
+    if default.rtol == 0:
+        return default
+    relative = default.rtol if rtol is None else rtol
+    if atol is not None:
+        return Tolerance(relative, atol)
+    return Tolerance(relative, 0.0 if rtol == 0 else default.atol, scale_of(wanted))

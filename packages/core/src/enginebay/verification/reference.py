@@ -1,0 +1,184 @@
+"""The reference of a verdict: the unpatched PyTorch model, or ONNX's own evaluator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Protocol
+
+from enginebay.errors import EnginebayError, ModelSourceError
+from enginebay.models import bind, find_model
+from enginebay.tensors import Sample, load_samples, save_samples
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from enginebay.models import BoundModel
+    from enginebay.tensors import NumpyArray
+
+    Arrays = dict[str, NumpyArray]
+
+#: Seconds for onnx's evaluator, which is written for clarity: a ResNet-50 takes some 20 s.
+EVALUATOR_TIMEOUT = 300.0
+
+
+class Reference(Protocol):
+    """Gives the outputs that an engine should give.
+
+    Attributes:
+        description: Its name in the verdict: ``the PyTorch model, unpatched``.
+    """
+
+    description: str
+
+    def outputs(self, inputs: Mapping[str, NumpyArray]) -> Arrays:
+        """The outputs by name."""
+        ...
+
+
+class TorchReference:
+    """The model itself, in PyTorch, with no rewriter applied."""
+
+    def __init__(self, model: BoundModel) -> None:
+        self._model = model
+        file = model.source.ir
+        self.description = (
+            f"'{file.path.name}' in PyTorch" if file else "the PyTorch model, unpatched"
+        )
+
+    def outputs(self, inputs: Mapping[str, NumpyArray]) -> Arrays:
+        """Run one forward pass in evaluation mode."""
+        return self._model.run(inputs)
+
+
+class OnnxReference:
+    """An ONNX file, run by onnx's reference evaluator in a child process, or by a second engine.
+
+    Args:
+        path: The file.
+        backend: The engine that is to be verified, which cannot vouch for itself.
+    """
+
+    def __init__(self, path: Path, backend: str) -> None:
+        self._path = path
+        self._backend = backend
+        self.description = "onnx's reference evaluator"
+
+    def outputs(self, inputs: Mapping[str, NumpyArray]) -> Arrays:
+        """The outputs by the first judge that can run the file.
+
+        Raises:
+            ModelSourceError: Neither the evaluator nor another engine can; says why.
+        """
+        failures = []
+        try:
+            return self._evaluate(inputs)
+        except EnginebayError as err:
+            failures.append(str(err))
+        for name in _other_engines(self._backend):
+            try:
+                outputs = self._run_engine(name, inputs)
+            except EnginebayError as err:
+                failures.append(f"{name}: {err}")
+            else:
+                self.description = f"{name}, a second engine"
+                return outputs
+        raise ModelSourceError(
+            f"nothing here can say what '{self._path.name}' should give: {'; '.join(failures)}"
+        )
+
+    def _evaluate(self, inputs: Mapping[str, NumpyArray]) -> Arrays:
+        from enginebay.isolation import call
+
+        with TemporaryDirectory(prefix="enginebay-reference-") as folder:
+            given, found = Path(folder) / "given.npz", Path(folder) / "found.npz"
+            save_samples(given, [Sample(dict(inputs), {})])
+            function = "enginebay.verification.reference:evaluate"
+            call(
+                function,
+                self._path,
+                given,
+                found,
+                timeout=EVALUATOR_TIMEOUT,
+                result_type=type(None),
+            )
+            return load_samples(found)[0].outputs
+
+    def _run_engine(self, name: str, inputs: Mapping[str, NumpyArray]) -> Arrays:
+        from enginebay.artifact import LoadRequest
+        from enginebay.backend import get_backend, read_ir
+        from enginebay.verification.trial import run_trial
+
+        backend = get_backend(name)
+        ir = read_ir(self._path)
+        with TemporaryDirectory(prefix="enginebay-reference-") as folder:
+            directory = Path(folder)
+            params = backend.Params()
+            files = backend.convert(ir, params, directory)
+            given = directory / "given.npz"
+            save_samples(given, [Sample(dict(inputs), {})])
+            request = LoadRequest(
+                backend=name,
+                directory=directory,
+                files=files,
+                params=params.to_mapping(),
+                inputs=ir.inputs,
+                outputs=ir.outputs,
+            )
+            (outputs,), _ = run_trial(request, given, timeout=EVALUATOR_TIMEOUT)
+            return outputs
+
+
+def evaluate(path: Path, given: Path, found: Path) -> None:
+    """Run onnx's evaluator on recorded inputs; called in a child process."""
+    from enginebay.verification.onnx_evaluator import reference_outputs
+
+    samples = [Sample({}, reference_outputs(path, one.inputs)) for one in load_samples(given)]
+    save_samples(found, samples)
+
+
+def _other_engines(backend: str) -> Sequence[str]:
+    from enginebay.plugins import list_backends
+
+    return [s.name for s in list_backends() if s.state == "installed" and s.name != backend]
+
+
+def reference_for(model: BoundModel, backend: str) -> Reference:
+    """The reference of a model.
+
+    Args:
+        model: The model.
+        backend: The engine that is to be verified.
+    """
+    if model.signature is not None:
+        return TorchReference(model)
+    assert model.source.ir is not None
+    return OnnxReference(model.source.ir.path, backend)
+
+
+def reference_model(
+    model: Any, inputs: Mapping[str, NumpyArray], output_names: Sequence[str] | None
+) -> BoundModel:
+    """Bind a model so that it takes an artifact's inputs by the artifact's names.
+
+    The model's own example comes first, since it says how arguments nest, and the inputs of an
+    artifact are flat. An artifact may lack inputs that no node uses, and may have names of its own.
+
+    Args:
+        model: A model, or text that names one as on the command line.
+        inputs: The artifact's inputs by its names.
+        output_names: The artifact's names of the outputs.
+
+    Raises:
+        ModelSourceError: ``model`` does not lead to a model.
+        InputError: The inputs do not fit it.
+    """
+    source = find_model(model)
+    names = list(inputs)
+    if source.example_inputs is None:
+        own_names = None if set(names) <= set(source.input_names) else names
+        return bind(source, dict(inputs), input_names=own_names, output_names=output_names)
+    bound = bind(source, output_names=output_names)
+    if set(names) <= set(bound.examples):
+        return bound
+    return bind(source, input_names=names, output_names=output_names)

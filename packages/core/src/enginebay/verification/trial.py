@@ -1,0 +1,51 @@
+"""Run an engine on recorded inputs in a child process, where a crash harms nobody."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from enginebay.artifact import LoadRequest  # noqa: TC001  # the child reads run_here's annotations
+from enginebay.inference import Receipt
+from enginebay.tensors import Sample, load_samples, save_samples
+
+if TYPE_CHECKING:
+    from enginebay.tensors import NumpyArray
+
+#: The function that is called in the child process.
+FUNCTION = "enginebay.verification.trial:run_here"
+
+
+def run_trial(
+    request: LoadRequest, samples: Path, *, timeout: float
+) -> tuple[list[dict[str, NumpyArray]], Receipt]:
+    """Load an engine in a child process and run it.
+
+    Args:
+        request: The engine.
+        samples: A file of recorded samples whose inputs are to be run.
+        timeout: Seconds that loading and all runs may take together.
+
+    Returns:
+        The outputs of each sample, and what the engine says that it ran.
+
+    Raises:
+        ChildCrashedError: The engine took its process down.
+        ChildTimeoutError: It did not finish in time.
+        EnginebayError: Whatever the backend raised.
+    """
+    from enginebay.isolation import call
+
+    with TemporaryDirectory(prefix="enginebay-trial-") as folder:
+        found = Path(folder) / "found.npz"
+        receipt = call(FUNCTION, request, samples, found, timeout=timeout, result_type=Receipt)
+        return [sample.outputs for sample in load_samples(found)], receipt
+
+
+def run_here(request: LoadRequest, samples: Path, found: Path) -> Receipt:
+    """Load and run the engine in this process, and write the outputs to ``found``."""
+    with request.load() as wrapper:
+        outputs = [Sample({}, wrapper(sample.inputs)) for sample in load_samples(samples)]
+        save_samples(found, outputs)
+        return wrapper.receipt

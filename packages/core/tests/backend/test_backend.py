@@ -1,0 +1,470 @@
+"""One plugin behind typed methods: what it answers, and what it refuses."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import enginebay as eb
+from enginebay.backend import default_backend
+from enginebay.backend.checking import _TINY_ONNX
+from enginebay.environment import Tier
+from enginebay.errors import (
+    BackendUnavailableError,
+    ConfigError,
+    ConversionError,
+    FallbackError,
+    PluginError,
+    UsageError,
+)
+from enginebay.testing import temporary_backend
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HEAD = (
+    "from enginebay.testing.loopback import *\n"
+    "from enginebay.testing import loopback\n"
+    "from pathlib import Path\n"
+    "to_backend, build_wrapper, check_env = "
+    "loopback.to_backend, loopback.build_wrapper, loopback.check_env\n"
+)
+
+
+def variant(text: str, *, name: str = "odd", info: str = "") -> Any:
+    """A loopback backend with some hooks replaced."""
+    answer = f"eb.BackendInfo(name='{name}', irs=('onnx',), params=LoopbackParams{info})"
+    source = f"{HEAD}@eb.hookimpl\ndef backend_info(): return {answer}\n{text}"
+    return temporary_backend(name, source)
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    """relu(2 x) on float32[1, 3, 4, 4]."""
+    import base64
+
+    path = tmp_path / "tiny.onnx"
+    path.write_bytes(base64.b64decode(_TINY_ONNX))
+    return path
+
+
+def test_the_tiny_model_is_what_its_comment_says() -> None:
+    import base64
+
+    from onnx import checker, helper, load_from_string, numpy_helper
+
+    spec = [helper.make_tensor_value_info(name, 1, [1, 3, 4, 4]) for name in ("x", "y")]
+    nodes = [
+        helper.make_node("Mul", ["x", "two"], ["double"]),
+        helper.make_node("Relu", ["double"], ["y"]),
+    ]
+    two = numpy_helper.from_array(np.array([2], np.float32), "two")
+    graph = helper.make_graph(nodes, "smoke", spec[:1], spec[1:], [two])
+    opset = [helper.make_opsetid("", 13)]
+    model = helper.make_model(graph, opset_imports=opset, ir_version=8, producer_name="enginebay")
+    checker.check_model(model)
+    assert load_from_string(base64.b64decode(_TINY_ONNX)) == model
+
+
+def test_a_backend_is_available_when_a_model_ran(loopback: str) -> None:
+    backend = eb.get_backend(loopback)
+    report = backend.check_env()
+    assert [check.tier for check in report.checks] == [Tier.METADATA, Tier.IMPORT, Tier.SMOKE]
+    assert report.ok
+    assert backend.is_available()
+    assert backend.is_available(with_custom_ops=True)
+
+
+def test_wrong_numbers_are_not_available() -> None:
+    with variant("LoopbackParams.__struct_defaults__\n") as _:
+        report = eb.get_backend("odd").check_env(eb.get_backend("odd").Params(gain=1.5))
+    assert report.failed is not None
+    assert report.failed.found.startswith("wrong by 1")
+    assert report.failed.wanted == "relu(2 x)"
+
+
+@pytest.mark.parametrize(
+    ("action", "found"),
+    [
+        ("__import__('os').kill(__import__('os').getpid(), 11)", "SIGSEGV"),
+        ("raise RuntimeError('no device')", "RuntimeError: no device"),
+        ("__import__('time').sleep(60)", "limit"),
+    ],
+    ids=["segfault", "raises", "hangs"],
+)
+def test_a_tier_that_fails_skips_the_rest(action: str, found: str) -> None:
+    text = (
+        "@eb.hookimpl\n"
+        "def check_env(request):\n"
+        f"    if request.tier is Tier.DEVICE: {action}\n"
+        "    return eb.EnvReport()\n"
+    )
+    with variant(text):
+        report = eb.get_backend("odd").check_env(timeout=5 if "limit" in found else 60)
+    assert report.failed is not None
+    assert report.failed.tier is Tier.DEVICE
+    assert found in report.failed.found
+    assert [(check.tier, check.status) for check in report.checks[-1:]] == [(Tier.SMOKE, "skipped")]
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("from no_such import thing", "raised ModuleNotFoundError: No module named 'no_such'"),
+        ("return ['ok']", "answered ['ok']: wanted EnvReport"),
+    ],
+)
+def test_a_check_that_is_the_plugins_own_mistake_names_the_plugin(body: str, found: str) -> None:
+    with variant(f"@eb.hookimpl\ndef check_env(request):\n    {body}\n"):
+        report = eb.get_backend("odd").check_env()
+    assert report.failed is not None
+    assert report.failed.name == "the plugin's check"
+    assert report.failed.found == f"check_env() of 'odd' (temporary-odd 0) {found}"
+    assert report.failed.fix == "pip install -U temporary-odd"
+    assert [check.status for check in report.checks] == ["failed", *["skipped"] * 3]
+
+
+def test_a_binding_that_is_no_mapping_names_the_plugin() -> None:
+    with variant("@eb.hookimpl\ndef bound_to(request): return 'A100'\n"):
+        backend = eb.get_backend("odd")
+        with pytest.raises(PluginError) as caught:
+            backend.bound_to(backend.Params())
+    assert str(caught.value) == (
+        "bound_to() of 'odd' (temporary-odd 0) answered 'A100': wanted Mapping"
+    )
+
+
+def test_a_missing_runtime_is_told_with_the_command() -> None:
+    with variant("", info=", runtime_distributions=('no-such-engine>=2',)"):
+        backend = eb.get_backend("odd")
+        report = backend.check_env()
+        assert not backend.is_available()
+        with pytest.raises(BackendUnavailableError) as caught:
+            backend.get_version()
+    assert report.failed is not None
+    assert report.failed.fix == 'pip install "no-such-engine>=2"'
+    assert [check.status for check in report.checks] == ["failed", *["skipped"] * 3]
+    assert str(caught.value) == (
+        "the engine of backend 'odd' is not installed: wanted no-such-engine>=2"
+    )
+
+
+def test_the_version_is_the_runtimes(loopback: str) -> None:
+    import onnx
+
+    assert eb.get_backend(loopback).get_version() == onnx.__version__
+
+
+def test_convert_and_run_without_an_artifact(loopback: str, tiny: Path, tmp_path: Path) -> None:
+    backend = eb.get_backend(loopback)
+    where = str(tmp_path / "bare")
+    (file,) = backend.to_backend(tiny, work_dir=where, file_name="net")
+    assert file == tmp_path / "bare" / "net.onnx"
+    with backend.build_wrapper(work_dir=where, file_name="net") as wrapper:
+        y = wrapper({"x": np.full((1, 3, 4, 4), -1, np.float32)})["y"]
+    assert not y.any()
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ("None", "to_backend of 'odd' returned None: wanted a list of files"),
+        ("'model.onnx'", "to_backend of 'odd' returned 'model.onnx': wanted a list of files"),
+        ("[]", "backend 'odd' wrote no file"),
+        (
+            "['model.onnx']",
+            "backend 'odd' promised the file 'model.onnx', which is missing",
+        ),
+        (
+            "(request.work_dir / 'no.bin').touch() or ['no.bin']",
+            "backend 'odd' promised the file 'no.bin', which is empty",
+        ),
+        (
+            "({}[name] for name in ['gone'])",
+            "backend 'odd' could not convert 'tiny.onnx': KeyError: 'gone'",
+        ),
+        ("7", "to_backend of 'odd' returned 7: wanted a list of files"),
+        ("[7]", "to_backend of 'odd' returned [7]: wanted a list of files"),
+        ("['/etc/passwd']", "backend 'odd' wrote '/etc/passwd' outside its work_dir"),
+        (
+            "1 / 0",
+            "backend 'odd' could not convert 'tiny.onnx': ZeroDivisionError: division by zero",
+        ),
+    ],
+)
+def test_a_converter_is_not_taken_at_its_word(
+    tiny: Path, tmp_path: Path, answer: str, message: str
+) -> None:
+    with (
+        variant(f"@eb.hookimpl\ndef to_backend(request): return {answer}\n"),
+        pytest.raises(ConversionError) as caught,
+    ):
+        eb.get_backend("odd").to_backend(tiny, work_dir=str(tmp_path / "out"))
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ("7", "build_wrapper of 'odd' returned 7: wanted a Wrapper"),
+        ("1 / 0", "backend 'odd' could not load 'model.onnx': ZeroDivisionError: division by zero"),
+    ],
+)
+def test_a_loader_is_not_taken_at_its_word(
+    tiny: Path, tmp_path: Path, answer: str, message: str
+) -> None:
+    with (
+        variant(f"@eb.hookimpl\ndef build_wrapper(request): return {answer}\n"),
+        pytest.raises(ConversionError) as caught,
+    ):
+        eb.load(eb.convert(tiny, backend="odd", work_dir=tmp_path / "out"))
+    assert str(caught.value) == message
+
+
+def test_a_fallback_is_a_receipt_line_and_strict_refuses_it(tiny: Path, tmp_path: Path) -> None:
+    text = (
+        "class Fallen(LoopbackWrapper):\n"
+        "    receipt = eb.Receipt(engine='e 1', device='cpu', fallbacks=('no turbo here',))\n"
+        "@eb.hookimpl\n"
+        "def build_wrapper(request): return Fallen(request)\n"
+    )
+    with variant(text):
+        artifact = eb.convert(tiny, backend="odd", work_dir=tmp_path / "out")
+        with eb.load(artifact) as wrapper:
+            assert wrapper.receipt.fallbacks == ("no turbo here",)
+        with pytest.raises(FallbackError) as caught:
+            eb.load(artifact, strict=True)
+    assert str(caught.value) == "backend 'odd' fell back, and strict refuses that: no turbo here"
+
+
+def test_a_fallback_is_not_green() -> None:
+    text = (
+        "class Fallen(LoopbackWrapper):\n"
+        "    receipt = eb.Receipt(engine='e 1', device='cpu', fallbacks=('no turbo here',))\n"
+        "@eb.hookimpl\n"
+        "def build_wrapper(request): return Fallen(request)\n"
+    )
+    with variant(text):
+        check = eb.get_backend("odd").check_env().failed
+    assert check is not None
+    assert check.tier == "smoke"
+    assert check.found == "backend 'odd' fell back, and strict refuses that: no turbo here"
+
+
+def test_a_pinned_artifact_is_bound_to_its_engine(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from enginebay.errors import ArtifactError
+
+    info = ", pinned=('engine_version',), runtime_distributions=('onnx',)"
+    with variant("", info=info):
+        artifact = eb.convert(tiny, backend="odd", work_dir=tmp_path / "out")
+        eb.load(artifact).close()
+        manifest = artifact.path / "manifest.json"
+        text = manifest.read_text()
+        version = eb.get_backend("odd").get_version()
+        manifest.write_text(text.replace(f'"engine_version": "{version}"', '"engine_version": "0"'))
+        with pytest.raises(ArtifactError, match=f'bound to engine_version "0", found "{version}"'):
+            eb.load(artifact.path)
+
+
+def test_a_converter_gets_the_samples_of_a_deployment(tmp_path: Path) -> None:
+    import torch
+
+    text = (
+        "@eb.hookimpl\n"
+        "def to_backend(request):\n"
+        "    request.progress(repr([s['x'].tolist() for s in request.samples]))\n"
+        "    return loopback.to_backend(request)\n"
+    )
+    told: list[str] = []
+    with variant(text):
+        deployed = eb.deploy(
+            torch.nn.ReLU(),
+            torch.tensor([[1.0, 2.0]]),
+            backend="odd",
+            work_dir=tmp_path / "deployed",
+            input_names=["x"],
+            dynamic_shapes={"x": {0: ("n", 1, 2)}},
+            watch=lambda step: told.append(step.detail),
+        )
+    assert repr([[[1.0, 2.0]], [[1.0, 2.0], [1.0, 2.0]]]) in told
+    assert deployed.verdict == "verified"
+
+
+def test_a_converter_gets_no_samples_with_an_ir_alone(tmp_path: Path, tiny: Path) -> None:
+    text = "@eb.hookimpl\ndef to_backend(request): raise ValueError(request.samples)"
+    with variant(text), pytest.raises(ConversionError, match=r"ValueError: \(\)"):
+        eb.convert(tiny, backend="odd", work_dir=tmp_path / "converted")
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({}, ((2, 3), (2, 3), (2, 3))),
+        ({"dynamic_shapes": {"x": {0: ("n", 1, 4, 8)}}}, ((1, 3), (4, 3), (8, 3))),
+        ({"dynamic_shapes": {"x": {0: "n"}}}, ((1, 3), (2, 3), (None, 3))),
+        ({"params": {"min_shapes": "1x?", "max_shapes": "x:8x3"}}, ((1, 3), (2, 3), (8, 3))),
+    ],
+)
+@pytest.mark.parametrize("as_file", [False, True])
+def test_a_converter_learns_the_range_of_shapes(
+    tmp_path: Path, given: dict[str, Any], wanted: tuple[Any, ...], as_file: bool
+) -> None:
+    import torch
+
+    text = (
+        "@eb.hookimpl\n"
+        "def to_backend(request):\n"
+        "    p = request.shapes['x']\n"
+        "    request.progress(repr((p.min, p.opt, p.max)))\n"
+        "    return loopback.to_backend(request)\n"
+    )
+    model: Any = torch.nn.ReLU()
+    if as_file:
+        if "dynamic_shapes" in given:
+            pytest.skip("a file's dimensions are open already")
+        eb.export(
+            model,
+            torch.ones(2, 3),
+            path=tmp_path / "m.onnx",
+            input_names=["x"],
+            dynamic_shapes={"x": {0: "n"}},
+        )
+        model = tmp_path / "m.onnx"
+    told: list[str] = []
+    with variant(text):
+        eb.deploy(
+            model,
+            torch.ones(2, 3),
+            backend="odd",
+            work_dir=tmp_path / "out",
+            input_names=None if as_file else ["x"],
+            watch=lambda step: told.append(step.detail),
+            **given,
+        )
+    assert repr(wanted) in told
+
+
+def test_a_plugin_that_sees_every_backend_learns_which_one_is_asked(
+    tmp_path: Path, tiny: Path
+) -> None:
+    source = (
+        "import enginebay as eb\n"
+        "@eb.hookimpl(wrapper=True)\n"
+        "def to_backend(request):\n"
+        "    backend = eb.get_backend(request.backend)\n"
+        "    seen = f'{backend!r} {backend.distribution_version}'\n"
+        "    (request.work_dir / 'seen').write_text(seen)\n"
+        "    return (yield)\n"
+    )
+    with (
+        variant("", name="one"),
+        variant("", name="two"),
+        temporary_backend("everywhere", source, group="enginebay.plugins"),
+    ):
+        for name in ("one", "two"):
+            eb.get_backend(name).to_backend(tiny, work_dir=str(tmp_path / name))
+            seen = (tmp_path / name / "seen").read_text()
+            assert seen == f"<Backend {name} from temporary-{name}> 0"
+
+
+def test_every_request_about_a_backend_names_it(tmp_path: Path, tiny: Path) -> None:
+    log = tmp_path / "log"
+    asked = "".join(
+        f"@eb.hookimpl(wrapper=True)\n"
+        f"def {hook}(request):\n"
+        f"    with open({str(log)!r}, 'a') as file:\n"
+        f"        print('{hook}', request.backend, file=file)\n"
+        f"    return (yield)\n"
+        for hook in ("check_env", "to_backend", "build_wrapper", "bound_to")
+    )
+    with (
+        variant("", name="one"),
+        temporary_backend("log", f"import enginebay as eb\n{asked}", group="enginebay.plugins"),
+    ):
+        backend = eb.get_backend("one")
+        assert backend.check_env().ok
+        eb.load(eb.convert(tiny, backend="one", work_dir=tmp_path / "out")).close()
+        backend.bound_to(backend.Params())
+    lines = set(log.read_text().splitlines())
+    assert lines == {"check_env one", "to_backend one", "build_wrapper one", "bound_to one"}
+
+
+def test_a_plugin_says_what_its_artifacts_are_bound_to(tmp_path: Path) -> None:
+    import torch
+
+    from enginebay.errors import ArtifactError
+
+    text = (
+        "@eb.hookimpl\n"
+        "def bound_to(request):\n"
+        "    import os\n"
+        "    return {'board': os.environ.get('ODD_BOARD', 'A') + request.params.device}\n"
+    )
+    with variant(text):
+        made = eb.deploy(
+            torch.nn.ReLU(), torch.ones(2), backend="odd", work_dir=tmp_path / "out", keep_ir=True
+        )
+        assert made.artifact.manifest.pinned == {"board": "Acpu"}
+        eb.load(made.artifact).close()
+        with pytest.raises(ArtifactError) as caught:
+            eb.load(made.artifact, device="gpu")
+    assert str(caught.value) == 'the artifact is bound to board "Acpu", found "Agpu"'
+    ir = made.artifact.path / "ir" / "model.onnx"
+    assert caught.value.hint == (
+        f"deploy the model again here, or from the IR in it: enginebay convert odd {ir}"
+    )
+
+
+def test_an_ir_of_another_kind_is_refused(tiny: Path, tmp_path: Path, loopback: str) -> None:
+    import torch
+
+    path = tmp_path / "relu.pt"
+    eb.export(torch.nn.ReLU(), torch.ones(1), path=path)
+    with pytest.raises(ConversionError, match=r"does not convert from torchscript \('relu\.pt'\)"):
+        eb.convert(path, backend=loopback, work_dir=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_console_tool(loopback: str, tiny: Path, tmp_path: Path) -> None:
+    backend = eb.get_backend(loopback)
+    backend.main([str(tiny), "--work-dir", str(tmp_path / "made"), "--file-name", "net"])
+    assert (tmp_path / "made" / "net.onnx").is_file()
+
+
+def test_parse_args_works_when_the_block_ends_well(
+    loopback: str, tiny: Path, tmp_path: Path
+) -> None:
+    backend = eb.get_backend(loopback)
+    argv = [str(tiny), "--work-dir", str(tmp_path / "made")]
+    with pytest.raises(RuntimeError), backend.parse_args(ArgumentParser(), argv):
+        raise RuntimeError("changed my mind")
+    assert not (tmp_path / "made").exists()
+    with backend.parse_args(ArgumentParser(), argv) as parsed:
+        assert parsed.work_dir == str(tmp_path / "made")
+        assert not (tmp_path / "made").exists()
+    assert (tmp_path / "made" / "model.onnx").is_file()
+
+
+def test_params_from_a_config(loopback: str) -> None:
+    backend = eb.get_backend(loopback)
+    config = {"backend_config": {"type": "loopback", "gain": 2}}
+    params: Any = backend.build_param_from_config(config, "out")
+    assert (params.gain, params.work_dir) == (2.0, "out")
+    with pytest.raises(UsageError, match="the config is for backend 'ncnn', not 'loopback'"):
+        backend.build_param_from_config({"backend_config": {"type": "ncnn"}}, "out")
+    with pytest.raises(ConfigError, match="'gian' is not a key of backend_config"):
+        backend.build_param_from_config({"backend_config": {"gian": 2}}, "out")
+
+
+def test_the_default_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENGINEBAY_BACKENDS", "odd")
+    with variant(""):
+        assert default_backend() == "odd"
+    monkeypatch.setenv("ENGINEBAY_BACKENDS", "odd,other")
+    with variant(""), variant("", name="other"):
+        assert default_backend() == "onnxruntime"

@@ -1,0 +1,255 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from msgspec.structs import replace
+from packages.core.tests.exports import export
+from torch import nn
+
+from enginebay.errors import ExportError, ModelSourceError, UsageError
+from enginebay.exporters import write_ir
+from enginebay.ir.torch_file import read_exported_program, read_torchscript
+from enginebay.models import bind, find_model
+from enginebay.models.signature import read_signature
+from enginebay.verification.onnx_evaluator import reference_outputs
+
+if TYPE_CHECKING:
+    from enginebay.ir.model import IRModel
+
+
+class Nested(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 2)
+        self.drop = nn.Dropout(0.9)
+
+    def forward(self, x, batch, *, flag=True):
+        return {"y": self.drop(self.linear(x)), "aux": [batch["a"] * 2, x] if flag else None}
+
+
+X = torch.randn(1, 4)
+ARGS = (X, {"a": torch.arange(3)})
+DYNAMIC = {"x": {0: ("batch", 1, 8)}}
+
+
+@pytest.fixture(scope="module")
+def model() -> Nested:
+    return Nested()
+
+
+@pytest.fixture(scope="module", params=["torchscript", "exported_program"])
+def written(request, model, tmp_path_factory) -> IRModel:
+    path = tmp_path_factory.mktemp(request.param) / "m"
+    return export(model, ARGS, ir=request.param, path=path, dynamic_shapes=DYNAMIC)
+
+
+def loaded(ir: IRModel):
+    if ir.kind == "torchscript":
+        return read_torchscript(ir.path)
+    program, read = read_exported_program(ir.path)
+    return program.module(), read
+
+
+def test_the_file_computes_what_the_model_does_at_any_batch(model, written) -> None:
+    module, _ = loaded(written)
+    signature = read_signature(model, ARGS)
+    for batch in (1, 2, 8):
+        inputs = {"x": torch.randn(batch, 4), "batch.a": torch.arange(3)}
+        wanted = signature.run(model, inputs)
+        for found, tensor in zip(module(*inputs.values()), wanted.values(), strict=True):
+            torch.testing.assert_close(found, tensor)
+
+
+def test_the_file_keeps_names_dtypes_and_open_dimensions(written) -> None:
+    _, read = loaded(written)
+    assert [spec.describe() for spec in read.inputs] == ["x float32[batch, 4]", "batch.a int64[3]"]
+    assert [spec.describe() for spec in read.outputs] == [
+        "y float32[batch, 2]",
+        "aux.0 int64[3]",
+        "aux.1 float32[batch, 4]",
+    ]
+    assert (read.inputs, read.outputs) == (written.inputs, written.outputs)
+
+
+def test_the_suffix_and_the_exporter_are_the_kinds(written) -> None:
+    found = written.path.name, written.exporter, written.files, written.opset
+    wanted = {
+        "torchscript": ("m.pt", "torch.jit.trace"),
+        "exported_program": ("m.pt2", "torch.export"),
+    }
+    assert found == (*wanted[written.kind], (written.path,), None)
+
+
+def test_the_model_is_left_in_its_mode(model, written) -> None:
+    assert model.training
+    assert model.drop.training
+
+
+def test_the_same_kind_is_the_file_itself(written) -> None:
+    bound = bind(find_model(written.path))
+    assert bound.file(written.kind) == replace(written, exporter="file", notes=())
+    assert bound.file("onnx") is None
+
+
+def test_the_file_becomes_onnx_with_the_same_names_and_numbers(model, written, tmp_path) -> None:
+    program = written.kind == "exported_program"
+    options = {} if program else {"args": (X, ARGS[1]["a"]), "dynamic_shapes": DYNAMIC}
+    ir = export(written, path=tmp_path / "m", **options)
+    assert ir.inputs == written.inputs
+    assert ir.outputs == written.outputs
+    assert ir.exporter == f"torch.onnx {'dynamo' if program else 'torchscript'}"
+    signature = read_signature(model, ARGS)
+    inputs = {name: tensor.numpy() for name, tensor in signature.example_inputs.items()}
+    found = reference_outputs(ir.path, inputs)
+    for name, tensor in signature.example_outputs.items():
+        torch.testing.assert_close(torch.from_numpy(found[name]), tensor)
+
+
+def test_onnx_becomes_onnx_only(tmp_path) -> None:
+    ir = export(nn.ReLU(), X, path=tmp_path / "m.onnx")
+    bound = bind(find_model(ir.path))
+    assert bound.file("onnx") == bound.source.ir
+    with pytest.raises(ExportError) as caught:
+        write_ir(bound, "torchscript", tmp_path / "m.pt")
+    message = f"'{ir.path}' is ONNX, and there is no way back to torch from there"
+    assert str(caught.value) == message
+
+
+class Captured(nn.Module):
+    def forward(self, a, b, flag=True, *, mask=None):
+        return {"sum": a["p"] + b[0] * b[1], "masked": mask * 2}
+
+
+@pytest.fixture(scope="module")
+def program() -> torch.export.ExportedProgram:
+    ones = torch.ones(2)
+    return torch.export.export(Captured(), ({"p": ones}, [ones, ones]), {"mask": ones})
+
+
+@pytest.mark.parametrize("ir", ["onnx", "exported_program"])
+def test_a_captured_programs_inputs_are_called_by_their_paths(program, ir, tmp_path) -> None:
+    written = export(program, ir=ir, path=tmp_path / "m")
+    assert [spec.name for spec in written.inputs] == ["a.p", "b.0", "b.1", "mask"]
+    assert [spec.name for spec in written.outputs] == ["sum", "masked"]
+
+
+def test_a_captured_program_takes_other_names(program, tmp_path) -> None:
+    names = {"input_names": list("abcd"), "output_names": list("ef")}
+    written = export(program, ir="exported_program", path=tmp_path / "m", **names)
+    _, read = read_exported_program(written.path)
+    assert [spec.name for spec in (*read.inputs, *read.outputs)] == list("abcdef")
+
+
+def test_a_captured_program_is_traced_with_its_own_inputs(program, tmp_path) -> None:
+    written = export(program, ir="torchscript", path=tmp_path / "m")
+    module, _ = read_torchscript(written.path)
+    total, masked = module(*[torch.full((2,), 3.0)] * 4)
+    assert (total.tolist(), masked.tolist()) == ([12, 12], [6, 6])
+
+
+def test_a_captured_programs_dimensions_cannot_be_opened(program, tmp_path) -> None:
+    with pytest.raises(UsageError) as caught:
+        export(program, path=tmp_path / "m", dynamic_shapes={"mask": {0: "n"}})
+    message = "dimension 'n' (axis 0 of 'mask') was fixed when the exported program was captured"
+    assert str(caught.value) == message
+
+
+def test_a_program_that_the_exporter_refuses_is_an_export_error(tmp_path) -> None:
+    class Eigen(nn.Module):
+        def forward(self, x):
+            return torch.linalg.eigh(x)[0]
+
+    captured = torch.export.export(Eigen(), (torch.eye(2),))
+    with pytest.raises(ExportError, match=r"^the model cannot be exported by the default exporter"):
+        export(captured, path=tmp_path / "m")
+
+
+@pytest.fixture(scope="module")
+def script():
+    with pytest.warns(DeprecationWarning, match="torch.jit"):
+        return torch.jit.script(nn.Sequential(nn.Linear(4, 2), nn.ReLU()))
+
+
+def test_torchscript_becomes_onnx_through_its_own_exporter(script, tmp_path) -> None:
+    ir = export(script, X, path=tmp_path / "m", dynamic_shapes={"input": {0: "n"}})
+    assert (ir.exporter, ir.notes) == ("torch.onnx torchscript", ())
+    found = reference_outputs(ir.path, {"input": X.repeat(3, 1).numpy()})
+    torch.testing.assert_close(torch.from_numpy(found["output"]), script(X.repeat(3, 1)))
+
+
+def test_torchscript_becomes_torchscript(script, tmp_path) -> None:
+    ir = export(script, X, ir="torchscript", path=tmp_path / "m")
+    torch.testing.assert_close(read_torchscript(ir.path)[0](X)[0], script(X))
+
+
+def test_torchscript_becomes_no_exported_program(script, tmp_path) -> None:
+    with pytest.raises(ExportError) as caught:
+        export(script, X, ir="exported_program", path=tmp_path / "m")
+    message = "TorchScript cannot become an exported program: torch.export reads Python"
+    assert str(caught.value) == message
+
+
+def test_a_trace_of_a_random_model_has_a_note(tmp_path) -> None:
+    class Random(nn.Module):
+        def forward(self, x):
+            return x, torch.rand_like(x)
+
+    ir = export(Random(), X, ir="torchscript", path=tmp_path / "m")
+    assert ir.notes == ("tracing: output 'output_1' of the trace differs from the model's",)
+
+
+def test_not_a_number_is_not_a_difference(tmp_path) -> None:
+    class Nan(nn.Module):
+        def forward(self, x):
+            return x * float("nan")
+
+    assert export(Nan(), X, ir="torchscript", path=tmp_path / "m").notes == ()
+
+
+class Fixed(nn.Module):
+    def forward(self, x):
+        return x.reshape(2, 2, 2)
+
+
+def test_a_fixed_dimension_is_one_line(tmp_path) -> None:
+    with pytest.raises(ExportError) as caught:
+        export(
+            Fixed(),
+            torch.ones(2, 4),
+            ir="exported_program",
+            path=tmp_path / "m",
+            dynamic_shapes={"x": {0: "n"}},
+        )
+    assert str(caught.value) == (
+        "the model cannot be exported by torch.export: UserError: You marked n as dynamic but your "
+        "code specialized it to be a constant (2)"
+    )
+
+
+def test_a_size_that_the_model_refuses_is_a_note_or_breaks_a_promise(tmp_path) -> None:
+    options = {"ir": "torchscript", "path": tmp_path / "m"}
+    refusal = "the model does not run with n=4: RuntimeError: shape '[2, 2, 2]' is invalid"
+    ir = export(Fixed(), torch.ones(2, 4), dynamic_shapes={"x": {0: "n"}}, **options)
+    assert ir.outputs[0].dims is None
+    assert ir.notes[0].startswith(refusal)
+    with pytest.raises(ExportError, match="shape '") as caught:
+        export(Fixed(), torch.ones(2, 4), dynamic_shapes={"x": {0: ("n", 1, 8)}}, **options)
+    assert f"by torch.jit.trace: {refusal}" in str(caught.value)
+    assert caught.value.hint == "narrow the ranges in dynamic_shapes"
+
+
+def test_a_foreign_torchscript_file_has_no_specs(script, tmp_path) -> None:
+    script.save(tmp_path / "foreign.pt")
+    module, ir = read_torchscript(tmp_path / "foreign.pt")
+    assert (ir.inputs, ir.outputs) == ((), ())
+    assert [spec.name for spec in read_signature(module, X).inputs] == ["input"]
+
+
+def test_damaged_names_are_one_line(script, tmp_path) -> None:
+    path = tmp_path / "m.pt"
+    with pytest.warns(DeprecationWarning, match="torch.jit"):
+        torch.jit.save(script, path, _extra_files={"enginebay.json": '{"inputs": 3}'})
+    with pytest.raises(ModelSourceError, match=r"is damaged: its enginebay.json cannot be read: "):
+        read_torchscript(path)

@@ -1,0 +1,150 @@
+"""What model sources of plugins get from core: their section, sizes, and weights."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from enginebay.errors import ModelSourceError
+from enginebay.hooks import ModelRequest
+from enginebay.models import (
+    image_size,
+    load_weights,
+    read_options,
+    same_each_time,
+    settle_norms,
+    take_weights,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+def request(shapes: Mapping[str, Any] | None = None, **section: Any) -> ModelRequest:
+    return ModelRequest(name="net", codebase_config=section, input_shapes=shapes or {})
+
+
+def test_a_section_is_read() -> None:
+    options = read_options(request(type="zoo", task="Classification", arguments={"depth": 3}))
+    assert (options.type, options.task, options.arguments) == (
+        "zoo",
+        "Classification",
+        {"depth": 3},
+    )
+    assert (options.pretrained, options.checkpoint) == (False, None)
+
+
+@pytest.mark.parametrize(
+    ("section", "message", "hint"),
+    [
+        (
+            {"checkpiont": "a.pth"},
+            (
+                "codebase_config: 'checkpiont' is not a key of it; there is type, task, "
+                "arguments, pretrained, checkpoint"
+            ),
+            "did you mean 'checkpoint'?",
+        ),
+        (
+            {"pretrained": "yes"},
+            "codebase_config: Expected `bool`, got `str` - at `$.pretrained`",
+            None,
+        ),
+        (
+            {"pretrained": True, "checkpoint": "a.pth"},
+            "codebase_config: both pretrained and checkpoint say where the weights come from",
+            "leave one of them out",
+        ),
+    ],
+)
+def test_a_wrong_section(section: dict[str, Any], message: str, hint: str | None) -> None:
+    with pytest.raises(ModelSourceError) as caught:
+        read_options(request(**section))
+    assert (str(caught.value), caught.value.hint) == (message, hint)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "size"),
+    [
+        ({"": (1, 3, 48, 64)}, (3, 48, 64)),
+        ({"image": (2, 1, 8, 9)}, (1, 8, 9)),
+        ({}, None),
+        ({"x": (1, 16)}, None),
+        ({"x": (1, 3, None, 64)}, None),
+        ({"x": (1, 3, 8, 8), "y": (1, 3, 8, 8)}, None),
+    ],
+)
+def test_one_image_has_a_size(shapes: dict[str, Any], size: Any) -> None:
+    assert image_size(request(shapes)) == size
+
+
+def net() -> torch.nn.Module:
+    return torch.nn.Linear(3, 2)
+
+
+@pytest.mark.parametrize("place", [None, "state_dict", "model"])
+def test_weights_wherever_a_checkpoint_keeps_them(place: str | None, tmp_path: Path) -> None:
+    trained, fresh = net(), net()
+    state = trained.state_dict()
+    torch.save({place: state, "epoch": 3} if place else state, tmp_path / "net.pth")
+    load_weights(fresh, str(tmp_path / "net.pth"))
+    assert torch.equal(fresh.weight, trained.weight)
+
+
+def test_weights_of_another_model() -> None:
+    with pytest.raises(ModelSourceError, match=r"^'far/away' does not fit Linear: Error\(s\) in"):
+        take_weights(net(), {"other": torch.ones(1)}, "far/away")
+
+
+class Evil:
+    def __reduce__(self) -> Any:
+        return (open, ("run", "w"))
+
+
+def test_weights_that_would_run_code_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    torch.save({"state_dict": net().state_dict(), "log": Evil()}, "evil.pth")
+    with pytest.raises(
+        ModelSourceError, match=r"^'evil\.pth' cannot be read as weights: "
+    ) as caught:
+        load_weights(net(), "evil.pth")
+    assert caught.value.hint == (
+        "wanted tensors and plain values only, as in torch.save(model.state_dict(), FILE)"
+    )
+    assert not (tmp_path / "run").exists()
+
+
+def test_weights_that_are_not_there_or_none(tmp_path: Path) -> None:
+    with pytest.raises(ModelSourceError, match=r"^codebase_config\.checkpoint: no file 'a\.pth'$"):
+        load_weights(net(), "a.pth")
+    torch.save([1], tmp_path / "list.pth")
+    with pytest.raises(ModelSourceError, match="holds a list, wanted a state_dict"):
+        load_weights(net(), str(tmp_path / "list.pth"))
+
+
+def test_random_weights_are_the_same_each_time_and_the_callers_numbers_go_on() -> None:
+    torch.manual_seed(5)
+    before = torch.random.get_rng_state()
+    with same_each_time():
+        first = net()
+    with same_each_time():
+        second = net()
+    assert torch.equal(first.weight, second.weight)
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_norms_measure_and_are_left_as_they_were() -> None:
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 1), torch.nn.BatchNorm2d(4)).eval()
+    images = 5 + 3 * torch.randn(4, 3, 8, 8)
+    settle_norms(network, images)
+    found = network(images)
+    assert torch.allclose(found.mean((0, 2, 3)), torch.zeros(4), atol=1e-5)
+    assert torch.allclose(found.var((0, 2, 3)), torch.ones(4), atol=1e-3)
+    assert not network[1].training
+    assert network[1].momentum == 0.1

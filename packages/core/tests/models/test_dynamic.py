@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import pytest
+from torch.export import Dim
+
+from enginebay.errors import InputError
+from enginebay.models.dynamic import DynamicDim, from_profiles, normalise
+from enginebay.tensors.spec import TensorSpec
+
+X = TensorSpec("x", "float32", (1, 3, 8, 8))
+MASK = TensorSpec("mask", "bool", (1, 8))
+
+
+@pytest.mark.parametrize(
+    ("value", "dim"),
+    [
+        ("batch", DynamicDim("batch")),
+        (("batch", 1, 8), DynamicDim("batch", 1, 8)),
+        (("batch", 1, 4, 8), DynamicDim("batch", 1, 8, 4)),
+        ((1, 8), DynamicDim("x_0", 1, 8)),
+        ((1, 4, 8), DynamicDim("x_0", 1, 8, 4)),
+        (Dim("batch", min=2, max=8), DynamicDim("batch", 2, 8)),
+        (Dim("batch"), DynamicDim("batch", 1, None)),
+        (Dim.AUTO, DynamicDim("x_0")),
+        (Dim.DYNAMIC(min=2, max=4), DynamicDim("x_0", 2, 4)),
+        (DynamicDim("n", 1, 2), DynamicDim("n", 1, 2)),
+        (DynamicDim("n", 3, 3), DynamicDim("n", 3, 3)),
+    ],
+)
+def test_each_form_is_read(value, dim: DynamicDim) -> None:
+    assert normalise({"x": {0: value}}, [X]) == {"x": {0: dim}}
+
+
+@pytest.mark.parametrize(
+    "fixed", [None, {}, {"x": None}, {"x": {}}, {"x": {0: None, 1: Dim.STATIC}}]
+)
+def test_nothing_open_is_nothing(fixed) -> None:
+    assert normalise(fixed, [X]) == {}
+
+
+def test_negative_axes_count_from_the_end() -> None:
+    assert normalise({"x": {-1: "w", -4: "n"}}, [X]) == {
+        "x": {3: DynamicDim("w"), 0: DynamicDim("n")}
+    }
+
+
+def test_a_bare_name_takes_the_range_given_elsewhere() -> None:
+    for first, second in (("batch", ("batch", 1, 8)), (("batch", 1, 8), "batch")):
+        shapes = normalise({"x": {0: first}, "mask": {0: second}}, [X, MASK])
+        assert shapes == {
+            "x": {0: DynamicDim("batch", 1, 8)},
+            "mask": {0: DynamicDim("batch", 1, 8)},
+        }
+
+
+def test_outputs_may_stand_among_the_inputs() -> None:
+    shapes = normalise({"x": {0: "n"}, "output": {0: "n"}}, [X], outputs=["output"])
+    assert list(shapes) == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message", "hint"),
+    [
+        (
+            {"maks": {0: "n"}},
+            "dynamic_shapes names 'maks', which is not an input; inputs: x, mask",
+            "did you mean 'mask'?",
+        ),
+        (
+            {"x": {4: "n"}},
+            "dynamic_shapes['x'] names axis 4; the input is x float32[1, 3, 8, 8]",
+            None,
+        ),
+        (
+            {"x": {"n": 0}},
+            "dynamic_shapes['x'] names axis 'n'; the input is x float32[1, 3, 8, 8]",
+            None,
+        ),
+        (
+            {"x": [0]},
+            "dynamic_shapes['x'] is [0]; wanted axes and names",
+            'write {"x": {0: "batch"}}',
+        ),
+        (
+            {"x": {0: 8}},
+            "dynamic_shapes['x'][0] is 8; wanted a name, or a name and sizes",
+            'write "batch" or ("batch", 1, 8)',
+        ),
+        (
+            {"x": {0: ("n", "m")}},
+            "dynamic_shapes['x'][0] is ('n', 'm'); wanted a name, or a name and sizes",
+            'write "batch" or ("batch", 1, 8)',
+        ),
+        (
+            {"x": {0: "batch size"}},
+            "'batch size' cannot name a dimension",
+            "use letters, digits and underscores",
+        ),
+        (
+            {"x": {0: ("n", 8, 1)}},
+            "dimension 'n' has the sizes [8, 1]; wanted smallest ≤ usual ≤ largest",
+            None,
+        ),
+        (
+            {"x": {0: ("n", 1, 9, 8)}},
+            "dimension 'n' has the sizes [1, 9, 8]; wanted smallest ≤ usual ≤ largest",
+            None,
+        ),
+        (
+            {"x": {0: ("n", -1, 8)}},
+            "dimension 'n' has the sizes [-1, 8]; wanted smallest ≤ usual ≤ largest",
+            None,
+        ),
+        (
+            {"x": {0: ("n", 1, 8)}, "mask": {0: ("n", 1, 4)}},
+            "dimension 'n' is given two ranges: 1…8 and 1…4",
+            "give one range, or two names",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_one_line(shapes, message: str, hint: str | None) -> None:
+    with pytest.raises(InputError) as caught:
+        normalise(shapes, [X, MASK])
+    assert (str(caught.value), caught.value.hint) == (message, hint)
+
+
+def test_profiles_open_the_axes_that_vary() -> None:
+    shapes = from_profiles(
+        {"x": ((1, 3, 8), (4, 3, 8), (8, 3, 16)), "feats.0": ((1, 2), (1, 2), (1, 2))}
+    )
+    assert shapes == {
+        "x": {0: DynamicDim("x_0", 1, 8, 4), 2: DynamicDim("x_2", 8, 16, 8)},
+        "feats.0": {},
+    }
+
+
+def test_names_made_from_odd_inputs_can_name_a_dimension() -> None:
+    names = ["feats.0", "1st", "a b", "é"]
+    shapes = from_profiles(dict.fromkeys(names, ((1,), (1,), (2,))))
+    specs = [TensorSpec(name, "float32", (1,)) for name in names]
+    assert list(normalise(shapes, specs)) == names

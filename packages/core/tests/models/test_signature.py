@@ -1,0 +1,317 @@
+from __future__ import annotations
+
+from collections import OrderedDict, namedtuple
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from packages.core.tests.exports import export
+from torch import nn
+
+from enginebay.errors import InputError, ModelError
+from enginebay.exporters.flat import FlatModel
+from enginebay.models.signature import read_signature
+
+X = torch.arange(6.0).reshape(2, 3)
+Pair = namedtuple("Pair", "left right")
+
+
+@dataclass
+class Output:
+    """As transformers' outputs are, before anybody has told pytree about it."""
+
+    logits: torch.Tensor
+    hidden_states: tuple | None = None
+    loss: torch.Tensor | None = None
+
+
+class Net(nn.Module):
+    """A module around a function; ``forward`` has the function's parameters."""
+
+    def __init__(self, function) -> None:
+        super().__init__()
+        self.forward = function
+
+
+def names(function, args, **options) -> tuple[list[str], list[str]]:
+    signature = read_signature(Net(function), args, **options)
+    return [spec.name for spec in signature.inputs], [spec.name for spec in signature.outputs]
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "inputs"),
+    [
+        (lambda x: x + 1, X, ["x"]),
+        (lambda x: x + 1, (X,), ["x"]),
+        (lambda x: x + 1, {"x": X}, ["x"]),
+        (lambda x, mask: x * mask, (X, X), ["x", "mask"]),
+        (lambda x, mask: x * mask, [X, X], ["x", "mask"]),
+        (lambda x, mask: x * mask, (X, {"mask": X}), ["x", "mask"]),
+        (lambda x, mask: x * mask, {"mask": X, "x": X}, ["x", "mask"]),
+        (lambda x, mask=None: x * 2, {"x": X}, ["x"]),
+        (lambda x, flag, mask: x * mask, (X, True, X), ["x", "mask"]),
+        (lambda x, *, mask: x * mask, (X, {"mask": X}), ["x", "mask"]),
+        (lambda *args: args[0] + args[1], (X, X), ["args_0", "args_1"]),
+        (lambda x, **more: x + more["b"] * more["a"], (X, {"b": X, "a": X}), ["x", "b", "a"]),
+        (lambda features: features[0] + features[1], ([X, X],), ["features.0", "features.1"]),
+        (lambda batch: batch["image"] + 1, {"image": X}, ["batch.image"]),
+        (lambda batch: batch["image"] + 1, ({"image": X},), ["batch.image"]),
+        (lambda x, batch: x + batch["a"]["b"], (X, {"a": {"b": X}}), ["x", "batch.a.b"]),
+        (lambda pair: pair.left + pair.right, Pair(X, X), ["pair.left", "pair.right"]),
+        (lambda o: o.logits + 1, Output(X), ["o.logits"]),
+        (lambda x, n: x * n, (X, 3), ["x"]),
+        (lambda x: x + 1, X.numpy(), ["x"]),
+        (lambda x, extra: x * extra["s"][1], (X, {"s": [None, X, "text"]}), ["x", "extra.s.1"]),
+    ],
+)
+def test_inputs_are_named_after_the_parameters(function, args, inputs: list[str]) -> None:
+    assert names(function, args)[0] == inputs
+
+
+@pytest.mark.parametrize(
+    ("result", "outputs"),
+    [
+        (lambda x: x + 1, ["output"]),
+        (lambda x: (x + 1,), ["output_0"]),
+        (lambda x: [x + 1, x + 2], ["output_0", "output_1"]),
+        (lambda x: (x + 1, [x + 2, {"a": x + 3}]), ["output_0", "output_1.0", "output_1.1.a"]),
+        (lambda x: {"logits": x + 1, "aux": {"a": x + 2}}, ["logits", "aux.a"]),
+        (lambda x: OrderedDict(b=x + 1, a=x + 2), ["b", "a"]),
+        (lambda x: Pair(x + 1, x + 2), ["left", "right"]),
+        (lambda x: Output(x + 1, (x + 2, x + 3)), ["logits", "hidden_states.0", "hidden_states.1"]),
+        (lambda x: (None, x + 1), ["output_1"]),
+        (lambda x: {"x": x}, ["x_out"]),
+        (lambda x: {"x": x, "x_out": x}, ["x_out", "x_out_1"]),
+        (lambda x: {"a.b": x, "a": {"b": x}}, ["a.b", "a.b_1"]),
+        (lambda x: {1: x + 1}, ["1"]),
+    ],
+)
+def test_outputs_are_named_by_their_keys(result, outputs: list[str]) -> None:
+    assert names(result, X)[1] == outputs
+
+
+def test_what_is_no_tensor_is_left_out_with_a_note() -> None:
+    signature = read_signature(Net(lambda x: {"y": x + 1, "size": (3, None), "kind": "a"}), X)
+    assert [spec.name for spec in signature.outputs] == ["y"]
+    assert signature.notes == (
+        "output 'size.0' is of type int, not a tensor, and is left out",
+        "output 'kind' is of type str, not a tensor, and is left out",
+    )
+
+
+def test_specs_say_dtypes_and_sizes() -> None:
+    signature = read_signature(
+        Net(lambda ids, h, n: (ids > 0, h * 2, n + 1)),
+        (torch.ones(1, 4, dtype=torch.int64), torch.ones(2).bfloat16(), torch.tensor(3)),
+    )
+    described = [spec.describe() for spec in (*signature.inputs, *signature.outputs)]
+    assert described == [
+        *("ids int64[1, 4]", "h bfloat16[2]", "n int64[]"),
+        *("output_0 bool[1, 4]", "output_1 bfloat16[2]", "output_2 int64[]"),
+    ]
+
+
+def test_own_names_replace_the_found_ones() -> None:
+    found = names(lambda x, y: (x, y), (X, X), input_names=["a", "b"], output_names=["c", "d"])
+    assert found == (["a", "b"], ["c", "d"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"input_names": ["a"]},
+            "input_names has 1 names (a); the model has 2 inputs (x, y)",
+        ),
+        (
+            {"input_names": "ab"},
+            "input_names has 1 names (ab); the model has 2 inputs (x, y)",
+        ),
+        (
+            {"output_names": ["a", "b", "c"]},
+            "output_names has 3 names (a, b, c); the model has 2 outputs (output_0, output_1)",
+        ),
+        (
+            {"input_names": ["a", "a"]},
+            "input_names has 'a' where every input needs its own name",
+        ),
+        (
+            {"output_names": ["a", ""]},
+            "output_names has '' where every output needs its own name",
+        ),
+        (
+            {"output_names": ["x", "z"]},
+            "'x' names an input and an output; a graph needs two names",
+        ),
+    ],
+)
+def test_names_that_do_not_fit_are_one_line(options, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        names(lambda x, y: (x + y, x), (X, X), **options)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ((X,), "missing a required argument: 'mask'"),
+        ((X, X, X, X), "too many positional arguments"),
+        ({"x": X, "maks": X}, "missing a required argument: 'mask'"),
+        ({"x": X, "mask": X, "z": X}, "got an unexpected keyword argument 'z'"),
+    ],
+)
+def test_inputs_that_do_not_fit_forward_are_one_line(args, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        names(lambda x, mask, flag=True: x, args)
+    assert (
+        str(caught.value) == f"the example inputs do not fit forward(x, mask, flag=True): {message}"
+    )
+
+
+def test_inputs_without_a_tensor_are_one_line() -> None:
+    with pytest.raises(InputError, match=r"^the example inputs for forward\(n\) hold no tensor$"):
+        names(lambda n: torch.ones(n), (3,))
+
+
+def test_a_forward_that_raises_is_a_model_error_with_its_chain() -> None:
+    def forward(x):
+        raise ValueError("\n  no good\nreally")
+
+    with pytest.raises(ModelError, match=r"^the model's forward raised ValueError: no good$") as e:
+        names(forward, X)
+    assert isinstance(e.value.__cause__, ValueError)
+
+
+def test_a_forward_without_a_tensor_is_a_model_error() -> None:
+    with pytest.raises(ModelError, match=r"returned no tensor; it returned a str$"):
+        names(lambda x: "hello", X)
+
+
+def test_the_model_and_the_inputs_are_left_as_they_were() -> None:
+    def forward(x, kept):
+        assert not net.training
+        assert not torch.is_grad_enabled()
+        x.add_(1)
+        kept["a"].zero_()
+        return x * 2
+
+    net = Net(forward)
+    net.left, net.right = nn.Dropout(), nn.Dropout().eval()
+    x = X.clone().requires_grad_()
+    kept = {"a": X.clone()}
+    signature = read_signature(net, (x, kept))
+    assert torch.equal(x, X)
+    assert torch.equal(kept["a"], X)
+    assert (net.training, net.left.training, net.right.training) == (True, True, False)
+    assert torch.equal(signature.example_inputs["x"], X)
+    assert torch.equal(signature.example_outputs["output"], (X + 1) * 2)
+    assert not signature.example_inputs["x"].requires_grad
+    assert signature.call.mutated == {0, 1}
+
+
+def test_modes_come_back_after_a_forward_that_raises() -> None:
+    def forward(x):
+        raise RuntimeError
+
+    net = Net(forward)
+    with pytest.raises(ModelError, match=r"RuntimeError: \(no message\)$"):
+        read_signature(net, X)
+    assert net.training
+
+
+def test_a_caller_in_inference_mode_changes_nothing(tmp_path) -> None:
+    with torch.inference_mode():
+        x = torch.ones(2, 3)
+        signature = read_signature(nn.Linear(3, 2), x)
+        ir = export(nn.Linear(3, 2), x, ir="torchscript", path=tmp_path / "m")
+    assert not signature.example_outputs["output"].is_inference()
+    assert ir.outputs == signature.outputs
+
+
+def test_the_model_runs_again_on_other_inputs_by_name() -> None:
+    net = Net(lambda x, batch, scale: {"y": x * scale, "z": batch["m"] + 1})
+    signature = read_signature(net, (X, {"m": X}, 3))
+    outputs = signature.run(net, {"batch.m": X[:1], "x": X[:1]})
+    assert torch.equal(outputs["y"], X[:1] * 3)
+    assert torch.equal(outputs["z"], X[:1] + 1)
+    with pytest.raises(InputError, match=r"^the model takes x, batch.m; got x$"):
+        signature.run(net, {"x": X})
+
+
+def test_another_number_of_outputs_is_a_model_error() -> None:
+    net = Net(lambda x: list(x))
+    signature = read_signature(net, X)
+    with pytest.raises(ModelError) as caught:
+        signature.run(net, {"x": X[:1]})
+    assert str(caught.value) == (
+        "the model's forward returned 1 tensors; for its example inputs it returned 2"
+    )
+
+
+def test_results_do_not_change_with_the_next_call() -> None:
+    class Cached(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("cache", torch.zeros(2, 3))
+
+        def forward(self, x):
+            self.cache.copy_(x)
+            return self.cache
+
+    net = Cached()
+    signature = read_signature(net, X)
+    signature.run(net, {"x": X + 1})
+    assert torch.equal(signature.example_outputs["output"], X)
+
+
+def test_the_flat_model_shares_its_weights_and_takes_and_gives_tensors() -> None:
+    net = nn.Linear(3, 2)
+    signature = read_signature(net, X)
+    flat = FlatModel(net, signature)
+    assert next(flat.parameters()) is net.weight
+    assert torch.equal(flat(X)[0], net(X))
+
+
+# torch.compile imports deprecated parts of torch itself.
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_a_compiled_model_is_the_model_it_wraps(tmp_path) -> None:
+    net = nn.Linear(3, 2)
+    compiled = torch.compile(net)
+    signature = read_signature(compiled, X)
+    assert [spec.name for spec in signature.inputs] == ["input"]
+    assert torch.equal(signature.run(compiled, {"input": X})["output"], net(X))
+    assert export(compiled, X, ir="torchscript", path=tmp_path / "m").inputs == signature.inputs
+
+
+def test_numpy_inputs_are_copied() -> None:
+    array = np.ones((2, 3), dtype=np.float32)
+    signature = read_signature(Net(lambda x: x.add_(1)), array)
+    assert (array == 1).all()
+    assert (signature.example_inputs["x"] == 1).all()
+
+
+class Keyed(nn.Module):
+    def forward(self, x, y=None, *, z=None):
+        return x + sum(part for part in (y, z) if part is not None)
+
+
+@pytest.mark.parametrize(
+    ("args", "keywords"), [((X, X), {}), ((X,), {"y": X}), ((), {"x": X, "z": X})]
+)
+@pytest.mark.parametrize("given", ["as captured", "by name"])
+def test_an_exported_program_is_called_as_it_was_captured(args, keywords, given) -> None:
+    module = torch.export.export(Keyed(), args, keywords).module()
+    by_name = dict(zip("xy", args, strict=False)) | keywords
+    signature = read_signature(module, by_name if given == "by name" else (*args, keywords))
+    assert [spec.name for spec in signature.inputs] == list(by_name)
+    assert torch.equal(signature.example_outputs["output"], X + X)
+
+
+def test_a_parameter_left_out_makes_the_next_ones_keywords() -> None:
+    class Middle(nn.Module):
+        def forward(self, x, y=None, z=None):
+            return x if y is None and z is not None else None
+
+    signature = read_signature(Middle(), {"x": X, "z": X})
+    assert [spec.name for spec in signature.inputs] == ["x", "z"]

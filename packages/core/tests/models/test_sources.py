@@ -1,0 +1,463 @@
+from __future__ import annotations
+
+import importlib
+import sys
+import zipfile
+
+import pytest
+import torch
+from packages.core.tests.exports import export
+from torch import nn
+
+from enginebay.errors import MissingDependencyError, ModelSourceError
+from enginebay.models.sources import load_model
+from enginebay.rewriting import rewrite
+
+NETS = """
+import torch
+from torch import nn
+import neighbour
+
+class Net(nn.Module):
+    def __init__(self, width=2):
+        super().__init__()
+        self.linear = nn.Linear(4, width)
+    def forward(self, x):
+        import late_neighbour
+        return self.linear(x) * late_neighbour.TWO
+
+class Needy(nn.Module):
+    def __init__(self, width, depth):
+        super().__init__()
+
+net = Net(3)
+def build():
+    return Net(neighbour.WIDTH)
+def with_inputs():
+    return Net(), torch.ones(1, 4)
+def with_two_inputs():
+    return Net(), (torch.ones(1, 4), {"y": torch.ones(1)})
+def raising():
+    raise RuntimeError("no weights\\nhere")
+def leaving():
+    raise SystemExit(3)
+def needy(path):
+    return Net()
+def nothing():
+    return None
+def weights():
+    return Net().state_dict()
+number = 3
+class group:
+    net = net
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "nets.py").write_text(NETS)
+    (tmp_path / "neighbour.py").write_text("WIDTH = 5\n")
+    (tmp_path / "late_neighbour.py").write_text("TWO = 2\n")
+    before = list(sys.path), set(sys.modules)
+    monkeypatch.chdir(tmp_path.parent)
+    yield tmp_path
+    sys.path[:] = before[0]
+    for name in set(sys.modules) - before[1]:
+        if name in ("nets", "neighbour", "late_neighbour") or name.startswith("enginebay_source"):
+            del sys.modules[name]
+    importlib.invalidate_caches()
+
+
+@pytest.mark.parametrize(
+    ("attribute", "width"), [("Net", 2), ("net", 3), ("build", 5), ("group.net", 3)]
+)
+def test_a_file_and_an_attribute_name_a_model(folder, attribute: str, width: int) -> None:
+    source = load_model(f"{folder / 'nets.py'}:{attribute}")
+    assert source.model(torch.ones(1, 4)).shape == (1, width)
+    assert source.example_inputs is None
+    assert source.ir is None
+    assert source.description == f"{folder / 'nets.py'}:{attribute}"
+
+
+def test_a_relative_file_is_found(folder) -> None:
+    assert load_model(f"{folder.name}/nets.py:net").model is not None
+
+
+def test_a_module_in_the_current_folder_is_found(folder, monkeypatch) -> None:
+    monkeypatch.chdir(folder)
+    assert load_model("nets:net").model(torch.ones(1, 4)).shape == (1, 3)
+    assert isinstance(load_model("torch.nn:Identity").model, nn.Identity)
+
+
+def test_example_inputs_may_come_along(folder) -> None:
+    assert torch.equal(load_model(f"{folder}/nets.py:with_inputs").example_inputs, torch.ones(1, 4))
+    inputs = load_model(f"{folder}/nets.py:with_two_inputs").example_inputs
+    assert isinstance(inputs, tuple)
+    assert list(inputs[1]) == ["y"]
+
+
+def test_the_folder_is_last_on_the_path_afterwards_and_there_once(folder) -> None:
+    for _ in range(2):
+        load_model(f"{folder}/nets.py:net")
+    assert sys.path[-1] == str(folder)
+    assert sys.path.count(str(folder)) == 1
+
+
+def test_files_of_one_name_do_not_meet(folder) -> None:
+    other = folder / "other"
+    other.mkdir()
+    (other / "nets.py").write_text("from torch import nn\nnet = nn.Identity()\n")
+    assert isinstance(load_model(f"{other}/nets.py:net").model, nn.Identity)
+    assert type(load_model(f"{folder}/nets.py:net").model).__name__ == "Net"
+
+
+def test_an_edited_file_is_read_again(folder) -> None:
+    (folder / "m.py").write_text("from torch import nn\nnet = nn.Identity()\n")
+    load_model(f"{folder}/m.py:net")
+    (folder / "m.py").write_text("from torch import nn\nnet = nn.ReLU(inplace=True)\n")
+    assert isinstance(load_model(f"{folder}/m.py:net").model, nn.ReLU)
+
+
+def test_objects_are_taken_as_they_are() -> None:
+    net = nn.Identity()
+    assert load_model(net).model is net
+    assert load_model((net, 3)).example_inputs == 3
+    assert isinstance(load_model(nn.Identity).model, nn.Identity)
+    assert load_model(lambda: (net, 4)).example_inputs == 4
+    program = torch.export.export(net, (torch.ones(2),))
+    source = load_model(program)
+    assert source.model is program
+    assert torch.equal(source.example_inputs[0], torch.ones(2))
+
+
+def test_a_plugins_scheme_is_asked_first() -> None:
+    schemes = {"zoo": lambda name: (nn.Linear(len(name), 1), name)}
+    source = load_model("zoo:resnet18:v2", schemes=schemes)
+    assert source.model.in_features == len("resnet18:v2")
+    assert source.example_inputs == "resnet18:v2"
+    with pytest.raises(ModelSourceError, match=r"^calling 'zoo:x' raised KeyError: 'x'$"):
+        load_model("zoo:x", schemes={"zoo": {}.__getitem__})
+
+
+MODULE = "wanted an nn.Module, or a callable that returns one"
+
+
+@pytest.mark.parametrize(
+    ("source", "message", "hint"),
+    [
+        (
+            "{folder}/nets.py:nett",
+            "'{folder}/nets.py:nett': there is no 'nett' in '{folder}/nets.py'",
+            "did you mean 'net'?",
+        ),
+        (
+            "{folder}/nest.py:net",
+            "no file '{folder}/nest.py'",
+            "did you mean '{folder}/nets.py'?",
+        ),
+        (
+            "{folder}/nets.py:raising",
+            "calling '{folder}/nets.py:raising' raised RuntimeError: no weights",
+            None,
+        ),
+        (
+            "{folder}/nets.py:leaving",
+            "calling '{folder}/nets.py:leaving' raised SystemExit: 3",
+            None,
+        ),
+        (
+            "{folder}/nets.py:needy",
+            "'{folder}/nets.py:needy' cannot be called without arguments: it wants path",
+            "name a function without arguments that returns the model",
+        ),
+        (
+            "{folder}/nets.py:Needy",
+            "'{folder}/nets.py:Needy' cannot be called without arguments: it wants width, depth",
+            "name a function without arguments that returns the model",
+        ),
+        (
+            "{folder}/nets.py:nothing",
+            "'{folder}/nets.py:nothing' leads to an object of type NoneType; " + MODULE,
+            None,
+        ),
+        (
+            "{folder}/nets.py:weights",
+            "'{folder}/nets.py:weights' leads to an object of type OrderedDict; " + MODULE,
+            "a state_dict holds weights only: load it into a model, and name that",
+        ),
+        (
+            "{folder}/nets.py:number",
+            "'{folder}/nets.py:number' leads to an object of type int; " + MODULE,
+            None,
+        ),
+        (
+            "{folder}/nets.py",
+            "'{folder}/nets.py' does not say which model in the file",
+            "write {folder}/nets.py:NAME",
+        ),
+        (
+            "{folder}/net.pth",
+            "'{folder}/net.pth' holds weights, not a model",
+            "write a function that builds the model and loads them: file.py:attr",
+        ),
+        (
+            "resnet18",
+            "'resnet18' does not name a model",
+            "wanted file.py:attr, package.module:attr, or a .onnx, .pt (TorchScript) or .pt2 file",
+        ),
+        (
+            "no.such.module:net",
+            "no module 'no'",
+            "run this where the module is, or install it",
+        ),
+        ("{folder}/no.onnx", "no file '{folder}/no.onnx'", None),
+        ("{folder}/no.pt", "no file '{folder}/no.pt'", None),
+        ("{folder}/no.pt2", "no file '{folder}/no.pt2'", None),
+    ],
+)
+def test_what_leads_nowhere_is_one_line(folder, source: str, message: str, hint) -> None:
+    with pytest.raises(ModelSourceError) as caught:
+        load_model(source.replace("{folder}", str(folder)))
+    assert str(caught.value) == message.replace("{folder}", str(folder))
+    assert caught.value.hint == (hint and hint.replace("{folder}", str(folder)))
+
+
+@pytest.mark.parametrize("empty", ["", ":", "a:", ":b"])
+def test_half_a_name_is_one_line(empty: str) -> None:
+    with pytest.raises(ModelSourceError, match=f"^'{empty}' does not name a model$"):
+        load_model(empty)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("raise ValueError('boom')", "raised ValueError: boom"),
+        ("import no_such_package", "raised ModuleNotFoundError: No module named 'no_such_package'"),
+        ("import sys; sys.exit(7)", "raised SystemExit: 7"),
+        ("def broken(:", "raised SyntaxError: invalid syntax (bad.py, line 1)"),
+    ],
+)
+@pytest.mark.parametrize("form", ["{}/bad.py:net", "bad:net"])
+def test_code_that_raises_is_one_line_with_its_chain(
+    folder, monkeypatch, code: str, message: str, form: str
+) -> None:
+    (folder / "bad.py").write_text(code)
+    monkeypatch.chdir(folder)
+    with pytest.raises(ModelSourceError) as caught:
+        load_model(form.format(folder))
+    assert str(caught.value) == f"importing '{form.format(folder)[:-4]}' {message}"
+    assert caught.value.__cause__ is not None
+    assert not [name for name in sys.modules if name.startswith("enginebay_source_bad")]
+
+
+def test_a_file_can_rewrite_what_is_in_it_whatever_its_name_is(folder) -> None:
+    (folder / "my-net 2.py").write_text(
+        "import torch\n"
+        "from enginebay.rewriting import RewriterSet\n"
+        "class net(torch.nn.Module):\n"
+        "    def forward(self, x):\n"
+        "        return x\n"
+        "rewriters = RewriterSet()\n"
+        "@rewriters.function(f'{__name__}.net.forward')\n"
+        "def forward(ctx, self, x):\n"
+        "    return x + 1\n"
+    )
+    model = load_model(f"{folder}/my-net 2.py:net").model
+    sets = [sys.modules[type(model).__module__].rewriters]
+    with rewrite(model, backend="any", rewriters=sets):
+        assert model(torch.zeros(1)) == 1
+
+
+def test_a_nearby_module_is_suggested(folder, monkeypatch) -> None:
+    monkeypatch.chdir(folder)
+    with pytest.raises(ModelSourceError, match=r"^no module 'nest'$") as caught:
+        load_model("nest:net")
+    assert caught.value.hint == "did you mean 'nets'?"
+
+
+# ── files ───────────────────────────────────────────────────────────────────────────────────────
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 2)
+
+    def forward(self, x):
+        return {"y": self.linear(x)}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """One good file of each kind, and what torch.save leaves."""
+    folder = tmp_path_factory.mktemp("files")
+    model = Net()
+    for kind in ("onnx", "torchscript", "exported_program"):
+        export(model, torch.ones(1, 4), ir=kind, path=folder / "m")
+    torch.save(model.state_dict(), folder / "weights.pt")
+    torch.save({"epoch": 3, "model": model.state_dict()}, folder / "checkpoint.pt")
+    torch.save(nn.Linear(2, 2), folder / "module.pt")
+    torch.save(model.state_dict(), folder / "old.pt", _use_new_zipfile_serialization=False)
+    return folder
+
+
+@pytest.mark.parametrize("suffix", ["onnx", "pt", "pt2"])
+def test_a_file_is_an_ir(files, suffix: str) -> None:
+    source = load_model(files / f"m.{suffix}")
+    assert source.ir.path == files / f"m.{suffix}"
+    assert [spec.describe() for spec in source.ir.inputs] == ["x float32[1, 4]"]
+    assert [spec.describe() for spec in source.ir.outputs] == ["y float32[1, 2]"]
+    assert source.description == str(files / f"m.{suffix}")
+    assert (source.model is None) == (suffix == "onnx")
+    if source.model is not None:
+        assert source.module(torch.ones(1, 4))[0].shape == (1, 2)
+
+
+def test_an_exported_program_brings_its_inputs(files) -> None:
+    assert torch.equal(load_model(files / "m.pt2").example_inputs[0], torch.ones(1, 4))
+
+
+SCRIPT = "wanted TorchScript (torch.jit.save)"
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("weights.pt", "is pickled weights (a state_dict), not a model; " + SCRIPT),
+        ("checkpoint.pt", "is pickled weights (a state_dict), not a model; " + SCRIPT),
+        ("old.pt", "is pickled weights (a state_dict), not a model; " + SCRIPT),
+        (
+            "module.pt",
+            "is a pickled 'torch.nn.modules.linear.Linear', and unpickling runs code; " + SCRIPT,
+        ),
+    ],
+)
+def test_pickles_are_recognised_and_never_loaded(files, name: str, found: str) -> None:
+    with pytest.raises(ModelSourceError) as caught:
+        load_model(files / name)
+    assert str(caught.value) == f"'{files / name}' {found}"
+    assert caught.value.hint == "build the model in Python and name it: file.py:attr"
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "message", "suffix"),
+    [
+        (
+            "m.pt",
+            "x.pt2",
+            "holds TorchScript (torch.jit.save), wanted an exported program (torch.export.save)",
+            ".pt",
+        ),
+        (
+            "m.pt2",
+            "x.pt",
+            "holds an exported program (torch.export.save), wanted TorchScript (torch.jit.save)",
+            ".pt2",
+        ),
+    ],
+)
+def test_the_other_kind_under_the_wrong_suffix_is_said(
+    files, tmp_path, source: str, target: str, message: str, suffix: str
+) -> None:
+    (tmp_path / target).write_bytes((files / source).read_bytes())
+    with pytest.raises(ModelSourceError) as caught:
+        load_model(tmp_path / target)
+    assert str(caught.value) == f"'{tmp_path / target}' {message}"
+    assert caught.value.hint == f"give it the suffix {suffix}"
+
+
+@pytest.mark.parametrize("suffix", ["pt", "pt2"])
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (b"", "is empty"),
+        (b"hello\n", "is a text file; wanted "),
+        (b"\x00\x01\x02\xff", "is of an unknown format; wanted "),
+        (b"\x80\x02garbage", "is a damaged pickle; wanted "),
+    ],
+)
+def test_foreign_files_are_one_line(tmp_path, suffix: str, content: bytes, found: str) -> None:
+    path = tmp_path / f"m.{suffix}"
+    path.write_bytes(content)
+    with pytest.raises(ModelSourceError) as caught:
+        load_model(path)
+    assert str(caught.value).startswith(f"'{path}' {found}")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("suffix", ["onnx", "pt", "pt2"])
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.99])
+def test_a_cut_file_is_one_line(files, tmp_path, capfd, suffix: str, share: float) -> None:
+    whole = (files / f"m.{suffix}").read_bytes()
+    path = tmp_path / f"cut.{suffix}"
+    path.write_bytes(whole[: int(len(whole) * share)])
+    with pytest.raises(ModelSourceError, match=r"is (a )?damaged[^\n]*$"):
+        load_model(path)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("suffix", ["pt", "pt2"])
+def test_another_zip_is_one_line(tmp_path, suffix: str) -> None:
+    path = tmp_path / f"m.{suffix}"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("readme.txt", "hello")
+    with pytest.raises(ModelSourceError, match=r"' is a zip archive; wanted "):
+        load_model(path)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "member"), [("pt", "/code/"), ("pt2", "/models/")]
+)  # fmt: skip
+def test_an_archive_with_a_damaged_member_is_one_line(
+    files, tmp_path, capfd, suffix: str, member: str
+) -> None:
+    path = tmp_path / f"m.{suffix}"
+    found = []
+    with zipfile.ZipFile(files / f"m.{suffix}") as old, zipfile.ZipFile(path, "w") as new:
+        for name in old.namelist():
+            hit = member in name and name.endswith((".py", ".json"))
+            found += [name] if hit else []
+            new.writestr(name, b"garbage (" if hit else old.read(name))
+    assert found, "the archive has no such member: mend this test"
+    with pytest.raises(ModelSourceError, match=r"is damaged or not (TorchScript|an exported)"):
+        load_model(path)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_program_with_a_pickled_object_is_refused(files, tmp_path) -> None:
+    path = tmp_path / "m.pt2"
+    path.write_bytes((files / "m.pt2").read_bytes())
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("m/data/constants/opaque_obj_0", b"evil")
+    with pytest.raises(ModelSourceError) as caught:
+        load_model(path)
+    assert str(caught.value) == (
+        f"'{path}' carries a pickled Python object (data/constants/opaque_obj_0), "
+        "which is never loaded"
+    )
+
+
+class Evil:
+    def __reduce__(self):
+        return print, ("unpickled!",)
+
+
+def test_example_inputs_in_a_program_are_not_unpickled(files, tmp_path, capfd) -> None:
+    import io
+
+    path = tmp_path / "m.pt2"
+    evil = io.BytesIO()
+    torch.save(Evil(), evil)
+    with zipfile.ZipFile(files / "m.pt2") as old, zipfile.ZipFile(path, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, evil.getvalue() if "sample_inputs" in name else old.read(name))
+    with pytest.raises(ModelSourceError, match="is damaged or not an exported program"):
+        load_model(path)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_torch_missing_says_what_to_install(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingDependencyError) as caught:
+        load_model(lambda: None)
+    assert caught.value.hint == 'pip install "enginebay[export]"'

@@ -1,0 +1,474 @@
+"""The straight line, end to end, on the backend that needs no engine."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import enginebay as eb
+from enginebay.errors import (
+    ArtifactExistsError,
+    ConversionError,
+    InputError,
+    MismatchError,
+    ModelError,
+    ParamsError,
+    UsageError,
+)
+from enginebay.testing import temporary_backend
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from enginebay.operations.steps import Step
+
+pytestmark = pytest.mark.usefixtures("loopback")
+
+
+class Two(nn.Module):
+    """Two inputs, nested outputs, int64 and bool among them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor, ids: torch.Tensor) -> dict[str, Any]:
+        y = self.linear(x)
+        return {"logits": y, "aux": {"ids": ids + 1, "positive": y > 0}}
+
+
+def example(batch: int = 2) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.randn(batch, 4), torch.arange(batch)
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Two, eb.Deployment]:
+    model = Two()
+    deployment = eb.deploy(
+        model,
+        example(),
+        backend="loopback",
+        work_dir=tmp_path_factory.mktemp("deployed") / "two",
+        dynamic_shapes={"x": {0: ("batch", 1, 5)}, "ids": {0: "batch"}},
+    )
+    return model, deployment
+
+
+def test_the_verdict_comes_from_three_sizes(deployed: tuple[Two, eb.Deployment]) -> None:
+    _, deployment = deployed
+    verification = deployment.verification
+    assert (deployment.verdict, verification.samples) == ("verified", 3)
+    assert verification.reference == "the PyTorch model, unpatched"
+    assert [step.name for step in deployment.steps] == [
+        *("reference", "export", "convert", "verify", "publish"),
+    ]
+    assert all(step.seconds is not None and step.seconds >= 0 for step in deployment.steps)
+
+
+def test_names_dtypes_and_open_dimensions_are_the_models(
+    deployed: tuple[Two, eb.Deployment],
+) -> None:
+    artifact = deployed[1].artifact
+    assert [spec.describe() for spec in artifact.inputs] == [
+        "x float32[batch, 4]",
+        "ids int64[batch]",
+    ]
+    assert [spec.describe() for spec in artifact.outputs] == [
+        "logits float32[batch, 3]",
+        "aux.ids int64[batch]",
+        "aux.positive bool[batch, 3]",
+    ]
+
+
+@pytest.mark.parametrize("batch", [1, 5])
+def test_the_artifact_gives_the_models_numbers(
+    deployed: tuple[Two, eb.Deployment], batch: int
+) -> None:
+    model, deployment = deployed
+    x, ids = example(batch)
+    with eb.load(deployment.artifact) as wrapper:
+        found = wrapper({"x": x, "ids": ids})
+    expected = model(x, ids)
+    torch.testing.assert_close(found["logits"], expected["logits"])
+    assert torch.equal(found["aux.ids"], expected["aux"]["ids"])
+
+
+def test_a_moved_artifact_loads_in_a_process_without_torch(
+    deployed: tuple[Two, eb.Deployment], tmp_path: Path
+) -> None:
+    model, deployment = deployed
+    moved = tmp_path / "elsewhere" / "größer mit blank"
+    shutil.copytree(deployment.artifact.path, moved)
+    code = (
+        "import sys, json, numpy as np, enginebay as eb\n"
+        "sys.modules['torch'] = None\n"  # any import of torch fails
+        "sys.path[:0] = json.loads(sys.argv[2])\n"
+        "with eb.load(sys.argv[1]) as wrapper:\n"
+        "    y = wrapper({'x': np.ones((1, 4), np.float32), 'ids': np.zeros(1, np.int64)})\n"
+        "print(json.dumps(y['logits'].tolist()))\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(moved), json.dumps(sys.path)],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    expected = model(torch.ones(1, 4), torch.zeros(1, dtype=torch.int64))["logits"]
+    np.testing.assert_allclose(json.loads(run.stdout), expected.detach().numpy(), rtol=1e-5)
+
+
+def test_the_manifest_is_complete(deployed: tuple[Two, eb.Deployment]) -> None:
+    manifest = deployed[1].artifact.manifest
+    assert manifest.backend == "loopback"
+    assert manifest.plugin.distribution == "temporary-loopback"
+    assert manifest.torch_version == torch.__version__
+    assert manifest.ir is not None
+    assert manifest.ir.exporter == "torch.onnx dynamo"
+    assert manifest.receipt == deployed[1].receipt
+    assert {entry.path for entry in manifest.files} == {"model.onnx", "samples.npz"}
+    assert "work_dir" not in manifest.params
+
+
+def test_verify_again_needs_only_the_artifact(deployed: tuple[Two, eb.Deployment]) -> None:
+    verification = eb.verify(deployed[1].artifact)
+    assert verification.verdict == "verified"
+    assert verification.reference == "the recorded outputs of the PyTorch model, unpatched"
+
+
+def test_verify_against_a_module_and_against_outputs(deployed: tuple[Two, eb.Deployment]) -> None:
+    model, deployment = deployed
+    x, ids = example(3)
+    inputs = {"x": x, "ids": ids}
+    assert eb.verify(deployment.artifact, inputs, model).verdict == "verified"
+    outputs = model(x, ids)
+    named = {
+        "logits": outputs["logits"],
+        "aux.ids": outputs["aux"]["ids"] + 1,
+        "aux.positive": outputs["aux"]["positive"],
+    }
+    verification = eb.verify(deployment.artifact, inputs, named)
+    assert verification.verdict == "mismatched"
+    assert [output.name for output in verification.outputs if not output.passed] == ["aux.ids"]
+
+
+def test_verify_with_inputs_alone_says_what_is_missing(
+    deployed: tuple[Two, eb.Deployment],
+) -> None:
+    with pytest.raises(UsageError, match="there are inputs, but nothing to compare with"):
+        eb.verify(deployed[1].artifact, {"x": torch.ones(1, 4)})
+
+
+def test_a_broken_engine_is_caught_and_nothing_is_published(tmp_path: Path) -> None:
+    with pytest.raises(MismatchError) as caught:
+        eb.deploy(
+            nn.Linear(3, 2),
+            torch.ones(1, 3),
+            backend="loopback",
+            params={"gain": 1.01},
+            work_dir=tmp_path / "out",
+        )
+    assert caught.value.verdict.verdict == "mismatched"
+    assert "would pass" in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_mismatch_is_published_on_request(tmp_path: Path) -> None:
+    deployment = eb.deploy(
+        nn.Linear(3, 2),
+        torch.ones(1, 3),
+        backend="loopback",
+        params={"gain": 1.01},
+        work_dir=tmp_path / "out",
+        allow_mismatch=True,
+    )
+    assert deployment.verdict == "mismatched"
+    assert eb.open_artifact(tmp_path / "out").verdict == "mismatched"
+
+
+@pytest.mark.parametrize(
+    ("action", "text"),
+    [
+        ("__import__('os').kill(__import__('os').getpid(), 11)", "SIGSEGV"),
+        ("__import__('os')._exit(9)", "9"),
+        ("__import__('time').sleep(60)", "limit"),
+    ],
+    ids=["segfault", "exit", "hang"],
+)
+def test_an_engine_that_takes_its_process_down_is_never_a_pass(
+    tmp_path: Path, action: str, text: str
+) -> None:
+    source = (
+        "from enginebay.testing.loopback import *\n"
+        "from enginebay.testing import loopback\n"
+        "@eb.hookimpl\n"
+        "def backend_info():\n"
+        "    return eb.BackendInfo(name='crashing', irs=('onnx',), params=LoopbackParams)\n"
+        "class Crashing(LoopbackWrapper):\n"
+        f"    def execute(self, feed): {action}\n"
+        "@eb.hookimpl\n"
+        "def build_wrapper(request): return Crashing(request)\n"
+        "check_env, to_backend = loopback.check_env, loopback.to_backend\n"
+    )
+    with temporary_backend("crashing", source), pytest.raises(MismatchError) as caught:
+        eb.deploy(
+            nn.ReLU(),
+            torch.ones(1, 3),
+            backend="crashing",
+            work_dir=tmp_path / "out",
+            timeout=6 if text == "limit" else 60,
+        )
+    assert caught.value.verdict.verdict == "crashed"
+    assert text in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_taken_work_dir_is_refused_before_any_work(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "precious.txt").write_text("mine")
+    seen: list[Step] = []
+    with pytest.raises(ArtifactExistsError):
+        eb.deploy(
+            nn.ReLU(),
+            torch.ones(1),
+            backend="loopback",
+            work_dir=tmp_path / "out",
+            overwrite=True,
+            watch=seen.append,
+        )
+    assert seen == []
+    assert (tmp_path / "out" / "precious.txt").read_text() == "mine"
+
+
+def test_the_old_artifact_survives_a_failed_overwrite(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"backend": "loopback", "work_dir": tmp_path / "out"}
+    eb.deploy(nn.ReLU(), torch.ones(1, 3), **options)
+    before = (tmp_path / "out" / "manifest.json").read_bytes()
+    with pytest.raises(MismatchError):
+        eb.deploy(
+            nn.Linear(3, 3), torch.ones(1, 3), params={"gain": 2.0}, overwrite=True, **options
+        )
+    assert (tmp_path / "out" / "manifest.json").read_bytes() == before
+    assert eb.verify(tmp_path / "out").verdict == "verified"
+    eb.deploy(nn.Tanh(), torch.ones(1, 3), overwrite=True, **options)
+    assert (tmp_path / "out" / "manifest.json").read_bytes() != before
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_forward_that_raises_is_one_line(tmp_path: Path) -> None:
+    class Raises(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            raise ValueError("no fuel")
+
+    with pytest.raises(ModelError, match="the model's forward raised ValueError: no fuel"):
+        eb.deploy(Raises(), torch.ones(1), backend="loopback", work_dir=tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_without_inputs_says_what_to_pass(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        eb.deploy(nn.ReLU(), backend="loopback", work_dir=tmp_path / "out")
+    assert str(caught.value) == "'an object of type ReLU' comes without example inputs"
+    assert caught.value.hint is not None
+    assert "--input NAME=1x3x224x224" in caught.value.hint
+
+
+def test_shapes_alone_make_up_inputs_and_ranges_open_dimensions(tmp_path: Path) -> None:
+    deployment = eb.deploy(
+        nn.Conv2d(3, 4, 3),
+        backend="loopback",
+        work_dir=tmp_path / "out",
+        params={"input_shapes": "2x3x8x8", "min_shapes": "1x3x8x8", "max_shapes": "4x3x8x8"},
+    )
+    assert deployment.verdict == "verified"
+    assert deployment.verification.samples == 3
+    assert deployment.artifact.inputs[0].dims == ("input_0", 3, 8, 8)
+
+
+def test_nan_in_both_is_verified(tmp_path: Path) -> None:
+    class Nan(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.sqrt(x)
+
+    deployment = eb.deploy(
+        Nan(), torch.tensor([-1.0, 4.0]), backend="loopback", work_dir=tmp_path / "out"
+    )
+    assert deployment.verdict == "verified"
+    assert "NaN in both in 1 of 2 places" in deployment.verification.summary()
+
+
+def test_a_model_in_training_mode_stays_in_it_and_is_verified(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5), nn.BatchNorm1d(3)).train()
+    statistics = model[2].running_mean.clone()  # type: ignore[operator, union-attr]
+    deployment = eb.deploy(model, torch.randn(2, 3), backend="loopback", work_dir=tmp_path / "out")
+    assert deployment.verdict == "verified"
+    assert all(module.training for module in model.modules())
+    assert torch.equal(model[2].running_mean, statistics)  # type: ignore[arg-type]
+
+
+def test_an_onnx_file_is_held_against_onnxs_evaluator(tmp_path: Path) -> None:
+    ir = eb.export(nn.Linear(3, 2), torch.ones(1, 3), path=tmp_path / "linear.onnx")
+    deployment = eb.deploy(str(ir.path), backend="loopback", work_dir=tmp_path / "out")
+    assert deployment.verdict == "verified"
+    assert deployment.verification.reference == "onnx's reference evaluator"
+
+
+@pytest.mark.parametrize("kind", ["torchscript", "exported_program"])
+def test_torch_files_are_sources_too(tmp_path: Path, kind: Any) -> None:
+    suffix = {"torchscript": ".pt", "exported_program": ".pt2"}[kind]
+    ir = eb.export(nn.Linear(3, 2), torch.ones(1, 3), ir=kind, path=tmp_path / f"linear{suffix}")
+    deployment = eb.deploy(
+        str(ir.path), torch.ones(1, 3), backend="loopback", work_dir=tmp_path / "o"
+    )
+    assert deployment.verdict == "verified"
+    assert deployment.verification.reference == f"'linear{suffix}' in PyTorch"
+
+
+def test_the_next_ir_is_tried_and_the_notes_say_why(tmp_path: Path) -> None:
+    source = (
+        "from enginebay.testing.loopback import *\n"
+        "from enginebay.testing import loopback\n"
+        "@eb.hookimpl\n"
+        "def backend_info():\n"
+        "    irs = ('torchscript', 'onnx')\n"
+        "    return eb.BackendInfo(name='picky', irs=irs, params=LoopbackParams)\n"
+        "@eb.hookimpl\n"
+        "def to_backend(request):\n"
+        "    (request.work_dir / 'half-written').write_text('x')\n"
+        "    if request.ir.kind == 'torchscript':\n"
+        "        raise RuntimeError('I cannot read aten::relu')\n"
+        "    return loopback.to_backend(request)\n"
+        "check_env, build_wrapper = loopback.check_env, loopback.build_wrapper\n"
+    )
+    with temporary_backend("picky", source):
+        deployment = eb.deploy(
+            nn.ReLU(), torch.ones(1, 3), backend="picky", work_dir=tmp_path / "out"
+        )
+    assert deployment.verdict == "verified"
+    assert deployment.notes[0] == (
+        "torchscript was not used: backend 'picky' could not convert 'model.pt': "
+        "RuntimeError: I cannot read aten::relu"
+    )
+
+
+def test_when_no_ir_works_every_reason_is_told(tmp_path: Path) -> None:
+    source = (
+        "from enginebay.testing.loopback import *\n"
+        "from enginebay.testing import loopback\n"
+        "@eb.hookimpl\n"
+        "def backend_info():\n"
+        "    irs = ('torchscript', 'onnx')\n"
+        "    return eb.BackendInfo(name='never', irs=irs, params=LoopbackParams)\n"
+        "@eb.hookimpl\n"
+        "def to_backend(request): raise RuntimeError(f'not {request.ir.kind}')\n"
+        "check_env, build_wrapper = loopback.check_env, loopback.build_wrapper\n"
+    )
+    with temporary_backend("never", source), pytest.raises(ConversionError) as caught:
+        eb.deploy(nn.ReLU(), torch.ones(1, 3), backend="never", work_dir=tmp_path / "out")
+    assert "not torchscript" in str(caught.value)
+    assert "not onnx" in str(caught.value)
+
+
+def test_params_of_another_kind_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ParamsError, match="'gian', which is not one of its fields"):
+        eb.deploy(
+            nn.ReLU(), torch.ones(1), backend="loopback", work_dir=tmp_path, params={"gian": 1}
+        )
+    with pytest.raises(UsageError, match="takes LoopbackParams or a mapping, found BackendParams"):
+        eb.deploy(
+            nn.ReLU(),
+            torch.ones(1),
+            backend="loopback",
+            work_dir=tmp_path,
+            params=eb.BackendParams(),
+        )
+
+
+def test_the_ir_is_kept_on_request(tmp_path: Path) -> None:
+    deployment = eb.deploy(
+        nn.ReLU(), torch.ones(1), backend="loopback", work_dir=tmp_path / "out", keep_ir=True
+    )
+    assert (deployment.artifact.path / "ir" / "model.onnx").is_file()
+
+
+def test_a_wrong_rewriter_does_not_verify_itself(tmp_path: Path) -> None:
+    rewriters = eb.RewriterSet()
+
+    @rewriters.function("torch.relu")
+    def wrong(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x * 0.5
+
+    class Relu(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.relu(x)
+
+    with pytest.raises(MismatchError):
+        eb.deploy(
+            Relu(),
+            torch.ones(1, 3),
+            backend="loopback",
+            work_dir=tmp_path / "out",
+            rewriters=[rewriters],
+        )
+
+
+def test_a_right_rewriter_is_reported(tmp_path: Path) -> None:
+    rewriters = eb.RewriterSet()
+
+    @rewriters.function("torch.relu")
+    def right(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return torch.clamp(x, min=0)
+
+    @rewriters.function("torch.erf")
+    def never(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return ctx.origin_func(x)
+
+    class Relu(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.relu(x)
+
+    deployment = eb.deploy(
+        Relu(), torch.ones(1, 3), backend="loopback", work_dir=tmp_path / "o", rewriters=[rewriters]
+    )
+    assert deployment.verdict == "verified"
+    assert deployment.rewriting is not None
+    assert list(deployment.rewriting.fired) == ["torch.relu"]
+    assert "torch.erf" in str(deployment.rewriting.never_fired)
+
+
+def test_an_input_that_the_exporter_drops_is_not_asked_for(tmp_path: Path) -> None:
+    class Unused(nn.Module):
+        def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+    deployment = eb.deploy(
+        Unused(),
+        (torch.ones(3), torch.ones(3)),
+        backend="loopback",
+        exporter="torchscript",
+        work_dir=tmp_path / "out",
+    )
+    assert deployment.verdict == "verified"
+    assert [spec.name for spec in deployment.artifact.inputs] == ["x"]
+    assert any("mask" in note for note in deployment.notes)
+
+
+def test_a_foreign_exported_program_keeps_its_names(tmp_path: Path) -> None:
+    class Nested(nn.Module):
+        def forward(self, pair: dict[str, torch.Tensor]) -> torch.Tensor:
+            return pair["a"] + pair["b"]
+
+    args = ({"a": torch.ones(2), "b": torch.zeros(2)},)
+    torch.export.save(torch.export.export(Nested(), args), str(tmp_path / "nested.pt2"))
+    deployment = eb.deploy(
+        str(tmp_path / "nested.pt2"), args, backend="loopback", work_dir=tmp_path / "out"
+    )
+    assert deployment.verdict == "verified"
+    assert [spec.name for spec in deployment.artifact.inputs] == ["pair_a", "pair_b"]

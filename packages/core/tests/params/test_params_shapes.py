@@ -1,0 +1,307 @@
+"""The shape grammar, and smallest, usual and largest shapes against each other."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from enginebay.errors import ParamsError
+from enginebay.params import (
+    BackendParams,
+    ShapeProfile,
+    name_shapes,
+    parse_shapes,
+    resolve_profiles,
+)
+from enginebay.params.shapes import format_shapes
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes"),
+    [
+        ("", {}),
+        (" , ", {}),
+        ("1x3x224x224", {"": (1, 3, 224, 224)}),
+        (":1x3", {"": (1, 3)}),
+        ("7", {"": (7,)}),
+        ("?", {"": (None,)}),
+        (":", {"": ()}),
+        ("x:", {"x": ()}),
+        ("x=", {"x": ()}),
+        ("input:1x3x224x224,mask:1x?", {"input": (1, 3, 224, 224), "mask": (1, None)}),
+        ("b=2 a:1", {"b": (2,), "a": (1,)}),
+        ("a:1,\n  b:2,", {"a": (1,), "b": (2,)}),
+        ("x:0x4", {"x": (0, 4)}),
+        ("x:007", {"x": (7,)}),
+        ("net/in.0:1", {"net/in.0": (1,)}),
+        ("scope:x:1x2", {"scope:x": (1, 2)}),
+        ("a=b:1", {"a=b": (1,)}),
+        ("1x3:4", {"1x3": (4,)}),
+        ("x::", {"x:": ()}),
+        ("größe:1", {"größe": (1,)}),
+        (f"x:{2**63 - 1}", {"x": (2**63 - 1,)}),
+    ],
+)
+def test_parse(text, shapes):
+    assert parse_shapes(text) == shapes
+    assert list(parse_shapes(text)) == list(shapes)
+    assert parse_shapes(format_shapes(shapes)) == shapes
+
+
+ONE = "wanted 1x3x224x224 or NAME:1x3x224x224"
+NAMED = "wanted NAME:1x3x224x224"
+DYNAMIC = "write ? for a dim that is not fixed"
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        (
+            "abc",
+            f"'abc' is not a shape: {ONE}",
+            "write abc: if that is the name of a scalar input",
+        ),
+        ("1x", f"'1x' is not a shape: {ONE}", None),
+        ("x1", f"'x1' is not a shape: {ONE}", "write x1: if that is the name of a scalar input"),
+        ("1X3", f"'1X3' is not a shape: {ONE}", None),
+        ("x:1x", f"'x:1x' is not a shape: {NAMED}", None),
+        ("x:1.5", f"'x:1.5' is not a shape: {NAMED}", None),
+        ("x:٣", f"'x:٣' is not a shape: {NAMED}", None),
+        ("-1x3", f"'-1x3' is not a shape: {ONE}", DYNAMIC),
+        ("x:-1x3", f"'x:-1x3' is not a shape: {NAMED}", DYNAMIC),
+        ("x:1x-1", f"'x:1x-1' is not a shape: {NAMED}", DYNAMIC),
+        (
+            "x:1,x:2",
+            "'x:1,x:2' does not give one shape an input: the name 'x' comes twice",
+            None,
+        ),
+        ("1,2", "'1,2' does not give one shape an input: more than one has no name", None),
+        (
+            "x: 1x3",
+            (
+                "a shape without a name stands beside 1 more: "
+                "the name can be left out only where there is one input"
+            ),
+            "write NAME:1x3",
+        ),
+        (f"x:{2**63}", f"{2**63} is not a dim of 'x': wanted 0 to 2**63 - 1", None),
+        ("x:" + "9" * 5000, f"'x:{'9' * 18}…' is not a shape: a dim has 5000 digits", None),
+    ],
+)
+def test_parse_refuses(text, message, hint):
+    with pytest.raises(ParamsError) as refusal:
+        parse_shapes(text)
+    assert (str(refusal.value), refusal.value.hint) == (message, hint)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        ({"a b": (1,)}, "'a b' cannot name a shape: commas and blanks separate shapes"),
+        ({"a,b": (1,)}, "'a,b' cannot name a shape: commas and blanks separate shapes"),
+        ({"x": (1, -1)}, "-1 is not a dim of 'x': wanted 0 to 2**63 - 1"),
+    ],
+)
+def test_format_refuses_what_could_not_be_read_back(shapes, message):
+    with pytest.raises(ParamsError) as refusal:
+        format_shapes(shapes)
+    assert str(refusal.value) == message
+
+
+dims = st.lists(st.none() | st.integers(0, 2**63 - 1), max_size=5).map(tuple)
+names = st.text(max_size=8).filter(lambda name: not any(c == "," or c.isspace() for c in name))
+several = st.dictionaries(names.filter(bool), dims, max_size=4)
+any_shapes = several | st.fixed_dictionaries({"": dims})
+
+
+@given(any_shapes)
+def test_text_and_shapes_say_the_same(shapes):
+    assert parse_shapes(format_shapes(shapes)) == shapes
+
+
+@given(any_shapes)
+def test_params_keep_shapes_given_as_text_mapping_or_json(shapes):
+    params = BackendParams(input_shapes=format_shapes(shapes))
+    assert params.input_shapes == shapes
+    assert params == BackendParams(input_shapes=shapes)
+    assert BackendParams.from_mapping(params.to_mapping()) == params
+
+
+@given(st.text(alphabet="x:=?, 0123-ab", max_size=12))
+def test_any_text_is_read_or_refused(text):
+    try:
+        shapes = parse_shapes(text)
+    except ParamsError:
+        shapes = {}
+    assert parse_shapes(format_shapes(shapes)) == shapes
+
+
+def test_profiles_take_the_main_dims_where_others_have_none():
+    profiles = resolve_profiles(
+        {"x": (4, 3, 224), "y": (7,)},
+        {"y": (None,), "x": (1, None, 32)},
+        {"x": (8, None, None), "y": (9,)},
+    )
+    assert profiles == {
+        "x": ShapeProfile((1, 3, 32), (4, 3, 224), (8, 3, 224)),
+        "y": ShapeProfile((7,), (7,), (9,)),
+    }
+    assert list(profiles) == ["x", "y"]
+
+
+def test_profiles_without_smallest_or_largest():
+    assert resolve_profiles({}) == {}
+    only = resolve_profiles({"x": (1, 2)})["x"]
+    assert only == ShapeProfile((1, 2), (1, 2), (1, 2))
+    assert only.is_static
+    assert resolve_profiles({"x": ()})["x"].is_static
+    assert not resolve_profiles({"x": (1,)}, None, {"x": (2,)})["x"].is_static
+
+
+def test_a_dim_that_nobody_fixed_stays_open():
+    open_ended = resolve_profiles({"x": (None, 3)}, {"x": (1, None)})["x"]
+    assert open_ended == ShapeProfile((1, 3), (None, 3), (None, 3))
+    assert not open_ended.is_static
+    assert not resolve_profiles({"x": (None,)})["x"].is_static
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 9)] * 3), max_size=4))
+def test_profiles_hold_exactly_where_min_main_max_are_in_order(rows):
+    low, main, high = ({"x": tuple(row[i] for row in rows)} for i in range(3))
+    if all(a <= b <= c for a, b, c in rows):
+        profile = resolve_profiles(main, low, high)["x"]
+        assert (profile.min, profile.opt, profile.max) == (low["x"], main["x"], high["x"])
+    else:
+        with pytest.raises(ParamsError, match="is out of order"):
+            resolve_profiles(main, low, high)
+
+
+ORDER = "is out of order: wanted min ≤ main ≤ max, found"
+
+
+@pytest.mark.parametrize(
+    ("main", "low", "high", "message", "hint"),
+    [
+        ("x:4x3", "x:5x3", "", f"dim 0 of 'x' {ORDER} '5x3', '4x3', '4x3'", None),
+        ("x:4x3", "", "x:4x2", f"dim 1 of 'x' {ORDER} '4x3', '4x3', '4x2'", None),
+        ("x:?", "x:5", "x:4", f"dim 0 of 'x' {ORDER} '5', '?', '4'", None),
+        (
+            "x:4",
+            "x:1x1",
+            "",
+            "the smallest shape '1x1' of 'x' has rank 2: wanted 1, as in '4'",
+            None,
+        ),
+        ("x:4", "", "x:", "the largest shape '' of 'x' has rank 0: wanted 1, as in '4'", None),
+        (
+            "image:4,y:1",
+            "imgae:1,y:1",
+            "",
+            "'imgae' is not in the main shapes: those have 'image', 'y'",
+            "did you mean 'image'?",
+        ),
+        (
+            "x:4,y:1",
+            "",
+            "x:8",
+            "the largest shapes do not give 'y': they have 'x'",
+            "add y:1",
+        ),
+    ],
+)
+def test_profiles_refuse_and_so_do_params(main, low, high, message, hint):
+    with pytest.raises(ParamsError) as refusal:
+        resolve_profiles(*map(parse_shapes, (main, low, high)))
+    assert (str(refusal.value), refusal.value.hint) == (message, hint)
+    with pytest.raises(ParamsError) as refusal:
+        BackendParams(input_shapes=main, min_shapes=low, max_shapes=high)
+    assert str(refusal.value) == message
+
+
+def test_params_give_their_profiles():
+    params = BackendParams(input_shapes="x:4x3", min_shapes="x:1x?", max_shapes="x:8x?")
+    assert params.shape_profiles() == {"x": ShapeProfile((1, 3), (4, 3), (8, 3))}
+
+
+def test_the_only_input_gives_its_name():
+    assert name_shapes({"": (1,)}, ["x"]) == {"x": (1,)}
+    assert name_shapes({"x": (1,)}, ["x", "y"]) == {"x": (1,)}
+    assert name_shapes({}, []) == {}
+
+
+@pytest.mark.parametrize(
+    ("shapes", "inputs", "message", "hint"),
+    [
+        (
+            {"": (1, None)},
+            ["x", "y"],
+            "the shape '1x?' has no name: the model's inputs are 'x', 'y'",
+            "write NAME:1x?",
+        ),
+        ({"": ()}, [], "the shape '' has no name: the model's inputs are none", "write NAME:"),
+        (
+            {"imgae": (1,)},
+            ["image"],
+            "'imgae' is not an input: the model's inputs are 'image'",
+            "did you mean 'image'?",
+        ),
+    ],
+)
+def test_names_that_are_not_inputs(shapes, inputs, message, hint):
+    with pytest.raises(ParamsError) as refusal:
+        name_shapes(shapes, inputs)
+    assert (str(refusal.value), refusal.value.hint) == (message, hint)
+
+
+def test_a_framework_s_own_tuples_are_dims():
+    torch = pytest.importorskip("torch")
+    params = BackendParams(input_shapes={"x": torch.zeros(1, 3).shape})
+    assert params.input_shapes == {"x": (1, 3)}
+    assert type(params.input_shapes["x"]) is tuple
+
+
+FORM = "wanted text like 'x:1x3' or a mapping of names to lists of numbers"
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (5, f"5 does not fit BackendParams.input_shapes: {FORM}, found int"),
+        (
+            {"x": "1x3"},
+            f"{{'x': '1x3'}} does not fit BackendParams.input_shapes: {FORM}, found dict",
+        ),
+        (
+            {"x": [1.5]},
+            f"{{'x': [1.5]}} does not fit BackendParams.input_shapes: {FORM}, found dict",
+        ),
+        ({1: [1]}, f"{{1: [1]}} does not fit BackendParams.input_shapes: {FORM}, found dict"),
+        (
+            {"x": [-1]},
+            (
+                "{'x': [-1]} does not fit BackendParams.input_shapes: "
+                "-1 is not a dim of 'x': wanted 0 to 2**63 - 1"
+            ),
+        ),
+        (
+            "x:1,x:1",
+            (
+                "'x:1,x:1' does not fit BackendParams.input_shapes: "
+                "'x:1,x:1' does not give one shape an input: the name 'x' comes twice"
+            ),
+        ),
+    ],
+)
+def test_params_refuse_what_is_not_shapes(value, message):
+    with pytest.raises(ParamsError) as refusal:
+        BackendParams(input_shapes=value)
+    assert str(refusal.value) == message
+
+
+def test_smallest_and_largest_shapes_wait_for_the_usual_ones():
+    params = BackendParams(min_shapes="x:1x3", max_shapes="x:8x3")
+    (profile,) = params.shape_profiles({"x": (4, 3)}).values()
+    assert (profile.min, profile.opt, profile.max) == ((1, 3), (4, 3), (8, 3))
+    with pytest.raises(ParamsError, match="'x' is not in the main shapes: those have 'y'"):
+        params.shape_profiles({"y": (4, 3)})

@@ -1,0 +1,102 @@
+"""NumPy and torch, told apart and turned into each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from enginebay.errors import InputError
+from enginebay.tensors.arrays import (
+    host_tensor,
+    host_view,
+    is_torch,
+    numpy_dtype,
+    to_device,
+    to_numpy,
+    to_torch,
+)
+
+CPU = torch.device("cpu")
+
+
+def test_is_torch() -> None:
+    assert is_torch(torch.ones(1))
+    assert not is_torch(np.ones(1))
+
+
+@pytest.mark.parametrize("name", ["float32", "float16", "int64", "bool", "uint8", "bfloat16"])
+def test_numpy_dtype_knows_the_name_it_is_given(name: str) -> None:
+    assert numpy_dtype(name).name == name
+
+
+def test_numpy_dtype_refuses_what_is_none() -> None:
+    with pytest.raises(InputError, match="there is no dtype 'floaty'"):
+        numpy_dtype("floaty")
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.arange(6.0).reshape(2, 3).T,
+        torch.ones(2, dtype=torch.bfloat16),
+        torch.tensor(True),
+        torch.empty(0, 3),
+        torch.arange(4.0, requires_grad=True),
+        torch.tensor([1 + 2j]).conj(),
+        torch.tensor([1 + 2j]).conj().imag,
+    ],
+    ids=["transposed", "bfloat16", "0-d bool", "empty", "requires grad", "conj", "neg"],
+)
+def test_there_and_back(tensor: torch.Tensor) -> None:
+    array = to_numpy(tensor)
+    assert type(array) is np.ndarray
+    back = to_torch(array, CPU)
+    assert back.dtype is tensor.dtype
+    assert torch.equal(back, tensor.detach().resolve_conj().resolve_neg())
+
+
+def test_memory_is_shared_on_the_host() -> None:
+    tensor = torch.zeros(3)
+    to_numpy(tensor)[0] = 7
+    assert tensor[0] == 7
+    array = np.zeros(3, np.float32)
+    to_torch(array, CPU)[0] = 7
+    assert array[0] == 7
+
+
+@pytest.mark.parametrize("value", [torch.ones(2), np.ones(2)])
+def test_to_device(value: Any) -> None:
+    assert to_device(value, CPU).device == CPU
+
+
+def test_host_view_shares_the_memory_of_a_plain_tensor() -> None:
+    tensor = torch.zeros(3)
+    view = host_view(tensor)
+    assert view is not None
+    view[0] = 7
+    assert tensor[0] == 7
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.ones(2),
+        None,
+        torch.ones(2, requires_grad=True),
+        torch.ones(2, dtype=torch.bfloat16),
+        torch.ones(2, device="meta"),
+        torch.nn.Parameter(torch.ones(2)),
+        torch.tensor([1 + 2j]).conj(),
+    ],
+    ids=["array", "None", "gradient", "bfloat16", "device", "parameter", "conj"],
+)
+def test_host_view_leaves_everything_else_to_others(value: Any) -> None:
+    assert host_view(value) is None
+
+
+def test_host_tensor_refuses_text() -> None:
+    with pytest.raises(TypeError, match=r"can.t convert np"):
+        host_tensor(np.array(["text"], dtype=object))

@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from enginebay.errors import InputError
+from enginebay.tensors.inputs import parse_input, random_inputs, resize
+from enginebay.tensors.spec import TensorSpec
+
+
+@pytest.mark.parametrize(
+    ("text", "spec"),
+    [
+        ("x=1x3x224x224", TensorSpec("x", "float32", (1, 3, 224, 224))),
+        ("ids=1x16:int64", TensorSpec("ids", "int64", (1, 16))),
+        ("1x3", TensorSpec("", "float32", (1, 3))),
+        ("batch.image=2", TensorSpec("batch.image", "float32", (2,))),
+        ("empty=0x4:bfloat16", TensorSpec("empty", "bfloat16", (0, 4))),
+        ("n=:int64", TensorSpec("n", "int64", ())),
+        ("a=b=3", TensorSpec("a=b", "float32", (3,))),
+    ],
+)
+def test_a_shape_is_read(text: str, spec: TensorSpec) -> None:
+    assert parse_input(text) == {spec.name: spec}
+
+
+@given(dims=st.lists(st.integers(0, 10**6), min_size=1, max_size=6))
+def test_every_shape_comes_back(dims: list[int]) -> None:
+    assert parse_input(f"x={'x'.join(map(str, dims))}")["x"].dims == tuple(dims)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "x=", "x=1x", "x=1x-3", "x=1,3", "x=①", "x=1x3.5", "x=?x3", "=", "x=1 x3"]
+)
+def test_what_is_no_input_is_one_line(text: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_input(text)
+    assert str(caught.value) == f"'{text}' is not an input"
+    assert caught.value.hint == "write x=1x3x224x224, ids=1x16:int64, x=file.npy or batch.npz"
+
+
+def test_an_unknown_dtype_names_the_nearest() -> None:
+    with pytest.raises(InputError, match=r"^'flaot32' is not a dtype$") as caught:
+        parse_input("x=1x3:flaot32")
+    assert caught.value.hint == "did you mean 'float32'?"
+
+
+def test_arrays_come_from_files(tmp_path) -> None:
+    a, b = np.arange(6).reshape(2, 3), np.ones(2, dtype=np.float16)
+    np.save(tmp_path / "a.npy", a)
+    np.savez(tmp_path / "both.npz", a=a, b=b)
+    np.savez(tmp_path / "one.npz", whatever=b)
+    assert (parse_input(f"x={tmp_path / 'a.npy'}")["x"] == a).all()
+    assert list(parse_input(str(tmp_path / "a.npy"))) == [""]
+    both = parse_input(str(tmp_path / "both.npz"))
+    assert list(both) == ["a", "b"]
+    assert both["b"].dtype == np.float16
+    assert (parse_input(f"x={tmp_path / 'one.npz'}")["x"] == b).all()
+
+
+def test_a_name_for_many_arrays_is_refused(tmp_path) -> None:
+    np.savez(tmp_path / "both.npz", a=np.ones(1), b=np.ones(1))
+    with pytest.raises(InputError) as caught:
+        parse_input(f"x={tmp_path / 'both.npz'}")
+    assert str(caught.value) == "'x' names one input, and the .npz holds 2 arrays"
+    assert caught.value.hint == "leave the name out: the arrays bring their own"
+
+
+def test_a_missing_file_is_one_line() -> None:
+    with pytest.raises(InputError, match=r"^no file 'no/where\.npy'$"):
+        parse_input("x=no/where.npy")
+
+
+@pytest.mark.parametrize("suffix", ["npy", "npz"])
+@pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04", b"\x93NUMPY\x01"])
+def test_a_damaged_file_is_one_line(tmp_path, suffix: str, content: bytes) -> None:
+    file = tmp_path / f"x.{suffix}"
+    file.write_bytes(content)
+    with pytest.raises(InputError, match=r"^'.*' cannot be read as NumPy arrays$"):
+        parse_input(str(file))
+
+
+def test_an_array_under_the_other_suffix_is_one_line(tmp_path) -> None:
+    np.save(tmp_path / "x.npy", np.ones(2))
+    (tmp_path / "x.npy").rename(tmp_path / "x.npz")
+    with pytest.raises(InputError, match=r"^'.*x.npz' cannot be read as NumPy arrays$"):
+        parse_input(str(tmp_path / "x.npz"))
+
+
+def test_pickles_in_files_are_not_loaded(tmp_path) -> None:
+    np.save(tmp_path / "evil.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    with pytest.raises(InputError, match="cannot be read as NumPy arrays"):
+        parse_input(str(tmp_path / "evil.npy"))
+
+
+SPECS = [
+    TensorSpec("x", "float32", (2, 3)),
+    TensorSpec("h", "float16", (4,)),
+    TensorSpec("b", "bfloat16", (4,)),
+    TensorSpec("ids", "int64", (50,)),
+    TensorSpec("small", "uint8", (50,)),
+    TensorSpec("mask", "bool", (50,)),
+    TensorSpec("n", "int32", ()),
+    TensorSpec("c", "complex64", (3,)),
+]
+
+
+def test_made_up_inputs_fit_their_specs_and_are_the_same_again() -> None:
+    first, second = random_inputs(SPECS), random_inputs(SPECS)
+    assert list(first) == [spec.name for spec in SPECS]
+    for spec in SPECS:
+        assert tuple(first[spec.name].shape) == spec.dims
+        assert str(first[spec.name].dtype) == spec.dtype
+        assert np.array_equal(first[spec.name], second[spec.name])
+    assert set(first["ids"].tolist()) == set(first["small"].tolist()) == {0, 1}
+    assert not np.array_equal(random_inputs(SPECS, seed=1)["x"], first["x"])
+
+
+@pytest.mark.parametrize("dims", [("batch", 3), None])
+def test_an_open_shape_cannot_be_made_up(dims) -> None:
+    with pytest.raises(InputError) as caught:
+        random_inputs([TensorSpec("x", "float32", dims)])
+    shown = "unknown rank" if dims is None else "batch, 3"
+    assert str(caught.value) == f"cannot make up an input for x float32[{shown}]: its shape is open"
+    assert caught.value.hint == "--input x=1x3x224x224"
+
+
+def test_strings_cannot_be_made_up() -> None:
+    with pytest.raises(InputError, match=r"cannot make up an input for s string\[2\]$"):
+        random_inputs([TensorSpec("s", "string", (2,))])
+
+
+shapes = hnp.array_shapes(min_dims=1, max_dims=4, max_side=5)
+
+
+@given(array=hnp.arrays(np.int64, shapes), data=st.data())
+def test_resizing_repeats_or_cuts_along_each_axis(array: np.ndarray, data) -> None:
+    sizes = [data.draw(st.integers(0, 9)) for _ in array.shape]
+    resized = resize(array, sizes)
+    assert resized.shape == tuple(sizes)
+    index = np.ix_(*[np.arange(n) % old for n, old in zip(sizes, array.shape, strict=True)])
+    assert (resized == array[index]).all()
+    assert torch.equal(resize(torch.from_numpy(array), sizes), torch.from_numpy(resized))
+
+
+@given(array=hnp.arrays(np.bool_, shapes))
+def test_resizing_to_the_same_shape_changes_nothing(array: np.ndarray) -> None:
+    assert resize(array, array.shape) is array
+
+
+def test_resizing_to_another_rank_is_refused() -> None:
+    with pytest.raises(
+        InputError, match=r"^an input of shape \(2, 3\) cannot take the shape \(6,\)$"
+    ):
+        resize(torch.ones(2, 3), (6,))
+
+
+def test_nothing_cannot_be_repeated() -> None:
+    with pytest.raises(InputError) as caught:
+        resize(torch.ones(0, 3), (2, 3))
+    assert str(caught.value) == "axis 0 of an input has size 0: nothing to repeat 2 times"
