@@ -1,6 +1,6 @@
 """Running an engine: the wrapper contract, its receipt, and timing.
 
-The receipt is read where nothing runs, and then NumPy is not imported.
+Imported lazily: a receipt is also read where nothing runs, and then NumPy is not imported.
 """
 
 from __future__ import annotations

@@ -1,19 +1,18 @@
-"""Are these the inputs that the model takes? Answered before any engine is called."""
+"""The check of inputs against what the model takes, before any engine is called."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import InputError, nearest
-from enginebay.tensors import numpy_dtype
+from enginebay.tensors import is_torch, numpy_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import numpy as np
-    import torch
 
-    from enginebay.tensors import NumpyArray, TensorSpec
+    from enginebay.tensors import Array, TensorSpec
 
 
 class Admission:
@@ -50,31 +49,24 @@ class Admission:
             hint=f"add '{missing[0]}': {self._specs[missing[0]].describe()}",
         )
 
-    def check(self, feed: Mapping[str, NumpyArray]) -> None:
+    def check(self, feed: Mapping[str, Array]) -> None:
         """Raise InputError for a wrong dtype, rank or size; names must have been checked."""
         sizes: dict[str, tuple[int, str]] = {}
-        for name, array in feed.items():
+        for name, value in feed.items():
             spec = self._specs[name]
-            if array.dtype != self._dtypes[name]:
+            if is_torch(value):
+                wanted, call = f"torch.{spec.dtype}", f"to(torch.{spec.dtype})"
+                fits = str(value.dtype) == wanted
+            else:
+                wanted, call = spec.dtype, f"astype('{spec.dtype}')"
+                fits = value.dtype == self._dtypes[name]
+            if not fits:
                 raise InputError(
-                    f"input '{name}' has dtype {array.dtype}, wanted {spec.dtype}",
-                    hint=f"convert it: {name}.astype('{spec.dtype}')",
+                    f"input '{name}' has dtype {value.dtype}, wanted {wanted}",
+                    hint=f"convert it: {name}.{call}",
                 )
             if spec.dims is not None:
-                self._check_shape(spec, array.shape, sizes)
-
-    def check_torch(self, feed: Mapping[str, torch.Tensor]) -> None:
-        """The same for torch tensors that go to the engine as they are."""
-        sizes: dict[str, tuple[int, str]] = {}
-        for name, tensor in feed.items():
-            spec = self._specs[name]
-            if str(tensor.dtype) != f"torch.{spec.dtype}":
-                raise InputError(
-                    f"input '{name}' has dtype {tensor.dtype}, wanted torch.{spec.dtype}",
-                    hint=f"convert it: {name}.to(torch.{spec.dtype})",
-                )
-            if spec.dims is not None:
-                self._check_shape(spec, tuple(tensor.shape), sizes)
+                self._check_shape(spec, tuple(value.shape), sizes)
 
     def _check_shape(
         self, spec: TensorSpec, shape: tuple[int, ...], sizes: dict[str, tuple[int, str]]
