@@ -1,8 +1,8 @@
-"""Is this module a plugin? Everything is checked before anything is changed.
+"""The checks of a module that an entry point names as a plugin, before it is registered.
 
-Each check raises a :class:`PluginError` whose message is the reason alone; ``loading`` says whose
-plugin it is. The API version is compared first: a plugin written for another version may well
-fail the other checks too, and then they would only lead its user astray.
+Each check raises a :class:`PluginError` whose message is the reason alone; ``loading`` adds the
+plugin's name. The API version is compared first: a plugin written for another version may fail
+the other checks too, and their messages would mislead its user.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, get_args
 import pluggy
 
 from enginebay import hooks
-from enginebay.errors import PluginError, nearest
+from enginebay.errors import PluginError, nearest, one_line
 from enginebay.hooks import API_VERSION, PROJECT, BackendInfo
 from enginebay.ir import IRKind
 from enginebay.params import BackendParams
@@ -34,14 +34,14 @@ def new_manager() -> pluggy.PluginManager:
     return manager
 
 
-def enlist(manager: pluggy.PluginManager, module: ModuleType) -> None:
-    """Register a plugin; pluggy lets a misspelled hook pass until it is asked."""
+def register(manager: pluggy.PluginManager, module: ModuleType) -> None:
+    """Register a plugin, and check its hooks: ``register`` alone accepts misspelled ones."""
     manager.register(module)
     manager.check_pending()
 
 
-def vet_backend(module: ModuleType, status: BackendStatus) -> BackendInfo:
-    """What a backend's module says about itself, after every check.
+def check_backend(module: ModuleType, status: BackendStatus) -> BackendInfo:
+    """Check a backend's module and return its info.
 
     Raises:
         PluginError: It is no backend, or one for another API version.
@@ -49,7 +49,7 @@ def vet_backend(module: ModuleType, status: BackendStatus) -> BackendInfo:
     marked = _marked_hooks(module)
     _check_any(module, marked)
     if "backend_info" in marked:
-        info = _ask_info(module)
+        info = _get_info(module)
         _check_api_version(info, status)
     _check_spelling(module, marked)
     _check_arguments(module)
@@ -58,7 +58,7 @@ def vet_backend(module: ModuleType, status: BackendStatus) -> BackendInfo:
     return info
 
 
-def vet_plugin(module: ModuleType, _status: BackendStatus) -> None:
+def check_plugin(module: ModuleType, _status: BackendStatus) -> None:
     """Check a module of the group whose plugins see every backend.
 
     Raises:
@@ -75,8 +75,8 @@ def _known_hooks() -> list[str]:
 
 
 def _marked_hooks(module: ModuleType) -> dict[str, bool]:
-    """The hooks that a module implements, and whether each may be unknown to this core."""
-    manager = pluggy.PluginManager(PROJECT)  # knows no hook, so it refuses none
+    """Return the hooks that a module implements, with True for those that core may not know."""
+    manager = pluggy.PluginManager(PROJECT)  # without hook specifications it refuses none
     manager.register(module)
     return {
         caller.name: all(implementation.optionalhook for implementation in caller.get_hookimpls())
@@ -97,19 +97,19 @@ def _unmarked(module: ModuleType, names: list[str]) -> str:
     return f"; {', '.join(found)} is there without @enginebay.hookimpl" if found else ""
 
 
-def _ask_info(module: ModuleType) -> BackendInfo:
+def _get_info(module: ModuleType) -> BackendInfo:
     manager = pluggy.PluginManager(PROJECT)
     manager.register(module)
     try:
-        answers = manager.hook.backend_info()
+        results = manager.hook.backend_info()
     except pluggy.HookCallError as err:
         raise PluginError("backend_info() takes arguments, and gets none") from err
     except (Exception, SystemExit) as err:
-        raise PluginError(f"backend_info() raised {told(err)}") from err
-    info = answers[0] if answers else None
+        raise PluginError(f"backend_info() raised {one_line(err)}") from err
+    info = results[0] if results else None
     if not isinstance(info, BackendInfo):
         found = type(info).__name__
-        raise PluginError(f"backend_info() must answer a BackendInfo, and answered {found}")
+        raise PluginError(f"backend_info() must return a BackendInfo, and returned {found}")
     return info
 
 
@@ -141,7 +141,7 @@ def _check_spelling(module: ModuleType, marked: dict[str, bool]) -> None:
 def _check_arguments(module: ModuleType) -> None:
     manager = new_manager()
     try:
-        enlist(manager, module)
+        register(manager, module)
     except pluggy.PluginValidationError as err:
         # pluggy's own text has four lines; the last one says what is wrong.
         name = next(n for n in _known_hooks() if repr(n) in str(err))
@@ -175,16 +175,3 @@ def _check_info(info: BackendInfo, status: BackendStatus) -> None:
         )
     if not (isinstance(info.params, type) and issubclass(info.params, BackendParams)):
         raise PluginError(f"its params must be a subclass of BackendParams, not {info.params!r}")
-
-
-def told(err: BaseException) -> str:
-    r"""An exception in one line.
-
-    Example:
-        >>> told(ValueError("no such file\nlook here"))
-        'ValueError: no such file'
-    """
-    if isinstance(err, SystemExit):
-        return f"SystemExit({err.code!r})"
-    lines = str(err).strip().splitlines()
-    return f"{type(err).__name__}: {lines[0]}" if lines else type(err).__name__
