@@ -720,7 +720,7 @@ def test_wrong_numbers_publish_nothing_unless_told_to(cli: Run, here: Path) -> N
     ("name", "action", "limit", "told"),
     [
         ("crashing", "os.kill(os.getpid(), signal.SIGSEGV)", "60", r"ended with SIGSEGV"),
-        ("leaving", "os._exit(0)", "60", r"ended with exit code 0|before it answered"),
+        ("leaving", "os._exit(0)", "60", r"ended with exit code 0|before it returned"),
         ("hanging", "threading.Event().wait()", "3", r"3(\.0)? s"),
     ],
 )

@@ -341,7 +341,7 @@ def test_a_crashed_engine_is_a_verdict(cli: Run, here: Path) -> None:
     ran = crash(cli, "crashing")
     assert (ran.code, ran.out) == (1, "")
     assert ran.err.startswith(
-        "error: crashed: the engine of backend 'crashing' ended with SIGSEGV before it answered"
+        "error: crashed: the engine of backend 'crashing' ended with SIGSEGV before it returned"
     )
     assert not (here / "out").exists()
 
