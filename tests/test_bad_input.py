@@ -507,7 +507,7 @@ def test_wrong_inputs_of_run(
         (
             "relu.onnx",
             ["x=2x4:int64"],
-            "input 'x' is asked for as int64, wanted float32\nhint: leave ':int64' out",
+            "input 'x' is requested as int64, wanted float32\nhint: leave ':int64' out",
         ),
         (
             "relu.onnx",

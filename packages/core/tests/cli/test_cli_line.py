@@ -196,7 +196,7 @@ def test_the_next_command_after_convert_fills_open_dimensions(cli: Run, here: Pa
     assert "output  float32  1x3" in cli(*shlex.split(first)[1:]).out
     ran = cli("run", "build-loopback")
     assert ran.code == 2
-    assert ran.err.startswith("error: cannot make up an input for x float32[")
+    assert ran.err.startswith("error: cannot generate an input for x float32[")
 
 
 def test_export_does_not_replace_a_file_unasked(cli: Run, here: Path) -> None:
