@@ -67,7 +67,7 @@ def split(ir: IRModel, cuts: Sequence[str], folder: Path) -> list[IRModel]:
 
 
 def _find_cuts(graph: Graph, cuts: Sequence[str]) -> dict[Value, int]:
-    """For each output of a mark that is cut at, the number of its cut."""
+    """Map the output of each mark that is cut at to the number of its cut."""
     marks = [(_mark_name(node), node.outputs[0]) for node in graph if _is_mark(node)]
     found: dict[Value, int] = {}
     for number, cut in enumerate(cuts):
@@ -90,7 +90,7 @@ def _mark_name(node: Node) -> str:
 
 
 def _names_for(mark: str) -> tuple[str, ...]:
-    """The names for a mark: ``head:input_0`` is also one of ``head:input`` and of ``head``."""
+    """List the names for a mark: ``head:input_0`` is also found as ``head:input`` and ``head``."""
     function, _, place = mark.rpartition(":")
     side, _, number = place.partition("_")
     if not function or side not in ("input", "output") or not number.isdecimal():

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ConfigKey(msgspec.Struct, frozen=True):
-    """A key of ``backend_config`` that is not named as a field is, for configs written elsewhere.
+    """A key of ``backend_config`` besides the fields, for configs written for other tools.
 
     Attributes:
         type: The type of its value, as in an annotation.

@@ -68,7 +68,7 @@ def format_dims(dims: Dims) -> str:
 
 
 def check_shapes(shapes: Shapes) -> None:
-    """Check what no text could have given.
+    """Check shapes that were not read from text.
 
     Raises:
         ParamsError: A name holds a comma or a blank, one of several names is missing, or a dim
@@ -199,7 +199,7 @@ def name_shapes(shapes: Shapes, input_names: Iterable[str]) -> dict[str, Dims]:
 
 
 def _complete(main: Shapes, given: Shapes, which: str) -> dict[str, Dims]:
-    """Sort ``given`` as ``main``, and put ``main``'s dim for every None."""
+    """Order ``given`` like ``main``, and fill every None with ``main``'s dim."""
     for name in given:
         if name not in main:
             raise _unknown(name, main, "in the main shapes: those have")
