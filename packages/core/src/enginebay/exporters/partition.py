@@ -43,11 +43,12 @@ def split(ir: IRModel, cuts: Sequence[str], folder: Path) -> list[IRModel]:
 
     Raises:
         UsageError: No mark has the name, or the graph does not come apart there.
-        ExportError: The dtype of a tensor that is cut at is not known.
+        ExportError: The dtype of a tensor that is cut at is not known, or the model has sparse
+            initializers.
     """
     import onnx_ir
 
-    model = onnx_ir.load(ir.path)
+    model = _load(ir.path)
     cut_values = _find_cuts(model.graph, cuts)
     levels = _assign_levels(model.graph, cut_values)
     _remove_marks(model, cut_values)
@@ -64,6 +65,21 @@ def split(ir: IRModel, cuts: Sequence[str], folder: Path) -> list[IRModel]:
         onnx_ir.save(model, path, external_data=weights)  # copied from file to file
         saved.append(msgspec.structs.replace(read_onnx(path), exporter=ir.exporter, notes=ir.notes))
     return saved
+
+
+def _load(path: Path) -> Model:
+    import onnx
+    import onnx_ir
+
+    proto = onnx.load(path, load_external_data=False)
+    if sparse := proto.graph.sparse_initializer:  # onnx_ir would lose them
+        raise ExportError(
+            f"the graph cannot be cut: its initializer '{sparse[0].values.name}' is sparse",
+            hint="store it as a dense tensor",
+        )
+    model = onnx_ir.from_proto(proto)
+    onnx_ir.external_data.set_base_dir(model.graph, path.parent)
+    return model
 
 
 def _find_cuts(graph: Graph, cuts: Sequence[str]) -> dict[Value, int]:
