@@ -77,7 +77,7 @@ def _load(path: Path) -> Model:
             f"the graph cannot be cut: its initializer '{sparse[0].values.name}' is sparse",
             hint="store it as a dense tensor",
         )
-    model = onnx_ir.from_proto(proto)
+    model: Model = onnx_ir.from_proto(proto)
     onnx_ir.external_data.set_base_dir(model.graph, path.parent)
     return model
 
