@@ -186,7 +186,7 @@ def disk_error(error: BaseException | None) -> OSError | None:
 
 
 def windows_error() -> EnginebayError:
-    """The error of every public name and every command on Windows.
+    """Build the error of every public name and every command on Windows.
 
     Child processes are ended as process groups, and artifacts are published under file locks:
     both are POSIX.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from enginebay.errors import EnginebayError, InferenceError, UsageError
-from enginebay.inference.admission import Admission
+from enginebay.inference.input_check import InputCheck
 from enginebay.inference.timing import Timing
 from enginebay.tensors import host_tensor, host_view, is_torch, to_device, to_numpy, to_torch
 
@@ -55,8 +55,8 @@ class Wrapper(ABC):
         self.outputs = tuple(outputs)
         self.input_names = tuple(spec.name for spec in self.inputs)
         self.output_names = tuple(spec.name for spec in self.outputs)
-        self._admission = Admission(self.inputs)
-        self._exact = self._admission.exact
+        self._input_check = InputCheck(self.inputs)
+        self._exact = self._input_check.exact
         self._lock = None if self.concurrent else threading.Lock()
         self._timing: Timing | None = None
         self._closed = False
@@ -128,14 +128,14 @@ class Wrapper(ABC):
     def _call_converting(self, inputs: Mapping[str, Array]) -> dict[str, Any]:
         if self._closed:
             raise UsageError("this wrapper is closed", hint="load the artifact again")
-        self._admission.check_names(inputs)
+        self._input_check.check_names(inputs)
         device = next((value.device for value in inputs.values() if is_torch(value)), None)
         if device is not None and device.type == self.native_device:
             tensors = {name: to_device(inputs[name], device) for name in self.input_names}
-            self._admission.check(tensors)
+            self._input_check.check(tensors)
             return self._named(self._run(self.execute_torch, tensors))
         feed = {name: to_numpy(inputs[name]) for name in self.input_names}
-        self._admission.check(feed)
+        self._input_check.check(feed)
         outputs = self._run(self.execute, feed)
         if device is None:
             return self._named(outputs)

@@ -87,12 +87,12 @@ def inputs_for(
     arrays: dict[str, Array] = {}
     for name, value in {**known, **named}.items():  # the wrapper refuses unknown names
         if isinstance(value, TensorSpec):
-            value = made_up(known.get(name, value), value)
+            value = generate_input(known.get(name, value), value)
         arrays[name] = value
     return arrays
 
 
-def made_up(spec: TensorSpec, wanted: TensorSpec) -> NumpyArray:
+def generate_input(spec: TensorSpec, wanted: TensorSpec) -> NumpyArray:
     """Generate an array for an input: of the model's dtype, at a shape that the user typed.
 
     Raises:

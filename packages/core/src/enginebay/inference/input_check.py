@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from enginebay.tensors import Array, TensorSpec
 
 
-class Admission:
+class InputCheck:
     """Checks names, dtypes and shapes against the specs.
 
     Attributes:
