@@ -38,6 +38,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from enginebay.verdict import Verification
+
 
 class EnginebayError(Exception):
     """The root of the tree.
@@ -147,11 +149,10 @@ class MismatchError(EnginebayError):
     """The artifact does not give the model's numbers.
 
     Attributes:
-        verdict: The whole :class:`~enginebay.Verification`. Its class belongs to a room that is
-            built on this module, so no annotation names it.
+        verdict: The whole :class:`~enginebay.Verification`.
     """
 
-    def __init__(self, message: str, *, verdict: Any, hint: str | None = None) -> None:
+    def __init__(self, message: str, *, verdict: Verification, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.verdict = verdict
 

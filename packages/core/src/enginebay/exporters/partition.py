@@ -31,7 +31,7 @@ def split(ir: IRModel, cuts: Sequence[str], folder: Path) -> list[IRModel]:
     mark is called, every other one what the exporter called it.
 
     Args:
-        ir: An ONNX model that was exported with :func:`~enginebay.rewriting.marking.mark_nodes`.
+        ir: An ONNX model that was exported with :func:`~enginebay.rewriting.mark_nodes`.
             Its external data was checked when it was read.
         cuts: Names of marks in the order of the model. Tensors that are marked with the same
             name are cut together.
