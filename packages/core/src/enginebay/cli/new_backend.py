@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enginebay.cli.output import print_json, say
+from enginebay.cli.output import print_json, print_message
 from enginebay.errors import ArtifactExistsError, UsageError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def run(args: Namespace) -> int:
         return 0
     sys.stdout.write("\n".join(files) + "\n")
     folder = f"enginebay-{args.name}"
-    say(f"Next: cd {folder} && pip install -e '.[testing]' && pytest")
+    print_message(f"Next: cd {folder} && pip install -e '.[testing]' && pytest")
     return 0
 
 
