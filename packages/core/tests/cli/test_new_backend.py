@@ -1,4 +1,4 @@
-"""The package of ``new-backend``: its files, names and errors. ``nox -s scaffold`` runs its tests."""
+"""The package of ``new-backend``: files, names, errors. ``nox -s scaffold`` runs its tests."""
 
 from __future__ import annotations
 

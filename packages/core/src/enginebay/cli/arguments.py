@@ -1,4 +1,4 @@
-"""Flags that several commands share, and what a command line says before it is parsed."""
+"""Flags that several commands share, and lookups in a command line before it is parsed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How commands print: JSON documents, tables and fields on stdout, messages on stderr.
+"""Printing for all commands: JSON, tables and fields on stdout, messages on stderr.
 
 What goes to a file or a pipe is plain, complete, and one line a row, for grep. On a terminal rows
 are wrapped at words, and rich is imported only there: start-up has a budget.
@@ -26,7 +26,7 @@ SCHEMA = 1
 NONE_INSTALLED = "No backend is installed. hint: pip install 'enginebay-onnxruntime[cpu]'"
 #: The fields that are copied into a shell, where a line break of ours would cut them in two.
 _COPIED = ("command",)
-#: As many characters of a digest as tell it from others.
+#: As many characters of a digest as distinguish it from others.
 _DIGEST_WIDTH = 12
 _COLOUR_CODE = re.compile(r"\x1b\[[\d;]*m")
 

@@ -1,4 +1,4 @@
-"""What several commands print about the same thing: a verdict, a receipt, an artifact, an IR."""
+"""Summaries that several commands print: of a verdict, a receipt, an artifact, an IR."""
 
 from __future__ import annotations
 
