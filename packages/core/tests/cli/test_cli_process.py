@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -154,6 +155,18 @@ def test_a_reader_that_leaves_early_hears_no_complaint(
     )
     os.close(write)
     assert (done.returncode, done.stderr) == (1, b"")
+
+
+@pytest.mark.parametrize("words", ["-h", "check-env loopback"])
+def test_a_stdout_that_is_closed_is_no_error(here: Path, loopback: str, words: str) -> None:
+    line = shlex.join(command(*words.split()))
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"{line} >&-"],
+        stderr=subprocess.PIPE,
+        env=environment(),
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")

@@ -8,6 +8,7 @@ import sys
 import warnings
 from contextlib import contextmanager
 from io import TextIOWrapper
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import EnginebayError, MismatchError
@@ -33,7 +34,7 @@ def exit_code(arguments: list[str], command: Callable[[list[str]], int]) -> int:
         arguments: The command line; ``--traceback`` and ``--json`` in it change the report.
         command: The function to run; it returns an exit code.
     """
-    _escape_what_stdout_cannot_encode()
+    _prepare_stdout()
     try:
         with _signals_raised(), _short_warnings():
             code = _code_of(arguments, command)
@@ -123,8 +124,10 @@ def _terminate(number: int, frame: Any) -> None:  # noqa: ARG001  # the signatur
     raise Terminated(number)
 
 
-def _escape_what_stdout_cannot_encode() -> None:
-    """Print an arrow as an escape where the locale is ASCII; stderr does so by itself."""
+def _prepare_stdout() -> None:
+    """Let stdout take every character, as an escape where its encoding has none; stderr does."""
+    if not sys.stdout:  # closed by the shell, as with ``>&-``
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  # to the end
     if isinstance(sys.stdout, TextIOWrapper):  # a caller of main() may have put another there
         sys.stdout.reconfigure(errors="backslashreplace")
 
