@@ -9,13 +9,14 @@ Public are this module, :mod:`enginebay.hooks` (the contract with plugins), :mod
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any
 
 from enginebay.lazy import lazy_names
 from enginebay.version import __version__
 
 if TYPE_CHECKING:
-    from enginebay.artifact import Artifact, Verification, open_artifact
+    from enginebay.artifact import Artifact, open_artifact
     from enginebay.backend import Backend, get_backend
     from enginebay.environment import Check, EnvReport
     from enginebay.errors import EnginebayError, MismatchError
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from enginebay.plugins import BackendStatus, list_backends
     from enginebay.rewriting import RewriterSet, mark, marks
     from enginebay.tensors import TensorSpec
+    from enginebay.verdict import Verification
 
 __all__ = [
     "API_VERSION",
@@ -73,7 +75,7 @@ __all__ = [
     "verify",
 ]
 
-__getattr__ = lazy_names(
+_fetch = lazy_names(
     __name__,
     {
         "API_VERSION": "hooks",
@@ -93,7 +95,7 @@ __getattr__ = lazy_names(
         "Receipt": "inference",
         "RewriterSet": "rewriting",
         "TensorSpec": "tensors",
-        "Verification": "artifact",
+        "Verification": "verdict",
         "Wrapper": "inference",
         "benchmark": "operations",
         "convert": "operations",
@@ -110,6 +112,15 @@ __getattr__ = lazy_names(
         "verify": "operations",
     },
 )
+
+
+def __getattr__(name: str) -> Any:
+    """Fetch a public name from the room that it lives in."""
+    if sys.platform == "win32" and name in __all__:
+        from enginebay.errors import windows_error
+
+        raise windows_error()
+    return _fetch(name)
 
 
 def __dir__() -> list[str]:

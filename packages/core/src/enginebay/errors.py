@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from enginebay.artifact import Verification
+    from enginebay.verdict import Verification
 
 
 class EnginebayError(Exception):
@@ -184,6 +184,22 @@ def disk_error(error: BaseException | None) -> OSError | None:
             return error
         error = error.__cause__ or error.__context__
     return None
+
+
+def windows_error() -> EnginebayError:
+    """The error of every public name and every command on Windows.
+
+    Child processes are ended as process groups, and artifacts are published under file locks:
+    both are POSIX.
+
+    Example:
+        >>> str(windows_error())
+        'Enginebay needs a POSIX system, and this is Windows'
+    """
+    return EnginebayError(
+        "Enginebay needs a POSIX system, and this is Windows",
+        hint="install it in the Windows Subsystem for Linux: wsl --install",
+    )
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -1,4 +1,4 @@
-"""Where an artifact is built: beside its final name, under which it appears complete or not at all.
+"""Build an artifact beside its final name, under which it appears complete or not at all.
 
 ::
 
@@ -26,8 +26,8 @@ import msgspec
 from enginebay.artifact import manifest as manifests
 from enginebay.artifact.exchange import exchange
 from enginebay.artifact.files import list_files
-from enginebay.artifact.loading import Artifact
 from enginebay.artifact.manifest import MANIFEST_NAME, Manifest
+from enginebay.artifact.opening import Artifact
 from enginebay.artifact.target import check_target
 from enginebay.errors import ArtifactError, ArtifactExistsError, disk_error
 
@@ -157,7 +157,7 @@ def _remove_empty(folders: list[Path]) -> None:
 
 
 def _prefix(target: Path) -> str:
-    """How the staging directories of a target begin; cut, since a name has at most 255 bytes."""
+    """The prefix of a target's staging directories; cut, since a name has at most 255 bytes."""
     return f".{target.name[:50]}.staging-"
 
 

@@ -15,9 +15,10 @@ from enginebay.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from enginebay.artifact import Artifact, OutputComparison, Verification
+    from enginebay.artifact import Artifact
     from enginebay.inference import Receipt
     from enginebay.ir import IRModel
+    from enginebay.verdict import OutputComparison, Verification
 
 _COLOURS = {"verified": "green", "unverified": "yellow"}
 
@@ -26,7 +27,7 @@ def verdict_text(verification: Verification) -> str:
     """Return the verdict, its reference and the number of samples; or the reason for none.
 
     Example:
-        >>> from enginebay.artifact import Verification
+        >>> from enginebay.verdict import Verification
         >>> verdict_text(Verification.unverified("nothing to compare with"))
         'unverified: nothing to compare with'
     """

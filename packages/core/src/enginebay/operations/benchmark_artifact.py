@@ -1,4 +1,4 @@
-"""How fast an artifact is here: figures with their spread, and a word where they mislead."""
+"""``benchmark``: measure an artifact here, with the spread, and a note where figures mislead."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from enginebay.artifact import open_artifact
 from enginebay.errors import UsageError
 from enginebay.inference import Latency, latency
 from enginebay.operations.load_artifact import load
-from enginebay.operations.verify_artifact import recorded_inputs
 from enginebay.tensors import inputs_for
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ _CARE = ": measure longer, or with nothing else running"
 
 
 class Benchmark(NamedTuple):
-    """What was measured.
+    """The measured figures.
 
     Attributes:
         load: Seconds from the folder to a wrapper that can be called.
@@ -72,13 +71,13 @@ def benchmark(
     slows both.
 
     Args:
-        artifact: The folder, or what :func:`enginebay.deploy` answered.
+        artifact: The folder, or what :func:`enginebay.deploy` returned.
         inputs: One array or tensor by name; by default the first inputs that the artifact was
             verified with, else made-up ones.
         seconds: How long to measure, after a warm-up of a tenth of it. Six calls of each kind
             are made however long they take.
         device: Where to run instead of the device that the artifact was made for.
-        strict: Raise where the engine falls back from what was asked for.
+        strict: Raise where the engine falls back from what was requested.
 
     Raises:
         UsageError: ``seconds`` is not a positive number.
@@ -93,7 +92,8 @@ def benchmark(
     start = time.perf_counter()
     with load(opened, device=device, strict=strict) as wrapper:
         loaded = time.perf_counter() - start
-        given = inputs or recorded_inputs(opened) or inputs_for(wrapper.inputs, {})
+        samples = [] if inputs else opened.samples()
+        given = samples[0].inputs if samples else inputs or inputs_for(wrapper.inputs, {})
         (first,) = _calls(wrapper, given, 0.0, fewest=1)
         _calls(wrapper, given, seconds * WARMUP)
         calls, engine = _in_turns(wrapper, given, seconds)
@@ -117,7 +117,7 @@ def _calls(
 def _in_turns(
     wrapper: Wrapper, inputs: Mapping[str, Array], seconds: float
 ) -> tuple[list[float], list[float]]:
-    """Whole calls and engine calls, in turns that are short beside what disturbs a machine."""
+    """Time whole calls and engine calls, in turns that are short beside what disturbs a machine."""
     calls: list[float] = []
     engine: list[float] = []
     turn = seconds / 100
@@ -138,7 +138,7 @@ def _call(wrapper: Wrapper, inputs: Mapping[str, Array]) -> float:
 
 
 def _notes(calls: Sequence[float]) -> Iterator[str]:
-    """What makes these figures a poor guess of the next run's."""
+    """Say why these figures are a poor guess of the next run's."""
     half = len(calls) // 2
     before, after = statistics.median(calls[:half]), statistics.median(calls[half:])
     if abs(after / before - 1) > DRIFT:

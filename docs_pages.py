@@ -1,0 +1,150 @@
+"""Write the pages of the site into ``build/pages``, where Zensical reads them: ``nox -s docs``.
+
+A README is included as it stands, so there is one text of it. The command line's page is written
+from the parsers, and the list of changes from its fragments: neither can go stale.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import shutil
+import subprocess
+import sys
+from argparse import HelpFormatter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from argparse import Action
+    from collections.abc import Iterable, Iterator
+
+ROOT = Path(__file__).parent
+PAGES = ROOT / "build" / "pages"
+
+#: Files of the repository that are pages of the site.
+INCLUDED = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "examples/build-cache/README.md": "build-cache.md",
+    **{
+        path.relative_to(ROOT).as_posix(): f"backends/{path.parent.name.partition('-')[2]}.md"
+        for path in sorted(ROOT.glob("packages/backend-*/README.md"))
+    },
+    **{
+        path.relative_to(ROOT).as_posix(): f"models/{path.parent.name.partition('-')[2]}.md"
+        for path in sorted(ROOT.glob("packages/codebase-*/README.md"))
+    },
+}
+_LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)")
+_FILE = re.compile(r"^```(\w+) file=(\S+)$", re.MULTILINE)
+_NAVIGATION = re.compile(r"^ +- .*: (\S+\.md)$", re.MULTILINE)
+_EXIT = re.compile(r"^```sh exit=\d+$", re.MULTILINE)
+
+
+def write_pages() -> None:
+    """Write every page, and fail where the navigation has another set of pages."""
+    shutil.rmtree(PAGES, ignore_errors=True)
+    for name, text in pages():
+        target = PAGES / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+    check_navigation()
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    """Each page's path in the site and its text."""
+    docs = [path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/**/*.md")]
+    sources = {path: path.removeprefix("docs/") for path in docs} | INCLUDED
+    for source, page in sources.items():
+        yield page, adapted((ROOT / source).read_text(encoding="utf-8"), source, page)
+    yield "command-line.md", "\n".join(command_line())
+    yield "changelog.md", changelog()
+
+
+def adapted(markdown: str, source: str, page: str) -> str:
+    """Turn links between files of the repository into links between pages."""
+
+    def between_pages(link: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(source), link[1]))
+        found = INCLUDED.get(target, target.removeprefix("docs/"))
+        return f"]({posixpath.relpath(found, posixpath.dirname(page) or '.')}"
+
+    return _EXIT.sub("```sh", _FILE.sub(r'```\1 title="\2"', _LINK.sub(between_pages, markdown)))
+
+
+def check_navigation() -> None:
+    """Compare the navigation with the pages, which Zensical does not do yet."""
+    named = set(_NAVIGATION.findall((ROOT / "mkdocs.yml").read_text(encoding="utf-8")))
+    found = {path.relative_to(PAGES).as_posix() for path in PAGES.rglob("*.md")}
+    if named != found:
+        sys.exit(f"mkdocs.yml: the navigation and the pages differ in {sorted(named ^ found)}")
+
+
+def changelog() -> str:
+    """Return the changes of the next release, and of those before it."""
+    draft = subprocess.run(
+        [sys.executable, "-m", "towncrier", "build", "--draft", "--version", "Next release"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    return text.replace("<!-- releases -->", draft[draft.index("## ") :])
+
+
+def command_line() -> Iterator[str]:
+    """Write the page of the command line, line by line, from the parsers."""
+    from enginebay.cli import COMMANDS, add_common, command_parser
+    from enginebay.cli.arguments import add_backend_flags
+    from enginebay.cli.parser import Parser
+    from enginebay.plugins import list_backends
+
+    common = Parser()
+    add_common(common)
+    everywhere = {action.dest for action in common._actions}
+    yield "# Command line\n"
+    yield "Written from the commands' own parsers: `enginebay COMMAND -h` says the same. Data goes"
+    yield "to stdout, talk and errors to stderr; the codes that a command ends with are on the page"
+    yield "[Errors and exit codes](errors.md). Every command has these flags:\n"
+    yield from _table(common._actions)
+    for name, summary in COMMANDS.items():
+        parser = command_parser(name, ["-h"])
+        yield f"\n## enginebay {name}\n\n{_sentence(summary)}\n"
+        yield f"```text\n{parser.format_usage().removeprefix('usage: ').strip()}\n```\n"
+        # Behind the first two groups come the parameters of one backend, which have a part below.
+        own = [action for group in parser._action_groups[:2] for action in group._group_actions]
+        yield from _table(action for action in own if action.dest not in everywhere)
+        if parser.epilog:
+            yield f"\n{parser.epilog}"
+    yield "\n## Parameters of the backends\n"
+    yield "`enginebay deploy … --backend NAME` and `enginebay convert NAME …` take these as well."
+    for status in list_backends():
+        parser = Parser(add_help=False)
+        add_backend_flags(parser, status.name, [])
+        yield f"\n### {status.name}\n"
+        yield from _table(parser._action_groups[-1]._group_actions)
+
+
+def _table(actions: Iterable[Action]) -> Iterator[str]:
+    formatter = HelpFormatter("enginebay")
+    rows = [
+        f"| `{formatter._format_action_invocation(action)}` "
+        f"| {_cell(formatter._expand_help(action) if action.help else '')} |"
+        for action in actions
+    ]
+    return iter(["| argument | |", "|---|---|", *rows] if rows else [])
+
+
+def _cell(text: str) -> str:
+    """Text that Markdown takes for nothing but text, in one cell of a table."""
+    return re.sub(r"([|*_<>\[\]])", r"\\\1", " ".join(text.split()))
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
+if __name__ == "__main__":
+    write_pages()

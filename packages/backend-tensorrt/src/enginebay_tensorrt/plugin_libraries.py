@@ -1,0 +1,62 @@
+"""TensorRT's own layer plugins, and the shared libraries of plugins that users bring."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from enginebay.errors import ConversionError, UsageError
+from enginebay_tensorrt.installation import trt
+from enginebay_tensorrt.logger import LOGGER, reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: Where libraries are kept inside an artifact.
+FOLDER = "plugins"
+
+_loaded: set[str] = set()
+
+
+def load_plugins(libraries: Iterable[Path]) -> None:
+    """Register TensorRT's plugins and those of the libraries in this process.
+
+    Raises:
+        ConversionError: A library is missing or does not load.
+    """
+    trt.init_libnvinfer_plugins(LOGGER, "")
+    for library in libraries:
+        if not library.is_file():
+            raise ConversionError(f"plugin library '{library}' is not a file")
+        with library.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest in _loaded:
+            continue  # TensorRT refuses a plugin that it knows already, wherever it lies
+        with LOGGER.collecting() as errors:
+            if trt.get_plugin_registry().load_library(str(library.resolve())) is None:
+                raise ConversionError(f"plugin library '{library}' does not load: {reason(errors)}")
+        _loaded.add(digest)
+
+
+def copy_plugins(libraries: Iterable[str], work_dir: Path) -> list[Path]:
+    """Copy the libraries into the artifact and return their places.
+
+    Raises:
+        UsageError: Two libraries have one name.
+    """
+    places = []
+    for library in libraries:
+        place = work_dir / FOLDER / Path(library).name
+        if place in places:
+            raise UsageError(f"two plugin libraries are called '{place.name}'")
+        place.parent.mkdir(exist_ok=True)
+        shutil.copyfile(library, place)
+        places.append(place)
+    return places
+
+
+def carried_plugins(libraries: Iterable[str], directory: Path) -> list[Path]:
+    """Return the places of the libraries in an artifact."""
+    return [directory / FOLDER / Path(library).name for library in libraries]

@@ -1,0 +1,149 @@
+"""Opening an artifact: every check there is, before any engine reads a byte of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from enginebay.artifact import manifest as manifests
+from enginebay.artifact.files import check_file, check_paths, check_presence
+from enginebay.artifact.manifest import MANIFEST_NAME, Manifest
+from enginebay.errors import ArtifactError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from enginebay.tensors import Sample, TensorSpec
+    from enginebay.verdict import Verdict
+
+#: Where an artifact keeps the inputs and outputs that it was verified with.
+SAMPLES_FILE = "samples.npz"
+
+
+class Artifact(msgspec.Struct, frozen=True):
+    """A checked artifact.
+
+    Attributes:
+        path: The directory, absolute and without symbolic links.
+        manifest: What it says about itself.
+    """
+
+    path: Path
+    manifest: Manifest
+
+    @property
+    def backend(self) -> str:
+        """The name of the backend that made it."""
+        return self.manifest.backend
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The engine's files relative to :attr:`path`, as the backend listed them."""
+        return tuple(Path(name) for name in self.manifest.model_files)
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """The model's inputs."""
+        return self.manifest.inputs
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """The model's outputs, in order."""
+        return self.manifest.outputs
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict it carries; ``unverified`` where it carries none."""
+        verification = self.manifest.verification
+        return "unverified" if verification is None else verification.verdict
+
+    def samples(self) -> list[Sample]:
+        """The inputs that it was verified with, and the reference's outputs; maybe none.
+
+        Raises:
+            ArtifactError: They cannot be read.
+        """
+        from enginebay.tensors import load_samples
+
+        path = self.path / SAMPLES_FILE
+        return load_samples(path) if path.is_file() else []
+
+
+def open_artifact(artifact: str | Path | Artifact) -> Artifact:
+    """Read an artifact and check it whole.
+
+    Files that the manifest does not list are left alone: whatever a listed file refers to was
+    listed when the artifact was published, so no engine reads them. Digests guard against
+    accidents, not against somebody who can rewrite the manifest as well.
+
+    Args:
+        artifact: The directory. An artifact that is already open is returned as it is.
+
+    Returns:
+        The artifact, each of its files as long and of the same sha256 as when it was made.
+
+    Raises:
+        ArtifactError: Names the file or field that differs, what was wanted and what was found.
+    """
+    if isinstance(artifact, Artifact):
+        return artifact
+    try:
+        return _open(Path(artifact))
+    except OSError as error:
+        name = error.filename or artifact
+        raise ArtifactError(f'"{name}" cannot be read: {error.strerror}') from error
+
+
+def _open(path: Path) -> Artifact:
+    """:func:`open_artifact` with the system's errors as they come."""
+    if not path.is_dir():
+        state = "is not a directory" if path.exists() else "does not exist"
+        raise ArtifactError(f'"{path}" {state}; wanted the directory of an artifact')
+    where = path / MANIFEST_NAME
+    if not where.is_file():
+        raise ArtifactError(f'"{path}" is not an artifact: it holds no {MANIFEST_NAME}')
+    manifest = manifests.read(where)
+    check_paths(manifest.files, where)
+    _check_model_files(manifest, where)
+    root = path.resolve()
+    for entry in manifest.files:
+        check_presence(root, entry)  # all of these first: they cost nothing, a digest does
+    for entry in manifest.files:
+        check_file(root, entry)
+    return Artifact(root, manifest)
+
+
+def _check_model_files(manifest: Manifest, where: Path) -> None:
+    """The engine's files must be among those that have a digest."""
+    listed = {entry.path for entry in manifest.files}
+    for name in (*manifest.model_files, *(path for part in manifest.parts for path in part.paths)):
+        if name not in listed:
+            raise ArtifactError(f'"{where}" has the model file "{name}" without its digest')
+
+
+def check_pinned(manifest: Manifest, found: Mapping[str, str], *, hint: str = "") -> None:
+    """Refuse an artifact that is bound to something which is different here.
+
+    Args:
+        manifest: The artifact's.
+        found: The same fields, as they are where it is to be loaded.
+        hint: What to type instead; by default the command that made the artifact.
+
+    Raises:
+        ArtifactError: Names the field, what was wanted and what was found.
+
+    Example:
+        >>> from enginebay.artifact import PluginRecord
+        >>> made = Manifest(backend="b", plugin=PluginRecord("p", "1"), engine_version="10.1",
+        ...                 model_files=(), pinned={"engine_version": "10.1"})
+        >>> check_pinned(made, {"engine_version": "10.1"})
+    """
+    for field, wanted in manifest.pinned.items():
+        if found.get(field) != wanted:
+            here = f'"{found[field]}"' if field in found else "none"
+            raise ArtifactError(
+                f'the artifact is bound to {field} "{wanted}", found {here}',
+                hint=hint or manifest.command or "deploy the model again here",
+            )
