@@ -395,7 +395,7 @@ def crash(cli: Run, name: str, *more: str) -> Ran:
             return cli("deploy", "tiny.onnx", "--backend", name, "--work-dir", "out", *more)
 
 
-def test_rewriters_are_told_compactly_and_completely(cli: Run) -> None:
+def test_rewriters_are_listed_compactly_and_completely(cli: Run) -> None:
     from enginebay.testing import temporary_backend
 
     pack = (
@@ -417,7 +417,7 @@ def test_rewriters_are_told_compactly_and_completely(cli: Run) -> None:
     assert "torch.nn.functional.gelu" in document["rewriting"]["never_fired"]
 
 
-def test_main_answers_an_exit_code(cli: Run) -> None:
+def test_main_returns_an_exit_code(cli: Run) -> None:
     assert main(["backends"]) == 0
     assert main(["run", "nowhere"]) == 1
 

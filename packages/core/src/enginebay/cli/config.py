@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from enginebay.cli.arguments import add_allow_env, environment
-from enginebay.cli.output import print_json, say
+from enginebay.cli.output import print_json, print_message
 from enginebay.errors import UsageError
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _check(args: Namespace) -> int:
         hint = f" ({problem.hint})" if problem.hint else ""
         sys.stdout.write(f"{problem}{hint}\n")
     for note in found.notes:
-        say(f"note: {note}")
+        print_message(f"note: {note}")
     if not found.problems:
         backend = found.backend or "any backend"
         sys.stdout.write(
@@ -86,7 +86,7 @@ def _schema(args: Namespace) -> int:  # noqa: ARG001  # every action's signature
         try:
             backends[status.name] = get_backend(status.name).Params
         except BackendUnavailableError as err:
-            say(f"note: {status.name} is left out: {err}")
+            print_message(f"note: {status.name} is left out: {err}")
     sys.stdout.write(json.dumps(config_schema(backends), indent=2) + "\n")
     return 0
 

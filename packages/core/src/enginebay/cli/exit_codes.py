@@ -1,4 +1,4 @@
-"""How a command fails: one line and a hint on stderr, the right exit code, nothing half-printed."""
+"""Exit codes: whatever a command raises becomes one, with a line and a hint on stderr."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import signal
 import sys
 import warnings
 from contextlib import contextmanager
+from io import TextIOWrapper
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import EnginebayError, MismatchError
@@ -25,29 +27,29 @@ class Terminated(BaseException):
         self.exit_code = 128 + number
 
 
-def guarded(arguments: list[str], command: Callable[[list[str]], int]) -> int:
-    """Run the command and turn whatever it raises into an exit code.
+def exit_code(arguments: list[str], command: Callable[[list[str]], int]) -> int:
+    """Run a command and turn whatever it raises into an exit code.
 
     Args:
-        arguments: The command line, looked at for ``--traceback`` and ``--json``.
-        command: What to run.
+        arguments: The command line; ``--traceback`` and ``--json`` in it change the report.
+        command: The function to run; it returns an exit code.
     """
+    _prepare_stdout()
     try:
-        with _polite_ends(), _plain_warnings():
-            code = _reported(arguments, command)
-            sys.stdout.flush()  # what does not fit through the pipe any more must be seen here
+        with _signals_raised(), _short_warnings():
+            code = _code_of(arguments, command)
+            sys.stdout.flush()  # a closed pipe or a full disk must raise here
             return code
-    except BrokenPipeError:
-        # The reader of our stdout has left; point it elsewhere so that Python's exit is quiet.
-        _abandon_stdout()
+    except BrokenPipeError:  # whoever read stdout has left, as ``head -1`` does
+        _discard_stdout()
         return 1
     except OSError as err:  # all others were reported: this is stdout, on a full disk
-        _abandon_stdout()
+        _discard_stdout()
         sys.stderr.write(f"error: stdout cannot be written: {err.strerror}\n")
         return 1
 
 
-def _reported(arguments: list[str], command: Callable[[list[str]], int]) -> int:
+def _code_of(arguments: list[str], command: Callable[[list[str]], int]) -> int:
     try:
         return command(arguments)
     except EnginebayError as err:
@@ -77,8 +79,8 @@ def _reported(arguments: list[str], command: Callable[[list[str]], int]) -> int:
 
 
 @contextmanager
-def _polite_ends() -> Iterator[None]:
-    """A polite kill unwinds like Ctrl-C, so that staging folders and child processes go too."""
+def _signals_raised() -> Iterator[None]:
+    """Raise at SIGTERM and SIGHUP as at Ctrl-C, so that folders and child processes go too."""
     numbers = [
         number
         for number in (signal.SIGTERM, signal.SIGHUP)
@@ -94,13 +96,13 @@ def _polite_ends() -> Iterator[None]:
 
 
 @contextmanager
-def _plain_warnings() -> Iterator[None]:
+def _short_warnings() -> Iterator[None]:
     """Show Enginebay's own warnings in one line, without the place in its source."""
     from enginebay.cli.output import styled
 
     usual = warnings.formatwarning
 
-    def plain(
+    def in_one_line(
         message: Warning | str,
         category: type[Warning],
         filename: str,
@@ -111,7 +113,7 @@ def _plain_warnings() -> Iterator[None]:
             return usual(message, category, filename, lineno, line)
         return f"{styled('warning:', 'red', sys.stderr)} {_one_line(str(message))}\n"
 
-    warnings.formatwarning = plain
+    warnings.formatwarning = in_one_line
     try:
         yield
     finally:
@@ -122,7 +124,16 @@ def _terminate(number: int, frame: Any) -> None:  # noqa: ARG001  # the signatur
     raise Terminated(number)
 
 
-def _abandon_stdout() -> None:
+def _prepare_stdout() -> None:
+    """Let stdout take every character, as an escape where its encoding has none; stderr does."""
+    if not sys.stdout:  # closed by the shell, as with ``>&-``
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  # to the end
+    if isinstance(sys.stdout, TextIOWrapper):  # a caller of main() may have put another there
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _discard_stdout() -> None:
+    """Point stdout to nowhere, so that Python's own flush at its exit is quiet."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -148,5 +159,5 @@ def _report(arguments: list[str], err: BaseException, message: str, hint: str | 
 
 
 def _one_line(text: str) -> str:
-    """An engine's message may have several lines; an error has one."""
+    """Join the lines of an engine's message: an error has one."""
     return " ".join(filter(None, map(str.strip, text.splitlines())))

@@ -1,4 +1,4 @@
-"""A new backend's package: its files, its names, what is refused. ``nox -s scaffold`` tests it."""
+"""The package of ``new-backend``: files, names, errors. ``nox -s scaffold`` runs its tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from enginebay.cli import main
-from enginebay.cli.scaffold import new_backend
+from enginebay.cli.new_backend import write_package
 from enginebay.errors import ArtifactExistsError, UsageError
 from enginebay.testing import temporary_backend
 
@@ -29,7 +29,7 @@ def code_lines(text: str) -> int:
 
 
 def test_the_package_is_whole_and_short(tmp_path: Path) -> None:
-    files = new_backend("fast-engine_2", tmp_path)
+    files = write_package("fast-engine_2", tmp_path)
     folder = tmp_path / "enginebay-fast-engine_2"
     names = [path.relative_to(folder).as_posix() for path in files]
     package = "src/enginebay_fast_engine_2"
@@ -52,7 +52,7 @@ def test_the_package_is_whole_and_short(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["", "3d", "My", "my engine", "my/engine", "-my", "my-", "é"])
 def test_a_name_that_is_none(name: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
-        new_backend(name, tmp_path)
+        write_package(name, tmp_path)
     assert str(caught.value) == (
         f"'{name}' cannot be a backend's name: wanted lower-case letters, digits, - and _, "
         "a letter first"
@@ -62,7 +62,7 @@ def test_a_name_that_is_none(name: str, tmp_path: Path) -> None:
 
 def test_a_name_that_is_taken(loopback: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
-        new_backend(loopback, tmp_path)
+        write_package(loopback, tmp_path)
     assert str(caught.value) == (
         "backend 'loopback' is installed already, from temporary-loopback 0"
     )
@@ -71,7 +71,7 @@ def test_a_name_that_is_taken(loopback: str, tmp_path: Path) -> None:
 def test_a_name_of_one_of_our_own_backends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("enginebay.plugins.list_backends", list)  # whatever is installed here
     with pytest.raises(UsageError) as caught:
-        new_backend("onnxruntime", tmp_path)
+        write_package("onnxruntime", tmp_path)
     assert str(caught.value) == (
         "backend 'onnxruntime' is Enginebay's own: pip install 'enginebay-onnxruntime[cpu]'"
     )
@@ -84,14 +84,14 @@ def test_a_name_whose_distribution_is_installed(tmp_path: Path) -> None:
         temporary_backend("x", source, group="enginebay.plugins", distribution="enginebay-my"),
         pytest.raises(UsageError) as caught,
     ):
-        new_backend("my", tmp_path)
+        write_package("my", tmp_path)
     assert str(caught.value) == "distribution 'enginebay-my' is installed already: 0"
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
-    new_backend("mine", tmp_path)
+    write_package("mine", tmp_path)
     with pytest.raises(ArtifactExistsError, match="enginebay-mine' is there already"):
-        new_backend("mine", tmp_path)
+        write_package("mine", tmp_path)
 
 
 def test_the_command_lists_the_files_and_says_how_to_go_on(

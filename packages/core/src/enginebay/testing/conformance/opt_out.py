@@ -1,4 +1,4 @@
-"""The only way for a backend to opt out of a law: say so, with the reason."""
+"""Opting out of a law, which needs a reason."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class OptOut(NamedTuple):
-    """What :func:`xfail` leaves in a class until the class is made."""
+    """The value of :func:`xfail`, which a class holds until it is complete."""
 
     reason: str
 
@@ -35,11 +35,11 @@ def xfail(*, reason: str) -> Any:
     return OptOut(reason)
 
 
-def settle(owner: type, laws: dict[str, Callable[..., None]]) -> None:
-    """Turn the opt-outs of a class into tests, and refuse laws that were replaced otherwise.
+def apply_opt_outs(owner: type, laws: dict[str, Callable[..., None]]) -> None:
+    """Turn the opt-outs of a class into tests that are expected to fail.
 
     Raises:
-        TypeError: A name in the class is a law's and not an opt-out, or is no law and is one.
+        TypeError: The class replaces a law by something else, or opts out of what is no law.
     """
     for name, value in list(vars(owner).items()):
         if isinstance(value, OptOut):
