@@ -51,7 +51,7 @@ class _Attempt:
     off: float
 
 
-def convert(request: ConvertRequest) -> list[Path]:
+def convert(request: ConvertRequest[NcnnParams]) -> list[Path]:
     """Write the network, its weights and its plan into the work folder.
 
     Returns:
@@ -60,7 +60,7 @@ def convert(request: ConvertRequest) -> list[Path]:
     Raises:
         ConversionError: pnnx or ncnn failed, or the network does not give the IR's numbers.
     """
-    params: NcnnParams = request.params  # type: ignore[assignment]  # core built them from our class
+    params = request.params
     _refuse_int8(params)
     scratch = Path(mkdtemp(prefix=".ncnn-", dir=request.work_dir))
     try:
@@ -78,7 +78,7 @@ def _refuse_int8(params: NcnnParams) -> None:
         )
 
 
-def _convert(request: ConvertRequest, params: NcnnParams, scratch: Path) -> list[Path]:
+def _convert(request: ConvertRequest[NcnnParams], params: NcnnParams, scratch: Path) -> list[Path]:
     shapes = input_shapes(request.ir.inputs, params)
     to_try = trials(request.samples, shapes)
     examples: Mapping[str, NumpyArray] = to_try[0]
@@ -133,7 +133,7 @@ def _failed(failures: dict[str, ConversionError]) -> ConversionError:
 
 def _attempt(
     candidate: Candidate,
-    request: ConvertRequest,
+    request: ConvertRequest[NcnnParams],
     params: NcnnParams,
     folder: Path,
     examples: Mapping[str, NumpyArray],

@@ -9,11 +9,12 @@ from enginebay.environment import Tier, check_import, failed, passed
 
 if TYPE_CHECKING:
     from enginebay.hooks import CheckEnvRequest
+    from enginebay_ncnn.params import NcnnParams
 
 _FIX = "pip install --force-reinstall ncnn pnnx"
 
 
-def check_tier(request: CheckEnvRequest) -> eb.EnvReport:
+def check_tier(request: CheckEnvRequest[NcnnParams]) -> eb.EnvReport:
     """The checks of one tier; the smoke tier is core's."""
     if request.tier is Tier.IMPORT:
         return check_import("ncnn", fix=_FIX) + _check_pnnx()

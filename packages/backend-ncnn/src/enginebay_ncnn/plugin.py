@@ -29,7 +29,7 @@ def backend_info() -> eb.BackendInfo:
 
 
 @eb.hookimpl
-def check_env(request: CheckEnvRequest) -> eb.EnvReport:
+def check_env(request: CheckEnvRequest[NcnnParams]) -> eb.EnvReport:
     """Check that ncnn imports, that pnnx is there, and that the device answers."""
     from enginebay_ncnn.environment import check_tier
 
@@ -37,7 +37,7 @@ def check_env(request: CheckEnvRequest) -> eb.EnvReport:
 
 
 @eb.hookimpl
-def to_backend(request: ConvertRequest) -> list[Path]:
+def to_backend(request: ConvertRequest[NcnnParams]) -> list[Path]:
     """Write the ``.param``, the ``.bin`` and the plan that leads from tensors to blobs."""
     from enginebay_ncnn.convert import convert
 
@@ -45,7 +45,7 @@ def to_backend(request: ConvertRequest) -> list[Path]:
 
 
 @eb.hookimpl
-def build_wrapper(request: WrapperRequest) -> eb.Wrapper:
+def build_wrapper(request: WrapperRequest[NcnnParams]) -> eb.Wrapper:
     """Load the network."""
     from enginebay_ncnn.wrapper import NcnnWrapper
 

@@ -50,9 +50,9 @@ class NcnnWrapper(eb.Wrapper):
         self.execute = self._in_pieces if self._cut else self._session.run  # type: ignore[method-assign]
 
     @classmethod
-    def from_request(cls, request: WrapperRequest) -> NcnnWrapper:
+    def from_request(cls, request: WrapperRequest[NcnnParams]) -> NcnnWrapper:
         """Load the artifact's network as the request says."""
-        params: NcnnParams = request.params  # type: ignore[assignment]  # core built them from our class
+        params = request.params
         param, weights, plan = (request.directory / file for file in request.files)
         net, fallbacks = load(param, weights, params)
         return cls(

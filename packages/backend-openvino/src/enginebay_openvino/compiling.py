@@ -26,7 +26,7 @@ _PRECISIONS = {"f32": "fp32", "f16": "fp16", "bf16": "bf16"}
 _ARITHMETIC = ("Convolution", "Deconvolution", "FullyConnected", "MatMul", "Gemm")
 
 
-def compile_model(request: WrapperRequest) -> tuple[ov.CompiledModel, eb.Receipt]:
+def compile_model(request: WrapperRequest[OpenvinoParams]) -> tuple[ov.CompiledModel, eb.Receipt]:
     """Read the network and compile it for its device.
 
     Raises:
@@ -35,7 +35,7 @@ def compile_model(request: WrapperRequest) -> tuple[ov.CompiledModel, eb.Receipt
     """
     import openvino as ov
 
-    params: OpenvinoParams = request.params  # type: ignore[assignment]  # core built them from our class
+    params = request.params
     core = ov.Core()
     available = offered(core)
     wanted = openvino_device(params.device, available)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from enginebay_openvino.params import OpenvinoParams
 
 
-def convert(request: ConvertRequest) -> list[Path]:
+def convert(request: ConvertRequest[OpenvinoParams]) -> list[Path]:
     """Write the network and its weights into the work folder.
 
     Returns:
@@ -35,7 +35,7 @@ def convert(request: ConvertRequest) -> list[Path]:
     """
     import openvino as ov
 
-    params: OpenvinoParams = request.params  # type: ignore[assignment]  # core built them from our class
+    params = request.params
     openvino_device(params.device, offered(ov.Core()))
     if params.precision == "int8":
         from enginebay_openvino.quantize import check_int8

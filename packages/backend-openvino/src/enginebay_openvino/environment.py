@@ -24,9 +24,9 @@ _DRIVERS = {
 }
 
 
-def check_tier(request: CheckEnvRequest) -> eb.EnvReport:
+def check_tier(request: CheckEnvRequest[OpenvinoParams]) -> eb.EnvReport:
     """The checks of one tier; the smoke tier is core's."""
-    params: OpenvinoParams = request.params  # type: ignore[assignment]  # core built them from our class
+    params = request.params
     if request.tier is Tier.METADATA:
         return _check_rivals()
     if request.tier is Tier.IMPORT:

@@ -38,7 +38,7 @@ def backend_info() -> eb.BackendInfo:
 
 
 @eb.hookimpl
-def check_env(request: CheckEnvRequest) -> eb.EnvReport:
+def check_env(request: CheckEnvRequest[OpenvinoParams]) -> eb.EnvReport:
     """Check that one OpenVINO is installed, imports, and offers the wanted device."""
     from enginebay_openvino.environment import check_tier
 
@@ -46,7 +46,7 @@ def check_env(request: CheckEnvRequest) -> eb.EnvReport:
 
 
 @eb.hookimpl
-def to_backend(request: ConvertRequest) -> list[Path]:
+def to_backend(request: ConvertRequest[OpenvinoParams]) -> list[Path]:
     """Write the ``.xml`` and ``.bin`` files."""
     from enginebay_openvino.convert import convert
 
@@ -54,7 +54,7 @@ def to_backend(request: ConvertRequest) -> list[Path]:
 
 
 @eb.hookimpl
-def build_wrapper(request: WrapperRequest) -> eb.Wrapper:
+def build_wrapper(request: WrapperRequest[OpenvinoParams]) -> eb.Wrapper:
     """Compile the model for its device."""
     from enginebay_openvino.wrapper import OpenvinoWrapper
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from enginebay.authors import Array, NumpyArray
     from enginebay.hooks import WrapperRequest
+    from enginebay_openvino.params import OpenvinoParams
 
 
 class OpenvinoWrapper(eb.Wrapper):
@@ -60,7 +61,7 @@ class OpenvinoWrapper(eb.Wrapper):
         )
 
     @classmethod
-    def from_request(cls, request: WrapperRequest) -> OpenvinoWrapper:
+    def from_request(cls, request: WrapperRequest[OpenvinoParams]) -> OpenvinoWrapper:
         """Load the artifact's network and compile it as the request says."""
         compiled, receipt = compile_model(request)
         return cls(compiled, receipt=receipt, inputs=request.inputs, outputs=request.outputs)
