@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay.authors import (
     Options,
+    fixed_seed,
     image_size,
     load_weights,
+    measure_norms,
     quiet,
     read_options,
-    same_each_time,
-    settle_norms,
 )
 from enginebay.errors import ModelSourceError, nearest
 from enginebay_mmpretrain.library import library
@@ -51,14 +51,14 @@ def _build(request: ModelRequest, options: Options, mmpretrain: Any) -> Any:
     if wanted:
         fit(config, wanted)
     size = wanted or image_size_of(config)
-    with same_each_time():
+    with fixed_seed():
         network = mmpretrain.get_model(config)
         if options.checkpoint:
             load_weights(network, options.checkpoint)
         elif options.pretrained:
             take_published(network, published, request.name)
         elif size:
-            settle_norms(network, torch.randn(4, *size))
+            measure_norms(network, torch.randn(4, *size))
         image = torch.randn(1, *size) if size else None
     from enginebay_mmpretrain.classifier import Classifier
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from enginebay.authors import image_size, load_weights, read_options, same_each_time, settle_norms
+from enginebay.authors import fixed_seed, image_size, load_weights, measure_norms, read_options
 from enginebay_models.library import library, unknown
 
 if TYPE_CHECKING:
@@ -29,14 +29,14 @@ def build(request: ModelRequest) -> tuple[nn.Module, Tensor]:
     trained_at = timm.get_pretrained_cfg(request.name)
     wanted = image_size(request)
     arguments = _sized(trained_at, wanted) | options.arguments
-    with same_each_time():
+    with fixed_seed():
         model = timm.create_model(request.name, pretrained=options.pretrained, **arguments)
         shape = wanted or model.pretrained_cfg["input_size"]
         image = torch.rand(1, *shape)
         if options.checkpoint:
             load_weights(model, options.checkpoint)
         elif not options.pretrained:
-            settle_norms(model, torch.rand(4, *image.shape[1:]))
+            measure_norms(model, torch.rand(4, *image.shape[1:]))
     return model.eval(), image
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from enginebay.authors import image_size, load_weights, read_options, same_each_time, settle_norms
+from enginebay.authors import fixed_seed, image_size, load_weights, measure_norms, read_options
 from enginebay.errors import ModelSourceError
 from enginebay_models.library import library, unknown
 
@@ -44,7 +44,7 @@ def build(request: ModelRequest) -> tuple[nn.Module, Tensor]:
     arguments = dict(options.arguments)
     if not options.pretrained and name in models.list_models(module=models.segmentation):
         arguments.setdefault("weights_backbone", None)  # else the backbone's are downloaded
-    with same_each_time():
+    with fixed_seed():
         weights = best if options.pretrained else None
         model = models.get_model(name, weights=weights, **arguments)
         size = image_size(request) or (3, *_trained_at(best))
@@ -53,7 +53,7 @@ def build(request: ModelRequest) -> tuple[nn.Module, Tensor]:
         if options.checkpoint:
             load_weights(model, options.checkpoint)
         elif not options.pretrained:
-            settle_norms(model, torch.rand(4, *example.shape[1:]))
+            measure_norms(model, torch.rand(4, *example.shape[1:]))
     return model.eval(), example
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from enginebay.authors import Options, image_size, load_weights, read_options, same_each_time
+from enginebay.authors import Options, fixed_seed, image_size, load_weights, read_options
 from enginebay.errors import ModelSourceError
 from enginebay_models.example_inputs import example_inputs
 from enginebay_models.library import library, unknown
@@ -24,7 +24,7 @@ def build(request: ModelRequest) -> Any:
     options = read_options(request)
     transformers = library("transformers")
     size = image_size(request)
-    with same_each_time():
+    with fixed_seed():
         model = _model(transformers, request.name, options, size).eval()
         if options.checkpoint:
             load_weights(model, options.checkpoint)

@@ -11,7 +11,7 @@ from enginebay.models.names import renamed, unused
 from enginebay.models.options import Options, image_size, read_options
 from enginebay.models.signature import Signature, read_signature
 from enginebay.models.sources import ModelSource, load_model
-from enginebay.models.weights import load_weights, same_each_time, settle_norms, take_weights
+from enginebay.models.weights import fixed_seed, load_weights, measure_norms, take_weights
 
 __all__ = [
     "DynamicDim",
@@ -23,9 +23,11 @@ __all__ = [
     "evaluation",
     "example_inputs",
     "find_model",
+    "fixed_seed",
     "image_size",
     "load_model",
     "load_weights",
+    "measure_norms",
     "normalise",
     "open_dimensions",
     "output_tensors",
@@ -33,8 +35,6 @@ __all__ = [
     "read_options",
     "read_signature",
     "renamed",
-    "same_each_time",
-    "settle_norms",
     "shapes_of",
     "take_weights",
     "to_profiles",
