@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def build(request: ModelRequest) -> tuple[nn.Module, Tensor]:
-    """The model and an image, ``1×C×H×W float32``, of the size that its weights were trained at.
+    """Build a model, and an image, ``1×C×H×W float32``, of the size its weights were trained at.
 
     Raises:
         ModelSourceError: timm has no such model, or the config is wrong.
@@ -41,7 +41,7 @@ def build(request: ModelRequest) -> tuple[nn.Module, Tensor]:
 
 
 def _sized(trained_at: Any, wanted: tuple[int, int, int] | None) -> dict[str, Any]:
-    """What the model must be told before it is built, for an image of another size."""
+    """Return the arguments that build the model for an image of another size."""
     if trained_at is None or wanted is None or wanted == tuple(trained_at.input_size):
         return {}
     arguments: dict[str, Any] = {}
