@@ -34,7 +34,7 @@ def library(name: str) -> Any:
 
 
 def unknown(scheme: str, name: str, known: Iterable[str]) -> ModelSourceError:
-    """Return the error for a name that the library does not have; its hint has the nearest names."""
+    """Return the error for an unknown model; its hint has the nearest names."""
     close = get_close_matches(name, list(known), n=3, cutoff=0.5)
     return ModelSourceError(
         f"{scheme} has no model '{name}'",
