@@ -1,4 +1,4 @@
-"""Is ncnn here, is pnnx's program here, and does the device answer?"""
+"""Checks: ncnn imports, pnnx's program is installed, and the device is there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FIX = "pip install --force-reinstall ncnn pnnx"
 
 
 def check_tier(request: CheckEnvRequest[NcnnParams]) -> eb.EnvReport:
-    """The checks of one tier; the smoke tier is core's."""
+    """Check one tier; core does the smoke tier."""
     if request.tier is Tier.IMPORT:
         return check_import("ncnn", fix=_FIX) + _check_pnnx()
     if request.tier is Tier.DEVICE:
