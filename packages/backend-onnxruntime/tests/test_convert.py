@@ -53,19 +53,6 @@ def test_the_files_are_those_that_the_model_needs(backend, weighted, tmp_path, l
     check(backend.build_wrapper(**params))
 
 
-def test_large_half_precision_models_keep_weights_beside(backend, weighted, tmp_path, monkeypatch):
-    monkeypatch.setattr("enginebay_onnxruntime.convert.LARGE", 100)
-    out = tmp_path / "out"
-    params = {"work_dir": str(out), "precision": "fp16"}
-    for _ in range(2):  # a second conversion replaces the first
-        written = backend.to_backend(weighted("w.bin"), **params)
-        assert written == (out / "model.onnx", out / "model.onnx.data")
-        assert (out / "model.onnx.data").stat().st_size < 1024 * 4
-        (weights,) = onnx.load(out / "model.onnx").graph.initializer
-        assert weights.data_type == onnx.TensorProto.FLOAT16
-    check(backend.build_wrapper(**params))
-
-
 def test_the_models_own_folder_as_work_folder(backend, weighted):
     path = weighted("w.bin", name="model.onnx")
     before = path.read_bytes()
@@ -90,21 +77,6 @@ def test_half_precision_does_not_replace_the_model_it_reads(backend, weighted):
 def test_weights_never_take_the_models_place(backend, weighted, tmp_path):
     with pytest.raises(ConversionError, match=r"two files would become .*model\.onnx"):
         backend.to_backend(weighted("model.onnx"), work_dir=str(tmp_path / "out"))
-
-
-def test_half_precision_reaches_into_local_functions(backend, write, tmp_path):
-    model = onnx.load(write("(float[n] x) => (float[n] y) { y = local.twice(x) }"))
-    twice = onnx.parser.parse_function(
-        '<domain: "local", opset_import: ["": 21]> twice (a) => (b)'
-        " { two = Constant<value = float[1] {2}>()  b = Mul(a, two) }"
-    )
-    model.functions.append(twice)
-    model.opset_import.append(onnx.helper.make_opsetid("local", 1))
-    onnx.save(model, tmp_path / "local.onnx")
-    params = {"work_dir": str(tmp_path / "out"), "precision": "fp16"}
-    backend.to_backend(tmp_path / "local.onnx", **params)
-    with backend.build_wrapper(**params) as wrapper:
-        assert wrapper({"x": np.ones(2, np.float32)})["y"].tolist() == [2, 2]
 
 
 class Convolutions(nn.Module):
@@ -207,28 +179,33 @@ def test_transpose_and_matmul_in_half_precision_load(load):
     assert (wrapper({"x": x, "w": w})["y"] == 32).all()
 
 
-def test_operators_and_nodes_that_stay_in_single_precision(backend, tmp_path):
-    graph = onnx.helper.make_graph(
-        [
-            onnx.helper.make_node("Relu", ["x"], ["a"], name="first"),
-            onnx.helper.make_node("Exp", ["a"], ["b"], name="second"),
-            onnx.helper.make_node("Relu", ["b"], ["y"], name="third"),
-        ],
-        "three",
-        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, (2,))],
-        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, (2,))],
+@pytest.mark.parametrize(
+    ("kept", "casts"),
+    [
+        ({}, 2),  # the input and the output
+        ({"fp32_ops": ("Sqrt",)}, 4),  # there and back around it
+        ({"fp32_nodes": ("second",)}, 4),
+    ],
+)
+def test_operators_and_nodes_that_stay_in_single_precision(backend, tmp_path, kept, casts):
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 17]> three (float[2] x) => (float[2] y)'
+        " { [first] a = Relu(x)  [second] b = Sqrt(a)  [third] y = Relu(b) }"
     )
-    path = tmp_path / "three.onnx"
-    opsets = [onnx.helper.make_opsetid("", 17)]
-    onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10), path)
+    onnx.save(model, tmp_path / "three.onnx")
+    (written,) = backend.to_backend(
+        tmp_path / "three.onnx", work_dir=str(tmp_path / "out"), precision="fp16", **kept
+    )
+    assert [node.op_type for node in onnx.load(written).graph.node].count("Cast") == casts
 
-    def casts(**params):
-        (written,) = backend.to_backend(
-            path, work_dir=str(tmp_path / "out"), precision="fp16", **params
-        )
-        return [node.op_type for node in onnx.load(written).graph.node].count("Cast")
 
-    assert casts() == 2  # the input and the output
-    assert casts(fp32_ops=("Exp",)) == 4  # there and back around it
-    assert casts(fp32_nodes=("second",)) == 4
-    assert casts(fp32_nodes=("nobody",)) == 2
+def test_a_scatter_with_a_reduction_runs_in_half_precision(backend, write, tmp_path):
+    path = write(
+        "(float[4] x, int64[2, 1] i, float[2] u) => (float[4] y)"
+        ' { y = ScatterND<reduction = "add">(x, i, u) }'
+    )
+    params = {"work_dir": str(tmp_path / "out"), "precision": "fp16"}
+    backend.to_backend(path, **params)
+    feed = {"x": np.zeros(4, np.float32), "i": np.array([[1], [1]]), "u": np.ones(2, np.float32)}
+    with backend.build_wrapper(**params) as wrapper:
+        assert wrapper(feed)["y"].tolist() == [0, 2, 0, 0]

@@ -1,4 +1,4 @@
-"""What was asked for, what works instead, and whether the receipt says so."""
+"""Requested providers, those that work instead, and what the receipt says."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_cuda_that_does_not_load_is_in_the_receipt(load, device):
     wrapper = load(RELU, device=device)
     assert wrapper.receipt.device == "cpu"
     assert wrapper.receipt.provider == "CPUExecutionProvider"
-    assert wrapper.receipt.fallbacks == ("CUDAExecutionProvider was asked for and did not load",)
+    assert wrapper.receipt.fallbacks == ("CUDAExecutionProvider was requested and did not load",)
     assert wrapper.native_device is None
     assert wrapper({"x": np.array([-1, 1], np.float32)})["y"].tolist() == [0, 1]
 
@@ -47,7 +47,7 @@ def test_strict_refuses_cuda_that_does_not_load(load):
         load(RELU, device="cuda", strict=True)
     assert str(raised.value) == (
         "backend 'onnxruntime' fell back, and strict refuses that: "
-        "CUDAExecutionProvider was asked for and did not load"
+        "CUDAExecutionProvider was requested and did not load"
     )
     assert raised.value.hint == "enginebay check-env onnxruntime --device cuda"
 
@@ -64,7 +64,7 @@ def test_an_artifact_for_the_cpu_is_loaded_for_cuda(load, tmp_path):
 def test_a_device_that_the_named_providers_do_not_use_is_in_the_receipt(load):
     wrapper = load(RELU, device="cuda", providers=["CPUExecutionProvider"])
     assert wrapper.receipt.fallbacks == (
-        "device cuda was asked for, and the providers do not use it",
+        "device cuda was requested, and the providers do not use it",
     )
 
 
@@ -78,7 +78,7 @@ def test_a_provider_that_takes_no_node_is_in_the_receipt(load):
     if "nodes" in receipt.details:  # ONNX Runtime tells since 1.24
         assert receipt.provider == "CPUExecutionProvider"
         assert receipt.details["nodes"] == "CPUExecutionProvider 1"
-        assert receipt.fallbacks == (f"{AZURE} was asked for and takes no node of this model",)
+        assert receipt.fallbacks == (f"{AZURE} was requested and takes no node of this model",)
 
 
 @azure

@@ -7,9 +7,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from packages.core.tests.exports import export
 from torch import nn
 
-from enginebay.exporters.dispatch import export
 from enginebay.rewriting import rewrite
 from enginebay_onnxruntime.rewriters import rewriters
 

@@ -22,8 +22,8 @@ TESTS = Path(__file__).parent
 FAKE = TESTS / "fake"
 #: Tests of what comes before TensorRT; they run anywhere.
 BEFORE = (
-    *("test_half.py", "test_quantize.py", "test_tensorrt_rewriters.py"),
-    *("test_tensorrt_params.py", "test_tensorrt_readme.py", "test_conformance.py"),
+    *("test_quantize.py", "test_tensorrt_rewriters.py", "test_tensorrt_params.py"),
+    *("test_tensorrt_readme.py", "test_conformance.py"),
 )
 #: What ``nox -s gpu`` says: TensorRT and a GPU are here, and the stand-ins keep away.
 ON_GPU = os.environ.get("ENGINEBAY_GPU") == "1"

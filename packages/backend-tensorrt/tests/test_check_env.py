@@ -120,7 +120,7 @@ def test_bindings_without_libraries(is_eleven: bool) -> None:
 def test_a_conversion_without_libraries_says_what_to_ask() -> None:
     told = in_a_child(
         False,
-        "try: import enginebay_tensorrt.bindings\n"
+        "try: import enginebay_tensorrt.installation\n"
         "except Exception as err: print(type(err).__name__, err, err.hint, sep='|')",
     )
     kind, text, hint = told.strip().split("|")
@@ -137,7 +137,7 @@ def test_everything_imports(stand_ins: Any) -> None:
         "cuda.bindings.runtime",
         "onnxruntime.quantization",
     ]
-    assert [check.name for check in checks(Tier.IMPORT, precision="bf16")][-1] == "onnx"
+    assert [check.name for check in checks(Tier.IMPORT, precision="bf16")][-1] == "onnx_ir"
 
 
 def test_cudas_bindings_are_those_of_the_wheels(

@@ -15,7 +15,7 @@ from onnx import TensorProto, numpy_helper
 import enginebay as eb
 from enginebay.errors import ConversionError, ParamsError
 from enginebay.tensors.spec import TensorSpec
-from enginebay_tensorrt.calibration import fitting, read_calibration
+from enginebay_tensorrt.calibration import check_samples, read_calibration
 from enginebay_tensorrt.quantize import quantize
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def test_nothing_to_quantise(tmp_path: Path) -> None:
 
 
 def test_an_iterable_of_dicts_will_do() -> None:
-    found = fitting(
+    found = check_samples(
         ({"x": np.ones((n, 3), np.float32), "unused": n} for n in (1, 2)), [SPEC], "data"
     )
     assert [sample["x"].shape for sample in found] == [(1, 3), (2, 3)]
@@ -134,7 +134,7 @@ def test_an_iterable_of_dicts_will_do() -> None:
 )
 def test_samples_that_do_not_fit(sample: Any, message: str) -> None:
     with pytest.raises(ParamsError) as caught:
-        fitting([sample], [SPEC], "data")
+        check_samples([sample], [SPEC], "data")
     assert str(caught.value) == message
 
 

@@ -276,5 +276,5 @@ def test_a_graph_of_open_shapes_is_a_fallback(stand_ins: Any, tmp_path: Path) ->
     )
     with eb.load(artifact) as wrapper:
         assert wrapper.receipt.fallbacks == (
-            "cuda_graph was asked for; the shape of x float32[x_0, 3] is not fixed",
+            "cuda_graph was requested; the shape of x float32[x_0, 3] is not fixed",
         )

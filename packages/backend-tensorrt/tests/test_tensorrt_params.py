@@ -91,6 +91,15 @@ def test_what_is_wrong_in_a_config(common: dict[str, Any], message: str) -> None
     assert str(caught.value).startswith(message)
 
 
+def test_calibrators_are_no_parameter() -> None:
+    with pytest.raises(ParamsError) as refused:
+        TensorrtParams(calibrator="entropy")
+    with pytest.raises(ConfigError) as caught:
+        from_config(calibrator="entropy")
+    assert str(caught.value).startswith("'calibrator' is not a key of backend_config")
+    assert caught.value.hint == refused.value.hint == "did you mean 'calibration'?"
+
+
 def test_levels_are_checked() -> None:
     with pytest.raises(ParamsError, match="optimization_level"):
         TensorrtParams(optimization_level=6)
@@ -197,7 +206,7 @@ def test_without_tensorrt_there_is_one_clear_line() -> None:
         "from importlib import util\n"
         "real = util.find_spec\n"
         "util.find_spec = lambda n, *a: None if n.startswith('tensorrt') else real(n, *a)\n"
-        "try: import enginebay_tensorrt.bindings\n"
+        "try: import enginebay_tensorrt.installation\n"
         "except Exception as e: print(type(e).__name__, '|', e, '|', e.hint)"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

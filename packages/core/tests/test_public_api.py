@@ -45,6 +45,36 @@ def test_imports_stay_lazy(code: str, absent: str) -> None:
     assert run.stdout.split() == []
 
 
+#: What a Python on Windows lacks; ``sys.platform`` changes last, since the library reads it too.
+WINDOWS = """\
+import os, signal, sys
+sys.modules["fcntl"] = None
+del os.killpg, signal.SIGHUP, signal.SIGKILL
+sys.platform = "win32"
+"""
+
+
+def on_windows(code: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", WINDOWS + code]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_command_on_windows_ends_with_one_line_and_a_hint() -> None:
+    run = on_windows("from enginebay.cli import main; sys.exit(main(['backends']))")
+    assert run.returncode == 1
+    assert run.stderr == (
+        "error: Enginebay needs a POSIX system, and this is Windows\n"
+        "hint: install it in the Windows Subsystem for Linux: wsl --install\n"
+    )
+
+
+def test_a_public_name_on_windows_says_the_same() -> None:
+    run = on_windows("import enginebay; enginebay.deploy")
+    assert run.stderr.splitlines()[-1] == (
+        "enginebay.errors.EnginebayError: Enginebay needs a POSIX system, and this is Windows"
+    )
+
+
 def test_core_names_no_engine_in_its_logic() -> None:
     # The table of known distributions, and the default where several are installed.
     allowed = {"plugins/discovery.py", "backend/backend.py"}

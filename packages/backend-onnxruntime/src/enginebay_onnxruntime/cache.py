@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 MODEL = "model.onnx"
 _DIGEST = "sha256"
-#: The session configuration entries that put the weights beside the optimised model. Always, since
-#: a protobuf file ends at 2 GB, and since an optimised model goes on naming the original's own
-#: external data otherwise, which lies elsewhere. Small ones stay in the file: shape inference reads
-#: axes and shapes while the file is loaded, before any other.
+#: The session configuration entries that put the weights beside the optimised model. Always: a
+#: protobuf file ends at 2 GB, and without them the optimised model still names the original's
+#: external data, which lies elsewhere. Small ones stay in the file, since shape inference reads
+#: axes and shapes before other files are loaded.
 _WEIGHTS_BESIDE = {
     "session.optimized_model_external_initializers_file_name": f"{MODEL}.data",
     "session.optimized_model_external_initializers_min_size_in_bytes": "1024",
@@ -34,14 +34,14 @@ _WEIGHTS_BESIDE = {
 
 
 def entry(folder: str, files: Iterable[Path], facts: object) -> Path:
-    """The place of the model that is made of ``files`` under the circumstances ``facts``."""
+    """Return the place of the model optimised from ``files`` under the settings ``facts``."""
     digest = hashlib.sha256(f"{facts!r} {processor()}".encode())
     digest.update(digest_of(files).encode())
     return Path(folder) / digest.hexdigest()
 
 
 def processor() -> str:
-    """What decides the layouts that the highest levels of optimisation choose."""
+    """Describe the processor, whose features decide the layouts of an optimised model."""
     import platform
 
     with suppress(OSError):
@@ -52,7 +52,7 @@ def processor() -> str:
 
 
 def digest_of(files: Iterable[Path]) -> str:
-    """The SHA-256 of the files' digests, in hex."""
+    """Return the SHA-256 of the files' digests, in hex."""
     whole = hashlib.sha256()
     for path in files:
         with path.open("rb") as file:
@@ -61,7 +61,7 @@ def digest_of(files: Iterable[Path]) -> str:
 
 
 def find(place: Path) -> Path | None:
-    """The optimised model, if there is one and it is what was written."""
+    """Return the optimised model; None where there is none or it was changed since."""
     with suppress(OSError):
         if (place / _DIGEST).read_text(encoding="ascii") == digest_of(_contents(place)):
             return place / MODEL
@@ -74,7 +74,7 @@ def _contents(place: Path) -> list[Path]:
 
 @contextmanager
 def writing(place: Path, options: Any) -> Iterator[None]:
-    """Have the session that is created in the ``with`` block write its model to ``place``."""
+    """Make the session that is created in the ``with`` block write its model to ``place``."""
     place.parent.mkdir(parents=True, exist_ok=True)
     unfinished = Path(mkdtemp(prefix=".unfinished-", dir=place.parent))
     options.optimized_model_filepath = str(unfinished / MODEL)

@@ -1,11 +1,12 @@
-"""ONNX in, ONNX out: the model as the session will load it."""
+"""Conversion of an ONNX model to the files that the session will load."""
 
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from enginebay.errors import ConversionError, MissingDependencyError
+from enginebay.authors import to_half
+from enginebay.errors import ConversionError
 from enginebay_onnxruntime.custom_ops import FOLDER, given_libraries, is_path
 
 if TYPE_CHECKING:
@@ -14,9 +15,8 @@ if TYPE_CHECKING:
     from enginebay.hooks import ConvertRequest
     from enginebay_onnxruntime.params import OnnxruntimeParams
 
-#: Larger models keep their weights beside the file: a single protobuf file ends at 2 GB, and half
-#: of that leaves room for the graph itself.
-LARGE = 1 << 30
+#: ONNX Runtime 1.31 refuses them in fp16 while it runs on the CPU, if they have a reduction.
+NO_FP16 = ("ScatterElements", "ScatterND")
 
 
 def convert(request: ConvertRequest[OnnxruntimeParams]) -> list[Path]:
@@ -26,8 +26,8 @@ def convert(request: ConvertRequest[OnnxruntimeParams]) -> list[Path]:
         The files written; the model first.
 
     Raises:
-        ConversionError: A custom-op library is missing, or a file would take another's place.
-        MissingDependencyError: Half precision is asked for without the package onnx.
+        ConversionError: A custom-op library is missing, or a file would replace another.
+        MissingDependencyError: Half precision is requested, and onnx-ir is not installed.
     """
     params = request.params
     target = request.work_dir / params.file_name
@@ -72,40 +72,5 @@ def _write_fp16(source: Path, target: Path, params: OnnxruntimeParams) -> list[P
             f"precision fp16 would replace '{source}', the model that is converted",
             hint="pass another --work-dir or --file-name",
         )
-    try:
-        import onnx
-
-        model = _to_fp16(source, params)
-    except ImportError as err:
-        raise MissingDependencyError(
-            f"precision fp16 needs onnx and onnxruntime: {err}",
-            hint="pip install 'enginebay[export]' 'enginebay-onnxruntime[cpu]'",
-        ) from err
-    data = target.with_name(target.name + ".data")
-    data.unlink(missing_ok=True)  # onnx would append to it
-    if model.ByteSize() < LARGE:
-        onnx.save(model, target)
-        return [target]
-    onnx.save(model, target, save_as_external_data=True, location=data.name)
-    return [target, data]
-
-
-def _to_fp16(source: Path, params: OnnxruntimeParams) -> Any:
-    import onnx
-    from onnx.external_data_helper import load_external_data_for_model
-    from onnx.inliner import inline_local_functions
-    from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST, convert_float_to_float16
-
-    # Shapes are inferred before the weights are read: that step ends at 2 GB.
-    model = onnx.load(source, load_external_data=False)
-    model = onnx.shape_inference.infer_shapes(inline_local_functions(model))
-    load_external_data_for_model(model, str(source.parent))
-    # A custom op computes in the dtype that it was written for.
-    custom = {node.op_type for node in model.graph.node if node.domain not in ("", "ai.onnx")}
-    return convert_float_to_float16(
-        model,
-        keep_io_types=True,
-        disable_shape_infer=True,
-        op_block_list=[*DEFAULT_OP_BLOCK_LIST, *custom, *params.fp32_ops],
-        node_block_list=list(params.fp32_nodes),
-    )
+    fp32_ops = (*NO_FP16, *params.fp32_ops)
+    return to_half(source, target, "fp16", fp32_ops=fp32_ops, fp32_nodes=params.fp32_nodes)

@@ -16,7 +16,7 @@ FOLDER = "custom_ops"
 
 
 def is_path(library: str) -> bool:
-    """True for a shared library's path, False for the name of an installed package.
+    """Return True for a shared library's path, False for the name of an installed package.
 
     Example:
         >>> is_path("libops.so"), is_path("build/libops.so.1"), is_path("onnxruntime_extensions")
@@ -27,20 +27,20 @@ def is_path(library: str) -> bool:
 
 
 def given_libraries(libraries: Iterable[str]) -> list[Path]:
-    """Where each library lies on this machine.
+    """Return the path of each library on this machine.
 
     Args:
         libraries: Paths of shared libraries, or packages with a ``get_library_path()``.
 
     Raises:
-        ConversionError: A path leads to no file, or a package knows no library.
+        ConversionError: A path leads to no file, or a package has no library.
         MissingDependencyError: A package is not installed.
     """
     return [_file(Path(name)) if is_path(name) else _from_package(name) for name in libraries]
 
 
 def carried_libraries(libraries: Iterable[str], directory: Path) -> list[Path]:
-    """Where each library of an artifact lies: those that were given by path, inside of it.
+    """Return the path of each library of an artifact; those given by path lie inside of it.
 
     Raises:
         ConversionError: The artifact does not hold one of them.

@@ -1,4 +1,4 @@
-"""What ONNX Runtime calls dtypes, and which of them arrays can hold."""
+"""ONNX Runtime's names of dtypes, and those of them that arrays can hold."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _RENAMED = {"float": "float32", "double": "float64"}
 def read_specs(
     session: onnxruntime.InferenceSession,
 ) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
-    """A session's inputs and outputs.
+    """Return a session's inputs and outputs.
 
     Raises:
-        ConversionError: One of them is no tensor (a sequence, a map, an optional), or of a dtype
-            that no array has.
+        ConversionError: One of them is no tensor (a sequence, a map, an optional), or no array
+            has its dtype.
     """
     inputs = tuple(_spec("input", node) for node in session.get_inputs())
     return inputs, tuple(_spec("output", node) for node in session.get_outputs())
@@ -60,7 +60,7 @@ def _dims(node: Any) -> tuple[int | str, ...] | None:
     # ONNX Runtime gives no dims for a scalar and for an unknown rank alike.
     if not node.shape:
         return None
-    # A dimension without a name gets one that no other has: its size is bound to nothing.
+    # A dimension without a name gets one of its own, since no other has to be of its size.
     return tuple(
         dim if isinstance(dim, int) else dim or f"{node.name}_{axis}"
         for axis, dim in enumerate(node.shape)

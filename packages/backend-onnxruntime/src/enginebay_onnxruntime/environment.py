@@ -1,11 +1,11 @@
-"""Is there one working ONNX Runtime here, and does it load the wanted providers?"""
+"""Checks that one ONNX Runtime works here and has the wanted providers."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import enginebay as eb
-from enginebay.environment import Tier, check_import, failed, passed
+from enginebay.environment import Tier, check_import, failed, installed_version, passed
 
 if TYPE_CHECKING:
     from enginebay.hooks import CheckEnvRequest
@@ -16,7 +16,7 @@ RIVALS = ("onnxruntime", "onnxruntime-gpu")
 
 
 def check_tier(request: CheckEnvRequest[OnnxruntimeParams]) -> eb.EnvReport:
-    """The checks of one tier; the smoke tier is core's."""
+    """Run the checks of one tier; the smoke tier is core's."""
     if request.tier is Tier.METADATA:
         return _check_rivals()
     if request.tier is Tier.IMPORT:
@@ -32,15 +32,8 @@ def _install(request: CheckEnvRequest[OnnxruntimeParams]) -> str:
 
 
 def _check_rivals() -> eb.EnvReport:
-    from importlib_metadata import PackageNotFoundError, version
-
-    found = {}
-    for name in RIVALS:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    if len(found) < len(RIVALS):
+    found = {name: installed_version(name) for name in RIVALS}
+    if None in found.values():
         return eb.EnvReport()
     return failed(
         Tier.METADATA,

@@ -1,4 +1,4 @@
-"""What ONNX Runtime can be told."""
+"""The parameters of ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class OnnxruntimeParams(eb.BackendParams):
         precision (str): fp32 leaves the model as it is; fp16 converts weights and arithmetic to
             half precision and keeps the dtypes of inputs and outputs.
         fp32_ops (list): Operators that precision fp16 leaves in single precision, besides those
-            that have no kernel for it, such as Resize.
+            that would overflow, such as Pow, Exp, sums and means.
         fp32_nodes (list): Names of nodes that precision fp16 leaves in single precision.
         providers (list): Execution providers in order of preference. By default the device
             chooses them; where they are named, they win over it.
@@ -32,7 +32,7 @@ class OnnxruntimeParams(eb.BackendParams):
         intra_op_threads (int): Threads inside one operator; 0 lets ONNX Runtime choose.
         inter_op_threads (int): Threads across operators; anything but 1 runs branches in parallel,
             0 lets ONNX Runtime choose how many.
-        graph_optimization (str): How far the graph is optimised when it is loaded.
+        graph_optimization (str): The level of graph optimisation when the model is loaded.
         optimized_cache (str): A folder that keeps the optimised model, so that later loads with
             the same model, version and options skip the optimisation.
         custom_ops (list): Custom-op libraries: paths of shared libraries, which are copied into
@@ -61,7 +61,7 @@ class OnnxruntimeParams(eb.BackendParams):
 
     @classmethod
     def config_keys(cls) -> dict[str, eb.ConfigKey]:
-        """MMDeploy's spellings."""
+        """Map MMDeploy's spellings."""
         limits = "values are clamped to what half precision can hold"
         return {
             "common_config.fp16_mode": eb.ConfigKey(

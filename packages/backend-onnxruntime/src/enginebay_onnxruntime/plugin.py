@@ -1,4 +1,4 @@
-"""The hooks that Enginebay calls. Imports no engine: each hook reaches for what it needs."""
+"""The hooks that Enginebay calls. They import the engine when they are called, not before."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @eb.hookimpl
 def backend_info() -> eb.BackendInfo:
-    """Say what this backend is."""
+    """Describe this backend."""
     return eb.BackendInfo(
         name="onnxruntime",
         irs=("onnx",),
@@ -55,7 +55,7 @@ def build_wrapper(request: WrapperRequest[OnnxruntimeParams]) -> eb.Wrapper:
 
 @eb.hookimpl
 def rewriters(request: RewritersRequest) -> eb.RewriterSet:  # noqa: ARG001  # they choose by themselves
-    """Hand over the rewriters for what ONNX Runtime has no kernel for."""
+    """Return the rewriters for what ONNX Runtime has no kernel for."""
     from enginebay_onnxruntime.rewriters import rewriters as declared
 
     return declared

@@ -1,4 +1,4 @@
-"""Execution providers: which ones are wanted, with which options, and which one really works."""
+"""Execution providers: those wanted, with their options, and the one that really works."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ON_CUDA = ("CUDAExecutionProvider", "TensorrtExecutionProvider")
 
 
 def wanted_providers(params: OnnxruntimeParams) -> tuple[str, ...]:
-    """The providers asked for, by name or through the device.
+    """Return the requested providers, by name or through the device.
 
     Raises:
         ParamsError: The device is neither ``cpu`` nor ``cuda`` nor ``cuda:N``, or ONNX Runtime
@@ -50,14 +50,14 @@ def _check_name(provider: str) -> None:
 
 
 def available_providers() -> list[str]:
-    """What this build of ONNX Runtime was compiled with; not all of it need load."""
+    """Return the providers that this build of ONNX Runtime has; some of them may fail to load."""
     import onnxruntime
 
     return list(onnxruntime.get_available_providers())
 
 
 def provider_options(params: OnnxruntimeParams) -> dict[str, dict[str, str]]:
-    """The options of each wanted provider, the device's number included.
+    """Return the options of each wanted provider, the device's number included.
 
     Raises:
         ParamsError: An option names no provider, or one that is not wanted.
@@ -80,22 +80,22 @@ def provider_options(params: OnnxruntimeParams) -> dict[str, dict[str, str]]:
 
 
 def records_nodes(params: OnnxruntimeParams) -> bool:
-    """Whether a session is asked to record which provider takes which node."""
+    """True if a session records which provider takes which node."""
     return wanted_providers(params)[0] != CPU
 
 
 def node_counts(params: OnnxruntimeParams, session: onnxruntime.InferenceSession) -> Counter[str]:
-    """How many nodes each provider took; empty where the session did not record it."""
+    """Count the nodes that each provider took; empty where the session did not record them."""
     counts: Counter[str] = Counter()
     if not records_nodes(params) or not hasattr(session, "get_provider_graph_assignment_info"):
-        return counts  # ONNX Runtime knows how since 1.24
+        return counts  # the method is there since ONNX Runtime 1.24
     for part in session.get_provider_graph_assignment_info():
         counts[part.ep_name] += len(part.get_nodes())
     return counts
 
 
 def working_provider(session: onnxruntime.InferenceSession, counts: Counter[str]) -> str:
-    """The first provider that loaded and has something to do."""
+    """Return the first provider that loaded and took a node."""
     loaded: list[str] = session.get_providers()
     return next((name for name in loaded if counts[name]), loaded[0])
 
@@ -103,18 +103,18 @@ def working_provider(session: onnxruntime.InferenceSession, counts: Counter[str]
 def fallbacks(
     params: OnnxruntimeParams, session: onnxruntime.InferenceSession, counts: Counter[str]
 ) -> tuple[str, ...]:
-    """One sentence for each provider that was wanted and does not work."""
+    """Return one sentence for each provider that was requested and does not work."""
     wanted, loaded = wanted_providers(params), session.get_providers()
-    found = [f"{name} was asked for and did not load" for name in wanted if name not in loaded]
+    found = [f"{name} was requested and did not load" for name in wanted if name not in loaded]
     if counts and wanted[0] in loaded and not counts[wanted[0]]:
-        found.append(f"{wanted[0]} was asked for and takes no node of this model")
+        found.append(f"{wanted[0]} was requested and takes no node of this model")
     if params.device != "cpu" and not any(name in ON_CUDA for name in wanted):
-        found.append(f"device {params.device} was asked for, and the providers do not use it")
+        found.append(f"device {params.device} was requested, and the providers do not use it")
     return tuple(found)
 
 
 def device_of(provider: str, session: onnxruntime.InferenceSession) -> str:
-    """Where a provider computes, as torch writes it: ``cpu`` or ``cuda:0``."""
+    """Return a provider's device in torch's words: ``cpu`` or ``cuda:0``."""
     if provider not in ON_CUDA:
         return "cpu"
     index = session.get_provider_options().get(provider, {}).get("device_id", "0")

@@ -41,7 +41,7 @@ def masked_fill(ctx: Context, input: Tensor, mask: Tensor, value: Any) -> Any:  
 
 @rewriters.function("torch.Tensor.masked_fill_", ir="onnx")
 def masked_fill_(ctx: Context, self: Tensor, mask: Tensor, value: Any) -> Any:
-    """Fill in place, with what the rewriter above makes of it."""
+    """Fill in place, with the result of the rewriter above."""
     if _wide(self.dtype, _WHERE) is None:
         return ctx.origin_func(self, mask, value)
     return self.copy_(self.masked_fill(mask, value))
@@ -49,7 +49,7 @@ def masked_fill_(ctx: Context, self: Tensor, mask: Tensor, value: Any) -> Any:
 
 @rewriters.function("torch.where", ir="onnx")
 def where(ctx: Context, condition: Tensor, *args: Any, **kwargs: Any) -> Any:
-    """Choose through a dtype that ``Where`` takes."""
+    """Select through a dtype that ``Where`` takes."""
     import torch
 
     tensors = [each for each in args if isinstance(each, torch.Tensor)]
@@ -65,7 +65,7 @@ def where(ctx: Context, condition: Tensor, *args: Any, **kwargs: Any) -> Any:
 
 @rewriters.function("torch.Tensor.where", ir="onnx")
 def tensor_where(ctx: Context, self: Tensor, condition: Tensor, other: Any) -> Any:  # noqa: ARG001  # never the original
-    """As ``torch.where``, which has a rewriter."""
+    """Call ``torch.where``, which has a rewriter."""
     import torch
 
     return torch.where(condition, self, other)
@@ -76,7 +76,7 @@ def tensor_where(ctx: Context, self: Tensor, condition: Tensor, other: Any) -> A
 @rewriters.function("torch.Tensor.triu", ir="onnx")
 @rewriters.function("torch.Tensor.tril", ir="onnx")
 def triangle(ctx: Context, input: Tensor, *args: Any, **kwargs: Any) -> Any:  # noqa: A002  # torch's name
-    """Cut through a dtype that ``Trilu`` takes."""
+    """Cut a triangle out, through a dtype that ``Trilu`` takes."""
     wide = _wide(input.dtype, _TRILU)
     if wide is None or "out" in kwargs:
         return ctx.origin_func(input, *args, **kwargs)
@@ -84,7 +84,7 @@ def triangle(ctx: Context, input: Tensor, *args: Any, **kwargs: Any) -> Any:  # 
 
 
 def _wide(dtype: torch.dtype, table: dict[str, str]) -> torch.dtype | None:
-    """The dtype to go through; None where the kernel exists."""
+    """Return the dtype to go through; None where the kernel exists."""
     import torch
 
     name = table.get(str(dtype).removeprefix("torch."))

@@ -1,4 +1,4 @@
-"""From parameters to a session."""
+"""Creation of a session from the parameters."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ _LEVELS = {
     "extended": "ORT_ENABLE_EXTENDED",
     "all": "ORT_ENABLE_ALL",
 }
-_ERROR_SEVERITY = 3  # OrtLoggingLevel: warnings about providers are told by the receipt instead
+_ERROR_SEVERITY = 3  # of OrtLoggingLevel; the receipt has what warnings say about providers
 
 
 def create_session(
     request: WrapperRequest[OnnxruntimeParams],
 ) -> tuple[onnxruntime.InferenceSession, str]:
-    """A session on the artifact's model, and what the cache of optimised models did.
+    """Create a session on the artifact's model, from the cache of optimised models if possible.
 
     Returns:
-        The session, and ``hit``, ``written`` or, where no cache is asked for, an empty text.
+        The session and the cache's part: ``hit``, ``written``, or empty where there is no cache.
 
     Raises:
         MissingDependencyError: ONNX Runtime does not import.
@@ -85,11 +85,11 @@ def import_onnxruntime() -> None:
 def session_options(
     request: WrapperRequest[OnnxruntimeParams], *, level: str | None = None
 ) -> onnxruntime.SessionOptions:
-    """Session options from the parameters, custom-op libraries loaded.
+    """Create session options from the parameters, with custom-op libraries loaded.
 
     Args:
-        request: What is to be loaded.
-        level: Instead of the level of graph optimisation in the parameters.
+        request: The request to load the artifact.
+        level: A level of graph optimisation that replaces the parameters'.
     """
     import onnxruntime
 
@@ -107,8 +107,8 @@ def session_options(
     if _refuses_cpu(request):
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     if _is_half_precision(request):
-        # Since 1.24 what this fusion makes of a Transpose and a MatMul in float16 takes the process
-        # down when NCHWc layouts are chosen next: microsoft/onnxruntime#28392.
+        # Since 1.24 this fusion of a Transpose and a MatMul in float16 crashes the process when
+        # NCHWc layouts are chosen next: microsoft/onnxruntime#28392.
         key = "optimization.disable_specified_optimizers"
         options.add_session_config_entry(key, "MatmulTransposeFusion")
     for key, value in params.session_options.items():
@@ -136,7 +136,7 @@ def _enable_profile(options: Any, prefix: str | None) -> None:
 
 
 def _refuses_cpu(request: WrapperRequest[OnnxruntimeParams]) -> bool:
-    """Whether the session itself is to refuse nodes that would run on the CPU instead."""
+    """True if the session itself shall refuse nodes that would run on the CPU instead."""
     first = wanted_providers(request.params)[0]
     return request.strict and first != CPU and first in available_providers()
 
@@ -147,7 +147,7 @@ def _load(
     import onnxruntime
 
     available = available_providers()
-    # A session that refuses the CPU also refuses to be given it by name.
+    # A session that refuses the CPU also refuses its name in the list.
     unwanted = {CPU} if _refuses_cpu(request) else set()
     providers = [
         (name, given)
@@ -166,7 +166,7 @@ def _load(
 
 
 def _facts(params: OnnxruntimeParams) -> tuple[object, ...]:
-    """What an optimised model depends on, beside the files."""
+    """Return what an optimised model depends on, beside the files."""
     import onnxruntime
 
     return (

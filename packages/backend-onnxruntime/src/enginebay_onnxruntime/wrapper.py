@@ -31,7 +31,7 @@ def load(request: WrapperRequest[OnnxruntimeParams]) -> OnnxruntimeWrapper:
 
     Raises:
         MissingDependencyError: ONNX Runtime does not import.
-        ConversionError: ONNX Runtime cannot load the model, or it takes something else than
+        ConversionError: ONNX Runtime cannot load the model, or its inputs or outputs are not
             tensors.
     """
     session, cached = create_session(request)
@@ -54,9 +54,9 @@ class OnnxruntimeWrapper(eb.Wrapper):
 
     Args:
         session: The session.
-        receipt: What it says about itself.
-        inputs: What callers hand over.
-        outputs: What they get, in order.
+        receipt: The facts that it reports about itself.
+        inputs: The inputs that callers pass.
+        outputs: The outputs that they get, in order.
         native_device: The torch device type whose tensors the session takes as they are.
     """
 
@@ -76,17 +76,17 @@ class OnnxruntimeWrapper(eb.Wrapper):
         self.native_device = native_device
         self._receipt = receipt
         self._names = list(self.output_names)
-        # session.run checks the names once more and offers to fall back, which takes 1 µs of the
-        # 4 µs that a tiny model needs. It calls this method, with the same arguments.
+        # session.run checks the names once more and catches errors to fall back, which takes 1 µs
+        # of the 4 µs of a tiny model. It calls this method, with the same arguments.
         self._run_session = getattr(session, "_sess", session).run
 
     @property
     def receipt(self) -> eb.Receipt:
-        """What the session reports, not what it was asked for."""
+        """Return what the session reports, not what was requested."""
         return self._receipt
 
     def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
-        """One ``session.run``; its results are fresh arrays."""
+        """Call ``session.run``, whose results are new arrays."""
         return self._run_session(self._names, feed, None)  # type: ignore[no-any-return]  # onnxruntime has no types
 
     def execute_torch(self, feed: dict[str, torch.Tensor]) -> Sequence[torch.Tensor]:
@@ -95,7 +95,7 @@ class OnnxruntimeWrapper(eb.Wrapper):
 
         device = torch.device(self._receipt.device)
         binding = self.session.io_binding()
-        # They must live until the run is over: the binding holds bare addresses.
+        # Kept until the run is over: the binding holds bare addresses.
         kept = {name: tensor.to(device).contiguous() for name, tensor in feed.items()}
         index = device.index or 0
         for spec in self.inputs:
@@ -118,7 +118,7 @@ class OnnxruntimeWrapper(eb.Wrapper):
         ]
 
     def release(self) -> None:
-        """End the profile, whose file the receipt names from now on, and let go of the session."""
+        """End the profile, whose file the receipt names from now on, and free the session."""
         if "profile" in self._receipt.details:
             details = self._receipt.details | {"profile": self.session.end_profiling()}
             self._receipt = msgspec.structs.replace(self._receipt, details=details)
@@ -127,21 +127,21 @@ class OnnxruntimeWrapper(eb.Wrapper):
 
 
 class OrtValueWrapper(OnnxruntimeWrapper):
-    """Runs a session whose tensors ``session.run`` does not hand over as they should be.
+    """Runs a session with tensors that ``session.run`` does not pass correctly.
 
-    It knows no bfloat16, answers uint64 as ``np.ulonglong``, which torch does not take, and, at
-    least up to 1.24, answers an output that is an input too as the caller's own array.
+    It has no bfloat16, returns uint64 as ``np.ulonglong``, which torch refuses, and, at least up to
+    1.24, returns the caller's own array for an output that is an input too.
     """
 
     @staticmethod
     def is_needed(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> bool:
-        """Whether a model has such a tensor."""
+        """Return True if a model has such a tensor."""
         dtypes = {spec.dtype for spec in (*inputs, *outputs)}
         names = {spec.name for spec in inputs}.intersection(spec.name for spec in outputs)
         return bool(names) or not dtypes.isdisjoint({"bfloat16", "uint64"})
 
     def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
-        """One run on OrtValues, which share the inputs' memory."""
+        """Run on OrtValues, which share the inputs' memory."""
         values = {name: _to_value(array) for name, array in feed.items()}
         outputs = self.session.run_with_ort_values(self._names, values)
         return [_from_value(value, spec) for value, spec in zip(outputs, self.outputs, strict=True)]
@@ -177,7 +177,7 @@ def _to_torch(value: onnxruntime.OrtValue, spec: TensorSpec) -> torch.Tensor:
     import torch
 
     tensor = torch.utils.dlpack.from_dlpack(value._ortvalue.to_dlpack())
-    # ONNX Runtime hands bools over as bytes.
+    # ONNX Runtime passes bools as bytes.
     return tensor.view(torch.bool) if spec.dtype == "bool" else tensor
 
 
@@ -208,7 +208,7 @@ def _receipt(
 
 
 def _precision(params: OnnxruntimeParams, specs: Sequence[TensorSpec]) -> str:
-    """What the inputs, outputs and parameters tell; a session does not show its weights."""
+    """Return the precision by inputs, outputs and parameters; a session hides its weights."""
     dtypes = {spec.dtype for spec in specs}
     if "bfloat16" in dtypes:
         return "bf16"

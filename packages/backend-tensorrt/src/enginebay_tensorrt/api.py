@@ -1,4 +1,4 @@
-"""TensorRT by itself, without artifacts: build an engine from ONNX, keep it, load it.
+"""TensorRT without artifacts: build an engine from ONNX, save it, load it.
 
 plan = from_onnx("model.onnx", precision="fp16")
 save(plan, "model.engine")
@@ -40,7 +40,7 @@ def from_onnx(
         The serialized engine. One with ``strip_plan`` needs the ``.onnx`` file to be loaded.
 
     Raises:
-        BackendUnavailableError: The device does not answer.
+        BackendUnavailableError: CUDA finds no such device.
         ParamsError: A parameter does not fit the model or the installed TensorRT.
         ConversionError: TensorRT does not know an operator, or cannot build.
 
@@ -49,9 +49,9 @@ def from_onnx(
         >>> plan = from_onnx("m.onnx", precision="int8", calibration_data=data)  # doctest: +SKIP
     """
     from enginebay.authors import read_onnx
-    from enginebay_tensorrt.calibration import fitting
+    from enginebay_tensorrt.calibration import check_samples
     from enginebay_tensorrt.convert import build
-    from enginebay_tensorrt.plugins import load_plugins
+    from enginebay_tensorrt.plugin_libraries import load_plugins
     from enginebay_tensorrt.precision import check_precision, read_samples
 
     given = TensorrtParams(**params)
@@ -60,11 +60,17 @@ def from_onnx(
     if calibration_data is None:
         samples = read_samples(ir, given)
     else:
-        samples = fitting(calibration_data, ir.inputs, "calibration_data")
-    tell = progress or _ignore
+        samples = check_samples(calibration_data, ir.inputs, "calibration_data")
     load_plugins(map(Path, given.plugins))
     with TemporaryDirectory(prefix="enginebay-tensorrt-") as folder:
-        _, plan = build(ir, given, samples=samples, shapes={}, folder=Path(folder), tell=tell)
+        _, plan = build(
+            ir,
+            given,
+            samples=samples,
+            shapes={},
+            folder=Path(folder),
+            progress=progress or _ignore,
+        )
         return plan
 
 
@@ -90,13 +96,13 @@ def load(
         **params: The parameters that it was built with.
 
     Raises:
-        BackendUnavailableError: The device does not answer.
+        BackendUnavailableError: CUDA finds no such device.
         ConversionError: TensorRT refuses the engine: it is of another version or device.
         ParamsError: Weights are given for an engine with Q/DQ nodes.
         UsageError: The engine has no output of such a name.
     """
     from enginebay_tensorrt.engine import load_engine
-    from enginebay_tensorrt.plugins import load_plugins
+    from enginebay_tensorrt.plugin_libraries import load_plugins
     from enginebay_tensorrt.wrapper import TensorrtWrapper
 
     given = TensorrtParams(**params)
@@ -114,10 +120,10 @@ def load(
 
 
 def _typed(weights: Path, params: TensorrtParams, folder: Path) -> Path:
-    """The graph with the weights as the engine was built from it, so that both have one form."""
-    from enginebay_tensorrt.precision import is_by_flags, typed_graph
+    """Return the weights in the precision that the engine was built in."""
+    from enginebay_tensorrt.precision import typed_graph
 
-    if params.precision in ("int8", "fp8") and not is_by_flags(params):
+    if params.precision in ("int8", "fp8"):
         raise ParamsError(
             f"an engine of precision {params.precision} takes no weights from '{weights.name}': it "
             "was built from a calibrated graph",
@@ -127,4 +133,4 @@ def _typed(weights: Path, params: TensorrtParams, folder: Path) -> Path:
 
 
 def _ignore(_text: str) -> None:
-    """Progress that nobody watches."""
+    """Ignore a progress message."""

@@ -1,4 +1,4 @@
-"""Recorded inputs for int8 and fp8, checked against the model that they are for."""
+"""Recorded inputs that int8 and fp8 are calibrated with, checked against the model."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _HINT = "numpy.savez('calibration.npz', x=inputs), where inputs[0] is the first 
 
 
 def read_calibration(path: str, inputs: Sequence[TensorSpec]) -> Samples:
-    """The samples in a file.
+    """Read the samples in a file.
 
     Raises:
-        ParamsError: It is not such a file, holds no sample, or does not fit the model.
+        ParamsError: The file cannot be read, holds no sample, or does not fit the model.
     """
     if not Path(path).is_file():
         raise ParamsError(f"calibration data '{path}' is not a file", hint=_HINT)
@@ -31,34 +31,41 @@ def read_calibration(path: str, inputs: Sequence[TensorSpec]) -> Samples:
         recorded = load_inputs(Path(path))
     except ArtifactError as err:
         raise ParamsError(f"calibration data '{path}' cannot be read: {err}", hint=_HINT) from err
-    return fitting(recorded, inputs, f"calibration data '{path}'")
+    return check_samples(recorded, inputs, f"calibration data '{path}'")
 
 
-def fitting(
-    recorded: Iterable[Mapping[str, NumpyArray]], inputs: Sequence[TensorSpec], what: str
+def check_samples(
+    recorded: Iterable[Mapping[str, NumpyArray]], inputs: Sequence[TensorSpec], origin: str
 ) -> Samples:
-    """The samples with the model's inputs and nothing else.
+    """Return the samples with the model's inputs and nothing else.
+
+    Args:
+        recorded: Samples, each with its inputs by name.
+        inputs: The model's inputs.
+        origin: The start of error messages, such as ``calibration data 'c.npz'``.
 
     Raises:
-        ParamsError: There is none, or one lacks an input or has another dtype or shape.
+        ParamsError: There is no sample, or one lacks an input or has another dtype or shape.
     """
-    samples = [{spec.name: _fitting(sample, spec, what) for spec in inputs} for sample in recorded]
+    samples = [
+        {spec.name: _array_for(spec, sample, origin) for spec in inputs} for sample in recorded
+    ]
     if not samples:
-        raise ParamsError(f"{what} holds no sample", hint=_HINT)
+        raise ParamsError(f"{origin} holds no sample", hint=_HINT)
     return samples
 
 
-def _fitting(sample: Mapping[str, NumpyArray], spec: TensorSpec, what: str) -> NumpyArray:
+def _array_for(spec: TensorSpec, sample: Mapping[str, NumpyArray], origin: str) -> NumpyArray:
     if spec.name not in sample:
-        raise ParamsError(f"{what} lacks input '{spec.name}': it has {', '.join(sample)}")
+        raise ParamsError(f"{origin} lacks input '{spec.name}': it has {', '.join(sample)}")
     array = sample[spec.name]
     if array.dtype != numpy_dtype(spec.dtype):
         raise ParamsError(
-            f"{what} has dtype {array.dtype} for input '{spec.name}', wanted {spec.dtype}"
+            f"{origin} has dtype {array.dtype} for input '{spec.name}', wanted {spec.dtype}"
         )
     if not _shape_fits(array.shape, spec.dims):
         raise ParamsError(
-            f"{what} has shape {array.shape} for input '{spec.name}', wanted {spec.describe()}",
+            f"{origin} has shape {array.shape} for input '{spec.name}', wanted {spec.describe()}",
             hint=_HINT,
         )
     return array

@@ -1,11 +1,11 @@
-"""TensorRT's execution context: what it is told before a call, and why it refuses."""
+"""TensorRT's execution context: profiles, shapes, addresses and the launch of a call."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from enginebay.errors import InputError
-from enginebay_tensorrt.bindings import trt
+from enginebay_tensorrt.installation import trt
 from enginebay_tensorrt.logger import LOGGER, reason
 
 if TYPE_CHECKING:
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from enginebay_tensorrt.engine import Engine
 
     Shape = tuple[int, ...]
-    #: Makes room for so many bytes and answers the address on the device.
+    #: Reserves a number of bytes and returns the address on the device.
     Grow = Callable[[int], int]
 
 
 class Allocator(trt.IOutputAllocator):  # type: ignore[misc]  # tensorrt has no types
     """Memory for an output whose shape depends on the data.
 
-    The bindings keep each allocator that a context was ever given for as long as the context
-    lives, so there is one for an output, and a call lends it its memory.
+    The bindings keep each allocator that a context ever got for as long as the context lives, so
+    there is one for each output, which uses the memory of the current call.
 
     Attributes:
-        grow: The call's memory; None between calls, so that nothing of a call stays behind.
-        shape: What TensorRT found; known once the call has been enqueued.
-        error: What ``grow`` raised, which cannot pass through TensorRT.
+        grow: Reserves the call's memory; None between calls, so that it is not kept.
+        shape: The output's shape; known once the call has been enqueued.
+        error: The exception of ``grow``, which cannot pass through TensorRT.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Allocator(trt.IOutputAllocator):  # type: ignore[misc]  # tensorrt has no 
         alignment: int,  # noqa: ARG002  # CUDA's allocators align to 256 bytes, TensorRT wants that
         stream: int,  # noqa: ARG002
     ) -> int:
-        """Room for the output; 0 where there is none."""
+        """Return the address of memory for the output; 0 where there is none."""
         try:
             return self.grow(int(size)) if self.grow else 0
         except Exception as err:  # noqa: BLE001  # raised again by whoever enqueued
@@ -52,18 +52,18 @@ class Allocator(trt.IOutputAllocator):  # type: ignore[misc]  # tensorrt has no 
             return 0
 
     def notify_shape(self, tensor_name: str, shape: object) -> None:  # noqa: ARG002
-        """The shape, as soon as TensorRT knows it."""
+        """Store the shape, which TensorRT reports as soon as it is known."""
         self.shape = tuple(int(dim) for dim in shape)  # type: ignore[attr-defined]  # trt.Dims
 
 
 class Context:
-    """An ``IExecutionContext`` whose every refusal is an error with TensorRT's reason.
+    """An ``IExecutionContext`` that raises an error with TensorRT's reason where a call fails.
 
     Args:
         engine: The engine; its device must be the calling thread's.
 
     Attributes:
-        errors: What TensorRT logs meanwhile, filled by whoever calls.
+        errors: The list that collects what TensorRT logs during a call, set by the caller.
 
     Raises:
         RuntimeError: There is no memory for another one.
@@ -75,22 +75,23 @@ class Context:
         with LOGGER.collecting() as self.errors:
             self._raw = engine.cuda_engine.create_execution_context()
             if self._raw is None:
-                told = reason(self.errors)
-                raise RuntimeError(f"TensorRT has no memory for another execution context: {told}")
+                raise RuntimeError(
+                    f"TensorRT has no memory for another execution context: {reason(self.errors)}"
+                )
         self._allocators: dict[str, Allocator] = {}
 
     def profile_for(self, shapes: Mapping[str, Shape]) -> int:
-        """The profile in use where it takes the shapes, else the first that does.
+        """Return the profile in use if it takes the shapes, else the first that does.
 
         Raises:
-            InputError: None does.
+            InputError: No profile takes them.
         """
         current = self._raw.active_optimization_profile
         numbers = range(self._engine.cuda_engine.num_optimization_profiles)
         for number in sorted(numbers, key=lambda n: (n != current, n)):
             if all(self._takes(name, number, shape) for name, shape in shapes.items()):
                 return number
-        raise InputError(self._no_profile(shapes))
+        raise InputError(self._no_profile_message(shapes))
 
     def _takes(self, name: str, number: int, shape: Shape) -> bool:
         smallest, largest = self._engine.inputs[name].profiles[number]
@@ -98,7 +99,7 @@ class Context:
             low <= size <= high for low, size, high in zip(smallest, shape, largest, strict=True)
         )
 
-    def _no_profile(self, shapes: Mapping[str, Shape]) -> str:
+    def _no_profile_message(self, shapes: Mapping[str, Shape]) -> str:
         given = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
         ranges = {
             f"{name} {smallest} to {largest}"
@@ -113,12 +114,12 @@ class Context:
     def set_shapes(
         self, profile: int, shapes: Mapping[str, Shape], stream: int
     ) -> dict[str, Shape | None]:
-        """Tell the inputs' shapes and answer the outputs': None for what depends on the data."""
+        """Set the inputs' shapes and return the outputs': None for one that depends on the data."""
         if profile != self._raw.active_optimization_profile:
             done = self._raw.set_optimization_profile_async(profile, stream)
-            self._insist(done, f"optimisation profile {profile}")
+            self._check(done, f"optimisation profile {profile}")
         for name, shape in shapes.items():
-            self._insist(self._raw.set_input_shape(name, shape), f"shape {shape} of input '{name}'")
+            self._check(self._raw.set_input_shape(name, shape), f"shape {shape} of input '{name}'")
         missing = self._raw.infer_shapes()
         if missing:
             raise RuntimeError(f"TensorRT lacks the shapes of {', '.join(missing)}")
@@ -129,10 +130,10 @@ class Context:
         return found
 
     def set_address(self, name: str, address: int) -> None:
-        """Say where an input or output lies on the device."""
-        self._insist(self._raw.set_tensor_address(name, address), f"the address of '{name}'")
+        """Set the address of an input or output on the device."""
+        self._check(self._raw.set_tensor_address(name, address), f"the address of '{name}'")
 
-    def enqueue(self, stream: int, room: Mapping[str, Grow] | None = None) -> dict[str, Shape]:
+    def enqueue(self, stream: int, room: Mapping[str, Grow]) -> dict[str, Shape]:
         """Put the engine's work on a stream.
 
         Args:
@@ -142,28 +143,28 @@ class Context:
         Returns:
             The shapes of these outputs.
         """
-        lent = {name: self._allocator(name) for name in room or ()}
-        for name, allocator in lent.items():
-            allocator.grow, allocator.error = room[name], None  # type: ignore[index]  # its keys
+        allocators = {name: self._allocator(name) for name in room}
+        for name, allocator in allocators.items():
+            allocator.grow, allocator.error = room[name], None
         try:
             done = self._raw.execute_async_v3(stream)
         finally:
-            for allocator in lent.values():
+            for allocator in allocators.values():
                 allocator.grow = None
-        for allocator in lent.values():
+        for allocator in allocators.values():
             if allocator.error is not None:
                 raise allocator.error
         if not done:
             raise RuntimeError(reason(self.errors))
-        return {name: allocator.shape for name, allocator in lent.items()}
+        return {name: allocator.shape for name, allocator in allocators.items()}
 
     def _allocator(self, name: str) -> Allocator:
         if name not in self._allocators:
             made = Allocator()
-            self._insist(self._raw.set_output_allocator(name, made), f"an allocator for '{name}'")
+            self._check(self._raw.set_output_allocator(name, made), f"an allocator for '{name}'")
             self._allocators[name] = made
         return self._allocators[name]
 
-    def _insist(self, done: bool, what: str) -> None:
+    def _check(self, done: bool, what: str) -> None:
         if not done:
             raise RuntimeError(f"TensorRT refuses {what}: {reason(self.errors)}")

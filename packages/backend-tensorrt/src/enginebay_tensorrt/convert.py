@@ -1,4 +1,4 @@
-"""ONNX becomes an engine: typed, parsed, built for this device."""
+"""Conversion of ONNX to an engine: typed, parsed, built for this device."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from enginebay_tensorrt import cuda
-from enginebay_tensorrt.building import build_plan
-from enginebay_tensorrt.plugins import copy_plugins, load_plugins
+from enginebay_tensorrt.builder import build_plan
+from enginebay_tensorrt.plugin_libraries import copy_plugins, load_plugins
 from enginebay_tensorrt.precision import check_precision, read_samples, typed_graph
 
 if TYPE_CHECKING:
@@ -28,10 +28,10 @@ def convert(request: ConvertRequest[TensorrtParams]) -> list[Path]:
         The engine, then a stripped engine's weights, then plugin libraries.
 
     Raises:
-        ParamsError: The installed TensorRT cannot do what is asked for, calibration data or
+        ParamsError: The installed TensorRT cannot do what is requested, or calibration data or
             shapes are missing or do not fit.
         MissingDependencyError: The precision needs a package that is not installed.
-        BackendUnavailableError: The device does not answer.
+        BackendUnavailableError: CUDA finds no such device.
         ConversionError: TensorRT does not know an operator, or cannot build.
     """
     params = request.params
@@ -47,7 +47,7 @@ def convert(request: ConvertRequest[TensorrtParams]) -> list[Path]:
             samples=samples,
             shapes=request.shapes,
             folder=Path(folder),
-            tell=request.progress,
+            progress=request.progress,
         )
         target.write_bytes(plan)
         weights = _keep_weights(source, request.work_dir / params.weights_file, params)
@@ -61,7 +61,7 @@ def build(
     samples: Samples,
     shapes: Mapping[str, ShapeProfile],
     folder: Path,
-    tell: Callable[[str], None],
+    progress: Callable[[str], None],
 ) -> tuple[Path, bytes]:
     """Type the graph and build it.
 
@@ -69,36 +69,35 @@ def build(
         ir: The model.
         params: How to build.
         samples: Calibration data, where the precision needs some.
-        shapes: What is known of the inputs' shapes beside the parameters.
-        folder: Where a graph goes that had to be changed.
-        tell: Called with a short text at each stage.
+        shapes: The inputs' shapes as far as the deployment knows them.
+        folder: The folder for a graph that had to be changed.
+        progress: Called with a short text at each stage.
 
     Returns:
         The graph that was built, and the serialized engine.
     """
     device = cuda.device(params.device_index)  # before calibration, which can take long
-    source = typed_graph(ir.path, params, samples, folder, tell)
+    source = typed_graph(ir.path, params, samples, folder, progress)
     plan = build_plan(
         source,
         params,
         device,
         inputs=ir.inputs,
         outputs=ir.outputs,
-        samples=samples,
         shapes=shapes,
-        tell=tell,
+        progress=progress,
     )
     return source, plan
 
 
 def _keep_weights(source: Path, target: Path, params: TensorrtParams) -> list[Path]:
-    """The graph that the engine was built from, for one that does not hold its weights."""
+    """Write the graph that an engine without weights was built from."""
     if not params.strip_plan:
         return []
     import onnx
 
     model = onnx.load(source)
-    if model.ByteSize() < 1 << 30:
+    if model.ByteSize() < 1 << 30:  # a protobuf file ends at 2 GB
         onnx.save(model, target)
         return [target]
     data = target.with_name(f"{target.name}.data")

@@ -1,4 +1,4 @@
-"""What this backend asks of CUDA itself, through NVIDIA's own bindings of its runtime."""
+"""The CUDA runtime, called through NVIDIA's own bindings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Device(msgspec.Struct, frozen=True):
 
 
 def runtime() -> Any:
-    """The module ``cuda.bindings.runtime``.
+    """Import ``cuda.bindings.runtime``.
 
     Raises:
         MissingDependencyError: It is not installed.
@@ -50,7 +50,7 @@ def call(name: str, *arguments: Any) -> Any:
     """Call a function of the CUDA runtime.
 
     Returns:
-        What it answers beside its status: nothing, one value, or several.
+        None, the value or the tuple of values that follow the status.
 
     Raises:
         RuntimeError: The status is not success; the message has CUDA's own words.
@@ -58,14 +58,14 @@ def call(name: str, *arguments: Any) -> Any:
     cudart = runtime()
     status, *values = getattr(cudart, name)(*arguments)
     if status != cudart.cudaError_t.cudaSuccess:
-        told = cudart.cudaGetErrorString(status)[1]
-        told = told.decode() if isinstance(told, bytes) else told
-        raise RuntimeError(f"{name} failed: {told} ({status.name})")
+        message = cudart.cudaGetErrorString(status)[1]
+        message = message.decode() if isinstance(message, bytes) else message
+        raise RuntimeError(f"{name} failed: {message} ({status.name})")
     return values[0] if len(values) == 1 else tuple(values) or None
 
 
 def version_text(number: int) -> str:
-    """CUDA's number of a version as people write it.
+    """Format CUDA's number of a version.
 
     Example:
         >>> version_text(12090)
@@ -75,7 +75,7 @@ def version_text(number: int) -> str:
 
 
 def device(index: int) -> Device:
-    """What is known about a GPU.
+    """Return a GPU's properties.
 
     Raises:
         BackendUnavailableError: There is no such GPU, or no driver.
@@ -95,7 +95,7 @@ def device(index: int) -> Device:
 
 @contextmanager
 def on_device(index: int) -> Iterator[None]:
-    """Make a GPU the calling thread's, as TensorRT wants it, and give the old one back."""
+    """Make a GPU current in the calling thread, as TensorRT requires, and restore the old one."""
     before = call("cudaGetDevice")
     if before == index:
         yield

@@ -21,6 +21,6 @@ SUPPORTED = ("float32", "float16", "bfloat16", "int32", "int64", "uint8", "bool"
 
 
 def dtype_name(kind: Any) -> str:
-    """NumPy's name of a ``tensorrt.DataType``; TensorRT's own where arrays have no such dtype."""
+    """Return NumPy's name of a ``tensorrt.DataType``, or TensorRT's where NumPy has none."""
     name: str = kind.name
     return _NAMES.get(name, name.lower())

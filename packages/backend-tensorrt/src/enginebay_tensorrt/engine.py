@@ -1,4 +1,4 @@
-"""A serialized engine becomes one that runs, on the calling thread's device."""
+"""Loading of a serialized engine, on the device of the parameters."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import msgspec
 from enginebay import TensorSpec
 from enginebay.errors import ConversionError
 from enginebay_tensorrt import cuda
-from enginebay_tensorrt.bindings import trt
 from enginebay_tensorrt.dtypes import dtype_name
+from enginebay_tensorrt.installation import trt
 from enginebay_tensorrt.logger import LOGGER, reason
 
 if TYPE_CHECKING:
@@ -32,12 +32,12 @@ class Tensor(msgspec.Struct, frozen=True):
 
 
 class Engine(msgspec.Struct, frozen=True):
-    """An engine with what calls ask about it all the time.
+    """An engine with the facts that every call needs.
 
     Attributes:
         cuda_engine: The ``ICudaEngine``.
-        runtime: What it came from, and must not outlive.
-        device: Where it runs.
+        runtime: Its ``Runtime``, which it must not outlive.
+        device: The GPU that it runs on.
         inputs: By name.
         outputs: By name.
     """
@@ -50,7 +50,7 @@ class Engine(msgspec.Struct, frozen=True):
 
     @property
     def is_static(self) -> bool:
-        """Whether every shape is known before a call."""
+        """True if every shape is known before a call."""
         return all(t.spec.is_static for t in (*self.inputs.values(), *self.outputs.values()))
 
 
@@ -58,12 +58,12 @@ def load_engine(path: Path, params: TensorrtParams, weights: Path | None = None)
     """Deserialize the engine in a file.
 
     Args:
-        path: What :func:`~enginebay_tensorrt.building.build_plan` answered, in a file.
+        path: A file with what :func:`~enginebay_tensorrt.builder.build_plan` returned.
         params: The parameters that it was built with.
         weights: The ``.onnx`` file with the weights of a stripped engine.
 
     Raises:
-        BackendUnavailableError: The device does not answer.
+        BackendUnavailableError: CUDA finds no such device.
         ConversionError: TensorRT refuses the plan, or weights do not fit it.
     """
     device = cuda.device(params.device_index)
@@ -87,7 +87,7 @@ def load_engine(path: Path, params: TensorrtParams, weights: Path | None = None)
 
 
 def refit(cuda_engine: Any, weights: Path) -> None:
-    """Give an engine the weights of an ``.onnx`` file with the same graph.
+    """Set an engine's weights from an ``.onnx`` file with the same graph.
 
     Raises:
         ConversionError: The engine cannot be refitted, or the graph is another.
@@ -96,9 +96,9 @@ def refit(cuda_engine: Any, weights: Path) -> None:
         refitter = trt.Refitter(cuda_engine, LOGGER)
         parser = trt.OnnxParserRefitter(refitter, LOGGER)
         if not (parser.refit_from_file(str(weights)) and refitter.refit_cuda_engine()):
-            told = [parser.get_error(n).desc() for n in range(parser.num_errors)]
+            found = [parser.get_error(n).desc() for n in range(parser.num_errors)]
             raise ConversionError(
-                f"the weights in '{weights.name}' do not fit the engine: {reason(told + errors)}"
+                f"the weights in '{weights.name}' do not fit the engine: {reason(found + errors)}"
             )
 
 
@@ -108,7 +108,9 @@ def _tensors(cuda_engine: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     for number in range(cuda_engine.num_io_tensors):
         name = cuda_engine.get_tensor_name(number)
         if cuda_engine.get_tensor_location(name) != trt.TensorLocation.DEVICE:
-            raise ConversionError(f"the engine wants '{name}' in host memory, which is not served")
+            raise ConversionError(
+                f"the engine wants '{name}' in host memory: only device memory is supported"
+            )
         if cuda_engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT:
             inputs[name] = Tensor(_spec(cuda_engine, name), _profiles(cuda_engine, name))
         else:

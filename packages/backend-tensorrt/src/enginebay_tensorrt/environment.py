@@ -1,4 +1,4 @@
-"""Is TensorRT whole here, and do the driver and the GPU fit it?"""
+"""Checks that TensorRT is whole, and that the driver and the GPU fit it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _UNINSTALL = " ".join(
 
 
 def check_tier(request: CheckEnvRequest[TensorrtParams]) -> eb.EnvReport:
-    """The checks of one tier; the smoke tier is core's."""
+    """Run the checks of one tier; the smoke tier is core's."""
     params = request.params
     if request.tier is Tier.METADATA:
         return _check_wheels()
@@ -38,21 +38,21 @@ def check_tier(request: CheckEnvRequest[TensorrtParams]) -> eb.EnvReport:
 
 
 def _wheels(part: str) -> dict[str, str]:
-    """Versions of the installed wheels ``tensorrt-cuNN`` + ``part`` by CUDA's major version."""
+    """Return versions of the wheels ``tensorrt-cuNN`` + ``part`` by CUDA's major version."""
     found = {major: installed_version(f"tensorrt-cu{major}{part}") for major in CUDA_MAJORS}
     return {major: version for major, version in found.items() if version is not None}
 
 
 def _check_wheels() -> eb.EnvReport:
     bindings, libraries = _wheels("-bindings"), _wheels("-libs")
-    told = [f"tensorrt-cu{m}-bindings {v}" for m, v in bindings.items()]
-    told += [f"tensorrt-cu{m}-libs {v}" for m, v in libraries.items()]
+    found = [f"tensorrt-cu{m}-bindings {v}" for m, v in bindings.items()]
+    found += [f"tensorrt-cu{m}-libs {v}" for m, v in libraries.items()]
     majors = sorted({*bindings, *libraries})
     if len(majors) > 1:
         return failed(
             Tier.METADATA,
             "one CUDA",
-            found=", ".join(told),
+            found=", ".join(found),
             wanted="wheels for one version of CUDA: both write into the same folders",
             fix=f"pip uninstall -y {_UNINSTALL} && pip install 'enginebay-tensorrt[cu13]'",
         )
@@ -61,7 +61,7 @@ def _check_wheels() -> eb.EnvReport:
         return failed(
             Tier.METADATA,
             "one version",
-            found=", ".join(told),
+            found=", ".join(found),
             wanted=f"bindings and libraries of one version: {bindings[major]}",
             fix=f"pip install --force-reinstall 'tensorrt-cu{major}=={bindings[major]}'",
         )
@@ -90,15 +90,15 @@ def _check_imports(params: TensorrtParams) -> eb.EnvReport:
         "cuda.bindings.runtime", fix=f"pip install 'cuda-bindings=={_wheels_major()}.*'"
     )
     if params.precision in ("fp16", "bf16"):
-        report += check_import("onnx", fix="pip install 'enginebay[export]'")
-    if params.precision in ("int8", "fp8") and params.calibrator == "qdq":
+        report += check_import("onnx_ir", fix="pip install 'enginebay[export]'")
+    if params.precision in ("int8", "fp8"):
         fix = "pip install 'enginebay-tensorrt[int8]'"
         report += check_import("onnxruntime.quantization", fix=fix)
     return report
 
 
 def _wheels_major() -> str:
-    """CUDA's major version that the installed bindings are for."""
+    """Return CUDA's major version that the installed bindings are for."""
     return next(iter(_wheels("-bindings")), "13")
 
 
@@ -107,7 +107,7 @@ def _install() -> str:
 
 
 def _libraries() -> str:
-    """The wheel of libraries that belongs to the installed bindings."""
+    """Return the wheel of libraries that belongs to the installed bindings."""
     major, version = next(iter(_wheels("-bindings").items()), ("13", ""))
     return f"tensorrt-cu{major}-libs{f'=={version}' if version else ''}"
 
@@ -188,7 +188,7 @@ def _check_gpu(params: TensorrtParams) -> eb.EnvReport:
 def _check_plugins(params: TensorrtParams) -> eb.EnvReport:
     from pathlib import Path
 
-    from enginebay_tensorrt.plugins import load_plugins
+    from enginebay_tensorrt.plugin_libraries import load_plugins
 
     try:
         load_plugins(map(Path, params.plugins))

@@ -7,7 +7,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from enginebay_tensorrt.bindings import trt
+from enginebay_tensorrt.installation import trt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,7 @@ _LIMIT = 500
 
 
 class Logger(trt.ILogger):  # type: ignore[misc]  # tensorrt has no types
-    """Hands messages on; called from several threads at once."""
+    """Logs messages and collects errors; called from several threads at once."""
 
     def __init__(self) -> None:
         trt.ILogger.__init__(self)
@@ -32,7 +32,7 @@ class Logger(trt.ILogger):  # type: ignore[misc]  # tensorrt has no types
         self._listeners: list[list[str]] = []
 
     def log(self, severity: Any, msg: str) -> None:
-        """One message of TensorRT's."""
+        """Log one message of TensorRT's."""
         level = _LEVELS[severity.name]
         _log.log(level, "%s", msg)
         if level >= logging.ERROR:
@@ -53,12 +53,12 @@ class Logger(trt.ILogger):  # type: ignore[misc]  # tensorrt has no types
                 self._listeners = [each for each in self._listeners if each is not errors]
 
 
-#: One for the process: TensorRT keeps the first that it is given, whatever comes later.
+#: One for the process: TensorRT keeps the first that it gets, and ignores later ones.
 LOGGER = Logger()
 
 
 def reason(errors: list[str]) -> str:
-    r"""What was logged, on one line.
+    r"""Join logged errors to one line.
 
     Example:
         >>> reason(["a\nb", "c"])

@@ -1,4 +1,4 @@
-"""What TensorRT can be told."""
+"""The parameters of TensorRT."""
 
 from __future__ import annotations
 
@@ -17,24 +17,22 @@ class TensorrtParams(eb.BackendParams):
         work_dir (str): The folder that the artifact becomes.
         file_name (str): File name of the engine. The suffix .engine is added where it has none.
         device (str): cuda or cuda:N.
-        precision (str): What the engine computes in, whatever the version of TensorRT. fp16 and
-            bf16 convert the graph, int8 and fp8 put Q/DQ nodes around what is worth it, and inputs
-            and outputs keep their dtypes. fp32 is without TF32.
+        precision (str): The precision of the engine. fp16 and bf16 convert the graph, int8 and fp8
+            put Q/DQ nodes around convolutions and matrix products; inputs and outputs keep their
+            dtypes. fp32 is without TF32.
         calibration (str): An .npz file with recorded inputs, which int8 and fp8 are calibrated
             with: for each input an array with one sample for each entry of its first axis, or
             the samples.npz of an artifact.
-        calibrator (str): qdq puts Q/DQ nodes into the graph; entropy and minmax leave int8 to
-            the calibrators of TensorRT 10, which TensorRT 11 does not have any more.
         workspace_size (int): Bytes of device memory that one layer may use; 0 sets no limit.
-        optimization_level (int): How long to look for fast kernels, from 0 to 5; by default
-            TensorRT's own, which is 3.
+        optimization_level (int): The effort to find fast kernels, from 0 to 5; TensorRT's own
+            default is 3.
         timing_cache (str): A folder that keeps measured kernels, for each device and version, so
             that later builds are quick.
         version_compatible (bool): Make an engine that newer TensorRT of the same major version
             loads too.
         hardware_compatibility (str): none binds the engine to this model of GPU,
             same_compute_capability to its compute capability, ampere_plus to Ampere and newer.
-        dla_core (int): Run on this DLA core what it can run, and the rest on the GPU.
+        dla_core (int): Run on this DLA core, in fp16, what it can run, and the rest on the GPU.
         sparsity (bool): Use kernels for weights with 2 zeros in each 4, where there are some.
         refit (bool): Make an engine whose weights can be replaced.
         strip_plan (bool): Leave the weights out of the engine; they are kept beside it as ONNX and
@@ -52,7 +50,6 @@ class TensorrtParams(eb.BackendParams):
     device: str = "cuda"
     precision: Literal["fp32", "fp16", "bf16", "int8", "fp8"] = "fp32"
     calibration: str | None = None
-    calibrator: Literal["qdq", "entropy", "minmax"] = "qdq"
     workspace_size: Annotated[int, msgspec.Meta(ge=0)] = 0
     optimization_level: Annotated[int, msgspec.Meta(ge=0, le=5)] | None = None
     timing_cache: str | None = None
@@ -68,7 +65,7 @@ class TensorrtParams(eb.BackendParams):
 
     @classmethod
     def config_keys(cls) -> dict[str, eb.ConfigKey]:
-        """MMDeploy's spellings.
+        """Map MMDeploy's spellings.
 
         ``int8_mode`` comes last and so wins over ``fp16_mode``: MMDeploy let TensorRT choose
         between the two for each layer, which a typed graph cannot.
@@ -87,7 +84,7 @@ class TensorrtParams(eb.BackendParams):
 
     @property
     def device_index(self) -> int:
-        """The number of the CUDA device.
+        """Return the number of the CUDA device.
 
         Raises:
             ParamsError: The device is neither ``cuda`` nor ``cuda:N``.
@@ -106,10 +103,10 @@ class TensorrtParams(eb.BackendParams):
 
     @property
     def weights_file(self) -> str:
-        """Where a stripped engine's weights are kept, beside the engine."""
+        """Return the file with a stripped engine's weights, which lies beside the engine."""
         return self.file_name.sibling(".onnx")
 
     def get_model_files(self) -> tuple[str, ...]:
-        """The engine, and the weights where they are not in it."""
+        """Return the engine, and the weights where they are not in it."""
         names = (self.file_name, self.weights_file) if self.strip_plan else (self.file_name,)
         return self.in_work_dir(*names)

@@ -1,4 +1,4 @@
-"""The hooks that Enginebay calls. Imports no engine: each hook reaches for what it needs."""
+"""The hooks that Enginebay calls. They import the engine when they are called, not before."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @eb.hookimpl
 def backend_info() -> eb.BackendInfo:
-    """Say what this backend is."""
+    """Describe this backend."""
     return eb.BackendInfo(
         name="tensorrt",
         irs=("onnx",),
@@ -71,15 +71,15 @@ def build_wrapper(request: WrapperRequest[TensorrtParams]) -> eb.Wrapper:
 
 @eb.hookimpl
 def bound_to(request: BindingRequest[TensorrtParams]) -> Mapping[str, str]:
-    """Say which TensorRT and which GPU an engine needs."""
-    from enginebay_tensorrt.binding import bound_to as facts
+    """Return the TensorRT and the GPU that an engine needs."""
+    from enginebay_tensorrt.portability import bound_to as facts
 
     return facts(request.params)
 
 
 @eb.hookimpl
 def rewriters(request: RewritersRequest) -> eb.RewriterSet:  # noqa: ARG001  # they choose by themselves
-    """Hand over the rewriters for what TensorRT's parser refuses."""
+    """Return the rewriters for what TensorRT's parser refuses."""
     from enginebay_tensorrt.rewriters import rewriters as declared
 
     return declared

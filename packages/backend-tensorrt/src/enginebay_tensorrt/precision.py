@@ -1,26 +1,24 @@
-"""From the precision that is asked for to a graph and a network that compute in it.
+"""From the requested precision to a graph and a network that compute in it.
 
-========  ===============================================  ===================================
-          strongly typed (always in TensorRT 11)           by flags (TensorRT 10, where needed)
-========  ===============================================  ===================================
-fp32      the graph as it is, TF32 off                     –
-fp16      the graph is converted                           ``FP16``, for DLA
-bf16      the graph is converted                           –
-int8      Q/DQ nodes                                       ``INT8`` and a calibrator
-fp8       Q/DQ nodes                                       –
-========  ===============================================  ===================================
-
-TensorRT 10 would let its builder choose among precisions for every network. That is left to what
-cannot be had otherwise: its calibrators, and DLA, which up to 10.7 takes no strongly typed network.
+=========  ===============================================  ===================================
+           strongly typed (always in TensorRT 11)           by flags (DLA in TensorRT 10)
+=========  ===============================================  ===================================
+fp32       the graph as it is, TF32 off                     –
+fp16       the graph is converted                           ``FP16``
+bf16       the graph is converted                           –
+int8, fp8  Q/DQ nodes                                       –
+=========  ===============================================  ===================================
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from enginebay.errors import MissingDependencyError, ParamsError
-from enginebay_tensorrt.bindings import HAS_PRECISION_FLAGS, trt
+from enginebay.authors import to_half
+from enginebay.errors import ParamsError
 from enginebay_tensorrt.calibration import read_calibration
+from enginebay_tensorrt.installation import HAS_PRECISION_FLAGS
+from enginebay_tensorrt.quantize import quantize
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,44 +29,27 @@ if TYPE_CHECKING:
     from enginebay_tensorrt.params import TensorrtParams
 
 
-def is_by_flags(params: TensorrtParams) -> bool:
-    """Whether the network is left untyped, and flags steer the builder."""
-    return params.calibrator != "qdq" or (params.dla_core is not None and HAS_PRECISION_FLAGS)
+def uses_flags(params: TensorrtParams) -> bool:
+    """Return True if the network is left untyped, and a flag lets the builder use fp16."""
+    # TensorRT 10 could do so for every network. Up to 10.7 its DLA takes no strongly typed one.
+    return params.dla_core is not None and HAS_PRECISION_FLAGS
 
 
 def check_precision(params: TensorrtParams) -> None:
-    """Refuse what the installed TensorRT cannot do, before any work is done.
+    """Check the precision before any work is done.
 
     Raises:
-        ParamsError: A calibrator is asked for that does not exist or has nothing to do, DLA for
-            a precision that it does not compute in, or calibration data are missing.
+        ParamsError: DLA is requested for a precision that it does not compute in.
     """
-    if params.calibrator != "qdq":
-        if not HAS_PRECISION_FLAGS:
-            raise ParamsError(
-                f"calibrator {params.calibrator} is TensorRT 10's, found TensorRT "
-                f"{trt.__version__}: int8 is Q/DQ nodes there",
-                hint="--calibrator qdq",
-            )
-        if params.precision != "int8":
-            raise ParamsError(
-                f"calibrator {params.calibrator} is for precision int8, found {params.precision}",
-                hint="--precision int8",
-            )
-    if params.dla_core is not None and params.precision not in ("fp16", "int8"):
+    # DLA has int8 too, but knows implicit quantisation only: NVIDIA/Model-Optimizer#1661.
+    if params.dla_core is not None and params.precision != "fp16":
         raise ParamsError(
-            f"DLA computes in fp16 and int8, found precision {params.precision}",
-            hint="--precision fp16",
-        )
-    if is_by_flags(params) and params.precision == "int8" and params.calibrator == "qdq":
-        raise ParamsError(
-            f"int8 on DLA needs a calibrator in TensorRT {trt.__version__}, found qdq",
-            hint="--calibrator entropy",
+            f"DLA computes in fp16, found precision {params.precision}", hint="--precision fp16"
         )
 
 
 def read_samples(ir: IRModel, params: TensorrtParams) -> Samples:
-    """The calibration data, where the precision needs some.
+    """Return the calibration data; none where the precision needs none.
 
     Raises:
         ParamsError: They are missing, or do not fit the model.
@@ -88,51 +69,34 @@ def typed_graph(
     params: TensorrtParams,
     samples: Samples,
     folder: Path,
-    tell: Callable[[str], None],
+    progress: Callable[[str], None],
 ) -> Path:
-    """An ``.onnx`` file whose tensors have the types that the network is to compute in.
+    """Return an ``.onnx`` file whose tensors have the types that the network is to compute in.
 
     Args:
         source: The model as it was exported.
-        params: Say the precision.
-        samples: Calibration data, where it is int8 or fp8.
-        folder: Where a new file goes, if one is needed.
-        tell: Called with a short text before long work.
+        params: The parameters, with the precision.
+        samples: Calibration data for int8 and fp8.
+        folder: The folder for a new file, if one is needed.
+        progress: Called with a short text before long work.
 
     Returns:
         The new file, or ``source`` where nothing is to be changed.
+
+    Raises:
+        MissingDependencyError: The precision needs a package that is not installed.
+        ConversionError: The model cannot be converted.
     """
-    if params.precision == "fp32" or is_by_flags(params):
+    if uses_flags(params):
         return source
     target = folder / "typed.onnx"
-    if params.precision in ("fp16", "bf16"):
-        tell(f"converting to {params.precision}")
-        _write_half(source, target, params.precision)
-    else:
-        from enginebay_tensorrt.quantize import quantize
-
-        tell(f"calibrating on {len(samples)} samples")
-        quantize(source, target, samples, params.precision)  # type: ignore[arg-type]  # as above
+    match params.precision:
+        case "fp32":
+            return source
+        case "fp16" | "bf16" as precision:
+            progress(f"converting to {precision}")
+            to_half(source, target, precision)
+        case "int8" | "fp8" as precision:
+            progress(f"calibrating on {len(samples)} samples")
+            quantize(source, target, samples, precision)
     return target
-
-
-def _write_half(source: Path, target: Path, precision: str) -> None:
-    try:
-        import onnx
-        from onnx.external_data_helper import load_external_data_for_model
-    except ImportError as err:
-        raise MissingDependencyError(
-            f"precision {precision} needs onnx: {err}", hint="pip install 'enginebay[export]'"
-        ) from err
-    from enginebay_tensorrt.half import to_half
-
-    # Shapes are inferred before the weights are read: that step ends at 2 GB.
-    model = onnx.shape_inference.infer_shapes(onnx.load(source, load_external_data=False))
-    load_external_data_for_model(model, str(source.parent))
-    onnx.save(
-        to_half(model, precision),  # type: ignore[arg-type]  # fp16 or bf16
-        target,
-        save_as_external_data=True,
-        location=f"{target.name}.data",
-        size_threshold=1 << 20,
-    )

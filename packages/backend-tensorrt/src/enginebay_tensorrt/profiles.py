@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 def profiles_for(
     inputs: Inputs, params: TensorrtParams, known: Mapping[str, ShapeProfile]
 ) -> list[Profile]:
-    """The profiles of a network, each with every dynamic input; none where nothing is dynamic.
+    """Return the profiles of a network, each with every dynamic input; none if all are static.
 
     Args:
-        inputs: The network's.
-        params: Their shapes come first, then their profiles.
-        known: What the deployment knows, for where the parameters give no shapes.
+        inputs: The network's inputs.
+        params: The parameters: their shapes come first, then their profiles.
+        known: Shapes that the deployment knows, used where the parameters give none.
 
     Raises:
         ParamsError: A dynamic input has no shapes, or shapes do not fit the network.
@@ -62,13 +62,13 @@ def _named(inputs: Inputs, smallest: Shapes, usual: Shapes, largest: Shapes) -> 
 
 
 def _dynamic(inputs: Inputs, profile: Profile) -> Profile:
-    """The part of a profile that the network needs, once all of it was checked."""
+    """Check a profile and return the part of it that the network needs."""
     for name, shapes in profile.items():
         _check(name, inputs[name], shapes)
     dynamic = [name for name, dims in inputs.items() if -1 in dims]
     for name in dynamic:
         if name not in profile:
-            _refuse(name, inputs[name])
+            _raise_no_range(name, inputs[name])
     return {name: profile[name] for name in dynamic}
 
 
@@ -87,10 +87,10 @@ def _check(name: str, dims: tuple[int, ...], profile: ShapeProfile) -> None:
                 f"network: wanted '{_text(dims)}'"
             )
         if any(size is None and dim == -1 for dim, size in zip(dims, shape, strict=True)):
-            _refuse(name, dims)
+            _raise_no_range(name, dims)
 
 
-def _refuse(name: str, dims: tuple[int, ...]) -> None:
+def _raise_no_range(name: str, dims: tuple[int, ...]) -> None:
     flags = " ".join(
         f"--{flag} {name}:{format_dims(tuple(number if dim == -1 else dim for dim in dims))}"
         for flag, number in (("min-shapes", 1), ("input-shapes", 4), ("max-shapes", 8))

@@ -1,8 +1,8 @@
-"""int8 and fp8: Q/DQ nodes around what is worth it, with scales from recorded inputs.
+"""int8 and fp8: Q/DQ nodes around convolutions and matrix products, scaled by recorded inputs.
 
-ONNX Runtime's quantiser runs the model on the samples and puts the nodes in. What it is told
-follows TensorRT's rules for explicitly quantised networks: zero points are 0, weights have a scale
-for each output channel in int8, biases stay as they are, and only inputs of the operators
+ONNX Runtime's quantiser runs the model on the samples and inserts the nodes. Its settings follow
+TensorRT's rules for explicitly quantised networks, in 10 as in 11: zero points are 0, weights have
+a scale for each output channel in int8, biases stay as they are, and only inputs of the operators
 below are quantised, so that TensorRT is free to fuse what follows them.
 """
 
@@ -32,7 +32,7 @@ def quantize(
 
     Args:
         source: An ``.onnx`` file.
-        target: Where the result goes; weights of 2 GB and more go beside it.
+        target: The file to write; weights of 1 GiB and more go beside it.
         samples: Inputs by name.
         precision: ``int8`` or ``fp8``, which is E4M3.
 
@@ -63,12 +63,13 @@ def quantize(
         raise ConversionError(
             f"'{source.name}' cannot be quantised: {str(err).splitlines()[0]}"
         ) from err
-    _insist(target, source)
+    _check_quantized(target, source)
 
 
 @contextmanager
 def _root_logger_left_alone() -> Iterator[None]:
-    """``logging.warning``, which the quantiser calls, sets logging up where nobody did."""
+    """Keep the quantiser from configuring the root logger."""
+    # It calls logging.warning, which adds a handler to a root logger that has none.
     guard = logging.NullHandler()
     logging.getLogger().addHandler(guard)
     try:
@@ -99,7 +100,7 @@ def _settings(precision: str) -> dict[str, Any]:
 
 
 def _raised(source: Path, precision: str) -> Any:
-    """The model, at an opset whose Q/DQ operators know the precision and scales per channel."""
+    """Load the model at an opset whose Q/DQ operators have the precision and scales per channel."""
     import onnx
     from onnx import version_converter
 
@@ -131,7 +132,7 @@ def _reader(samples: Samples) -> Any:
     return Reader()
 
 
-def _insist(target: Path, source: Path) -> None:
+def _check_quantized(target: Path, source: Path) -> None:
     import onnx
 
     nodes = onnx.load(target, load_external_data=False).graph.node

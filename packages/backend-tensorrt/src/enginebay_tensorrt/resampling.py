@@ -18,7 +18,7 @@ _SUPPORT = {"bilinear": 1.0, "bicubic": 2.0}
 
 
 def weights(size: int, wanted: int, scale: float, mode: str) -> NumpyArray:
-    """The matrix that resizes an axis.
+    """Return the matrix that resizes an axis.
 
     Args:
         size: Elements before.
@@ -62,7 +62,7 @@ def _filter(distance: float, mode: str) -> float:
 def scales(
     shape: tuple[int, int], size: Any, factor: Any, recompute: bool | None
 ) -> tuple[tuple[int, int], tuple[float, float]]:
-    """The output's height and width, and how many input elements each of theirs stands for.
+    """Return the output's height and width, and the input elements for each output element.
 
     Args:
         shape: The input's height and width.

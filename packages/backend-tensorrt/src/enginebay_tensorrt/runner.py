@@ -1,4 +1,4 @@
-"""What a call has to itself while it runs: an execution context, a stream and memory."""
+"""The resources of one call at a time: an execution context, a stream and memory."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from enginebay_tensorrt.context import Grow, Shape
     from enginebay_tensorrt.engine import Engine, Tensor
 
-#: What TensorRT wants of an address, in bytes. All memory begins so, a view into it may not.
+#: The alignment in bytes that TensorRT requires. Memory as allocated has it, a view may not.
 ALIGNMENT = 256
 
 
 class Runner:
     """Runs calls one after the other.
 
-    A context's memory is written by each of its calls, so a call on another stream first has that
-    stream wait for the call before; nothing waits on the host.
+    Each call writes the context's memory, so a call on another stream makes that stream wait for
+    the call before; nothing waits on the host.
 
     Args:
         engine: The engine.
@@ -52,7 +52,7 @@ class Runner:
         with cuda.on_device(self._index):
             self._context = Context(engine)
             self._stream = int(cuda.call("cudaStreamCreateWithFlags", cudart.cudaStreamNonBlocking))
-            self._asked, self._done = (
+            self._ready, self._done = (
                 cuda.call("cudaEventCreateWithFlags", cudart.cudaEventDisableTiming)
                 for _ in range(2)
             )
@@ -69,10 +69,10 @@ class Runner:
 
     @contextmanager
     def _turn(self, caller: int) -> Iterator[int]:
-        """Work after the last call, on the stream that is handed over; the caller's waits for it.
+        """Yield the stream for a call's work, which follows the last call's.
 
-        It is the caller's own, unless that is the default stream: TensorRT would wait on the host
-        there. Then it is the runner's.
+        It is the caller's own, or else the caller's waits for it. On the default stream TensorRT
+        would wait on the host, so the runner's stream takes its place.
         """
         stream = caller or self._stream
         with cuda.on_device(self._index), LOGGER.collecting() as self._context.errors:
@@ -81,7 +81,7 @@ class Runner:
             try:
                 yield stream
             except BaseException:
-                with suppress(RuntimeError):  # CUDA may be past repair, and what broke it is told
+                with suppress(RuntimeError):  # CUDA may be past repair; the cause is raised
                     self._end(stream, caller)
                 raise
             self._end(stream, caller)
@@ -92,19 +92,19 @@ class Runner:
             cuda.call("cudaStreamWaitEvent", caller, self._done, 0)
 
     def _follow(self, caller: int, stream: int) -> None:
-        """Have what comes next on a stream wait for what is on the caller's by now.
+        """Make a stream wait for the work that is on the caller's stream by now.
 
         Memory from torch is free for new work on the caller's stream only, so this comes after
-        the last piece was taken.
+        the last piece was allocated.
         """
         if stream != caller:
-            cuda.call("cudaEventRecord", self._asked, caller)
-            cuda.call("cudaStreamWaitEvent", stream, self._asked, 0)
+            cuda.call("cudaEventRecord", self._ready, caller)
+            cuda.call("cudaStreamWaitEvent", stream, self._ready, 0)
 
     # -- a call with arrays on the host -----------------------------------------------------------
 
     def run(self, feed: Mapping[str, NumpyArray]) -> dict[str, NumpyArray]:
-        """One call through pinned memory; waits for the result.
+        """Run a call through pinned memory and wait for the result.
 
         Raises:
             InputError: The engine has no profile for the shapes.
@@ -137,12 +137,12 @@ class Runner:
             else:
                 nbytes = size_of(shape, self._dtypes[name])
                 self._context.set_address(name, staging.reserve(nbytes))
-        return _settled(outputs, self._context.enqueue(stream, room))
+        return _with_found(outputs, self._context.enqueue(stream, room))
 
     # -- a call with tensors on the device --------------------------------------------------------
 
     def run_torch(self, feed: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """One call on the caller's current stream; nothing is copied to the host or waited for.
+        """Enqueue a call on the caller's current stream, without a copy to the host or a wait.
 
         The tensors may be on another GPU; the results are on the engine's.
 
@@ -179,7 +179,7 @@ class Runner:
     def _replay_torch(
         self, kept: Mapping[str, torch.Tensor], device: torch.device, caller: int
     ) -> dict[str, torch.Tensor]:
-        """A graph's addresses are fixed, so tensors are copied to and from them on the device."""
+        """Launch the CUDA graph on copies of tensors, since the graph's addresses are fixed."""
         shapes = _static(self._engine.outputs)
         made = {name: self._torch_empty(name, shape, device) for name, shape in shapes.items()}
         with self._turn(caller) as stream:
@@ -194,7 +194,8 @@ class Runner:
         return made
 
     def _address(self, name: str, tensor: torch.Tensor) -> int:
-        """Where a tensor lies. An empty one lies nowhere, and TensorRT takes no null."""
+        """Return a tensor's address."""
+        # An empty one has none, and TensorRT refuses null.
         return tensor.data_ptr() or self._staging[name].reserve(1)
 
     def _torch_empty(self, name: str, shape: Shape, device: torch.device) -> torch.Tensor:
@@ -209,7 +210,7 @@ class Runner:
         device: torch.device,
         streams: tuple[int, int],
     ) -> Grow:
-        """Room from torch's allocator, kept under the output's name."""
+        """Return a function that reserves an output's memory with torch's allocator."""
         import torch
 
         def grow(nbytes: int) -> int:
@@ -228,7 +229,7 @@ class Runner:
     # -- CUDA graphs, and the end -----------------------------------------------------------------
 
     def _record(self) -> Any:
-        """Run once on zeros, which lets TensorRT settle, then once more into a CUDA graph."""
+        """Run once on zeros, then once more into a CUDA graph."""
         cudart = cuda.runtime()
         shapes = _static(self._engine.inputs)
         with self._turn(self._stream) as stream:
@@ -236,12 +237,13 @@ class Runner:
                 nbytes = size_of(shape, self._dtypes[name])
                 address = self._staging[name].reserve(nbytes)
                 cuda.call("cudaMemsetAsync", address, 0, nbytes, stream)
+            # The first call allocates, which cannot be recorded.
             self._launch_on_staging(0, shapes, stream)
             cuda.call("cudaStreamSynchronize", stream)
             mode = cudart.cudaStreamCaptureMode.cudaStreamCaptureModeThreadLocal
             cuda.call("cudaStreamBeginCapture", stream, mode)
             try:
-                self._context.enqueue(stream)
+                self._context.enqueue(stream, {})
             except RuntimeError:
                 with suppress(RuntimeError):
                     cuda.call("cudaStreamEndCapture", stream)
@@ -252,7 +254,7 @@ class Runner:
             return recorded
 
     def close(self) -> None:
-        """Wait for the last call, then give everything back."""
+        """Wait for the last call, then free everything."""
         with cuda.on_device(self._index):
             cuda.call("cudaEventSynchronize", self._done)
             if self._graph is not None:
@@ -260,17 +262,19 @@ class Runner:
             del self._context
             for staging in self._staging.values():
                 staging.free()
-            cuda.call("cudaEventDestroy", self._asked)
+            cuda.call("cudaEventDestroy", self._ready)
             cuda.call("cudaEventDestroy", self._done)
             cuda.call("cudaStreamDestroy", self._stream)
 
 
 def _static(tensors: Mapping[str, Tensor]) -> dict[str, Shape]:
-    """The shapes of tensors that are all fixed."""
-    return {name: tensor.spec.dims for name, tensor in tensors.items()}  # type: ignore[misc]
+    """Return the shapes of tensors whose shapes are all fixed."""
+    return {name: tensor.spec.dims for name, tensor in tensors.items()}  # type: ignore[misc]  # all ints
 
 
-def _settled(outputs: Mapping[str, Shape | None], found: Mapping[str, Shape]) -> dict[str, Shape]:
+def _with_found(
+    outputs: Mapping[str, Shape | None], found: Mapping[str, Shape]
+) -> dict[str, Shape]:
     return {name: found[name] if shape is None else shape for name, shape in outputs.items()}
 
 

@@ -1,4 +1,4 @@
-"""Memory that outlives a call: one piece on the device, one of the same size pinned on the host."""
+"""Memory that is kept between calls: on the device, and of the same size pinned on the host."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 
 class Staging:
-    """Both sides of one input or output; it grows and never shrinks.
+    """The memory of one input or output, on both sides; it grows and never shrinks.
 
     Attributes:
-        device: The address on the device, never 0: TensorRT takes no null for an empty tensor.
+        device: The address on the device; 0 until :meth:`reserve`. Never of size 0: TensorRT
+            refuses a null address even for an empty tensor.
         host: The address on the host, page-locked, so that copies need not wait for each other.
     """
 
@@ -28,7 +29,7 @@ class Staging:
         self._capacity = 0
 
     def reserve(self, nbytes: int) -> int:
-        """Make room for ``nbytes`` and answer the address on the device."""
+        """Reserve ``nbytes`` and return the address on the device."""
         if nbytes > self._capacity or not self._capacity:
             self.free()
             capacity = max(nbytes, 1)
@@ -38,7 +39,7 @@ class Staging:
         return self.device
 
     def upload(self, array: NumpyArray, stream: int) -> None:
-        """Copy an array to the device; it is free to change once this returns."""
+        """Copy an array to the device; the array may change once this returns."""
         array = np.ascontiguousarray(array)
         self.reserve(array.nbytes)
         ctypes.memmove(self.host, array.ctypes.data, array.nbytes)
@@ -49,13 +50,13 @@ class Staging:
         copy(self.host, self.device, nbytes, "DeviceToHost", stream)
 
     def read(self, shape: tuple[int, ...], dtype: np.dtype) -> NumpyArray:
-        """What was downloaded, as an array of its own."""
+        """Return a copy of what was downloaded."""
         array = np.empty(shape, dtype)
         ctypes.memmove(array.ctypes.data, self.host, array.nbytes)
         return array
 
     def free(self) -> None:
-        """Give both pieces back."""
+        """Free the memory on both sides."""
         if self._capacity:
             cuda.call("cudaFree", self.device)
             cuda.call("cudaFreeHost", self.host)
@@ -64,13 +65,13 @@ class Staging:
 
 def copy(target: int, source: int, nbytes: int, direction: str, stream: int) -> None:
     """Copy on a stream; ``direction`` is the end of a ``cudaMemcpyKind``'s name."""
-    if nbytes:  # an empty tensor of torch's lies at 0
+    if nbytes:  # an empty tensor of torch's has address 0
         kind = getattr(cuda.runtime().cudaMemcpyKind, f"cudaMemcpy{direction}")
         cuda.call("cudaMemcpyAsync", target, source, nbytes, kind, stream)
 
 
 def size_of(shape: tuple[int, ...], dtype: np.dtype) -> int:
-    """The bytes that a tensor takes.
+    """Return the bytes that a tensor takes.
 
     Example:
         >>> size_of((2, 3), np.dtype("float32"))

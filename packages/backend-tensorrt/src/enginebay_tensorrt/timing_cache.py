@@ -1,4 +1,4 @@
-"""How long each kernel took, kept for later builds on the same device with the same TensorRT."""
+"""Measured kernel times, kept for later builds on the same device with the same TensorRT."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock
 
-from enginebay_tensorrt.bindings import trt
+from enginebay_tensorrt.installation import trt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,21 +19,22 @@ if TYPE_CHECKING:
 
 
 def cache_file(folder: str, device: Device) -> Path:
-    """The file for a device: measurements of one are worth nothing on another."""
+    """Return the file for a device."""
+    # Measurements of one device or version are worth nothing on another.
     name = re.sub(r"[^A-Za-z0-9]+", "-", device.name).strip("-").lower()
     return Path(folder) / f"{name}-sm{device.compute_capability}-{trt.__version__}.timing"
 
 
 @contextmanager
 def timing_cache(config: Any, file: Path | None) -> Iterator[None]:
-    """Give a build what was measured before, and keep what it measures in the ``with`` block.
+    """Load earlier measurements for a build, and save its own when the ``with`` block ends.
 
-    Another build may have written in the meantime, so what it measured is merged in, under a lock.
-    A cache that TensorRT refuses (of another version, damaged) is written anew.
+    Measurements that another build saved in the meantime are merged in, under a lock. A cache that
+    TensorRT refuses (of another version, damaged) is written anew.
 
     Args:
         config: The ``IBuilderConfig``.
-        file: Where measurements are kept; None keeps none.
+        file: The cache; None keeps no measurements.
     """
     if file is None:
         yield

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import enginebay as eb
 from enginebay_tensorrt import cuda
-from enginebay_tensorrt.bindings import trt
 from enginebay_tensorrt.engine import load_engine
-from enginebay_tensorrt.plugins import carried_plugins, load_plugins
+from enginebay_tensorrt.installation import trt
+from enginebay_tensorrt.plugin_libraries import carried_plugins, load_plugins
 from enginebay_tensorrt.runner import Runner
 
 if TYPE_CHECKING:
@@ -30,15 +30,15 @@ Value = TypeVar("Value")
 class TensorrtWrapper(eb.Wrapper):
     """Runs one engine; calls that overlap have an execution context each.
 
-    CUDA tensors are handed over by address in the order of the caller's current stream, and the
-    call returns as soon as the work is enqueued, like any torch operation. Arrays on the host go
-    through pinned memory, on a stream of their own.
+    CUDA tensors are passed by address in the order of the caller's current stream, and the call
+    returns as soon as the work is enqueued, like any torch operation. Arrays on the host go through
+    pinned memory, on a stream of their own.
 
     Args:
         engine: The engine.
-        params: What it was built with.
-        inputs: What callers hand over; by default as the engine has it.
-        outputs: What they get, in order; by default as the engine has it.
+        params: The parameters that it was built with.
+        inputs: The inputs that callers pass; by default the engine's.
+        outputs: The outputs that they get, in order; by default the engine's.
     """
 
     concurrent = True
@@ -59,7 +59,7 @@ class TensorrtWrapper(eb.Wrapper):
         self.engine = engine
         self._as_graph = params.cuda_graph and engine.is_static
         self._receipt = _receipt(engine, params)
-        # The first one now: what TensorRT has no memory for is an error of loading.
+        # The first one now, so that too little memory is an error of loading.
         self._idle = [Runner(engine, as_graph=self._as_graph)]
 
     @classmethod
@@ -73,16 +73,16 @@ class TensorrtWrapper(eb.Wrapper):
 
     @property
     def receipt(self) -> eb.Receipt:
-        """What the engine and its device report."""
+        """Return what the engine and its device report."""
         return self._receipt
 
     def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
-        """One call through pinned memory; waits for the result."""
+        """Run a call through pinned memory and wait for the result."""
         with self._runner() as runner:
             return self._in_order(runner.run(feed))
 
     def execute_torch(self, feed: dict[str, torch.Tensor]) -> Sequence[torch.Tensor]:
-        """One call on the current stream; waits for nothing."""
+        """Enqueue a call on the current stream."""
         with self._runner() as runner:
             outputs = self._in_order(runner.run_torch(feed))
         wanted = next(iter(feed.values())).device
@@ -93,7 +93,7 @@ class TensorrtWrapper(eb.Wrapper):
 
     @contextmanager
     def _runner(self) -> Iterator[Runner]:
-        """A runner that no other call uses meanwhile."""
+        """Yield a runner that no other call uses meanwhile."""
         try:
             runner = self._idle.pop()
         except IndexError:
@@ -104,7 +104,7 @@ class TensorrtWrapper(eb.Wrapper):
             self._idle.append(runner)  # refused before anything was enqueued
             raise
         except BaseException:
-            with suppress(RuntimeError):  # CUDA may be past repair, and what broke it is told
+            with suppress(RuntimeError):  # CUDA may be past repair; the cause is raised
                 runner.close()  # its context may be in any state
             raise
         self._idle.append(runner)
@@ -115,7 +115,7 @@ class TensorrtWrapper(eb.Wrapper):
             cuda.call("cudaDeviceSynchronize")
 
     def release(self) -> None:
-        """Wait for what is enqueued, then let go of contexts, memory and engine."""
+        """Wait for enqueued work, then free contexts, memory and engine."""
         while self._idle:
             self._idle.pop().close()
         del self.engine
@@ -125,7 +125,7 @@ def _receipt(engine: Engine, params: TensorrtParams) -> eb.Receipt:
     dynamic = [t.spec for t in (*engine.inputs.values(), *engine.outputs.values())]
     open_specs = [spec.describe() for spec in dynamic if not spec.is_static]
     fallbacks = (
-        (f"cuda_graph was asked for; the shape of {open_specs[0]} is not fixed",)
+        (f"cuda_graph was requested; the shape of {open_specs[0]} is not fixed",)
         if params.cuda_graph and open_specs
         else ()
     )
@@ -135,7 +135,7 @@ def _receipt(engine: Engine, params: TensorrtParams) -> eb.Receipt:
         device=f"cuda:{engine.device.index}",
         device_name=engine.device.name,
         provider="TensorRT",
-        # A plan does not tell what its kernels compute in; a strongly typed graph was typed so.
+        # A plan does not say what its kernels compute in; a strongly typed graph was typed so.
         precision=params.precision,
         driver=f"CUDA {engine.device.driver}",
         fallbacks=fallbacks,

@@ -127,11 +127,6 @@ def cudaFreeHost(ptr):
     return (OK,) if memory.pop(int(ptr), None) is not None else (LOST,)
 
 
-def cudaMemcpy(dst, src, count, kind):
-    ctypes.memmove(dst, src, count)
-    return (OK,)
-
-
 def cudaMemcpyAsync(dst, src, count, kind, stream):
     machine.log.append((kind.name, count, int(stream)))
     if not (dst and src):

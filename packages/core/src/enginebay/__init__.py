@@ -9,7 +9,8 @@ Public are this module, :mod:`enginebay.hooks` (the contract with plugins), :mod
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any
 
 from enginebay.lazy import lazy_names
 from enginebay.version import __version__
@@ -73,7 +74,7 @@ __all__ = [
     "verify",
 ]
 
-__getattr__ = lazy_names(
+_fetch = lazy_names(
     __name__,
     {
         "API_VERSION": "hooks",
@@ -110,6 +111,15 @@ __getattr__ = lazy_names(
         "verify": "operations",
     },
 )
+
+
+def __getattr__(name: str) -> Any:
+    """Fetch a public name from the room that it lives in."""
+    if sys.platform == "win32" and name in __all__:
+        from enginebay.errors import windows_error
+
+        raise windows_error()
+    return _fetch(name)
 
 
 def __dir__() -> list[str]:

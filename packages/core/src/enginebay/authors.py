@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from enginebay.ir import quiet, read_exported_program, read_onnx, read_torchscript
+    from enginebay.ir import quiet, read_exported_program, read_onnx, read_torchscript, to_half
     from enginebay.isolation import call, run
     from enginebay.models import (
         Options,
@@ -60,6 +60,7 @@ __all__ = [
     "resolve_profiles",
     "run",
     "take_weights",
+    "to_half",
 ]
 
 __getattr__ = lazy_names(
@@ -90,6 +91,7 @@ __getattr__ = lazy_names(
         "fixed_seed": "models",
         "measure_norms": "models",
         "take_weights": "models",
+        "to_half": "ir",
     },
 )
 

@@ -212,6 +212,22 @@ def disk_error(error: BaseException | None) -> OSError | None:
     return None
 
 
+def windows_error() -> EnginebayError:
+    """The error of every public name and every command on Windows.
+
+    Child processes are ended as process groups, and artifacts are published under file locks:
+    both are POSIX.
+
+    Example:
+        >>> str(windows_error())
+        'Enginebay needs a POSIX system, and this is Windows'
+    """
+    return EnginebayError(
+        "Enginebay needs a POSIX system, and this is Windows",
+        hint="install it in the Windows Subsystem for Linux: wsl --install",
+    )
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name most like ``name``, for "did you mean" hints; None where none is close.
 

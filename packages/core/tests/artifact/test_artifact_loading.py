@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from enginebay.artifact import Verification, check_pinned, open_artifact
+from enginebay.artifact import Verification, open_artifact
+from enginebay.artifact.opening import check_pinned
 from enginebay.errors import ArtifactError
 
 HINT = "copy the whole artifact again, or make it again with the command in its manifest"

@@ -8,11 +8,11 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from packages.core.tests.exports import export
 from torch import nn
 from torch.utils import _pytree as pytree
 
 from enginebay.errors import ExportError, InputError, ModelError, RewriterError, UsageError
-from enginebay.exporters.dispatch import export
 from enginebay.ir.onnx_file import read_onnx
 from enginebay.models.signature import read_signature
 from enginebay.verification.onnx_evaluator import reference_outputs
@@ -307,8 +307,7 @@ def test_a_patch_surrounds_the_export_and_its_modules_are_in_evaluation_mode(tmp
         entered.append("left")
 
     model = nn.Identity()
-    signature = read_signature(model, torch.arange(2.0))
-    ir = export(model, path=tmp_path / "m", signature=signature, patch=patch)
+    ir = export(model, torch.arange(2.0), path=tmp_path / "m", patch=patch)
     assert entered == [model, "left"]
     assert run(ir, {"input": torch.arange(2.0)})["output"].tolist() == [-1, 1]
 
@@ -352,7 +351,7 @@ def test_a_patch_that_loses_an_output_is_an_error(tmp_path) -> None:
     assert str(caught.value) == message
 
 
-def test_a_known_signature_spares_the_forward(tmp_path) -> None:
+def test_binding_runs_the_forward_once_and_exporting_does_not(tmp_path) -> None:
     calls = []
 
     class Counting(nn.Module):
@@ -360,10 +359,9 @@ def test_a_known_signature_spares_the_forward(tmp_path) -> None:
             calls.append(type(x))
             return x + 1
 
-    model = Counting()
-    signature = read_signature(model, torch.ones(2), input_names=["a"], output_names=["b"])
-    assert len(calls) == 1
-    ir = export(model, path=tmp_path / "m", signature=signature)
+    names = {"input_names": ["a"], "output_names": ["b"]}
+    ir = export(Counting(), torch.ones(2), path=tmp_path / "m", **names)
+    assert calls[0] is torch.Tensor
     assert torch.Tensor not in calls[1:], "only torch.export's fake tensors may run through it"
     assert ([spec.name for spec in ir.inputs], [spec.name for spec in ir.outputs]) == (["a"], ["b"])
 

@@ -1,15 +1,22 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 import torch
+from msgspec.structs import replace
+from packages.core.tests.exports import export
 from torch import nn
 
 from enginebay.errors import ExportError, ModelSourceError, UsageError
-from enginebay.exporters.dispatch import export
-from enginebay.ir.model import IRModel
+from enginebay.exporters import write_ir
 from enginebay.ir.torch_file import read_exported_program, read_torchscript
+from enginebay.models import bind, find_model
 from enginebay.models.signature import read_signature
 from enginebay.verification.onnx_evaluator import reference_outputs
+
+if TYPE_CHECKING:
+    from enginebay.ir.model import IRModel
 
 
 class Nested(nn.Module):
@@ -80,8 +87,10 @@ def test_the_model_is_left_in_its_mode(model, written) -> None:
     assert model.drop.training
 
 
-def test_the_same_kind_is_the_file_itself(written, tmp_path) -> None:
-    assert export(written, ir=written.kind, path=tmp_path / "m") is written
+def test_the_same_kind_is_the_file_itself(written) -> None:
+    bound = bind(find_model(written.path))
+    assert bound.file(written.kind) == replace(written, exporter="file", notes=())
+    assert bound.file("onnx") is None
 
 
 def test_the_file_becomes_onnx_with_the_same_names_and_numbers(model, written, tmp_path) -> None:
@@ -99,10 +108,11 @@ def test_the_file_becomes_onnx_with_the_same_names_and_numbers(model, written, t
 
 
 def test_onnx_becomes_onnx_only(tmp_path) -> None:
-    ir = IRModel(kind="onnx", path=tmp_path / "m.onnx", files=(tmp_path / "m.onnx",))
-    assert export(ir, path=tmp_path / "other.onnx") is ir
+    ir = export(nn.ReLU(), X, path=tmp_path / "m.onnx")
+    bound = bind(find_model(ir.path))
+    assert bound.file("onnx") == bound.source.ir
     with pytest.raises(ExportError) as caught:
-        export(ir, ir="torchscript", path=tmp_path / "m.pt")
+        write_ir(bound, "torchscript", tmp_path / "m.pt")
     message = f"'{ir.path}' is ONNX, and there is no way back to torch from there"
     assert str(caught.value) == message
 
@@ -119,9 +129,9 @@ def program() -> torch.export.ExportedProgram:
 
 
 @pytest.mark.parametrize("ir", ["onnx", "exported_program"])
-def test_a_captured_program_keeps_its_graphs_names(program, ir, tmp_path) -> None:
+def test_a_captured_programs_inputs_are_called_by_their_paths(program, ir, tmp_path) -> None:
     written = export(program, ir=ir, path=tmp_path / "m")
-    assert [spec.name for spec in written.inputs] == ["a_p", "b_0", "b_1", "mask"]
+    assert [spec.name for spec in written.inputs] == ["a.p", "b.0", "b.1", "mask"]
     assert [spec.name for spec in written.outputs] == ["sum", "masked"]
 
 
@@ -142,7 +152,7 @@ def test_a_captured_program_is_traced_with_its_own_inputs(program, tmp_path) -> 
 def test_a_captured_programs_dimensions_cannot_be_opened(program, tmp_path) -> None:
     with pytest.raises(UsageError) as caught:
         export(program, path=tmp_path / "m", dynamic_shapes={"mask": {0: "n"}})
-    message = "an exported program's open dimensions were fixed when it was captured"
+    message = "dimension 'n' (axis 0 of 'mask') was fixed when the exported program was captured"
     assert str(caught.value) == message
 
 

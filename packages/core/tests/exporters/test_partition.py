@@ -10,21 +10,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
+from packages.core.tests.exports import export
 from torch import nn
 
 import enginebay as eb
 from enginebay.errors import ExportError, UsageError
-from enginebay.exporters.dispatch import export
 from enginebay.exporters.partition import split
 from enginebay.ir.onnx_file import read_onnx
-from enginebay.operations.export_model import Patching
+from enginebay.operations.export_model import Patch
 from enginebay.rewriting.marking import mark_nodes
 
 both = pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
 
 
 def exported(model, args, path, exporter="dynamo", *sets, **options):
-    patch = Patching(backend=None, ir="onnx", rewriters=[mark_nodes(), *sets])
+    patch = Patch(backend=None, ir="onnx", rewriters=[mark_nodes(), *sets])
     model = model.eval()
     return export(model, args, path=path, exporter=exporter, patch=patch, **options)
 

@@ -10,7 +10,7 @@ import torch
 import enginebay as eb
 from enginebay.errors import ModelSourceError
 from enginebay.models.examples import shapes_of
-from enginebay.models.finding import find_model
+from enginebay.models.plugin_sources import find_model
 from enginebay.tensors.spec import TensorSpec
 from enginebay.testing import temporary_backend
 
@@ -111,7 +111,7 @@ def test_plugins_rewrite_where_no_backend_is_named_too(zoo: None) -> None:
 def test_a_known_source_that_is_not_installed(
     model: str, install: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("enginebay.models.finding._schemes", dict)
+    monkeypatch.setattr("enginebay.models.plugin_sources._schemes", dict)
     scheme = model.partition(":")[0]
     with pytest.raises(ModelSourceError) as caught:
         find_model(model)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
+from packages.core.tests.exports import export
 from torch import nn
 
 from enginebay.errors import InputError, ModelError
-from enginebay.exporters.dispatch import export
 from enginebay.exporters.flat import FlatModel
 from enginebay.models.signature import read_signature
 

@@ -6,10 +6,10 @@ import zipfile
 
 import pytest
 import torch
+from packages.core.tests.exports import export
 from torch import nn
 
 from enginebay.errors import MissingDependencyError, ModelSourceError
-from enginebay.exporters.dispatch import export
 from enginebay.models.sources import load_model
 from enginebay.rewriting import rewrite
 
@@ -310,7 +310,7 @@ def test_a_file_is_an_ir(files, suffix: str) -> None:
     assert source.description == str(files / f"m.{suffix}")
     assert (source.model is None) == (suffix == "onnx")
     if source.model is not None:
-        assert source.model(torch.ones(1, 4))[0].shape == (1, 2)
+        assert source.module(torch.ones(1, 4))[0].shape == (1, 2)
 
 
 def test_an_exported_program_brings_its_inputs(files) -> None:

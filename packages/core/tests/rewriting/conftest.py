@@ -102,7 +102,8 @@ def exporter(request):
 @pytest.fixture
 def export(tmp_path):
     """Exports a model with rewriters in force, as ``enginebay.export`` does."""
-    from enginebay.exporters.dispatch import export as write
+    from packages.core.tests.exports import export as write
+
     from enginebay.rewriting import rewrite
 
     def run(model, args, *sets, exporter="dynamo", backend="any", builtin=False, **kwargs):

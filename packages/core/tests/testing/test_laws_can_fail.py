@@ -97,7 +97,7 @@ def test_core_without_its_checks_is_caught(
 ) -> None:
     law = "test_a_damaged_artifact_is_refused"
     for check in ("check_presence", "check_file"):
-        monkeypatch.setattr(f"enginebay.artifact.loading.{check}", lambda *_: None)
+        monkeypatch.setattr(f"enginebay.artifact.opening.{check}", lambda *_: None)
     foreign = Broken(
         law, "foreign, raised nothing, wanted ArtifactError", "", {"damage": "foreign"}
     )

@@ -1,6 +1,6 @@
 """TensorRT without TensorRT: NVIDIA's real bindings, and stand-ins for what its libraries make.
 
-Enums, loggers, monitors, allocators and calibrators are the bindings' own. What only the libraries
+Enums, loggers, monitors and allocators are the bindings' own. What only the libraries
 can make (builders, networks, engines, contexts) are the classes of ``stand_ins``, whose methods
 and arguments are checked against the real ones. ``ENGINEBAY_TENSORRT_STUBS`` names the folder with
 the stub libraries.

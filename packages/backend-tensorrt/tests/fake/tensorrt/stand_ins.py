@@ -9,7 +9,7 @@ from __future__ import annotations
 import fake_cuda
 import tensorrt_bindings as trt
 
-from tensorrt.building import Builder, Config, Network, OnnxParser, Profile, Tensor, TimingCache
+from tensorrt.builder import Builder, Config, Network, OnnxParser, Profile, Tensor, TimingCache
 from tensorrt.running import (
     CudaEngine,
     ExecutionContext,

@@ -1,12 +1,13 @@
 """An artifact: a directory with an engine's files and the manifest that vouches for them.
 
 It appears complete or not at all (:func:`staging`), and is checked file by file before any
-engine reads it (:func:`open_artifact`). It can be moved and copied: it knows no path to itself.
+engine reads it (:func:`open_artifact`, :func:`load_request`). It can be moved and
+copied: it knows no path to itself.
 """
 
 from __future__ import annotations
 
-from enginebay.artifact.loading import Artifact, check_pinned, open_artifact
+from enginebay.artifact.description import build_manifest, portable
 from enginebay.artifact.manifest import (
     MANIFEST_FORMAT,
     MANIFEST_NAME,
@@ -16,25 +17,30 @@ from enginebay.artifact.manifest import (
     Part,
     PluginRecord,
 )
-from enginebay.artifact.parts import convert_parts, load_parts
+from enginebay.artifact.opening import SAMPLES_FILE, Artifact, open_artifact
+from enginebay.artifact.parts import convert_parts
+from enginebay.artifact.request import LoadRequest, load_request
 from enginebay.artifact.stage import Staging, staging
 from enginebay.artifact.verdict import OutputComparison, Verification
 
 __all__ = [
     "MANIFEST_FORMAT",
     "MANIFEST_NAME",
+    "SAMPLES_FILE",
     "Artifact",
     "FileEntry",
     "IRRecord",
+    "LoadRequest",
     "Manifest",
     "OutputComparison",
     "Part",
     "PluginRecord",
     "Staging",
     "Verification",
-    "check_pinned",
+    "build_manifest",
     "convert_parts",
-    "load_parts",
+    "load_request",
     "open_artifact",
+    "portable",
     "staging",
 ]

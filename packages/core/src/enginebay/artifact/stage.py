@@ -26,8 +26,8 @@ import msgspec
 from enginebay.artifact import manifest as manifests
 from enginebay.artifact.exchange import exchange
 from enginebay.artifact.files import list_files
-from enginebay.artifact.loading import Artifact
 from enginebay.artifact.manifest import MANIFEST_NAME, Manifest
+from enginebay.artifact.opening import Artifact
 from enginebay.artifact.target import check_target
 from enginebay.errors import ArtifactError, ArtifactExistsError, disk_error
 

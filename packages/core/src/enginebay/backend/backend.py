@@ -352,11 +352,11 @@ def read_ir(ir: str | Path | IRModel) -> IRModel:
         UsageError: The file is a Python model rather than an IR.
     """
     from enginebay.ir import IRModel
-    from enginebay.models import load_model
+    from enginebay.models import find_model
 
     if isinstance(ir, IRModel):
         return ir
-    source = load_model(ir)
+    source = find_model(ir)
     if source.ir is None:
         raise UsageError(
             f"'{ir}' is not an IR file: wanted .onnx, .pt (TorchScript) or .pt2",

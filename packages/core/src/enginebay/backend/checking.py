@@ -137,8 +137,9 @@ def _tiny_ir(backend: Backend, folder: Path) -> IRModel:
         )
     import torch
 
-    from enginebay.exporters import export
+    from enginebay.exporters import write_ir
     from enginebay.ir import SUFFIXES
+    from enginebay.models import bind, find_model
 
     class Smoke(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -146,4 +147,5 @@ def _tiny_ir(backend: Backend, folder: Path) -> IRModel:
 
     kind = backend.info.irs[0]
     path = folder / f"smoke-ir{SUFFIXES[kind]}"
-    return export(Smoke(), torch.ones(_TINY_SHAPE), ir=kind, path=path, output_names=["y"])
+    model = bind(find_model(Smoke()), torch.ones(_TINY_SHAPE), output_names=["y"])
+    return write_ir(model, kind, path)

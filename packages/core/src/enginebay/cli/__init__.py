@@ -50,6 +50,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         sys.stdout.write(f"enginebay {__version__}\n")
         return 0
+    if sys.platform == "win32":  # here, since handling signals already needs POSIX
+        from enginebay.errors import windows_error
+
+        error = windows_error()
+        sys.stderr.write(f"error: {error}\nhint: {error.hint}\n")
+        return error.exit_code
     from enginebay.cli.failures import guarded
 
     return guarded(arguments, _run)

@@ -37,7 +37,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 def run(args: Namespace) -> int:
     """Run once and describe the outputs."""
     from enginebay.artifact import open_artifact
-    from enginebay.operations import load, recorded_inputs
+    from enginebay.operations import load
     from enginebay.tensors import inputs_for, parse_inputs
 
     if args.output:
@@ -45,8 +45,8 @@ def run(args: Namespace) -> int:
     artifact = open_artifact(args.artifact)
     with talk_on_stderr(), load(artifact, device=args.device, strict=args.strict) as wrapper:
         given = parse_inputs(args.inputs)
-        recorded = None if given else recorded_inputs(artifact)
-        inputs = recorded or inputs_for(wrapper.inputs, given)
+        samples = [] if given else artifact.samples()
+        inputs = samples[0].inputs if samples else inputs_for(wrapper.inputs, given)
         start = time.perf_counter()
         outputs = wrapper(inputs)
         seconds = time.perf_counter() - start

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from enginebay.exporters.attempts import ExporterName
-from enginebay.exporters.dispatch import export
+from enginebay.exporters.dispatch import check_choices, write_ir
 from enginebay.exporters.partition import split
 
 __all__ = [
     "ExporterName",
-    "export",
+    "check_choices",
     "split",
+    "write_ir",
 ]

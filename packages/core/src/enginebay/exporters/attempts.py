@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from enginebay.errors import EnginebayError, ExportError, disk_error, reason
 from enginebay.exporters.job import CannotWriteError, Job, Written
 from enginebay.exporters.probe import sample
+from enginebay.models import evaluation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from enginebay.ir import IRKind
-    from enginebay.models import DynamicShapes, Signature
+    from enginebay.models import BoundModel, DynamicShapes
 
     Patch: TypeAlias = Callable[[nn.Module, str], AbstractContextManager[nn.Module]]
     Exporter: TypeAlias = Callable[[Job], Written]
@@ -37,35 +38,33 @@ SHORT_NAMES = {
 
 @dataclass(frozen=True)
 class Task:
-    """What every attempt at exporting a module starts from."""
+    """What every attempt at exporting a model starts from."""
 
-    module: nn.Module
-    signature: Signature
-    dynamic: DynamicShapes
+    model: BoundModel
     opset: int | None
     patch: Patch | None
 
     def attempt(self, name: str, exporter: Exporter, target: Path) -> Written:
         """Export once, with the patch around the model and everything put back afterwards."""
         from enginebay.exporters.flat import FlatModel
-        from enginebay.models import evaluation
 
-        patched = (
-            self.patch(self.module, SHORT_NAMES[name]) if self.patch else nullcontext(self.module)
-        )
+        module, signature = self.model.source.module, self.model.signature
+        assert signature is not None
+        patched = self.patch(module, SHORT_NAMES[name]) if self.patch else nullcontext(module)
         # Evaluation mode twice: modules that a rewriter has put in are new, and in training mode.
         with (
             _frozen_heap(),
             _tracing(),
-            evaluation(self.module),
-            patched as module,
             evaluation(module),
+            patched as exported,
+            evaluation(exported),
         ):
             job = Job(
-                flat=FlatModel(module, self.signature),
-                samples=sample(self.signature.example_inputs, self.dynamic),
-                output_names=tuple(spec.name for spec in self.signature.outputs),
-                dynamic=_open(self.dynamic),
+                flat=FlatModel(exported, signature),
+                samples=sample(signature.example_inputs, self.model.dynamic),
+                example_shapes=self.model.example_shapes,
+                output_names=tuple(spec.name for spec in self.model.outputs),
+                dynamic=_open(self.model.dynamic),
                 opset=self.opset,
                 target=target,
             )
@@ -105,14 +104,17 @@ def _tracing() -> AbstractContextManager[None]:
     return torch.inference_mode(mode=False)
 
 
-def write_module(task: Task, ir: IRKind, exporter: ExporterName | None, target: Path) -> Written:
-    """Export a module to ``target``, by the chosen exporter or the first one that works.
+def write_module(task: Task, kind: IRKind, exporter: ExporterName | None, target: Path) -> Written:
+    """Export a model to ``target``, by the chosen exporter or the first one that works.
 
     Raises:
         ExportError: None works; the message has each one's reason, and the cause is the chain.
     """
-    written = _first_that_works(task, _exporters(task.module, ir, exporter), target)
-    return replace(written, notes=(*task.signature.notes, *written.notes))
+    signature = task.model.signature
+    assert signature is not None
+    exporters = _exporters(task.model.source.module, kind, exporter)
+    written = _first_that_works(task, exporters, target)
+    return replace(written, notes=(*signature.notes, *written.notes))
 
 
 def _exporters(module: nn.Module, ir: IRKind, chosen: ExporterName | None) -> dict[str, Exporter]:
@@ -149,7 +151,7 @@ def _first_that_works(task: Task, exporters: Mapping[str, Exporter], target: Pat
             _clear(target.parent)
         else:
             return replace(written, notes=(*_fallback_notes(name, failures), *written.notes))
-    raise all_failed(failures)
+    raise _all_failed(failures)
 
 
 def _raise_own(err: BaseException | None) -> None:
@@ -170,7 +172,7 @@ def _fallback_notes(used: str, failures: Mapping[str, Exception]) -> list[str]:
     ]
 
 
-def all_failed(failures: Mapping[str, Exception]) -> ExportError:
+def _all_failed(failures: Mapping[str, Exception]) -> ExportError:
     """The one error for what went wrong in every exporter that was tried."""
     reasons = "; ".join(f"{name}: {reason(err)}" for name, err in failures.items())
     errors = list(failures.values())

@@ -28,6 +28,7 @@ class Job:
     Attributes:
         flat: The model, in evaluation mode.
         samples: Example inputs by name, of sizes that the open dimensions allow.
+        example_shapes: The shape of each input in the caller's own example.
         output_names: The outputs' names in order.
         dynamic: The open dimensions.
         opset: The wanted operator set; None for the exporter's own choice.
@@ -36,6 +37,7 @@ class Job:
 
     flat: FlatModel
     samples: Mapping[str, Tensor]
+    example_shapes: Mapping[str, tuple[int, ...]]
     output_names: tuple[str, ...]
     dynamic: DynamicShapes
     opset: int | None

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 from enginebay.errors import ExportError
 from enginebay.exporters.job import Job, Written, writing
 from enginebay.exporters.probe import output_dims
-from enginebay.ir import no_graph_dump, quiet, read_onnx
+from enginebay.ir import describe, no_graph_dump, quiet, read_onnx
 from enginebay.tensors import TensorSpec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    import torch
 
 #: Bytes of weights up to which one file holds everything. Inside the file they exist three times
 #: over while it is written (1 GB of Linear layers: 4.5 GB peak, and 1.4 GB with a second file).
@@ -44,38 +43,8 @@ def export_dynamo(job: Job) -> Written:
         assert program is not None
         check_open(_specs(program.model.graph.inputs), job)
         _mend_outputs(program, job)
+        program.model.metadata_props.update(describe((), (), job.example_shapes))
         return _saved(program, job.target, job.opset)
-
-
-def export_program(
-    program: torch.export.ExportedProgram,
-    target: Path,
-    inputs: Sequence[TensorSpec],
-    output_names: Sequence[str],
-    opset: int | None,
-) -> Written:
-    """Translate what ``torch.export`` has captured already.
-
-    Args:
-        program: The program; its open dimensions stay open.
-        target: The file to write.
-        inputs: The inputs' names, and names for the open dimensions.
-        output_names: The outputs' names.
-        opset: The wanted operator set; None for the exporter's own choice.
-    """
-    import torch
-
-    with quiet():
-        translated = torch.onnx.export(
-            program,
-            dynamo=True,
-            verbose=False,
-            input_names=[spec.name for spec in inputs],
-            output_names=output_names,
-            dynamic_shapes=_named_axes(inputs),
-            opset_version=opset,
-        )
-        return _saved(translated, target, opset)
 
 
 def export_torchscript(job: Job) -> Written:
@@ -94,6 +63,7 @@ def export_torchscript(job: Job) -> Written:
             dynamic_axes=open_axes(job) | (outputs.axes or {}),
             opset_version=job.opset,
         )
+    _add_metadata(job.target, describe((), (), job.example_shapes))
     written = read_onnx(job.target)
     kept = {spec.name for spec in written.inputs}
     unused = [name for name in job.samples if name not in kept]
@@ -102,6 +72,19 @@ def export_torchscript(job: Job) -> Written:
     return Written(
         "torch.onnx torchscript", written.inputs, written.outputs, written.opset, tuple(notes)
     )
+
+
+def _add_metadata(path: Path, metadata: dict[str, str]) -> None:
+    """Add metadata to a file without reading it, which may hold gigabytes of weights.
+
+    Serialised messages that stand one after the other are one message, with repeated fields
+    joined: protobuf's encoding guide, "Last One Wins".
+    """
+    import onnx
+
+    entries = [onnx.StringStringEntryProto(key=key, value=text) for key, text in metadata.items()]
+    with writing(path), path.open("ab") as file:
+        file.write(onnx.ModelProto(metadata_props=entries).SerializeToString())
 
 
 def torch_dims(job: Job) -> tuple[dict[int, Any] | None, ...]:
@@ -156,15 +139,6 @@ def _mend_outputs(program: Any, job: Job) -> None:
     for value in fixed if axes else ():
         for axis, name in (axes or {}).get(value.name, {}).items():
             value.shape[axis] = name
-
-
-def _named_axes(inputs: Sequence[TensorSpec]) -> tuple[dict[int, str] | None, ...] | None:
-    """Names for the open axes of a captured program, in the form that makes torch rename them."""
-    axes = [
-        {axis: dim for axis, dim in enumerate(spec.dims or ()) if str(dim).isidentifier()}
-        for spec in inputs
-    ]
-    return tuple(named or None for named in axes) if any(axes) else None  # type: ignore[misc]
 
 
 def _traced(job: Job) -> Any:

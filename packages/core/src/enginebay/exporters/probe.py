@@ -129,5 +129,5 @@ def _sized(
         shape = list(examples[name].shape)
         for axis, dim in axes.items():
             shape[axis] = sizes[dim.name]
-        resized[name] = resize(examples[name], shape)  # type: ignore[assignment]  # torch in, torch out
+        resized[name] = resize(examples[name], shape)
     return resized

@@ -12,7 +12,6 @@ from enginebay.tensors import TensorSpec, specs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     import torch
     from torch import Tensor
@@ -36,7 +35,9 @@ def export_trace(job: Job) -> Written:
         found = output_dims(job)
         outputs = _opened(outputs, found.axes)
         with writing(job.target):
-            torch.jit.save(traced, job.target, _extra_files=describe(inputs, outputs))
+            torch.jit.save(
+                traced, job.target, _extra_files=describe(inputs, outputs, job.example_shapes)
+            )
     return Written("torch.jit.trace", inputs, outputs, notes=(*notes, *found.notes, *different))
 
 
@@ -56,22 +57,9 @@ def export_torch(job: Job) -> Written:
         inputs, outputs = program_specs(program, list(job.samples), job.output_names, symbols)
         check_open(inputs, job)
         with writing(job.target):
-            torch.export.save(program, job.target, extra_files=describe(inputs, outputs))
-    return Written("torch.export", inputs, outputs)
-
-
-def save_program(
-    program: torch.export.ExportedProgram,
-    target: Path,
-    input_names: Sequence[str],
-    output_names: Sequence[str],
-) -> Written:
-    """Save a program that ``torch.export`` has captured already."""
-    import torch
-
-    inputs, outputs = program_specs(program, input_names, output_names)
-    with quiet(), writing(target):
-        torch.export.save(program, target, extra_files=describe(inputs, outputs))
+            torch.export.save(
+                program, job.target, extra_files=describe(inputs, outputs, job.example_shapes)
+            )
     return Written("torch.export", inputs, outputs)
 
 

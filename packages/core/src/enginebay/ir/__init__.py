@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from enginebay.ir.description import describe
 from enginebay.ir.external_data import byte_size, tensors
+from enginebay.ir.half import to_half
 from enginebay.ir.model import IR_FOLDER, SUFFIXES, IRKind, IRModel
 from enginebay.ir.noise import no_graph_dump, quiet
 from enginebay.ir.onnx_file import read_onnx
-from enginebay.ir.torch_file import describe, program_specs, read_exported_program, read_torchscript
+from enginebay.ir.torch_file import program_specs, read_exported_program, read_torchscript
 
 __all__ = [
     "IR_FOLDER",
@@ -22,4 +24,5 @@ __all__ = [
     "read_onnx",
     "read_torchscript",
     "tensors",
+    "to_half",
 ]

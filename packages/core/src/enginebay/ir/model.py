@@ -31,6 +31,8 @@ class IRModel(msgspec.Struct, frozen=True, kw_only=True):
             ``torch.jit.trace``, ``torch.export``, or ``file`` where it was given as a file.
         opset: The version of ONNX's own operators; None for the other kinds.
         notes: One line each, for the user: why the first exporter was not used, what was left out.
+        example_shapes: The shape of each input in the example that the model was exported with;
+            empty where the file does not say.
     """
 
     kind: IRKind
@@ -41,6 +43,7 @@ class IRModel(msgspec.Struct, frozen=True, kw_only=True):
     exporter: str = "file"
     opset: int | None = None
     notes: tuple[str, ...] = ()
+    example_shapes: dict[str, tuple[int, ...]] = {}
 
     def digest(self) -> str:
         """The SHA-256 of all files, in hex; for a single file what ``sha256sum`` prints."""

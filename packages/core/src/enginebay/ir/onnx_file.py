@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay.environment import require
 from enginebay.errors import ModelSourceError
+from enginebay.ir.description import KEY, Description, read_description
 from enginebay.ir.external_data import external_files
 from enginebay.ir.model import IRModel
 from enginebay.tensors import TensorSpec
@@ -35,6 +36,8 @@ def read_onnx(path: str | Path) -> IRModel:
     _check(proto, path)
     initializers = {tensor.name for tensor in proto.graph.initializer}
     initializers |= {tensor.values.name for tensor in proto.graph.sparse_initializer}
+    metadata = {entry.key: entry.value for entry in proto.metadata_props}
+    description = read_description(metadata.get(KEY, ""), path) or Description()
     return IRModel(
         kind="onnx",
         path=path,
@@ -42,6 +45,7 @@ def read_onnx(path: str | Path) -> IRModel:
         inputs=tuple(_spec(value) for value in proto.graph.input if value.name not in initializers),
         outputs=tuple(_spec(value) for value in proto.graph.output),
         opset=next((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), None),
+        example_shapes=description.example_shapes,
     )
 
 

@@ -13,10 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from enginebay.environment import require
 from enginebay.errors import ModelSourceError, first_line
+from enginebay.ir.description import KEY, Description, read_description
 from enginebay.ir.model import IRKind, IRModel
 from enginebay.ir.noise import quiet
 from enginebay.ir.torch_archive import check_archive
@@ -27,21 +26,7 @@ if TYPE_CHECKING:
 
     import torch
 
-#: The extra file inside an archive that keeps what the format itself loses.
-EXTRA = "enginebay.json"
-
 _FORCE_SAFE = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
-
-
-class _Description(msgspec.Struct):
-    inputs: tuple[TensorSpec, ...]
-    outputs: tuple[TensorSpec, ...]
-
-
-def describe(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> dict[str, str]:
-    """The extra file with a model's inputs and outputs, as torch's save functions take it."""
-    description = _Description(tuple(inputs), tuple(outputs))
-    return {EXTRA: msgspec.json.encode(description).decode()}
 
 
 def read_torchscript(path: str | Path) -> tuple[torch.jit.ScriptModule, IRModel]:
@@ -57,10 +42,10 @@ def read_torchscript(path: str | Path) -> tuple[torch.jit.ScriptModule, IRModel]
     import torch
 
     path = _checked(path, "torchscript")
-    extra = {EXTRA: ""}
+    extra = {KEY: ""}
     with quiet(), _readable(path, "TorchScript"):
         module = torch.jit.load(path, "cpu", extra)  # type: ignore[no-untyped-call]  # torch's
-    return module, _ir(path, "torchscript", _described(path, extra[EXTRA]))
+    return module, _ir(path, "torchscript", read_description(extra[KEY], path) or Description())
 
 
 def read_exported_program(path: str | Path) -> tuple[torch.export.ExportedProgram, IRModel]:
@@ -76,10 +61,10 @@ def read_exported_program(path: str | Path) -> tuple[torch.export.ExportedProgra
     import torch
 
     path = _checked(path, "exported_program")
-    extra = {EXTRA: ""}
+    extra = {KEY: ""}
     with quiet(), _readable(path, "an exported program"), _tensors_only():
         program = torch.export.load(path, extra_files=extra)
-    description = _described(path, extra[EXTRA]) or _Description(*program_specs(program))
+    description = read_description(extra[KEY], path) or Description(*program_specs(program))
     return program, _ir(path, "exported_program", description)
 
 
@@ -149,18 +134,15 @@ def _checked(path: str | Path, kind: IRKind) -> Path:
     return path
 
 
-def _ir(path: Path, kind: IRKind, description: _Description | None) -> IRModel:
-    inputs, outputs = (description.inputs, description.outputs) if description else ((), ())
-    return IRModel(kind=kind, path=path, files=(path,), inputs=inputs, outputs=outputs)
-
-
-def _described(path: Path, text: str | bytes) -> _Description | None:
-    if not text:
-        return None
-    try:
-        return msgspec.json.decode(text, type=_Description)
-    except msgspec.MsgspecError as err:
-        raise ModelSourceError(f"'{path}' is damaged: its {EXTRA} cannot be read: {err}") from err
+def _ir(path: Path, kind: IRKind, description: Description) -> IRModel:
+    return IRModel(
+        kind=kind,
+        path=path,
+        files=(path,),
+        inputs=description.inputs,
+        outputs=description.outputs,
+        example_shapes=description.example_shapes,
+    )
 
 
 @contextmanager

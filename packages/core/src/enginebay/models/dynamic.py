@@ -11,6 +11,8 @@ from enginebay.errors import InputError, nearest
 from enginebay.params import ShapeProfile
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from enginebay.tensors import TensorSpec
 
 Shape: TypeAlias = Sequence[int]
@@ -83,6 +85,36 @@ def to_profiles(
             tuple(dim.max for dim in dims),
         )
     return profiles
+
+
+def extreme_shapes(
+    dynamic: DynamicShapes, inputs: Sequence[TensorSpec]
+) -> Iterator[dict[str, tuple[int, ...]]]:
+    """Each input's shape with every open dimension at its smallest, then at its largest size.
+
+    Shapes that are the example's own are left out, and so is a size without a limit.
+
+    Example:
+        >>> from enginebay.tensors import TensorSpec
+        >>> x = TensorSpec("x", "float32", (2, 3))
+        >>> list(extreme_shapes({"x": {0: DynamicDim("batch", 1, 8)}}, [x]))
+        [{'x': (1, 3)}, {'x': (8, 3)}]
+    """
+    usual = {spec.name: tuple(int(dim) for dim in spec.dims or ()) for spec in inputs}
+    for bound in ("min", "max"):
+        shapes = {
+            name: tuple(
+                _size(dynamic.get(name, {}).get(axis), bound, size)
+                for axis, size in enumerate(shape)
+            )
+            for name, shape in usual.items()
+        }
+        if shapes != usual:
+            yield shapes
+
+
+def _size(dim: DynamicDim | None, bound: str, size: int) -> int:
+    return (dim and getattr(dim, bound)) or size
 
 
 def normalise(

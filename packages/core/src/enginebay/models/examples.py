@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import InputError
-from enginebay.models.binding import forward_parameters
 from enginebay.models.dynamic import from_profiles, normalise
 from enginebay.params import name_shapes, resolve_profiles
 from enginebay.tensors import TensorSpec, made_up, resize
@@ -33,7 +32,7 @@ def example_inputs(
         InputError: There is nothing to go by, or the model's own inputs have other ranks.
     """
     if names and (shapes or isinstance(args, Mapping)):
-        own = dict(zip(names, _input_names(source), strict=False))
+        own = dict(zip(names, source.input_names, strict=False))
         shapes = {own.get(name, name): dims for name, dims in shapes.items()}
         if isinstance(args, Mapping):
             args = {own.get(name, name): value for name, value in args.items()}
@@ -43,9 +42,14 @@ def example_inputs(
         args = _specs_from_shapes(source, shapes)
     if not isinstance(args, Mapping):
         return args
-    if "" not in args and not any(isinstance(value, TensorSpec) for value in args.values()):
-        return args
-    names = _input_names(source)
+    if "" in args or any(isinstance(value, TensorSpec) for value in args.values()):
+        args = _made_up(args, source)
+    return source.arguments(args)
+
+
+def _made_up(args: Mapping[str, Any], source: ModelSource) -> dict[str, Any]:
+    """Arrays in the place of specs, and names in the place of the only input's empty one."""
+    names = source.input_names
     named = {names[0] if not name and len(names) == 1 else name: v for name, v in args.items()}
     # A file says which dtypes it takes; whoever types a shape need not repeat them.
     known = {spec.name: spec for spec in (source.ir.inputs if source.ir else ())}
@@ -83,7 +87,7 @@ def _stretched(source: ModelSource, shapes: Shapes) -> Any:
         # A forward may take more than the model is deployed with: these are its inputs.
         wanted = name_shapes(shapes, list(args))
         return {name: _at(value, wanted.get(name)) for name, value in args.items()}
-    names = _input_names(source)
+    names = source.input_names
     wanted = name_shapes(shapes, names)
     values = args if isinstance(args, tuple | list) else (args,)
     return tuple(
@@ -105,6 +109,9 @@ def _specs_from_shapes(source: ModelSource, shapes: Shapes) -> dict[str, TensorS
     known = source.ir.inputs if source.ir else ()
     if known and all(spec.is_static for spec in known):
         return {spec.name: spec for spec in known}
+    if source.ir is not None and not shapes:
+        kept = source.ir.example_shapes
+        shapes = {spec.name: kept[spec.name] for spec in known if spec.name in kept}
     if not shapes:
         raise InputError(
             f"'{source.description}' comes without example inputs",
@@ -114,7 +121,7 @@ def _specs_from_shapes(source: ModelSource, shapes: Shapes) -> dict[str, TensorS
     dtypes = {spec.name: spec.dtype for spec in known}
     return {
         name: TensorSpec(name, dtypes.get(name, "float32"), dims)  # type: ignore[arg-type]  # random_inputs refuses open ones
-        for name, dims in name_shapes(shapes, _input_names(source)).items()
+        for name, dims in name_shapes(shapes, source.input_names).items()
     }
 
 
@@ -159,9 +166,3 @@ def range_profiles(
 def _sizes(spec: TensorSpec) -> tuple[int | None, ...]:
     """The sizes of an example input, which are all known."""
     return tuple(int(dim) for dim in spec.dims or ())
-
-
-def _input_names(source: ModelSource) -> list[str]:
-    if source.ir is not None and source.ir.inputs:
-        return [spec.name for spec in source.ir.inputs]
-    return list(forward_parameters(source.module).parameters)

@@ -9,14 +9,18 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from enginebay.environment import require
 from enginebay.errors import EnginebayError, ModelSourceError, first_line, nearest
+from enginebay.models.binding import eager, forward_parameters
 from enginebay.models.python_source import import_file, import_name
 
 if TYPE_CHECKING:
+    import torch
+
     from enginebay.ir import IRModel
 
 #: What a plugin's model sources look like: scheme → a callable that takes the name after it.
@@ -33,8 +37,7 @@ class ModelSource:
 
     Attributes:
         description: What the user wrote, or the class of the object.
-        model: What can be called on tensors: an ``nn.Module``, a TorchScript module, or the module
-            of an exported program; None for an ONNX file.
+        model: An ``nn.Module``, a TorchScript module or an exported program; None for an ONNX file.
         ir: The file as an IR; None where the model is a Python object.
         example_inputs: What came along with the model, as ``export`` takes it; else None.
     """
@@ -44,10 +47,38 @@ class ModelSource:
     ir: IRModel | None = None
     example_inputs: Any = None
 
-    @property
+    @cached_property
     def module(self) -> Any:
-        """The model as a module; an exported program is opened as one."""
-        return self.model.module() if _is_program(self.model) else self.model
+        """The model as a module: an exported program is opened, a compiled module unwrapped."""
+        return self.model.module() if self.program is not None else eager(self.model)
+
+    @property
+    def program(self) -> torch.export.ExportedProgram | None:
+        """The model if it is an exported program; else None."""
+        return self.model if self.model is not None and _is_program(self.model) else None
+
+    @property
+    def input_names(self) -> list[str]:
+        """The names of its inputs: those that its file keeps, else the parameters of forward."""
+        if self.ir is not None and self.ir.inputs:
+            return [spec.name for spec in self.ir.inputs]
+        return list(forward_parameters(self.module).parameters)
+
+    def arguments(self, named: Mapping[str, Any]) -> Any:
+        """Inputs by the names that a file of PyTorch gives them, as its forward takes them.
+
+        Such a file keeps the names beside the graph, whose own parameters may be called otherwise.
+        Anything else is returned as it is: a model's own parameters are known by their names.
+        """
+        described = self.ir.inputs if self.ir is not None and self.model is not None else ()
+        if {spec.name for spec in described} != set(named):
+            return named
+        values = [named[spec.name] for spec in described]
+        structure = getattr(self.module, "_in_spec", None)  # of an exported program
+        if structure is None or structure.num_leaves != len(values):
+            return tuple(values)
+        args, keywords = structure.unflatten(values)
+        return (*args, keywords) if keywords else tuple(args)
 
     @property
     def name(self) -> str:
@@ -73,7 +104,7 @@ def load_model(source: Any, *, schemes: Schemes | None = None) -> ModelSource:
         ModelSourceError: The text leads nowhere, its code raised, or what it names is no model.
         MissingDependencyError: torch or onnx, whichever this source needs, is not installed.
     """
-    if isinstance(source, Path) or (isinstance(source, str) and _is_file(source)):
+    if isinstance(source, Path) or (isinstance(source, str) and is_file(source)):
         return _from_file(Path(source))
     if not isinstance(source, str):
         return _from_object(source, _describe(source))
@@ -88,7 +119,8 @@ def load_model(source: Any, *, schemes: Schemes | None = None) -> ModelSource:
         return _from_object(_attribute(module, attribute, source), source)
 
 
-def _is_file(text: str) -> bool:
+def is_file(text: str) -> bool:
+    """True where the text names a model's file, by its suffix."""
     return Path(text).suffix.lower() in (".onnx", ".pt", ".pt2", *_WEIGHTS)
 
 
@@ -118,7 +150,7 @@ def _from_exported_program(path: Path) -> ModelSource:
     program, ir = read_exported_program(path)
     return ModelSource(
         description=str(path),
-        model=program.module(),
+        model=program,
         ir=ir,
         example_inputs=_program_inputs(program),
     )

@@ -9,7 +9,7 @@ from enginebay.operations.deploy_model import Deployment, deploy
 from enginebay.operations.export_model import export, rewrite
 from enginebay.operations.load_artifact import load
 from enginebay.operations.steps import Step
-from enginebay.operations.verify_artifact import recorded_inputs, verify
+from enginebay.operations.verify_artifact import verify
 
 __all__ = [
     "Benchmark",
@@ -21,7 +21,6 @@ __all__ = [
     "deploy",
     "export",
     "load",
-    "recorded_inputs",
     "rewrite",
     "verify",
 ]

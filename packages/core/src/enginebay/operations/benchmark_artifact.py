@@ -10,7 +10,6 @@ from enginebay.artifact import open_artifact
 from enginebay.errors import UsageError
 from enginebay.inference import Latency, latency
 from enginebay.operations.load_artifact import load
-from enginebay.operations.verify_artifact import recorded_inputs
 from enginebay.tensors import inputs_for
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ def benchmark(
     slows both.
 
     Args:
-        artifact: The folder, or what :func:`enginebay.deploy` answered.
+        artifact: The folder, or what :func:`enginebay.deploy` returned.
         inputs: One array or tensor by name; by default the first inputs that the artifact was
             verified with, else made-up ones.
         seconds: How long to measure, after a warm-up of a tenth of it. Six calls of each kind
@@ -93,7 +92,8 @@ def benchmark(
     start = time.perf_counter()
     with load(opened, device=device, strict=strict) as wrapper:
         loaded = time.perf_counter() - start
-        given = inputs or recorded_inputs(opened) or inputs_for(wrapper.inputs, {})
+        samples = [] if inputs else opened.samples()
+        given = samples[0].inputs if samples else inputs or inputs_for(wrapper.inputs, {})
         (first,) = _calls(wrapper, given, 0.0, fewest=1)
         _calls(wrapper, given, seconds * WARMUP)
         calls, engine = _in_turns(wrapper, given, seconds)

@@ -1,19 +1,17 @@
-"""An IR becomes an artifact: converted, described, not verified."""
+"""``convert``: an IR becomes an artifact, described and not verified."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from enginebay.artifact import IRRecord, Manifest, PluginRecord, Verification, staging
+from enginebay.artifact import Verification, build_manifest, staging
 from enginebay.backend import get_backend, read_ir
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from enginebay.artifact import Artifact, Part
-    from enginebay.backend import Backend
-    from enginebay.inference import Receipt
+    from enginebay.artifact import Artifact
     from enginebay.ir import IRModel
     from enginebay.params import BackendParams
 
@@ -31,7 +29,7 @@ def convert(
 
     Args:
         ir: A ``.onnx``, ``.pt`` (TorchScript) or ``.pt2`` file, or what :func:`enginebay.export`
-            answered.
+            returned.
         backend: The backend's name.
         work_dir: The folder that the artifact becomes; it must not exist yet.
         params: The backend's parameters, or its fields by name.
@@ -53,41 +51,5 @@ def convert(
         files = engine.convert(model, given, stage.dir)
         verification = Verification.unverified("converted without a reference to compare with")
         return stage.publish(
-            describe(engine, model, given, files, verification=verification, command=command)
+            build_manifest(engine, model, given, files, verification=verification, command=command)
         )
-
-
-def describe(
-    backend: Backend,
-    ir: IRModel,
-    params: BackendParams,
-    files: tuple[Path, ...],
-    *,
-    verification: Verification,
-    receipt: Receipt | None = None,
-    command: str = "",
-    parts: tuple[Part, ...] = (),
-) -> Manifest:
-    """The manifest of an artifact that is about to be published."""
-    return Manifest(
-        backend=backend.name,
-        plugin=PluginRecord(backend.distribution, backend.distribution_version),
-        engine_version=backend.get_version(),
-        params=portable(params),
-        inputs=ir.inputs,
-        outputs=ir.outputs,
-        model_files=tuple(file.as_posix() for file in files),
-        parts=parts,
-        ir=IRRecord(
-            kind=ir.kind, exporter=ir.exporter, opset=ir.opset, sha256=ir.digest(), notes=ir.notes
-        ),
-        receipt=receipt,
-        verification=verification,
-        command=command,
-        pinned=backend.bound_to(params),
-    )
-
-
-def portable(params: BackendParams) -> dict[str, Any]:
-    """The parameters as a manifest keeps them: without the folder, which may be moved."""
-    return params.replace(work_dir=None).to_mapping()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from enginebay.backend import get_backend, plugin_rewriters
 from enginebay.errors import ArtifactExistsError, UsageError
 from enginebay.ir import SUFFIXES
-from enginebay.models import example_inputs, open_dimensions, shapes_of
+from enginebay.models import shapes_of
 from enginebay.rewriting import check_sets
 
 if TYPE_CHECKING:
@@ -72,37 +72,31 @@ def export(
         ExportError: No exporter could do it.
         ArtifactExistsError: The file is there already.
     """
-    from enginebay.exporters import export as write
-    from enginebay.models import find_model, read_signature
+    from enginebay.exporters import check_choices, write_ir
+    from enginebay.models import bind, find_model
 
     source = find_model(model, (config or {}).get("codebase_config"), shapes_of(args))
     kind = ir or _kind_of(path)
+    check_choices(source, kind, exporter)
     target = Path(path) if path else Path(f"{source.name}{SUFFIXES[kind]}")
     if target.exists() and not overwrite:
         raise ArtifactExistsError(
             f"'{target}' is there already",
             hint="pass --overwrite (overwrite=True), or another name",
         )
-    if source.model is None:
-        assert source.ir is not None
-        return write(source.ir, ir=kind, path=target)
-    signature = read_signature(
-        source.module,
-        example_inputs(args, source, {}),
+    if source.model is None and source.ir is not None:
+        return source.ir  # it is ONNX already
+    bound = bind(
+        source,
+        args,
         input_names=input_names,
         output_names=output_names,
+        dynamic_shapes=dynamic_shapes,
+        min_shapes=min_shapes,
+        max_shapes=max_shapes,
     )
-    opened = open_dimensions(dynamic_shapes, signature, min_shapes or {}, max_shapes or {})
-    return write(
-        source.model,
-        ir=kind,
-        path=target,
-        exporter=exporter,
-        opset=opset,
-        dynamic_shapes=opened or None,
-        patch=Patching(backend=backend, ir=kind, rewriters=rewriters, config=config, opset=opset),
-        signature=signature,
-    )
+    patch = Patch(backend=backend, ir=kind, rewriters=rewriters, config=config, opset=opset)
+    return write_ir(bound, kind, target, exporter=exporter, opset=opset, patch=patch)
 
 
 def _kind_of(path: str | Path | None) -> IRKind:
@@ -168,7 +162,7 @@ def rewrite(
     )
 
 
-class Patching:
+class Patch:
     """Applies the rewriters for an engine around each attempt to export.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""The steps of long work: what runs, how long each took, told to whoever watches."""
+"""The steps of long work: their names, details and durations, reported as they happen."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Step(msgspec.Struct, kw_only=True):
 
     Attributes:
         name: A verb: ``export``, ``convert``, ``verify``.
-        detail: What was chosen or found, in a few words.
+        detail: The choice or the finding, in a few words.
         seconds: How long it took; None while it runs.
-        failed: Whether it ended with an error.
+        failed: True where it ended with an error.
     """
 
     name: str
@@ -41,33 +41,33 @@ class Steps:
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[Callable[[str], None]]:
-        """Time the block as one step; the yielded function tells its detail.
+        """Time the block as one step; the yielded function sets its detail.
 
         Example:
             >>> steps = Steps()
-            >>> with steps("export") as tell:
-            ...     tell("opset 20")
+            >>> with steps("export") as set_detail:
+            ...     set_detail("opset 20")
             >>> steps.done[0].detail
             'opset 20'
         """
         step = Step(name=name)
 
-        def tell(detail: str) -> None:
+        def set_detail(detail: str) -> None:
             step.detail = detail
-            self._tell(step)
+            self._report(step)
 
-        self._tell(step)
+        self._report(step)
         start = time.perf_counter()
         try:
-            yield tell
+            yield set_detail
         except BaseException:
             step.failed = True
             raise
         finally:
             step.seconds = time.perf_counter() - start
             self.done.append(step)
-            self._tell(step)
+            self._report(step)
 
-    def _tell(self, step: Step) -> None:
+    def _report(self, step: Step) -> None:
         if self._watch is not None:
             self._watch(step)

@@ -1,4 +1,4 @@
-"""Does an artifact give the model's numbers? Asked of its engine in a child process."""
+"""``verify``: does an artifact still give the model's numbers, here and now?"""
 
 from __future__ import annotations
 
@@ -7,19 +7,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from enginebay.artifact import Artifact, Verification, open_artifact
-from enginebay.errors import ChildCrashedError, ChildTimeoutError, UsageError
-from enginebay.tensors import Sample, load_samples, save_samples, to_numpy
-from enginebay.verification import FUNCTION, Trial, compare, run_trial
+from enginebay.artifact import SAMPLES_FILE, Artifact, Verification, load_request, open_artifact
+from enginebay.errors import UsageError
+from enginebay.tensors import Sample, save_samples, to_numpy
+from enginebay.verification import judge
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from enginebay.inference import Receipt
-    from enginebay.tensors import Array, NumpyArray
-
-#: Where an artifact keeps the inputs and outputs that it was verified with.
-SAMPLES_FILE = "samples.npz"
+    from enginebay.tensors import Array
 
 
 def verify(
@@ -34,7 +28,7 @@ def verify(
     """Compare an artifact with its model, here and now.
 
     Args:
-        artifact: The folder, or what :func:`enginebay.deploy` answered.
+        artifact: The folder, or what :func:`enginebay.deploy` returned.
         inputs: The inputs by name; by default those that the artifact was verified with.
         reference: What should come out: the outputs by name, or the PyTorch model (an
             ``nn.Module``, or text that names one as on the command line); by default the outputs
@@ -44,97 +38,33 @@ def verify(
         timeout: Seconds that loading and running the engine may take.
 
     Returns:
-        The verdict with its figures; a mismatch is answered, not raised.
+        The verdict with its figures; a mismatch is returned, not raised.
 
     Raises:
-        ArtifactError: The artifact is damaged.
+        ArtifactError: The artifact is damaged, or bound to another engine or device.
         UsageError: There are inputs without a reference, or nothing is recorded.
     """
     opened = open_artifact(artifact)
-    recorded = opened.path / SAMPLES_FILE
+    request = load_request(opened)
     if inputs is None and reference is None:
-        samples, against = _recorded(recorded, outputs=True), _recorded_reference(opened)
+        samples, against = _recorded(opened, outputs=True), _recorded_reference(opened)
     elif reference is None:
         raise UsageError("there are inputs, but nothing to compare with", hint="pass a reference")
     else:
-        given = [dict(inputs)] if inputs is not None else [s.inputs for s in _recorded(recorded)]
-        samples, against = _referenced(given, reference, opened.backend)
+        given = [dict(inputs)] if inputs is not None else [s.inputs for s in _recorded(opened)]
+        samples, against = _referenced(given, reference, opened)
     with TemporaryDirectory(prefix="enginebay-verify-") as folder:
         path = Path(folder) / SAMPLES_FILE
         save_samples(path, samples)
-        trial = Trial(
-            backend=opened.backend,
-            directory=opened.path,
-            files=opened.files,
-            params=opened.manifest.params,
-            inputs=opened.inputs,
-            outputs=opened.outputs,
-            samples=path,
-            parts=opened.manifest.parts,
-        )
-        verification, _ = judge(trial, samples, against, rtol=rtol, atol=atol, timeout=timeout)
+        verification, _ = judge(request, path, against, rtol=rtol, atol=atol, timeout=timeout)
     return verification
 
 
-def judge(
-    trial: Trial,
-    samples: Sequence[Sample],
-    reference: str,
-    *,
-    rtol: float | None = None,
-    atol: float | None = None,
-    timeout: float,
-) -> tuple[Verification, Receipt | None]:
-    """Run the engine and compare what it gives with the samples' outputs.
-
-    Returns:
-        The verdict, ``crashed`` where the engine took its process down or did not end in time,
-        and the engine's receipt, None where it crashed.
-    """
-    try:
-        found, receipt = run_trial(trial, timeout=timeout)
-    except (ChildCrashedError, ChildTimeoutError) as err:
-        return _crashed(trial, err, reference), None
-    comparisons = [
-        compare(sample.outputs, outputs, precision=receipt.precision, rtol=rtol, atol=atol)
-        for sample, outputs in zip(samples, found, strict=True)
-    ]
-    verification = Verification.of(comparisons, reference=reference, precision=receipt.precision)
-    return verification, receipt
-
-
-def attempt(
-    trial: Trial, why_no_reference: str, *, timeout: float
-) -> tuple[Verification, Receipt | None]:
-    """Run the engine where there is nothing to compare with: it must load, and it must answer.
-
-    Returns:
-        ``unverified`` or ``crashed``, and the engine's receipt, None where it crashed.
-    """
-    try:
-        _, receipt = run_trial(trial, timeout=timeout)
-    except (ChildCrashedError, ChildTimeoutError) as err:
-        return _crashed(trial, err), None
-    return Verification.unverified(why_no_reference), receipt
-
-
-def _crashed(trial: Trial, err: Exception, reference: str = "") -> Verification:
-    # The child process is called by its function, which means nothing to a user.
-    reason = str(err).replace(f"'{FUNCTION}'", f"the engine of backend '{trial.backend}'")
-    return Verification.crashed(reason, reference=reference)
-
-
-def recorded_inputs(artifact: Artifact) -> dict[str, NumpyArray] | None:
-    """The first inputs that an artifact was verified with, by name; None where it keeps none."""
-    path = artifact.path / SAMPLES_FILE
-    return load_samples(path)[0].inputs if path.is_file() else None
-
-
-def _recorded(path: Path, *, outputs: bool = False) -> list[Sample]:
-    samples = load_samples(path) if path.is_file() else []
+def _recorded(artifact: Artifact, *, outputs: bool = False) -> list[Sample]:
+    samples = artifact.samples()
     if not samples or (outputs and not all(sample.outputs for sample in samples)):
         raise UsageError(
-            f"'{path.parent}' was made without a reference, so nothing is recorded in it",
+            f"'{artifact.path}' was made without a reference, so nothing is recorded in it",
             hint="name the model: enginebay verify ARTIFACT --model MODEL --input NAME=SHAPE",
         )
     return samples
@@ -147,9 +77,9 @@ def _recorded_reference(artifact: Artifact) -> str:
 
 
 def _referenced(
-    inputs: list[dict[str, Any]], reference: Any, backend: str
+    inputs: list[dict[str, Any]], reference: Any, artifact: Artifact
 ) -> tuple[list[Sample], str]:
-    """The samples with the reference's outputs, and what the reference is."""
+    """The samples with the reference's outputs, and the reference's name in the verdict."""
     arrays = [{name: to_numpy(value) for name, value in one.items()} for one in inputs]
     if isinstance(reference, Mapping):
         if len(arrays) != 1:
@@ -159,8 +89,9 @@ def _referenced(
             )
         outputs = {name: to_numpy(value) for name, value in reference.items()}
         return [Sample(arrays[0], outputs)], "the outputs given"
-    from enginebay.verification import reference_for
+    from enginebay.verification import reference_for, reference_model
 
-    model = reference_for(reference, arrays[0], backend)
-    samples = [Sample(one, model.outputs(one)) for one in arrays]
-    return samples, model.description
+    names = [spec.name for spec in artifact.outputs]
+    model = reference_model(reference, arrays[0], output_names=names or None)
+    runner = reference_for(model, artifact.backend)
+    return [Sample(one, runner.outputs(one)) for one in arrays], runner.description

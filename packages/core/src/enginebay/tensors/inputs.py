@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from enginebay.errors import InputError, nearest
 from enginebay.tensors.arrays import numpy_dtype
@@ -14,9 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import numpy as np
+    import torch
 
     from enginebay.tensors.arrays import NumpyArray
     from enginebay.tensors.spec import Array
+
+_A = TypeVar("_A", "np.ndarray[Any, np.dtype[Any]]", "torch.Tensor")
 
 _GRAMMAR = "x=1x3x224x224, ids=1x16:int64, x=file.npy or batch.npz"
 
@@ -129,7 +132,7 @@ def random_inputs(specs: Iterable[TensorSpec], seed: int = 0) -> dict[str, Numpy
     return {spec.name: _random(spec, generator) for spec in specs}
 
 
-def resize(array: Array, shape: Sequence[int]) -> Array:
+def resize(array: _A, shape: Sequence[int]) -> _A:
     """The array at another shape of the same rank: cut, or repeated along each axis.
 
     Values are the array's own, so that indices stay valid and masks stay masks.
@@ -155,16 +158,17 @@ def resize(array: Array, shape: Sequence[int]) -> Array:
     return array
 
 
-def _stretch(array: Array, axis: int, size: int) -> Array:
+def _stretch(array: _A, axis: int, size: int) -> _A:
     import numpy as np
+    import torch
 
     old = array.shape[axis]
     if old == 0:
         raise InputError(f"axis {axis} of an input has size 0: nothing to repeat {size} times")
     index = np.arange(size) % old
     if isinstance(array, np.ndarray):
-        return array.take(index, axis)
-    import torch
+        taken: np.ndarray[Any, np.dtype[Any]] = np.take(array, index, axis)
+        return taken
 
     return array.index_select(axis, torch.from_numpy(index).to(array.device))
 

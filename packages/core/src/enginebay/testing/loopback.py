@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from enginebay.authors import NumpyArray
     from enginebay.hooks import CheckEnvRequest, ConvertRequest, WrapperRequest
-    from enginebay.tensors import NumpyArray
 
 
 class LoopbackParams(eb.BackendParams):
@@ -81,7 +81,7 @@ class LoopbackWrapper(eb.Wrapper):
     def __init__(self, request: WrapperRequest[LoopbackParams]) -> None:
         from onnx.reference import ReferenceEvaluator
 
-        from enginebay.ir import read_onnx
+        from enginebay.authors import read_onnx
 
         path = request.directory / request.files[0]
         model = read_onnx(path)

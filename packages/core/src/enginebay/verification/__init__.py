@@ -1,23 +1,20 @@
-"""Does the artifact give the model's numbers? Tolerances, metrics, verdict.
+"""Verification: does an engine give the model's numbers? The reference, the trial, the verdict.
 
-Needs NumPy only. Torch tensors are accepted where the caller has them.
+Comparing needs NumPy only. Torch tensors are accepted where the caller has them.
 """
 
 from __future__ import annotations
 
 from enginebay.verification.comparison import compare
-from enginebay.verification.reference import OnnxReference, reference_for, reference_text
-from enginebay.verification.tolerance import Tolerance, tolerance_for
-from enginebay.verification.trial import FUNCTION, Trial, run_trial
+from enginebay.verification.judgement import judge, run_unverified
+from enginebay.verification.reference import reference_for, reference_model
+from enginebay.verification.samples import reference_samples
 
 __all__ = [
-    "FUNCTION",
-    "OnnxReference",
-    "Tolerance",
-    "Trial",
     "compare",
+    "judge",
     "reference_for",
-    "reference_text",
-    "run_trial",
-    "tolerance_for",
+    "reference_model",
+    "reference_samples",
+    "run_unverified",
 ]

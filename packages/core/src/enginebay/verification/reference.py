@@ -1,4 +1,4 @@
-"""What an artifact is held against: the unpatched PyTorch model, or ONNX's own evaluator."""
+"""The reference of a verdict: the unpatched PyTorch model, or ONNX's own evaluator."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Protocol
 
 from enginebay.errors import EnginebayError, ModelSourceError
-from enginebay.models import find_model
-from enginebay.tensors import Sample, load_samples, save_samples, to_numpy
+from enginebay.models import bind, find_model
+from enginebay.tensors import Sample, load_samples, save_samples
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from torch import nn
-
-    from enginebay.models import ModelSource, Signature
+    from enginebay.models import BoundModel
     from enginebay.tensors import NumpyArray
 
     Arrays = dict[str, NumpyArray]
@@ -25,10 +23,10 @@ EVALUATOR_TIMEOUT = 300.0
 
 
 class Reference(Protocol):
-    """Answers what should come out.
+    """Gives the outputs that an engine should give.
 
     Attributes:
-        description: What it is, for the verdict: ``the PyTorch model, unpatched``.
+        description: Its name in the verdict: ``the PyTorch model, unpatched``.
     """
 
     description: str
@@ -41,23 +39,16 @@ class Reference(Protocol):
 class TorchReference:
     """The model itself, in PyTorch, with no rewriter applied."""
 
-    def __init__(self, model: nn.Module, signature: Signature, description: str) -> None:
+    def __init__(self, model: BoundModel) -> None:
         self._model = model
-        self._signature = signature
-        self.description = description
+        file = model.source.ir
+        self.description = (
+            f"'{file.path.name}' in PyTorch" if file else "the PyTorch model, unpatched"
+        )
 
     def outputs(self, inputs: Mapping[str, NumpyArray]) -> Arrays:
-        """One forward pass in evaluation mode."""
-        import torch
-
-        from enginebay.tensors import to_torch
-
-        device = next((p.device for p in self._model.parameters()), torch.device("cpu"))
-        tensors = {name: to_torch(array, device) for name, array in inputs.items()}
-        return {
-            name: to_numpy(tensor)
-            for name, tensor in self._signature.run(self._model, tensors).items()
-        }
+        """Run one forward pass in evaluation mode."""
+        return self._model.run(inputs)
 
 
 class OnnxReference:
@@ -114,8 +105,9 @@ class OnnxReference:
             return load_samples(found)[0].outputs
 
     def _run_engine(self, name: str, inputs: Mapping[str, NumpyArray]) -> Arrays:
+        from enginebay.artifact import LoadRequest
         from enginebay.backend import get_backend, read_ir
-        from enginebay.verification.trial import Trial, run_trial
+        from enginebay.verification.trial import run_trial
 
         backend = get_backend(name)
         ir = read_ir(self._path)
@@ -123,17 +115,17 @@ class OnnxReference:
             directory = Path(folder)
             params = backend.Params()
             files = backend.convert(ir, params, directory)
-            save_samples(directory / "given.npz", [Sample(dict(inputs), {})])
-            trial = Trial(
+            given = directory / "given.npz"
+            save_samples(given, [Sample(dict(inputs), {})])
+            request = LoadRequest(
                 backend=name,
                 directory=directory,
                 files=files,
                 params=params.to_mapping(),
                 inputs=ir.inputs,
                 outputs=ir.outputs,
-                samples=directory / "given.npz",
             )
-            (outputs,), _ = run_trial(trial, timeout=EVALUATOR_TIMEOUT)
+            (outputs,), _ = run_trial(request, given, timeout=EVALUATOR_TIMEOUT)
             return outputs
 
 
@@ -151,26 +143,42 @@ def _other_engines(backend: str) -> Sequence[str]:
     return [s.name for s in list_backends() if s.state == "installed" and s.name != backend]
 
 
-def reference_for(source: Any, inputs: Mapping[str, NumpyArray], backend: str) -> Reference:
-    """The reference that a model source stands for.
+def reference_for(model: BoundModel, backend: str) -> Reference:
+    """The reference of a model.
 
     Args:
-        source: An ``nn.Module``, or text that names a model as on the command line.
-        inputs: Inputs by name, to bind to the model's ``forward``.
+        model: The model.
         backend: The engine that is to be verified.
     """
-    loaded = find_model(source)
-    if loaded.model is None:
-        assert loaded.ir is not None
-        return OnnxReference(loaded.ir.path, backend)
-    from enginebay.models import read_signature
-
-    signature = read_signature(loaded.module, dict(inputs))
-    return TorchReference(loaded.module, signature, reference_text(loaded))
+    if model.signature is not None:
+        return TorchReference(model)
+    assert model.source.ir is not None
+    return OnnxReference(model.source.ir.path, backend)
 
 
-def reference_text(source: ModelSource) -> str:
-    """What PyTorch runs for a source, in the words of a verdict."""
-    if source.ir is None:
-        return "the PyTorch model, unpatched"
-    return f"'{source.ir.path.name}' in PyTorch"
+def reference_model(
+    model: Any, inputs: Mapping[str, NumpyArray], output_names: Sequence[str] | None
+) -> BoundModel:
+    """Bind a model so that it takes an artifact's inputs by the artifact's names.
+
+    The model's own example comes first, since it says how arguments nest, and the inputs of an
+    artifact are flat. An artifact may lack inputs that no node uses, and may have names of its own.
+
+    Args:
+        model: A model, or text that names one as on the command line.
+        inputs: The artifact's inputs by its names.
+        output_names: The artifact's names of the outputs.
+
+    Raises:
+        ModelSourceError: ``model`` does not lead to a model.
+        InputError: The inputs do not fit it.
+    """
+    source = find_model(model)
+    names = list(inputs)
+    if source.example_inputs is None:
+        own_names = None if set(names) <= set(source.input_names) else names
+        return bind(source, dict(inputs), input_names=own_names, output_names=output_names)
+    bound = bind(source, output_names=output_names)
+    if set(names) <= set(bound.examples):
+        return bound
+    return bind(source, input_names=names, output_names=output_names)

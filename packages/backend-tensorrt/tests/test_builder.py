@@ -1,4 +1,4 @@
-"""What the builder is told, on the stand-ins; what it and the parser answer."""
+"""The builder's settings, on the stand-ins, and what it and the parser return."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from onnx_models import agree, dynamic, expected, linear, rows
+from onnx_models import agree, expected, linear, rows
 
 import enginebay as eb
 from enginebay.errors import ConversionError, ParamsError
@@ -56,7 +56,7 @@ def test_a_level_that_this_version_has_not(
 ) -> None:
     from types import SimpleNamespace
 
-    from enginebay_tensorrt.bindings import trt
+    from enginebay_tensorrt.installation import trt
 
     older = SimpleNamespace(__members__={"NONE": 0, "AMPERE_PLUS": 1})
     monkeypatch.setattr(trt, "HardwareCompatibilityLevel", older)
@@ -94,107 +94,29 @@ def test_dla_before_the_parser_knew_of_it(
 ) -> None:
     from types import SimpleNamespace
 
-    from enginebay_tensorrt.bindings import trt
+    from enginebay_tensorrt.installation import trt
 
     monkeypatch.setattr(trt, "OnnxParserFlag", SimpleNamespace(__members__={}))
     config_of(stand_ins, tmp_path, dla_core=0, precision="fp16")
     assert not [entry for entry in stand_ins.LOG if entry[0] == "parser"]
 
 
-@pytest.mark.parametrize("kind", ["entropy", "minmax"])
-def test_calibrators(stand_ins: Any, tmp_path: Path, is_eleven: bool, kind: str) -> None:
-    samples = np.stack([rows(2) for _ in range(3)])
-    np.savez(tmp_path / "c.npz", x=samples)
-    params = {"precision": "int8", "calibrator": kind, "calibration": str(tmp_path / "c.npz")}
-    if is_eleven:
-        with pytest.raises(ParamsError) as caught:
-            config_of(stand_ins, tmp_path, **params)
-        assert str(caught.value) == (
-            f"calibrator {kind} is TensorRT 10's, found TensorRT {stand_ins.trt.__version__}: "
-            "int8 is Q/DQ nodes there"
-        )
-        assert caught.value.hint == "--calibrator qdq"
-        return
-    config = config_of(stand_ins, tmp_path, **params)
-    assert config._flags == {stand_ins.trt.BuilderFlag.INT8}
-    bases = {"entropy": "IInt8EntropyCalibrator2", "minmax": "IInt8MinMaxCalibrator"}
-    assert isinstance(config.int8_calibrator, getattr(stand_ins.trt, bases[kind]))
-    ((_, batches),) = [entry for entry in stand_ins.LOG if entry[0] == "calibrated"]
-    np.testing.assert_array_equal([batch[0].reshape(2, 3) for batch in batches], samples)
-
-
-def test_calibrators_of_several_inputs(stand_ins: Any, tmp_path: Path, is_eleven: bool) -> None:
-    import fake_cuda
-
-    from enginebay_tensorrt.api import from_onnx
-
-    if is_eleven:
-        pytest.skip("TensorRT 11 has no calibrators")
-    specs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 3]) for name in "xzy"]
-    nodes = [helper.make_node("Add", ["x", "z"], ["y"], name="add")]
-    graph = helper.make_graph(nodes, "added", specs[:2], specs[2:])
-    opsets = [helper.make_opsetid("", 17)]
-    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), tmp_path / "m.onnx")
-    samples = [{"z": rows(4)[::2], "x": rows(2)} for _ in range(3)]  # every other row
-    from_onnx(tmp_path / "m.onnx", precision="int8", calibrator="entropy", calibration_data=samples)
-    ((_, batches),) = [entry for entry in stand_ins.LOG if entry[0] == "calibrated"]
-    for sample, (x, z) in zip(samples, batches, strict=True):
-        np.testing.assert_array_equal(x.reshape(2, 3), sample["x"])
-        np.testing.assert_array_equal(z.reshape(2, 3), sample["z"])
-    assert fake_cuda.memory == {}
-
-
-def test_calibration_that_fails_is_no_end_of_the_samples(
-    stand_ins: Any, tmp_path: Path, is_eleven: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The bindings swallow exceptions, and an engine of half the samples would pass as whole."""
-    from enginebay_tensorrt import cuda
-    from enginebay_tensorrt.api import from_onnx
-
-    if is_eleven:
-        pytest.skip("TensorRT 11 has no calibrators")
-    call, copies = cuda.call, []
-
-    def fail(name: str, *arguments: Any) -> Any:
-        if name == "cudaMemcpy" and copies.append(name) is None and len(copies) == 2:
-            raise RuntimeError("cudaMemcpy failed: an illegal memory access was encountered")
-        return call(name, *arguments)
-
-    monkeypatch.setattr(cuda, "call", fail)
-    with pytest.raises(ConversionError, match="calibration failed: cudaMemcpy failed: an illegal"):
-        from_onnx(
-            linear(tmp_path / "m.onnx"),
-            precision="int8",
-            calibrator="minmax",
-            calibration_data=[{"x": rows(2)}] * 3,
-        )
-
-
-def test_calibrators_take_samples_of_one_shape(
-    stand_ins: Any, tmp_path: Path, is_eleven: bool
-) -> None:
-    from enginebay_tensorrt.api import from_onnx
-
-    if is_eleven:
-        pytest.skip("TensorRT 11 has no calibrators")
-    source = linear(tmp_path / "m.onnx", "n")
-    with pytest.raises(
-        ParamsError, match=r"sample 1 has \(3, 3\), wanted \(2, 3\) as in the first"
-    ):
-        from_onnx(
-            source,
-            precision="int8",
-            calibrator="entropy",
-            calibration_data=[{"x": rows(2)}, {"x": rows(3)}],
-            **dynamic(),
-        )
+def test_8_bits_are_in_the_graph_of_both_versions(stand_ins: Any, tmp_path: Path) -> None:
+    np.savez(tmp_path / "c.npz", x=np.stack([rows(2) for _ in range(3)]))
+    calibration = str(tmp_path / "c.npz")
+    config = config_of(stand_ins, tmp_path, precision="int8", calibration=calibration)
+    assert config._flags == set()
+    assert [entry for entry in stand_ins.LOG if entry[0] == "parse_from_file"][-1][1].endswith(
+        "typed.onnx"
+    )
 
 
 @pytest.mark.parametrize(
     ("params", "message"),
     [
         ({"precision": "int8"}, "precision int8 needs calibration data"),
-        ({"dla_core": 0}, "DLA computes in fp16 and int8, found precision fp32"),
+        ({"dla_core": 0}, "DLA computes in fp16, found precision fp32"),
+        ({"dla_core": 0, "precision": "int8"}, "DLA computes in fp16, found precision int8"),
         ({"device": "gpu"}, "device 'gpu' is not one of TensorRT's: wanted cuda or cuda:N"),
     ],
 )
@@ -205,15 +127,6 @@ def test_parameters_that_do_not_go_together(
         config_of(stand_ins, tmp_path, **params)
     assert str(caught.value) == message
     assert caught.value.hint
-
-
-def test_10_wants_what_only_10_has(stand_ins: Any, tmp_path: Path, is_eleven: bool) -> None:
-    if is_eleven:
-        pytest.skip("TensorRT 11 has no calibrators")
-    with pytest.raises(ParamsError, match="calibrator minmax is for precision int8, found fp32"):
-        config_of(stand_ins, tmp_path, calibrator="minmax")
-    with pytest.raises(ParamsError, match=r"int8 on DLA needs a calibrator in TensorRT 10"):
-        config_of(stand_ins, tmp_path, dla_core=0, precision="int8")
 
 
 def test_parser_errors_name_the_nodes(stand_ins: Any, tmp_path: Path) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import time
 from typing import Any
 
 import fake_cuda
-import numpy as np
 import onnx
 import tensorrt_bindings as trt
 from onnx import TensorProto
@@ -140,12 +138,6 @@ class Config:
         self._values["timing_cache"] = cache
         return True
 
-    if hasattr(trt.IBuilderConfig, "set_calibration_profile"):
-
-        def set_calibration_profile(self, profile: Profile) -> bool:
-            self._values["calibration_profile"] = profile
-            return True
-
 
 for _name, _kind in {
     "progress_monitor": trt.IProgressMonitor,
@@ -155,8 +147,6 @@ for _name, _kind in {
     "DLA_core": int,
 }.items():
     setattr(Config, _name, value_of(_name, _kind))
-if hasattr(trt, "IInt8Calibrator"):
-    Config.int8_calibrator = value_of("int8_calibrator", trt.IInt8Calibrator)
 
 
 def _watched(monitor: Any) -> bool:
@@ -209,7 +199,6 @@ class Builder:
         if dynamic and not config._profiles:
             self._logger.log(trt.ILogger.ERROR, "dynamic inputs without a profile")
             return None
-        self._calibrate(network, config)
         if "timing_cache" in config._values:
             config._values["timing_cache"]._lines.add(FAULTS.get("measured", "conv 1 ms"))
         model = onnx.ModelProto()
@@ -228,29 +217,6 @@ class Builder:
             or config.get_flag(trt.BuilderFlag.REFIT_IDENTICAL),
         }
         return MAGIC + json.dumps(header).encode() + b"\n" + model.SerializeToString()
-
-    @staticmethod
-    def _calibrate(network: Network, config: Config) -> None:
-        calibrator = config._values.get("int8_calibrator")
-        if calibrator is None:
-            return
-        assert config.get_flag(trt.BuilderFlag.INT8)
-        names = [value.name for value in network._model.graph.input]
-        shapes = config._values["calibration_profile"]._shapes
-        assert calibrator.get_batch_size() == 1
-        assert calibrator.read_calibration_cache() is None
-        batches = []
-        while addresses := calibrator.get_batch(names):
-            batches.append(
-                [
-                    np.frombuffer(
-                        ctypes.string_at(address, 4 * int(np.prod(shapes[name][1]))), np.float32
-                    ).copy()
-                    for name, address in zip(names, addresses, strict=True)
-                ]
-            )
-        calibrator.write_calibration_cache(b"scales")
-        LOG.append(("calibrated", batches))
 
 
 def _bytes_inside(proto: Any) -> list[ParserError]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import ModelSourceError
 from enginebay.hooks import ModelRequest
-from enginebay.models.sources import load_model
+from enginebay.models.sources import is_file, load_model
 from enginebay.plugins import KNOWN_MODEL_SOURCES, load_plugins
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def find_model(
     Raises:
         ModelSourceError: The text leads nowhere, or no plugin serves the codebase.
     """
-    if not isinstance(model, str):
+    if not isinstance(model, str) or is_file(model):
         return load_model(model)
     schemes = _schemes()
     codebase = (codebase_config or {}).get("type")

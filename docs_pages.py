@@ -1,30 +1,26 @@
-"""What the site shows beside the pages in ``docs/``: included files, and pages that are generated.
+"""Write the pages of the site into ``build/pages``, where Zensical reads them: ``nox -s docs``.
 
 A README is included as it stands, so there is one text of it. The command line's page is written
-from the parsers, and so is the list of changes from its fragments: neither can go stale.
+from the parsers, and the list of changes from its fragments: neither can go stale.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
+import shutil
 import subprocess
 import sys
 from argparse import HelpFormatter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mkdocs.structure.files import File
-
 if TYPE_CHECKING:
     from argparse import Action
     from collections.abc import Iterable, Iterator
 
-    from mkdocs.config.defaults import MkDocsConfig
-    from mkdocs.structure.files import Files
-    from mkdocs.structure.pages import Page
-
 ROOT = Path(__file__).parent
+PAGES = ROOT / "build" / "pages"
 
 #: Files of the repository that are pages of the site.
 INCLUDED = {
@@ -42,33 +38,51 @@ INCLUDED = {
 }
 _LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)")
 _FILE = re.compile(r"^```(\w+) file=(\S+)$", re.MULTILINE)
+_NAVIGATION = re.compile(r"^ +- .*: (\S+\.md)$", re.MULTILINE)
 _EXIT = re.compile(r"^```sh exit=\d+$", re.MULTILINE)
 
 
-def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that do not lie in ``docs/``."""
-    for source, page in INCLUDED.items():
-        files.append(File.generated(config, page, abs_src_path=str(ROOT / source)))
-    files.append(File.generated(config, "command-line.md", content="\n".join(command_line())))
-    files.append(File.generated(config, "changelog.md", content=changelog()))
-    return files
+def write_pages() -> None:
+    """Write every page, and fail where the navigation has another set of pages."""
+    shutil.rmtree(PAGES, ignore_errors=True)
+    for name, text in pages():
+        target = PAGES / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+    check_navigation()
 
 
-def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001  # the signature is mkdocs'
+def pages() -> Iterator[tuple[str, str]]:
+    """Each page's path in the site and its text."""
+    docs = [path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/**/*.md")]
+    sources = {path: path.removeprefix("docs/") for path in docs} | INCLUDED
+    for source, page in sources.items():
+        yield page, adapted((ROOT / source).read_text(encoding="utf-8"), source, page)
+    yield "command-line.md", "\n".join(command_line())
+    yield "changelog.md", changelog()
+
+
+def adapted(markdown: str, source: str, page: str) -> str:
     """Turn links between files of the repository into links between pages."""
-    here = page.file.src_uri
-    source = next((file for file, name in INCLUDED.items() if name == here), f"docs/{here}")
 
     def between_pages(link: re.Match[str]) -> str:
         target = posixpath.normpath(posixpath.join(posixpath.dirname(source), link[1]))
         found = INCLUDED.get(target, target.removeprefix("docs/"))
-        return f"]({posixpath.relpath(found, posixpath.dirname(here) or '.')}"
+        return f"]({posixpath.relpath(found, posixpath.dirname(page) or '.')}"
 
     return _EXIT.sub("```sh", _FILE.sub(r'```\1 title="\2"', _LINK.sub(between_pages, markdown)))
 
 
+def check_navigation() -> None:
+    """Compare the navigation with the pages, which Zensical does not do yet."""
+    named = set(_NAVIGATION.findall((ROOT / "mkdocs.yml").read_text(encoding="utf-8")))
+    found = {path.relative_to(PAGES).as_posix() for path in PAGES.rglob("*.md")}
+    if named != found:
+        sys.exit(f"mkdocs.yml: the navigation and the pages differ in {sorted(named ^ found)}")
+
+
 def changelog() -> str:
-    """What comes with the next release, and what came with those before."""
+    """Return the changes of the next release, and of those before it."""
     draft = subprocess.run(
         [sys.executable, "-m", "towncrier", "build", "--draft", "--version", "Next release"],
         cwd=ROOT,
@@ -81,7 +95,7 @@ def changelog() -> str:
 
 
 def command_line() -> Iterator[str]:
-    """The page of the command line, line by line, from the parsers."""
+    """Write the page of the command line, line by line, from the parsers."""
     from enginebay.cli import COMMANDS, add_common, command_parser
     from enginebay.cli.arguments import add_backend_flags
     from enginebay.cli.parser import Parser
@@ -130,3 +144,7 @@ def _cell(text: str) -> str:
 
 def _sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}."
+
+
+if __name__ == "__main__":
+    write_pages()

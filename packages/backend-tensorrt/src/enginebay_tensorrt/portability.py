@@ -1,4 +1,4 @@
-"""What an engine is bound to: TensorRT refuses it elsewhere, or runs it wrong."""
+"""The machines that an engine runs on: elsewhere TensorRT refuses it, or runs it wrong."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import platform
 from typing import TYPE_CHECKING
 
 from enginebay_tensorrt import cuda
-from enginebay_tensorrt.bindings import trt
+from enginebay_tensorrt.installation import trt
 
 if TYPE_CHECKING:
     from enginebay_tensorrt.params import TensorrtParams
@@ -16,10 +16,10 @@ _AMPERE = (8, 0)
 
 
 def bound_to(params: TensorrtParams) -> dict[str, str]:
-    """The facts of this machine that an engine with these parameters depends on.
+    """Return the facts of this machine that an engine with these parameters depends on.
 
     Raises:
-        BackendUnavailableError: The device does not answer.
+        BackendUnavailableError: CUDA finds no such device.
     """
     device = cuda.device(params.device_index)
     major = trt.__version__.partition(".")[0]
@@ -36,6 +36,7 @@ def _hardware(device: cuda.Device, compatibility: str) -> dict[str, str]:
         return {"compute_capability": capability}
     if compatibility == "ampere_plus":
         major, _, minor = capability.partition(".")
-        newer = (int(major), int(minor)) >= _AMPERE
-        return {"gpu_generation": "Ampere or newer" if newer else f"older, sm {capability}"}
+        is_new = (int(major), int(minor)) >= _AMPERE
+        # Compared for equality when an artifact is loaded, so every newer GPU has one text.
+        return {"gpu_generation": "Ampere or newer" if is_new else f"older, sm {capability}"}
     return {"gpu": device.name, "compute_capability": capability}

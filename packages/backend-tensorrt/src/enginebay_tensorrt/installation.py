@@ -1,7 +1,7 @@
-"""The TensorRT that is installed, imported once; what depends on its version is asked here.
+"""The installed TensorRT, imported once, and what depends on its version.
 
-Modules that need the engine import :data:`trt` from here, and are imported by the hooks when they
-are called. Importing this module raises where there is no TensorRT.
+Modules that need the engine import :data:`trt` from here. Hooks import those modules when they are
+called: importing this one raises where there is no TensorRT.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ MODULES = ("tensorrt", "tensorrt_bindings")
 
 
 def module_name() -> str:
-    """The name of the module that is installed.
+    """Return the name of the module that is installed.
 
     Raises:
-        MissingDependencyError: There is none.
+        MissingDependencyError: Neither is.
     """
     for name in MODULES:
         if find_spec(name) is not None:
@@ -44,6 +44,6 @@ def _import() -> Any:
 
 trt: Any = _import()
 
-#: Whether a network can leave the choice of precision to the builder, steered by flags: TensorRT 10
-#: can, since 11 every network computes as its tensors are typed.
+#: True for TensorRT 10, where flags can leave the choice of precision to the builder. Since 11
+#: every network computes as its tensors are typed.
 HAS_PRECISION_FLAGS: bool = hasattr(trt.BuilderFlag, "FP16")

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from enginebay.artifact.verdict import Verdict
-    from enginebay.tensors import TensorSpec
+    from enginebay.tensors import Sample, TensorSpec
+
+#: Where an artifact keeps the inputs and outputs that it was verified with.
+SAMPLES_FILE = "samples.npz"
 
 
 class Artifact(msgspec.Struct, frozen=True):
@@ -37,7 +40,7 @@ class Artifact(msgspec.Struct, frozen=True):
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The engine's files relative to :attr:`path`, as the backend answered them."""
+        """The engine's files relative to :attr:`path`, as the backend listed them."""
         return tuple(Path(name) for name in self.manifest.model_files)
 
     @property
@@ -56,16 +59,27 @@ class Artifact(msgspec.Struct, frozen=True):
         verification = self.manifest.verification
         return "unverified" if verification is None else verification.verdict
 
+    def samples(self) -> list[Sample]:
+        """The inputs that it was verified with, and the reference's outputs; maybe none.
+
+        Raises:
+            ArtifactError: They cannot be read.
+        """
+        from enginebay.tensors import load_samples
+
+        path = self.path / SAMPLES_FILE
+        return load_samples(path) if path.is_file() else []
+
 
 def open_artifact(artifact: str | Path | Artifact) -> Artifact:
     """Read an artifact and check it whole.
 
-    Files that the manifest does not list are let be: whatever a listed file refers to was listed
-    when the artifact was published, so no engine reads them. Digests guard against accidents, not
-    against somebody who can rewrite the manifest as well.
+    Files that the manifest does not list are left alone: whatever a listed file refers to was
+    listed when the artifact was published, so no engine reads them. Digests guard against
+    accidents, not against somebody who can rewrite the manifest as well.
 
     Args:
-        artifact: The directory. An artifact that is already open is answered as it is.
+        artifact: The directory. An artifact that is already open is returned as it is.
 
     Returns:
         The artifact, each of its files as long and of the same sha256 as when it was made.

@@ -1,4 +1,4 @@
-"""From an ``.onnx`` file to a serialized engine."""
+"""TensorRT's builder: from an ``.onnx`` file to a serialized engine."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import ConversionError, ParamsError
 from enginebay_tensorrt import cuda
-from enginebay_tensorrt.bindings import HAS_PRECISION_FLAGS, trt
 from enginebay_tensorrt.dtypes import dtype_name
+from enginebay_tensorrt.installation import HAS_PRECISION_FLAGS, trt
 from enginebay_tensorrt.logger import LOGGER, reason
 from enginebay_tensorrt.monitor import Monitor
-from enginebay_tensorrt.precision import is_by_flags
+from enginebay_tensorrt.precision import uses_flags
 from enginebay_tensorrt.profiles import profiles_for
 from enginebay_tensorrt.timing_cache import cache_file, timing_cache
 
@@ -21,12 +21,11 @@ if TYPE_CHECKING:
 
     from enginebay import TensorSpec
     from enginebay.authors import ShapeProfile
-    from enginebay_tensorrt.calibration import Samples
     from enginebay_tensorrt.params import TensorrtParams
     from enginebay_tensorrt.profiles import Profile
 
-#: Parser errors that are told; a model with one unsupported operator often has hundreds of it.
-_TOLD = 3
+#: Parser errors in a message; a model with one unsupported operator often has hundreds of it.
+_MAX_ERRORS = 3
 
 
 def build_plan(
@@ -36,9 +35,8 @@ def build_plan(
     *,
     inputs: Sequence[TensorSpec],
     outputs: Sequence[TensorSpec],
-    samples: Samples,
     shapes: Mapping[str, ShapeProfile],
-    tell: Callable[[str], None],
+    progress: Callable[[str], None],
 ) -> bytes:
     """Parse the model, configure the builder and build.
 
@@ -46,11 +44,10 @@ def build_plan(
         source: An ``.onnx`` file, its tensors typed as the engine is to compute.
         params: How to build.
         device: What it is built on and for.
-        inputs: What the model takes, to be compared with what the parser made of it.
-        outputs: What it gives, likewise.
-        samples: Calibration data for a calibrator.
-        shapes: What is known of the inputs' shapes beside the parameters.
-        tell: Called with the builder's phases.
+        inputs: The model's inputs, to be compared with the parsed network's.
+        outputs: The model's outputs, likewise.
+        shapes: The inputs' shapes as far as the deployment knows them.
+        progress: Called with the builder's phases.
 
     Returns:
         The plan, as ``Runtime.deserialize_cuda_engine`` takes it.
@@ -65,20 +62,15 @@ def build_plan(
         network = builder.create_network(_creation_flags(params))
         _parse(network, source, params)
         _check(network, source, inputs, outputs)
-        monitor = Monitor(tell)
+        monitor = Monitor(progress)
         config = builder.create_builder_config()
         config.progress_monitor = monitor
         _configure(config, params)
         _add_profiles(builder, config, profiles_for(_shapes(network), params, shapes))
-        calibrator = _set_precision(builder, config, params, samples)
         file = cache_file(params.timing_cache, device) if params.timing_cache else None
         with timing_cache(config, file):
             plan = _build(builder, network, config, monitor, device.index)
-            if calibrator is not None and calibrator.error is not None:
-                raise ConversionError(
-                    f"calibration failed: {calibrator.error}"
-                ) from calibrator.error
-            if plan is None:
+            if plan is None:  # inside the block, so that the cache keeps nothing of this build
                 raise ConversionError(
                     f"TensorRT cannot build an engine from '{source.name}': {reason(errors)}"
                 )
@@ -86,10 +78,10 @@ def build_plan(
 
 
 def _build(builder: Any, network: Any, config: Any, monitor: Monitor, device: int) -> Any:
-    """Build in a thread, so that this one hears of Ctrl-C.
+    """Build in a thread, so that Ctrl-C reaches this one.
 
-    A signal is heard where Python runs. During a build that is in calls of the monitor, and
-    the bindings swallow what is raised there.
+    Python handles a signal when its main thread runs Python code. During a build in that thread it
+    would be in calls of the monitor, and the bindings swallow what is raised there.
     """
 
     def work() -> Any:
@@ -109,8 +101,8 @@ def _build(builder: Any, network: Any, config: Any, monitor: Monitor, device: in
 
 
 def _check_dla(builder: Any, params: TensorrtParams) -> None:
-    """Refuse a core that is not there; TensorRT would build for the GPU."""
     if params.dla_core is not None and params.dla_core >= builder.num_DLA_cores:
+        # TensorRT itself would build for the GPU, and say nothing.
         raise ParamsError(
             f"there is no DLA core {params.dla_core}: TensorRT {trt.__version__} finds "
             f"{builder.num_DLA_cores} on this device",
@@ -119,29 +111,29 @@ def _check_dla(builder: Any, params: TensorrtParams) -> None:
 
 
 def _creation_flags(params: TensorrtParams) -> int:
-    if not HAS_PRECISION_FLAGS or is_by_flags(params):
+    if not HAS_PRECISION_FLAGS or uses_flags(params):
         return 0  # since 11 every network is strongly typed
     return 1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
 
 
 def _parse(network: Any, source: Path, params: TensorrtParams) -> None:
     parser = trt.OnnxParser(network, LOGGER)
-    # Since 10.16; what came before makes do without.
+    # The parser has the flag since 10.16.
     if params.dla_core is not None and "ADJUST_FOR_DLA" in trt.OnnxParserFlag.__members__:
         parser.set_flag(trt.OnnxParserFlag.ADJUST_FOR_DLA)
     if parser.parse_from_file(str(source)):
         return
-    told = [_describe(parser.get_error(n)) for n in range(parser.num_errors)]
-    distinct = list(dict.fromkeys(told)) or ["TensorRT gave no reason"]
-    more = f"; and {len(distinct) - _TOLD} more" if len(distinct) > _TOLD else ""
+    errors = [_describe(parser.get_error(n)) for n in range(parser.num_errors)]
+    distinct = list(dict.fromkeys(errors)) or ["TensorRT gave no reason"]
+    more = f"; and {len(distinct) - _MAX_ERRORS} more" if len(distinct) > _MAX_ERRORS else ""
     raise ConversionError(
-        f"TensorRT cannot parse '{source.name}': {'; '.join(distinct[:_TOLD])}{more}",
+        f"TensorRT cannot parse '{source.name}': {'; '.join(distinct[:_MAX_ERRORS])}{more}",
         hint="rewrite the operator with a rewriter, or bring a plugin with --plugins",
     )
 
 
 def _describe(error: Any) -> str:
-    """A parser's error with the node that it is about."""
+    """Return a parser's error with the node that it is about."""
     node, operator = error.node_name(), error.node_operator()
     where = f"node '{node}' ({operator}): " if node or operator else ""
     return f"{where}{error.desc().strip()} [{error.code().name}]"
@@ -159,7 +151,7 @@ def _shapes(network: Any) -> dict[str, tuple[int, ...]]:
 def _check(
     network: Any, source: Path, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
 ) -> None:
-    """Refuse a network that takes or gives something else than the model."""
+    """Raise if the network has other inputs or outputs than the model."""
     ports = _ports(network)
     for tensor in ports[0]:
         if tensor.is_shape_tensor:
@@ -208,6 +200,8 @@ def _configure(config: Any, params: TensorrtParams) -> None:
         config.default_device_type = trt.DeviceType.DLA
         config.DLA_core = params.dla_core
         config.set_flag(trt.BuilderFlag.GPU_FALLBACK)
+    if uses_flags(params):
+        config.set_flag(trt.BuilderFlag.FP16)
 
 
 def _compatibility_level(name: str) -> Any:
@@ -229,21 +223,3 @@ def _add_profiles(builder: Any, config: Any, profiles: Iterable[Profile]) -> Non
         if config.add_optimization_profile(made) < 0:
             described = ", ".join(f"{name} {p.min} to {p.max}" for name, p in profile.items())
             raise ConversionError(f"TensorRT refuses the optimisation profile {described}")
-
-
-def _set_precision(builder: Any, config: Any, params: TensorrtParams, samples: Samples) -> Any:
-    """Flags, where the network is not strongly typed, and the calibrator if there is one."""
-    if not is_by_flags(params):
-        return None
-    config.set_flag(trt.BuilderFlag.FP16 if params.precision == "fp16" else trt.BuilderFlag.INT8)
-    if params.calibrator == "qdq":
-        return None
-    from enginebay_tensorrt.calibrators import calibrator
-
-    config.int8_calibrator = made = calibrator(params.calibrator, samples)
-    profile = builder.create_optimization_profile()
-    for name, array in samples[0].items():
-        profile.set_shape(name, array.shape, array.shape, array.shape)
-    if not config.set_calibration_profile(profile):
-        raise ConversionError("TensorRT refuses the shapes of the calibration data")
-    return made

@@ -1,4 +1,4 @@
-"""Plugins: TensorRT's own, and those in shared libraries that users bring."""
+"""TensorRT's own layer plugins, and the shared libraries of plugins that users bring."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enginebay.errors import ConversionError, UsageError
-from enginebay_tensorrt.bindings import trt
+from enginebay_tensorrt.installation import trt
 from enginebay_tensorrt.logger import LOGGER, reason
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _loaded: set[str] = set()
 
 
 def load_plugins(libraries: Iterable[Path]) -> None:
-    """Make TensorRT's plugins and those of the libraries known to this process.
+    """Register TensorRT's plugins and those of the libraries in this process.
 
     Raises:
         ConversionError: A library is missing or does not load.
@@ -41,7 +41,11 @@ def load_plugins(libraries: Iterable[Path]) -> None:
 
 
 def copy_plugins(libraries: Iterable[str], work_dir: Path) -> list[Path]:
-    """Put the libraries into the artifact and answer where they are."""
+    """Copy the libraries into the artifact and return their places.
+
+    Raises:
+        UsageError: Two libraries have one name.
+    """
     places = []
     for library in libraries:
         place = work_dir / FOLDER / Path(library).name
@@ -54,5 +58,5 @@ def copy_plugins(libraries: Iterable[str], work_dir: Path) -> list[Path]:
 
 
 def carried_plugins(libraries: Iterable[str], directory: Path) -> list[Path]:
-    """Where the libraries of an artifact lie."""
+    """Return the places of the libraries in an artifact."""
     return [directory / FOLDER / Path(library).name for library in libraries]

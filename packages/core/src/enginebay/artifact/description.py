@@ -1,0 +1,63 @@
+"""The manifest of an artifact that is about to be published."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from enginebay.artifact.manifest import IRRecord, Manifest, Part, PluginRecord
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from enginebay.artifact.verdict import Verification
+    from enginebay.backend import Backend
+    from enginebay.inference import Receipt
+    from enginebay.ir import IRModel
+    from enginebay.params import BackendParams
+
+
+def build_manifest(
+    backend: Backend,
+    ir: IRModel,
+    params: BackendParams,
+    files: tuple[Path, ...],
+    *,
+    verification: Verification,
+    receipt: Receipt | None = None,
+    command: str = "",
+    parts: tuple[Part, ...] = (),
+) -> Manifest:
+    """Describe an engine's files: what made them, from which IR, and how they were verified.
+
+    Args:
+        backend: The backend that wrote them.
+        ir: What it converted.
+        params: The parameters it was given.
+        files: The engine's files, relative to the artifact.
+        verification: The verdict with its figures.
+        receipt: What the engine says that it ran; None where it did not run.
+        command: The command that makes the artifact again.
+        parts: The engines that the files belong to, where there are several.
+    """
+    return Manifest(
+        backend=backend.name,
+        plugin=PluginRecord(backend.distribution, backend.distribution_version),
+        engine_version=backend.get_version(),
+        params=portable(params),
+        inputs=ir.inputs,
+        outputs=ir.outputs,
+        model_files=tuple(file.as_posix() for file in files),
+        parts=parts,
+        ir=IRRecord(
+            kind=ir.kind, exporter=ir.exporter, opset=ir.opset, sha256=ir.digest(), notes=ir.notes
+        ),
+        receipt=receipt,
+        verification=verification,
+        command=command,
+        pinned=backend.bound_to(params),
+    )
+
+
+def portable(params: BackendParams) -> dict[str, Any]:
+    """The parameters as plain data, without the folder, which may be moved."""
+    return params.replace(work_dir=None).to_mapping()

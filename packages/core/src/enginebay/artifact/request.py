@@ -1,0 +1,114 @@
+"""The one checked request: everything that loading an artifact's engine takes, as plain data.
+
+Whoever opens an artifact (load, verify, benchmark) starts here, so that no way in skips a check.
+Plain data, because the engine may be loaded in a child process.
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from enginebay.artifact.manifest import Part
+from enginebay.artifact.opening import Artifact, check_pinned, open_artifact
+from enginebay.artifact.parts import load_parts
+from enginebay.backend import get_backend
+from enginebay.hooks import WrapperRequest
+from enginebay.ir import IR_FOLDER, SUFFIXES
+from enginebay.tensors import TensorSpec
+
+if TYPE_CHECKING:
+    from enginebay.inference import Wrapper
+
+
+class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """An engine's files and what they are loaded with.
+
+    Attributes:
+        backend: The backend that wrote the files.
+        directory: Where they are.
+        files: Their names relative to ``directory``.
+        params: The parameters they were built with.
+        inputs: The model's inputs.
+        outputs: The model's outputs, in order.
+        parts: The engines that the files belong to, where there are several.
+        strict: Refuse fallbacks.
+    """
+
+    backend: str
+    directory: Path
+    files: tuple[Path, ...]
+    params: dict[str, Any]
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    parts: tuple[Part, ...] = ()
+    strict: bool = False
+
+    def load(self) -> Wrapper:
+        """Load the engine in this process.
+
+        Raises:
+            BackendUnavailableError: The backend cannot be used here.
+            ConversionError: The engine cannot load the files.
+            FallbackError: ``strict``, and the engine fell back.
+        """
+        backend = get_backend(self.backend)
+        request = WrapperRequest(
+            directory=self.directory,
+            files=self.files,
+            params=backend.Params.from_mapping(self.params),
+            inputs=self.inputs,
+            outputs=self.outputs,
+            strict=self.strict,
+        )
+        return load_parts(backend, request, self.parts)
+
+
+def load_request(
+    artifact: str | Path | Artifact, *, device: str | None = None, strict: bool = False
+) -> LoadRequest:
+    """Check an artifact whole, and what it is bound to, before any engine touches its files.
+
+    Args:
+        artifact: The directory, or an open artifact.
+        device: Where to run instead of the device that the artifact was made for.
+        strict: Refuse fallbacks.
+
+    Raises:
+        ArtifactError: The artifact is damaged, incomplete, or bound to another engine or device.
+        BackendUnavailableError: It is bound to something, and its backend cannot be used here.
+    """
+    opened = open_artifact(artifact)
+    manifest = opened.manifest
+    params = manifest.params if device is None else {**manifest.params, "device": device}
+    if manifest.pinned:
+        backend = get_backend(manifest.backend)
+        found = backend.bound_to(backend.Params.from_mapping(params))
+        check_pinned(manifest, found, hint=_command_to_rebuild(opened))
+    return LoadRequest(
+        backend=manifest.backend,
+        directory=opened.path,
+        files=opened.files,
+        params=params,
+        inputs=opened.inputs,
+        outputs=opened.outputs,
+        parts=manifest.parts,
+        strict=strict,
+    )
+
+
+def _command_to_rebuild(opened: Artifact) -> str:
+    """The command that makes an artifact again here, from the IR that it keeps if it does."""
+    manifest = opened.manifest
+    command = manifest.command or "deploy the model again here"
+    kept = (PurePosixPath(file.path) for file in manifest.files)
+    found = [
+        file for file in kept if file.parts[0] == IR_FOLDER and file.suffix in SUFFIXES.values()
+    ]
+    if not found:
+        return command
+    ir = shlex.quote(str(opened.path / found[0]))
+    return f"{command}, or from the IR in it: enginebay convert {manifest.backend} {ir}"

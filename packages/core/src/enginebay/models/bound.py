@@ -1,0 +1,191 @@
+"""The one way in: a model, however it was named, with its inputs bound and named.
+
+``deploy``, ``export`` and ``verify --model`` all start from a :class:`BoundModel`. Nothing after
+this room asks again where a model came from or what its inputs are called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from enginebay.errors import InputError
+from enginebay.inference import Admission
+from enginebay.models.dynamic import to_profiles
+from enginebay.models.examples import example_inputs, open_dimensions, range_profiles
+from enginebay.models.programs import captured_dimensions, check_captured
+from enginebay.models.signature import Signature, read_signature
+from enginebay.tensors import to_numpy, to_torch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from enginebay.ir import IRKind, IRModel
+    from enginebay.models.dynamic import DynamicShapes
+    from enginebay.models.sources import ModelSource
+    from enginebay.params import ShapeProfile, Shapes
+    from enginebay.tensors import NumpyArray, TensorSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundModel:
+    """A model whose inputs are known.
+
+    Attributes:
+        source: The model, and what it was called.
+        inputs: Names, dtypes and sizes of the example inputs.
+        outputs: Names, dtypes and sizes of what comes out for them; of an ONNX file what it says.
+        examples: The example inputs by name.
+        dynamic: The open dimensions.
+        profiles: The smallest, usual and largest shape of each input.
+        signature: How PyTorch calls the model; None for an ONNX file, which it cannot run.
+    """
+
+    source: ModelSource
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    examples: dict[str, NumpyArray]
+    dynamic: DynamicShapes
+    profiles: dict[str, ShapeProfile]
+    signature: Signature | None = None
+
+    @property
+    def example_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of each example input."""
+        return {name: array.shape for name, array in self.examples.items()}
+
+    def run(self, inputs: Mapping[str, NumpyArray]) -> dict[str, NumpyArray]:
+        """Run the model as it is, without any rewriter, in PyTorch.
+
+        Args:
+            inputs: Arrays by name; what is left out is taken from the example.
+
+        Raises:
+            ModelError: Its forward raised, or returned another number of tensors.
+        """
+        import torch
+
+        assert self.signature is not None
+        module = self.source.module
+        device = next((p.device for p in module.parameters()), torch.device("cpu"))
+        given = {name: inputs.get(name, example) for name, example in self.examples.items()}
+        tensors = {name: to_torch(array, device) for name, array in given.items()}
+        return _arrays(self.signature.run(module, tensors))
+
+    def example_outputs(self) -> dict[str, NumpyArray]:
+        """The outputs for the example inputs, as PyTorch gave them while the inputs were bound."""
+        assert self.signature is not None
+        return _arrays(self.signature.example_outputs)
+
+    def file(self, kind: IRKind) -> IRModel | None:
+        """The file that the model was read from, if it is of this kind; else None."""
+        ir = self.source.ir
+        if ir is None or ir.kind != kind:
+            return None
+        # A foreign TorchScript file does not say what goes in.
+        return (
+            ir
+            if ir.inputs
+            else msgspec.structs.replace(ir, inputs=self.inputs, outputs=self.outputs)
+        )
+
+
+def bind(
+    source: ModelSource,
+    args: Any = None,
+    *,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    dynamic_shapes: Mapping[str, Any] | None = None,
+    input_shapes: Shapes | None = None,
+    min_shapes: Shapes | None = None,
+    max_shapes: Shapes | None = None,
+) -> BoundModel:
+    """Bind a model's inputs: run it once on its example, and name what goes in and comes out.
+
+    Args:
+        source: The model.
+        args: Example inputs: a tensor, a tuple of positional arguments, or a dict by name, whose
+            values may be specs to make up arrays for; by default the model's own, or made-up ones.
+        input_names: Instead of the parameter names of ``forward``, or the file's own names.
+        output_names: Instead of the keys of the result, or the file's own names.
+        dynamic_shapes: The open dimensions, as :func:`~enginebay.models.normalise` takes them; by
+            default those where the smallest and the largest shapes differ.
+        input_shapes: The usual shapes: example inputs are made up at, or stretched to, these.
+        min_shapes: The smallest shapes.
+        max_shapes: The largest shapes.
+
+    Raises:
+        InputError: The example inputs do not fit the model, or there are none.
+        ModelError: Its forward raised.
+    """
+    smallest, largest = min_shapes or {}, max_shapes or {}
+    given = example_inputs(args, source, input_shapes or {}, input_names)
+    if source.model is None:
+        return _bind_onnx(source, given, smallest, largest)
+    known_inputs, known_outputs = (source.ir.inputs, source.ir.outputs) if source.ir else ((), ())
+    signature = read_signature(
+        source.module,
+        given,
+        input_names=input_names or _names(known_inputs),
+        output_names=output_names or _names(known_outputs),
+    )
+    dynamic = open_dimensions(dynamic_shapes, signature, smallest, largest)
+    if source.program is not None:
+        captured = captured_dimensions(source.program, signature.inputs, known_inputs)
+        check_captured(dynamic, captured)
+        dynamic = dynamic or captured
+    examples = _arrays(signature.example_inputs)
+    return BoundModel(
+        source=source,
+        inputs=signature.inputs,
+        outputs=signature.outputs,
+        examples=examples,
+        dynamic=dynamic,
+        profiles=to_profiles(dynamic, {name: array.shape for name, array in examples.items()}),
+        signature=signature,
+    )
+
+
+def _bind_onnx(
+    source: ModelSource, args: Any, min_shapes: Shapes, max_shapes: Shapes
+) -> BoundModel:
+    """An ONNX file says itself what goes in; nothing runs here."""
+    file = source.ir
+    assert file is not None
+    examples = _by_name(args, file.inputs)
+    admission = Admission(file.inputs)
+    admission.check_names(examples)
+    admission.check(examples)
+    usual = {name: array.shape for name, array in examples.items()}
+    return BoundModel(
+        source=source,
+        inputs=file.inputs,
+        outputs=file.outputs,
+        examples=examples,
+        dynamic={},
+        profiles=range_profiles(usual, min_shapes, max_shapes),
+    )
+
+
+def _by_name(args: Any, specs: Sequence[TensorSpec]) -> dict[str, NumpyArray]:
+    if isinstance(args, Mapping):
+        return {str(name): to_numpy(value) for name, value in args.items()}
+    values = list(args) if isinstance(args, tuple | list) else [args]
+    if len(values) != len(specs):
+        raise InputError(
+            f"the model takes {len(specs)} inputs ({', '.join(s.name for s in specs)}), "
+            f"found {len(values)}"
+        )
+    return {spec.name: to_numpy(value) for spec, value in zip(specs, values, strict=True)}
+
+
+def _names(specs: Sequence[TensorSpec]) -> list[str] | None:
+    return [spec.name for spec in specs] or None
+
+
+def _arrays(tensors: Mapping[str, Any]) -> dict[str, NumpyArray]:
+    return {name: to_numpy(tensor) for name, tensor in tensors.items()}

@@ -1,0 +1,209 @@
+"""Export and convert: the first IR that goes through both becomes the engine's files."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from enginebay.artifact import LoadRequest, convert_parts, portable
+from enginebay.errors import (
+    ConversionError,
+    EnginebayError,
+    ExportError,
+    UsageError,
+    disk_error,
+)
+from enginebay.exporters import split, write_ir
+from enginebay.ir import IR_FOLDER, SUFFIXES
+from enginebay.operations.export_model import Patch
+from enginebay.rewriting import mark_nodes
+from enginebay.tensors import Sample
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from enginebay.artifact import Part
+    from enginebay.ir import IRKind, IRModel
+    from enginebay.models import BoundModel
+    from enginebay.operations.settings import Settings
+    from enginebay.operations.steps import Steps
+    from enginebay.rewriting import RewriteReport, RewriterSet
+
+
+@dataclass(frozen=True)
+class Build:
+    """What is to be built.
+
+    Attributes:
+        settings: The backend, its parameters, and how to export.
+        model: The model with its inputs bound.
+        samples: The inputs that the engine will be verified with.
+        rewriters: The caller's own.
+        folder: Where the files go.
+        steps: Records the steps.
+    """
+
+    settings: Settings
+    model: BoundModel
+    samples: tuple[Sample, ...]
+    rewriters: tuple[RewriterSet, ...]
+    folder: Path
+    steps: Steps
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An engine's files, before anything is verified.
+
+    Attributes:
+        build: What it was built from.
+        ir: What was converted.
+        files: The engine's files, relative to the folder.
+        parts: The engines that the files belong to, where the model was cut.
+        rewriting: What was rewritten in the export; None where nothing could be.
+        notes: Why earlier IRs were not used.
+    """
+
+    build: Build
+    ir: IRModel
+    files: tuple[Path, ...]
+    parts: tuple[Part, ...]
+    rewriting: RewriteReport | None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def samples(self) -> list[Sample]:
+        """The samples without the inputs that the exporter has dropped, as no node uses them."""
+        return _used(self.build.samples, self.ir)
+
+    def load_request(self, *, strict: bool) -> LoadRequest:
+        """What loading the engine takes."""
+        settings = self.build.settings
+        return LoadRequest(
+            backend=settings.engine.name,
+            directory=self.build.folder,
+            files=self.files,
+            params=portable(settings.params),
+            inputs=self.ir.inputs,
+            outputs=self.ir.outputs,
+            parts=self.parts,
+            strict=strict,
+        )
+
+
+def build_engine(build: Build) -> Engine:
+    """Try the IRs in the backend's order, until one is exported and converted.
+
+    Raises:
+        ExportError: The only IR could not be exported.
+        ConversionError: The only IR could not be converted, or no IR went through.
+    """
+    failures: dict[IRKind, EnginebayError] = {}
+    for kind in _kinds(build.settings):
+        try:
+            engine = _through(build, kind)
+        except (ExportError, ConversionError) as err:
+            if full := disk_error(err):
+                raise full from err  # no other IR would help; staging says which disk
+            failures[kind] = err
+            _empty(build.folder)
+        else:
+            notes = (f"{failed} was not used: {err}" for failed, err in failures.items())
+            return replace(engine, notes=tuple(notes))
+    if len(failures) == 1:
+        raise next(iter(failures.values()))
+    reasons = "; ".join(f"{kind}: {err}" for kind, err in failures.items())
+    name = build.settings.engine.name
+    raise ConversionError(f"no IR leads to backend '{name}': {reasons}") from (
+        ExceptionGroup("every IR failed", list(failures.values()))
+    )
+
+
+def _kinds(settings: Settings) -> tuple[IRKind, ...]:
+    """The IRs to try, in order; only an ONNX graph can be cut."""
+    kinds: tuple[IRKind, ...] = (settings.ir,) if settings.ir else settings.engine.info.irs
+    cuts = settings.partition
+    if not cuts:
+        return kinds
+    if isinstance(cuts, str):
+        raise UsageError(
+            f"partition is the text '{cuts}', wanted a sequence of names",
+            hint=f"partition=('{cuts}',)",
+        )
+    if "onnx" not in kinds:
+        raise UsageError(
+            f"only an ONNX graph can be cut, and this deployment goes through {', '.join(kinds)}",
+            hint="leave out the cuts, or choose ir='onnx' and a backend that takes it",
+        )
+    return ("onnx",)
+
+
+def _through(build: Build, kind: IRKind) -> Engine:
+    settings = build.settings
+    with build.steps("export") as set_detail:
+        exported, rewriting = _export(build, kind)
+        set_detail(f"{exported.kind} by {exported.exporter}")
+    with build.steps("convert") as set_detail:
+        parts: tuple[Part, ...] = ()
+        if settings.partition:
+            parts = _convert_parts(build, exported, rewriting, set_detail)
+            files = tuple(Path(path) for part in parts for path in part.paths)
+        else:
+            files = settings.engine.convert(
+                *(exported, settings.params, build.folder, set_detail, build.model.profiles),
+                [sample.inputs for sample in _used(build.samples, exported)],
+            )
+        set_detail(", ".join(file.as_posix() for file in files))
+    return Engine(build, exported, files, parts, rewriting)
+
+
+def _export(build: Build, kind: IRKind) -> tuple[IRModel, RewriteReport | None]:
+    """The IR, with the rewriters for the backend applied; a file of this kind is one already."""
+    if (file := build.model.file(kind)) is not None:
+        return file, None
+    settings = build.settings
+    opset = settings.opset if kind == "onnx" else None
+    patch = Patch(
+        backend=settings.engine.name,
+        ir=kind,
+        rewriters=[*build.rewriters, *([mark_nodes()] if settings.partition else [])],
+        config=settings.values,
+        opset=opset,
+    )
+    path = build.folder / IR_FOLDER / f"model{SUFFIXES[kind]}"
+    exporter = settings.exporter if kind == "onnx" else None
+    exported = write_ir(build.model, kind, path, exporter=exporter, opset=opset, patch=patch)
+    return exported, patch.report
+
+
+def _convert_parts(
+    build: Build,
+    exported: IRModel,
+    rewriting: RewriteReport | None,
+    progress: Callable[[str], None],
+) -> tuple[Part, ...]:
+    settings = build.settings
+    try:
+        models = split(exported, settings.partition, build.folder / IR_FOLDER / "parts")
+    except UsageError as err:
+        # A function that was to be marked and is not there has no mark to cut at.
+        lines = rewriting.not_found if rewriting else ()
+        raise UsageError("; ".join((str(err), *lines)), hint=err.hint) from err
+    return convert_parts(settings.engine, models, settings.params, build.folder, progress)
+
+
+def _used(samples: Sequence[Sample], ir: IRModel) -> list[Sample]:
+    return [
+        Sample({spec.name: sample.inputs[spec.name] for spec in ir.inputs}, sample.outputs)
+        for sample in samples
+    ]
+
+
+def _empty(folder: Path) -> None:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()

@@ -1,0 +1,92 @@
+"""Every file that ``export`` writes deploys without a further word, by the names it was given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import nn
+
+import enginebay as eb
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILES = ["m.onnx", "m.pt", "m.pt2"]
+
+
+class One(nn.Module):
+    def forward(self, image: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"mean": image.mean(1), "doubled": image * 2}
+
+
+class Two(nn.Module):
+    def forward(self, ids: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        return ids * scale
+
+
+class Nested(nn.Module):
+    def forward(
+        self, x: torch.Tensor, extra: dict[str, list[torch.Tensor]], *, mask: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        return x + extra["a"][0], mask * extra["a"][1]
+
+
+ONES = torch.ones(2, 3)
+MODELS: dict[str, tuple[nn.Module, Any, list[str], list[str]]] = {
+    "one": (One(), ONES, ["image"], ["mean", "doubled"]),
+    "two": (Two(), (torch.arange(6).reshape(2, 3), ONES), ["ids", "scale"], ["output"]),
+    "nested": (
+        Nested(),
+        {"x": ONES, "extra": {"a": [ONES, ONES * 2]}, "mask": ONES},
+        ["x", "extra.a.0", "extra.a.1", "mask"],
+        ["output_0", "output_1"],
+    ),
+}
+
+
+def names(specs: Any) -> list[str]:
+    return [spec.name for spec in specs]
+
+
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("size", ["fixed", "open"])
+def test_an_exported_file_deploys(
+    loopback: str, tmp_path: Path, kind: str, file: str, size: str
+) -> None:
+    model, args, inputs, outputs = MODELS[kind]
+    opened = {name: {0: "batch"} for name in inputs} if size == "open" else None
+    ir = eb.export(model, args, path=tmp_path / file, dynamic_shapes=opened)
+    assert (names(ir.inputs), names(ir.outputs)) == (inputs, outputs)
+
+    deployed = eb.deploy(str(ir.path), backend=loopback, work_dir=tmp_path / "artifact")
+    assert deployed.verdict == "verified"
+    manifest = deployed.artifact.manifest
+    assert (names(manifest.inputs), names(manifest.outputs)) == (inputs, outputs)
+
+    again = eb.verify(deployed.artifact, reference=str(ir.path))
+    assert again.verdict == "verified"
+
+
+@pytest.mark.parametrize("file", FILES[1:])
+def test_an_exported_file_is_exported_again(tmp_path: Path, file: str) -> None:
+    """What leaves as ``image`` comes in and leaves again as ``image``, by whoever names it."""
+    model, args, inputs, outputs = MODELS["one"]
+    written = eb.export(model, args, path=tmp_path / file)
+    for again in ("again.onnx", "again.pt"):
+        ir = eb.export(str(written.path), path=tmp_path / again)
+        assert (names(ir.inputs), names(ir.outputs)) == (inputs, outputs)
+
+
+def test_a_programs_open_dimensions_stay_open_between_the_same_sizes(
+    loopback: str, tmp_path: Path
+) -> None:
+    opened = {"image": {0: ("batch", 1, 5)}}
+    ir = eb.export(One(), ONES, path=tmp_path / "m.pt2", dynamic_shapes=opened)
+    deployed = eb.deploy(str(ir.path), backend=loopback, work_dir=tmp_path / "artifact")
+    (image,) = deployed.artifact.inputs
+    assert image.dims == ("batch", 3)
+    sizes = [sample.inputs["image"].shape[0] for sample in deployed.artifact.samples()]
+    assert sizes == [2, 1, 5]

@@ -1,0 +1,29 @@
+"""Whoever opens an artifact makes the same checks: no way in skips one."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import nn
+
+import enginebay as eb
+from enginebay.errors import ArtifactError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("open_it", [eb.load, eb.verify, eb.benchmark])
+def test_an_artifact_that_is_bound_to_something_else_is_refused(
+    loopback: str, tmp_path: Path, open_it: Callable[[Any], Any]
+) -> None:
+    deployed = eb.deploy(nn.ReLU(), torch.ones(2), backend=loopback, work_dir=tmp_path / "a")
+    file = deployed.artifact.path / "manifest.json"
+    manifest = json.loads(file.read_text())
+    file.write_text(json.dumps(manifest | {"pinned": {"gpu": "H100"}}))
+    with pytest.raises(ArtifactError, match=r'^the artifact is bound to gpu "H100", found none$'):
+        open_it(deployed.artifact.path)

@@ -1,0 +1,49 @@
+"""What every package of the repository says of itself: one range of core, one set of systems."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parent.parent
+TEMPLATE = ROOT / "packages/core/src/enginebay/cli/scaffold/template/pyproject.toml.in"
+PACKAGES = [
+    *sorted(ROOT.glob("packages/*/pyproject.toml")),
+    *sorted(ROOT.glob("examples/*/pyproject.toml")),
+    TEMPLATE,
+]
+#: Bounds releases only: the contract is the API version, which is compared when a plugin is loaded.
+RANGE = ">=0.1,<1"
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).parts[-2]
+
+
+def project(path: Path) -> dict[str, Any]:
+    return dict(tomllib.loads(path.read_text(encoding="utf-8"))["project"])
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in PACKAGES if name_of(path) != "core"], ids=name_of
+)
+def test_a_package_accepts_a_range_of_core(path: Path) -> None:
+    wanted = [Requirement(line) for line in project(path)["dependencies"]]
+    (core,) = [requirement for requirement in wanted if requirement.name == "enginebay"]
+    assert core.specifier == Requirement(f"enginebay{RANGE}").specifier
+
+
+@pytest.mark.parametrize("path", PACKAGES, ids=name_of)
+def test_a_package_says_where_it_runs(path: Path) -> None:
+    table = project(path)
+    assert table["requires-python"] == ">=3.11"
+    classifiers = table["classifiers"]
+    assert any(line.startswith("Operating System :: POSIX") for line in classifiers)
+    pythons = [line for line in classifiers if line.startswith("Programming Language :: Python ::")]
+    assert pythons == [
+        f"Programming Language :: Python :: {version}" for version in ("3", "3.11", "3.12", "3.13")
+    ]
