@@ -9,7 +9,7 @@ import onnxruntime
 import pytest
 import torch
 
-from enginebay.artifact import Verification
+from enginebay.verdict import Verification
 from enginebay.verification import compare
 
 

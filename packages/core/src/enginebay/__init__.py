@@ -16,7 +16,7 @@ from enginebay.lazy import lazy_names
 from enginebay.version import __version__
 
 if TYPE_CHECKING:
-    from enginebay.artifact import Artifact, Verification, open_artifact
+    from enginebay.artifact import Artifact, open_artifact
     from enginebay.backend import Backend, get_backend
     from enginebay.environment import Check, EnvReport
     from enginebay.errors import EnginebayError, MismatchError
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from enginebay.plugins import BackendStatus, list_backends
     from enginebay.rewriting import RewriterSet, mark, marks
     from enginebay.tensors import TensorSpec
+    from enginebay.verdict import Verification
 
 __all__ = [
     "API_VERSION",
@@ -94,7 +95,7 @@ _fetch = lazy_names(
         "Receipt": "inference",
         "RewriterSet": "rewriting",
         "TensorSpec": "tensors",
-        "Verification": "artifact",
+        "Verification": "verdict",
         "Wrapper": "inference",
         "benchmark": "operations",
         "convert": "operations",

@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from enginebay.artifact import Verification
+    from enginebay.verdict import Verification
 
 __all__ = [
     "ArtifactError",

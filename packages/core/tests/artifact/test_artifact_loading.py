@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from enginebay.artifact import Verification, open_artifact
+from enginebay.artifact import open_artifact
 from enginebay.artifact.opening import check_pinned
 from enginebay.errors import ArtifactError
+from enginebay.verdict import Verification
 
 HINT = "copy the whole artifact again, or make it again with the command in its manifest"
 

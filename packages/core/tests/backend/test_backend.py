@@ -171,8 +171,8 @@ def test_convert_and_run_without_an_artifact(loopback: str, tiny: Path, tmp_path
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        ("None", "to_backend of 'odd' answered None: wanted a list of files"),
-        ("'model.onnx'", "to_backend of 'odd' answered 'model.onnx': wanted a list of files"),
+        ("None", "to_backend of 'odd' returned None: wanted a list of files"),
+        ("'model.onnx'", "to_backend of 'odd' returned 'model.onnx': wanted a list of files"),
         ("[]", "backend 'odd' wrote no file"),
         (
             "['model.onnx']",
@@ -186,8 +186,8 @@ def test_convert_and_run_without_an_artifact(loopback: str, tiny: Path, tmp_path
             "({}[name] for name in ['gone'])",
             "backend 'odd' could not convert 'tiny.onnx': KeyError: 'gone'",
         ),
-        ("7", "to_backend of 'odd' answered 7: wanted a list of files"),
-        ("[7]", "to_backend of 'odd' answered [7]: wanted a list of files"),
+        ("7", "to_backend of 'odd' returned 7: wanted a list of files"),
+        ("[7]", "to_backend of 'odd' returned [7]: wanted a list of files"),
         ("['/etc/passwd']", "backend 'odd' wrote '/etc/passwd' outside its work_dir"),
         (
             "1 / 0",
@@ -209,7 +209,7 @@ def test_a_converter_is_not_taken_at_its_word(
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        ("7", "build_wrapper of 'odd' answered 7: wanted a Wrapper"),
+        ("7", "build_wrapper of 'odd' returned 7: wanted a Wrapper"),
         ("1 / 0", "backend 'odd' could not load 'model.onnx': ZeroDivisionError: division by zero"),
     ],
 )

@@ -18,7 +18,7 @@ from enginebay.errors import ExportError, UsageError
 from enginebay.exporters.partition import split
 from enginebay.ir.onnx_file import read_onnx
 from enginebay.operations.export_model import Patch
-from enginebay.rewriting.marking import mark_nodes
+from enginebay.rewriting import mark_nodes
 
 both = pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
 

@@ -311,9 +311,8 @@ def test_what_is_handed_over_must_be_sets(tmp_path, given, message):
 
 def test_an_ir_that_does_not_exist():
     rewriters = RewriterSet()
-    rewriters.function("torch.relu", ir="onx")(replacement)
     with pytest.raises(RewriterError) as caught:
-        eb.rewrite(backend=None, rewriters=[rewriters])
+        rewriters.function("torch.relu", ir="onx")(replacement)
     assert str(caught.value) == (
         'the function rewriter of "torch.relu" is for the IR "onx"; '
         "wanted one of onnx, torchscript, exported_program"

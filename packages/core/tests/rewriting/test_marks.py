@@ -9,8 +9,7 @@ from torch import nn
 
 import enginebay as eb
 from enginebay.errors import RewriterError
-from enginebay.rewriting import rewrite
-from enginebay.rewriting.marking import mark_nodes
+from enginebay.rewriting import mark_nodes, rewrite
 
 both = pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
 

@@ -364,7 +364,7 @@ def test_a_context_cannot_be_entered_twice(net):
         with pytest.raises(RewriterError) as caught:
             rewriting.__enter__()
         assert type(net.conv) is Negated
-    assert str(caught.value) == "this rewriting is already in force"
+    assert str(caught.value) == "this rewriting is already active"
     assert caught.value.hint == "call rewrite() again"
 
 

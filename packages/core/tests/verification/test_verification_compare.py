@@ -14,7 +14,7 @@ from enginebay.errors import UsageError
 from enginebay.verification import compare
 
 if TYPE_CHECKING:
-    from enginebay.artifact import OutputComparison
+    from enginebay.verdict import OutputComparison
 
 
 def one(expected, found, **options) -> OutputComparison:

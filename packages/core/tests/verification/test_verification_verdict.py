@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from enginebay.artifact import Verification
+from enginebay.verdict import Verification
 from enginebay.verification import compare
 
 REFERENCE = "the PyTorch model, unpatched"

@@ -21,7 +21,6 @@ from enginebay.artifact.opening import SAMPLES_FILE, Artifact, open_artifact
 from enginebay.artifact.parts import convert_parts
 from enginebay.artifact.request import LoadRequest, load_request
 from enginebay.artifact.stage import Staging, staging
-from enginebay.artifact.verdict import OutputComparison, Verification
 
 __all__ = [
     "MANIFEST_FORMAT",
@@ -32,11 +31,9 @@ __all__ = [
     "IRRecord",
     "LoadRequest",
     "Manifest",
-    "OutputComparison",
     "Part",
     "PluginRecord",
     "Staging",
-    "Verification",
     "build_manifest",
     "convert_parts",
     "load_request",

@@ -9,11 +9,11 @@ from enginebay.artifact.manifest import IRRecord, Manifest, Part, PluginRecord
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from enginebay.artifact.verdict import Verification
     from enginebay.backend import Backend
     from enginebay.inference import Receipt
     from enginebay.ir import IRModel
     from enginebay.params import BackendParams
+    from enginebay.verdict import Verification
 
 
 def build_manifest(

@@ -70,7 +70,7 @@ def check_paths(entries: tuple[FileEntry, ...], where: Path) -> None:
 
 
 def _is_portable(path: str) -> bool:
-    """Whether a path stays below its root, on any system, and is spelt in one way only."""
+    """True where a path stays below its root, on any system, and is spelt in one way only."""
     try:
         path.encode()
     except UnicodeEncodeError:  # bytes of a file name that are not UTF-8
@@ -124,7 +124,7 @@ _HINT = "copy the whole artifact again, or make it again with the command in its
 
 
 def _state(found: int, wanted: int) -> str:
-    """What happened to a file of another size, in words."""
+    """Describe a file of another size, in words."""
     if found == 0:
         return "is empty"
     return "is truncated" if found < wanted else "was changed"

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from enginebay.artifact.verdict import Verification
 from enginebay.errors import ArtifactError, UsageError
 from enginebay.inference import Receipt
 from enginebay.tensors import TensorSpec
+from enginebay.verdict import Verification
 from enginebay.version import __version__
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class IRRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         kind: ``onnx``, ``torchscript`` or ``exported_program``.
-        exporter: What wrote it, empty where it was handed over as a file.
+        exporter: The exporter that wrote it; empty where it was given as a file.
         opset: The ONNX opset; None for other kinds.
         sha256: Of its main file.
         notes: What happened on the way: ``the default exporter failed: …``.
@@ -88,7 +88,7 @@ class Part(msgspec.Struct, frozen=True):
 
     Attributes:
         folder: Where its files are, relative to the artifact.
-        files: Their names relative to the folder, as the backend answered them.
+        files: Their names relative to the folder, as the backend listed them.
         inputs: What it takes of the model's inputs and of earlier parts' outputs.
         outputs: What it gives to later parts and to the caller.
     """
@@ -123,10 +123,10 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         params: The backend's parameters.
         inputs: The model's inputs, by the names that callers use.
         outputs: The model's outputs, in order.
-        model_files: The engine's files, as the backend answered them.
+        model_files: The engine's files, as the backend listed them.
         parts: The engines in the order in which they run; empty where there is only one.
         files: Every file of the artifact but the manifest.
-        ir: What the engine's files were made from; None where they were handed over.
+        ir: What the engine's files were made from; None where they were given as files.
         receipt: What ran when the artifact was verified.
         verification: The verdict with its figures.
         command: What to type to make the artifact again.
@@ -156,7 +156,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Header(msgspec.Struct):
-    """What tells an Enginebay manifest of any format from somebody else's ``manifest.json``."""
+    """The fields by which an Enginebay manifest of any format is recognised."""
 
     format: int
     enginebay_version: str
@@ -223,7 +223,7 @@ def decode(data: bytes, path: Path) -> Manifest:
 
 
 def is_manifest(path: Path) -> bool:
-    """Whether a file is an Enginebay manifest, of whatever format."""
+    """True where a file is an Enginebay manifest, of whatever format."""
     try:
         _decode(path.read_bytes(), _Header, path, "")
     except (OSError, ArtifactError):

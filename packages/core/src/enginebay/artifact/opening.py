@@ -15,8 +15,8 @@ from enginebay.errors import ArtifactError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from enginebay.artifact.verdict import Verdict
     from enginebay.tensors import Sample, TensorSpec
+    from enginebay.verdict import Verdict
 
 #: Where an artifact keeps the inputs and outputs that it was verified with.
 SAMPLES_FILE = "samples.npz"

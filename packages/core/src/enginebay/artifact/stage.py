@@ -1,4 +1,4 @@
-"""Where an artifact is built: beside its final name, under which it appears complete or not at all.
+"""Build an artifact beside its final name, under which it appears complete or not at all.
 
 ::
 
@@ -157,7 +157,7 @@ def _remove_empty(folders: list[Path]) -> None:
 
 
 def _prefix(target: Path) -> str:
-    """How the staging directories of a target begin; cut, since a name has at most 255 bytes."""
+    """The prefix of a target's staging directories; cut, since a name has at most 255 bytes."""
     return f".{target.name[:50]}.staging-"
 
 

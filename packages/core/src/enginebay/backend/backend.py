@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay.backend.contributed import contributed
+from enginebay.backend.contributed import collect_rewriters
 from enginebay.backend.written import written_files
 from enginebay.errors import (
     BackendUnavailableError,
@@ -59,11 +59,11 @@ def get_backend(name: str) -> Backend:
 
 
 class Backend:
-    """What callers hold of a backend.
+    """One backend, as callers use it.
 
     Attributes:
         name: The name users type.
-        info: What the plugin says it is and can do.
+        info: Its name, IRs and abilities, as the plugin says.
         Params: The class that declares its parameters.
         distribution: The distribution that provides the plugin.
         distribution_version: That distribution's version.
@@ -109,14 +109,14 @@ class Backend:
         with_custom_ops: bool = False,
         timeout: float = 120.0,
     ) -> EnvReport:
-        """What was found here, in four tiers, each in a child process.
+        """Check the environment in four tiers, each in a child process.
 
         Args:
             params: What the backend would be used with; the defaults where it is left out.
             with_custom_ops: Whether its custom-op libraries must load too.
             timeout: Seconds that each tier may take.
         """
-        from enginebay.backend.checking import check_environment
+        from enginebay.backend.tiers import check_environment
 
         return check_environment(
             self.name, params or self.Params(), with_custom_ops=with_custom_ops, timeout=timeout
@@ -175,7 +175,7 @@ class Backend:
         """
         work_dir = Path(params.work_dir or ".")
         work_dir.mkdir(parents=True, exist_ok=True)
-        # Absolute, as in a deployment: a converter may run elsewhere, or answer relative paths.
+        # Absolute, as in a deployment: a converter may run elsewhere, or return relative paths.
         files = self.convert(read_ir(ir), params, work_dir.resolve())
         return tuple(work_dir / file for file in files)
 
@@ -188,7 +188,7 @@ class Backend:
         shapes: Mapping[str, ShapeProfile] | None = None,
         samples: Iterable[Mapping[str, NumpyArray]] = (),
     ) -> tuple[Path, ...]:
-        """Ask the plugin to convert, and check what it answers.
+        """Ask the plugin to convert, and check the files that it lists.
 
         The arguments are fields of :class:`~enginebay.hooks.ConvertRequest`.
 
@@ -214,8 +214,8 @@ class Backend:
             samples=tuple(samples),
         )
         try:
-            answer = self._plugin.call("to_backend", request=request)
-            return written_files(answer, work_dir, self.name)
+            listed = self._plugin.call("to_backend", request=request)
+            return written_files(listed, work_dir, self.name)
         except EnginebayError:
             raise
         except Exception as err:
@@ -259,7 +259,7 @@ class Backend:
             ) from err
         if not isinstance(wrapper, Wrapper):
             raise ConversionError(
-                f"build_wrapper of '{self.name}' answered {wrapper!r}: wanted a Wrapper"
+                f"build_wrapper of '{self.name}' returned {wrapper!r}: wanted a Wrapper"
             )
         if request.strict and wrapper.receipt.fallbacks:
             fallbacks = "; ".join(wrapper.receipt.fallbacks)
@@ -271,7 +271,7 @@ class Backend:
         return wrapper
 
     def bound_to(self, params: BackendParams) -> dict[str, str]:
-        """What an artifact with these parameters is bound to, as it is on this machine."""
+        """Return what an artifact with these parameters is bound to, as it is on this machine."""
         pinned: dict[str, str] = {field: self.get_version() for field in self.info.pinned}
         request = BindingRequest(params=params, backend=self.name)
         found = self._plugin.ask("bound_to", Mapping, request)  # type: ignore[type-abstract]  # for isinstance
@@ -283,9 +283,9 @@ class Backend:
         """The rewriters that this plugin and the cross-cutting ones contribute to an export.
 
         Raises:
-            PluginError: A plugin answered something else.
+            PluginError: A plugin returned something else.
         """
-        return contributed(self._plugin, RewritersRequest(backend=self.name, ir=ir))
+        return collect_rewriters(self._plugin, RewritersRequest(backend=self.name, ir=ir))
 
     def build_param_from_config(
         self, config: Mapping[str, Any], work_dir: str | Path | None = None, **over: Any
@@ -293,7 +293,7 @@ class Backend:
         """The parameters that a deploy config asks for.
 
         Args:
-            config: What :func:`enginebay.config.load` answers.
+            config: A config, as :func:`enginebay.config.load` returns it.
             work_dir: The folder of the artifact's files.
             **over: Fields that win over the config's.
 

@@ -1,4 +1,4 @@
-"""Is a backend usable here? Four tiers, each in a child process, the last one a tiny real run."""
+"""One tier of the check of a backend, run in a child process; the last one is a tiny real run."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from enginebay.environment import EnvReport, Tier, check_distributions, failed, passed, skipped
-from enginebay.errors import EnginebayError, IsolationError, PluginError
+from enginebay.environment import EnvReport, Tier, check_distributions, failed, passed
+from enginebay.errors import EnginebayError, PluginError
 
 if TYPE_CHECKING:
     from enginebay.backend.backend import Backend
@@ -23,41 +23,6 @@ _TINY_ONNX = (
     "BEIECgAQDQ=="
 )
 _TINY_SHAPE = (1, 3, 4, 4)
-
-
-def check_environment(
-    name: str, params: BackendParams, *, with_custom_ops: bool, timeout: float
-) -> EnvReport:
-    """Run the tiers in order; after one that fails, the others are reported as skipped.
-
-    Args:
-        name: The backend.
-        params: What it would be used with.
-        with_custom_ops: Whether its custom-op libraries must load too.
-        timeout: Seconds that each tier may take.
-    """
-    from enginebay.isolation import call
-
-    report = EnvReport()
-    for tier in Tier:
-        if not report.ok:
-            cause = report.failed
-            assert cause is not None
-            report += skipped(tier, tier.value, found=f"{cause.name} failed before")
-            continue
-        try:
-            report += call(
-                "enginebay.backend.checking:check_tier",
-                name,
-                tier,
-                params.to_mapping(),
-                with_custom_ops,
-                timeout=timeout,
-                result_type=EnvReport,
-            )
-        except IsolationError as err:
-            report += failed(tier, tier.value, found=str(err), fix=err.hint or "")
-    return report
 
 
 def check_tier(name: str, tier: Tier, params: dict[str, Any], with_custom_ops: bool) -> EnvReport:
@@ -103,7 +68,7 @@ def _smoke(backend: Backend, params: BackendParams, folder: Path) -> EnvReport:
             params=params,
             inputs=ir.inputs,
             outputs=ir.outputs,
-            strict=True,  # a device that was asked for and is not used is not green
+            strict=True,  # a device that was requested and is not used is not green
         )
         with backend.load(request) as wrapper:
             receipt = wrapper.receipt
@@ -114,8 +79,8 @@ def _smoke(backend: Backend, params: BackendParams, folder: Path) -> EnvReport:
     # 2 x has no rounding error in any binary format that holds x; 1/128 is bfloat16's epsilon.
     if not error <= 2 / 128:
         return failed(Tier.SMOKE, what, found=f"wrong by {error:.2g}", wanted="relu(2 x)")
-    told = f"{receipt.engine} on {receipt.provider or receipt.device}"
-    return passed(Tier.SMOKE, what, found=f"{told}, worst difference {error:.1g}")
+    engine = f"{receipt.engine} on {receipt.provider or receipt.device}"
+    return passed(Tier.SMOKE, what, found=f"{engine}, worst difference {error:.1g}")
 
 
 def _tiny_ir(backend: Backend, folder: Path) -> IRModel:

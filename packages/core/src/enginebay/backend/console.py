@@ -5,17 +5,29 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from enginebay.errors import EnginebayError
 
 if TYPE_CHECKING:
+    from argparse import Namespace
     from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
-    from enginebay.backend.backend import Backend
+
+class Converter(Protocol):
+    """The part of a backend that its console tool needs."""
+
+    name: str
+
+    def parse_args(
+        self, parser: ArgumentParser, args: Sequence[str] | None = None
+    ) -> AbstractContextManager[Namespace]:
+        """Parse the arguments, and convert when the block ends well."""
+        ...
 
 
-def run(backend: Backend, argv: Sequence[str] | None) -> None:
+def run(backend: Converter, argv: Sequence[str] | None) -> None:
     """Convert what the command line asks for.
 
     Raises:
@@ -37,6 +49,6 @@ def run(backend: Backend, argv: Sequence[str] | None) -> None:
 
 
 def _program() -> str:
-    """What was typed to get here."""
+    """The command that was typed to get here."""
     path = Path(sys.argv[0])
     return f"python -m {path.parent.name}" if path.name == "__main__.py" else path.name

@@ -15,23 +15,23 @@ if TYPE_CHECKING:
 
 
 def plugin_rewriters(ir: IRKind) -> list[RewriterSet]:
-    """What the cross-cutting plugins contribute to an export for no backend in particular.
+    """Collect what the cross-cutting plugins contribute to an export for no backend in particular.
 
     Raises:
-        PluginError: A plugin answered something else.
+        PluginError: A plugin returned something else.
     """
-    return contributed(load_plugins(), RewritersRequest(backend="", ir=ir))
+    return collect_rewriters(load_plugins(), RewritersRequest(backend="", ir=ir))
 
 
-def contributed(team: PluginTeam, request: RewritersRequest) -> list[RewriterSet]:
-    """Everybody's answers, each marked with its distribution."""
+def collect_rewriters(team: PluginTeam, request: RewritersRequest) -> list[RewriterSet]:
+    """Collect everybody's rewriters, each set marked with its distribution."""
     from enginebay.rewriting import RewriterSet
 
-    answers = team.call_all("rewriters", request=request)
-    for status, found in answers:
-        if not isinstance(found, RewriterSet):
+    found = team.call_all("rewriters", request=request)
+    for status, rewriters in found:
+        if not isinstance(rewriters, RewriterSet):
             raise PluginError(
-                f"rewriters() of '{status.name}' answered {found!r}: wanted a RewriterSet",
+                f"rewriters() of '{status.name}' returned {rewriters!r}: wanted a RewriterSet",
                 hint=f"pip install -U {status.distribution}",
             )
-    return [found.from_distribution(status.distribution) for status, found in answers]
+    return [rewriters.from_distribution(status.distribution) for status, rewriters in found]

@@ -1,4 +1,4 @@
-"""What a converter says that it wrote is not taken at its word."""
+"""Check the list of files that a converter says it wrote."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any
 from enginebay.errors import ConversionError
 
 
-def written_files(answer: Any, work_dir: Path, backend: str) -> tuple[Path, ...]:
-    """The files that ``to_backend`` answered, relative to the folder they are in.
+def written_files(listed: Any, work_dir: Path, backend: str) -> tuple[Path, ...]:
+    """The files that ``to_backend`` listed, relative to the folder they are in.
 
     Args:
-        answer: What the hook answered.
+        listed: The return value of the hook.
         work_dir: Where the files must be.
         backend: The backend's name, for messages.
 
     Raises:
         ConversionError: It is no list of files, or one of them is missing, empty or elsewhere.
     """
-    listed = [] if isinstance(answer, str | Path) or not isinstance(answer, Iterable) else answer
-    paths = list(listed)
-    if listed is not answer or not all(isinstance(path, str | Path) for path in paths):
+    is_list = isinstance(listed, Iterable) and not isinstance(listed, str | Path)
+    paths = list(listed) if is_list else []
+    if not is_list or not all(isinstance(path, str | Path) for path in paths):
         raise ConversionError(
-            f"to_backend of '{backend}' answered {answer!r}: wanted a list of files"
+            f"to_backend of '{backend}' returned {listed!r}: wanted a list of files"
         )
     if not paths:
         raise ConversionError(f"backend '{backend}' wrote no file")
@@ -40,6 +40,6 @@ def _relative(path: str | Path, root: Path, backend: str) -> Path:
         fault = "empty" if file.is_file() else "missing"
         raise ConversionError(
             f"backend '{backend}' promised the file '{name}', which is {fault}",
-            hint=f"to_backend of '{backend}' answers files that are not empty, and no others",
+            hint=f"to_backend of '{backend}' returns files that are not empty, and no others",
         )
     return name

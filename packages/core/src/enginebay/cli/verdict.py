@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from enginebay.cli.output import print_table, styled
 
 if TYPE_CHECKING:
-    from enginebay.artifact import OutputComparison, Verification
+    from enginebay.verdict import OutputComparison, Verification
 
 _COLOURS = {"verified": "green", "unverified": "yellow"}
 
@@ -17,7 +17,7 @@ def headline(verification: Verification) -> str:
     """The verdict, against what it was found, and how much was compared; or why nothing was.
 
     Example:
-        >>> from enginebay.artifact import Verification
+        >>> from enginebay.verdict import Verification
         >>> headline(Verification.unverified("nothing to compare with"))
         'unverified: nothing to compare with'
     """

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 ExporterName: TypeAlias = Literal["dynamo", "torchscript"]
 
 
-#: What rewriters know the exporters by.
+#: The exporters' names in rewriters' conditions.
 SHORT_NAMES = {
     "the default exporter": "dynamo",
     "the TorchScript exporter": "torchscript",
@@ -38,7 +38,7 @@ SHORT_NAMES = {
 
 @dataclass(frozen=True)
 class Task:
-    """What every attempt at exporting a model starts from."""
+    """A model to be exported, with the options that every exporter shares."""
 
     model: BoundModel
     opset: int | None
@@ -186,7 +186,7 @@ def _all_failed(failures: Mapping[str, Exception]) -> ExportError:
 
 
 def _clear(folder: Path) -> None:
-    """What a failed exporter left does not belong to the next one's files."""
+    """Delete the files of a failed exporter, which do not belong to the next one's."""
     for file in folder.iterdir():
         file.unlink()
 

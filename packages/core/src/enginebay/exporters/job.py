@@ -1,4 +1,4 @@
-"""What the exporters have in common: what they are given, and what they answer."""
+"""The input and the result that all exporters share, and safe writing of their files."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Written:
-    """What an exporter wrote."""
+    """The description of the files that an exporter wrote."""
 
     exporter: str
     inputs: tuple[TensorSpec, ...]

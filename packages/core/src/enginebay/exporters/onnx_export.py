@@ -103,7 +103,7 @@ def torch_dims(job: Job) -> tuple[dict[int, Any] | None, ...]:
 
 
 def check_open(inputs: Sequence[TensorSpec], job: Job) -> None:
-    """Make sure that the asked-for dimensions are open in what was exported.
+    """Check that the requested dimensions are open in the exported graph.
 
     torch.onnx retries with torch.export's own suggestions, and one of these is a fixed size.
     """
@@ -119,7 +119,7 @@ def _saved(program: Any, target: Path, opset: int | None) -> Written:
     """Write an exported graph, with its weights beside it where they are many."""
     found = int(program.model.opset_imports[""])
     if opset not in (None, found):
-        raise ExportError(f"the exporter wrote operator set {found} where {opset} was asked for")
+        raise ExportError(f"the exporter wrote operator set {found} where {opset} was requested")
     graph = program.model.graph
     values = [value.const_value for value in graph.initializers.values()]
     size = sum(value.nbytes for value in values if value is not None)

@@ -36,7 +36,7 @@ def split(ir: IRModel, cuts: Sequence[str], folder: Path) -> list[IRModel]:
     mark is called, every other one what the exporter called it.
 
     Args:
-        ir: An ONNX model that was exported with :func:`~enginebay.rewriting.marking.mark_nodes`.
+        ir: An ONNX model that was exported with :func:`~enginebay.rewriting.mark_nodes`.
         cuts: Names of marks in the order of the model. Tensors that are marked with the same
             name are cut together.
         folder: Where ``part_0.onnx``, ``part_1.onnx`` … go, and the weights of each, where the

@@ -1,4 +1,4 @@
-"""What a file's own format loses: names, dtypes and shapes, and the sizes of the example inputs.
+"""A description beside the graph: names, dtypes, shapes, and the sizes of the example inputs.
 
 TorchScript and exported programs keep it as an extra file in their archive, ONNX among its
 metadata. With it every file that Enginebay exports can be deployed without a further word.

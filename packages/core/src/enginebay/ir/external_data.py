@@ -1,4 +1,4 @@
-"""Where an ONNX model says its weights are, and whether that may be believed.
+"""The external data of an ONNX model, checked before anybody follows its paths.
 
 A model file names the files that hold its weights. Every engine follows these names with a loader
 of its own, and loaders have followed them out of the model's folder time and again (CVEs of 2022,
@@ -98,7 +98,7 @@ def _check_size(tensor: TensorProto, file: Path, path: Path) -> None:
 
 
 def byte_size(tensor: TensorProto) -> int:
-    """How many bytes a tensor's elements take."""
+    """The number of bytes that a tensor's elements take."""
     from math import prod
 
     from onnx.helper import tensor_dtype_to_np_dtype

@@ -1,4 +1,4 @@
-"""What an export leaves behind: the files, and what goes in and comes out."""
+"""An intermediate representation: its files, and the inputs and outputs of the model in them."""
 
 from __future__ import annotations
 

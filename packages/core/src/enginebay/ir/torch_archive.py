@@ -1,4 +1,4 @@
-"""What a file that torch wrote holds, found out from the outside: nothing is unpickled."""
+"""Recognise the files that torch writes from the outside: nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _not_zip(path: Path, start: bytes) -> str:
 
 
 def _pickled(stream: IO[bytes]) -> str:
-    """What a pickle holds, by the first class that it names."""
+    """The content of a pickle, by the first class that it names."""
     try:
         names = (arg for opcode, arg, _ in pickletools.genops(stream) if opcode.name == "GLOBAL")
         first = str(next(names, "")).replace(" ", ".")

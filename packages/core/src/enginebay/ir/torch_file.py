@@ -74,7 +74,7 @@ def program_specs(
     output_names: Sequence[str] | None = None,
     symbols: Mapping[str, str] | None = None,
 ) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
-    """What goes into an exported program and comes out of it.
+    """Return the inputs and outputs of an exported program.
 
     Args:
         program: The program.

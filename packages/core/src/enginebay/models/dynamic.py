@@ -1,4 +1,4 @@
-"""Which dimensions stay open, and between what sizes."""
+"""Open dimensions: which stay open, and between which sizes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class DynamicDim(msgspec.Struct, frozen=True):
     opt: int | None = None
 
     def holds(self, size: int) -> bool:
-        """Whether the size is in the range."""
+        """True where the size is in the range."""
         return self.min <= size and (self.max is None or size <= self.max)
 
 

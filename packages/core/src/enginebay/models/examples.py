@@ -81,7 +81,7 @@ def shapes_of(args: Any) -> dict[str, tuple[int, ...]]:
 
 
 def _stretched(source: ModelSource, shapes: Shapes) -> Any:
-    """The model's own example inputs at the shapes that were asked for."""
+    """The model's own example inputs at the shapes that were requested."""
     args = source.example_inputs
     if isinstance(args, Mapping):
         # A forward may take more than the model is deployed with: these are its inputs.

@@ -24,7 +24,7 @@ def unused(name: str, taken: Container[str]) -> str:
 
 
 def renamed(kind: str, found: dict[str, _T], names: Sequence[str] | None) -> dict[str, _T]:
-    """What was found, under the user's names if there are any.
+    """Replace the keys of ``found`` by the user's names, if there are any.
 
     Raises:
         InputError: Another number of names, an empty one, or one twice.

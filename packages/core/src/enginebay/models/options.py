@@ -1,4 +1,4 @@
-"""What ``codebase_config`` may say about a model, and what the caller wants for its input."""
+"""The options of a model source: ``codebase_config``, and the image size that was requested."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def read_options(request: ModelRequest) -> Options:
 
 
 def image_size(request: ModelRequest) -> tuple[int, int, int] | None:
-    """Channels, height and width of the one image that is asked for; None where nothing is.
+    """Channels, height and width of the one image that is requested; None where none is.
 
     Example:
         >>> from enginebay.hooks import ModelRequest

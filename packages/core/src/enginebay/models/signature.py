@@ -1,4 +1,4 @@
-"""What goes into a model and comes out of it, by names.
+"""A model's inputs and outputs by names, and how its forward is called with them.
 
 Input names are the parameter names of ``forward``, output names the keys of what it returns.
 """
@@ -28,9 +28,9 @@ class Signature:
         inputs: Names, dtypes and sizes of the example inputs.
         outputs: Names, dtypes and sizes of what came out.
         example_inputs: The example inputs by name; copies, detached.
-        example_outputs: What the model answered to them; copies, detached.
+        example_outputs: The model's outputs for them; copies, detached.
         call: How the flat inputs become the arguments of ``forward``.
-        notes: What the user should know: outputs left out or renamed.
+        notes: For the user: outputs left out or renamed.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -45,7 +45,7 @@ class Signature:
 
         Raises:
             InputError: An input is missing or unknown.
-            ModelError: The forward raised, or answered another set of outputs.
+            ModelError: The forward raised, or returned another set of outputs.
         """
         names = [spec.name for spec in self.inputs]
         if set(names) != set(inputs):

@@ -1,4 +1,4 @@
-"""What the user names as a model, turned into one.
+"""Find the model that a user names.
 
 ``file.py:attr``, ``package.module:attr``, a ``.onnx``, ``.pt`` or ``.pt2`` file, ``scheme:name`` of
 a plugin, or an object that is at hand.

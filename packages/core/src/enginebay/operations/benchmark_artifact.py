@@ -1,4 +1,4 @@
-"""How fast an artifact is here: figures with their spread, and a word where they mislead."""
+"""``benchmark``: measure an artifact here, with the spread, and a note where figures mislead."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _CARE = ": measure longer, or with nothing else running"
 
 
 class Benchmark(NamedTuple):
-    """What was measured.
+    """The measured figures.
 
     Attributes:
         load: Seconds from the folder to a wrapper that can be called.
@@ -77,7 +77,7 @@ def benchmark(
         seconds: How long to measure, after a warm-up of a tenth of it. Six calls of each kind
             are made however long they take.
         device: Where to run instead of the device that the artifact was made for.
-        strict: Raise where the engine falls back from what was asked for.
+        strict: Raise where the engine falls back from what was requested.
 
     Raises:
         UsageError: ``seconds`` is not a positive number.
@@ -117,7 +117,7 @@ def _calls(
 def _in_turns(
     wrapper: Wrapper, inputs: Mapping[str, Array], seconds: float
 ) -> tuple[list[float], list[float]]:
-    """Whole calls and engine calls, in turns that are short beside what disturbs a machine."""
+    """Time whole calls and engine calls, in turns that are short beside what disturbs a machine."""
     calls: list[float] = []
     engine: list[float] = []
     turn = seconds / 100
@@ -138,7 +138,7 @@ def _call(wrapper: Wrapper, inputs: Mapping[str, Array]) -> float:
 
 
 def _notes(calls: Sequence[float]) -> Iterator[str]:
-    """What makes these figures a poor guess of the next run's."""
+    """Say why these figures are a poor guess of the next run's."""
     half = len(calls) // 2
     before, after = statistics.median(calls[:half]), statistics.median(calls[half:])
     if abs(after / before - 1) > DRIFT:

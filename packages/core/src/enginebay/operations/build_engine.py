@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Build:
-    """What is to be built.
+    """The input of a build.
 
     Attributes:
         settings: The backend, its parameters, and how to export.
@@ -79,7 +79,7 @@ class Engine:
         return _used(self.build.samples, self.ir)
 
     def load_request(self, *, strict: bool) -> LoadRequest:
-        """What loading the engine takes."""
+        """The request that loads the engine."""
         settings = self.build.settings
         return LoadRequest(
             backend=settings.engine.name,

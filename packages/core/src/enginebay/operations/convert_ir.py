@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from enginebay.artifact import Verification, build_manifest, staging
+from enginebay.artifact import build_manifest, staging
 from enginebay.backend import get_backend, read_ir
+from enginebay.verdict import Verification
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

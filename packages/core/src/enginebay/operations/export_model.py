@@ -150,7 +150,7 @@ def rewrite(
     """
     from enginebay import rewriting
 
-    check_sets(rewriters, SUFFIXES)
+    check_sets(rewriters)
     plugins = get_backend(backend).rewriters(ir) if backend else plugin_rewriters(ir)
     return rewriting.rewrite(
         model,

@@ -7,13 +7,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from enginebay.artifact import SAMPLES_FILE, Artifact, Verification, load_request, open_artifact
+from enginebay.artifact import SAMPLES_FILE, Artifact, load_request, open_artifact
 from enginebay.errors import UsageError
 from enginebay.tensors import Sample, save_samples, to_numpy
 from enginebay.verification import judge
 
 if TYPE_CHECKING:
     from enginebay.tensors import Array
+    from enginebay.verdict import Verification
 
 
 def verify(

@@ -1,6 +1,6 @@
 """Rewriters: other code for a function, a module or a symbolic, while a model is exported.
 
-Declared in a :class:`RewriterSet`, applied by :func:`rewrite`, gone without a trace afterwards::
+Declared in a :class:`RewriterSet`, active inside :func:`rewrite`, gone without a trace afterwards::
 
     rewriters = RewriterSet(backend="ncnn")
 
@@ -11,17 +11,24 @@ Declared in a :class:`RewriterSet`, applied by :func:`rewrite`, gone without a t
     with rewrite(model, backend="ncnn", rewriters=[rewriters]) as rewriting:
         torch.onnx.export(rewriting.model, ...)
     print(rewriting.report)
+
+The way of a rewriter, file by file: ``declaration`` (checked by ``checks``) makes a ``rewriter``;
+``rewriting`` opens the context and lets ``selection`` choose; ``functions``, ``modules`` and
+``symbolics`` look its name up (``names``) and activate it (``active_rewriters``). Torch's C
+functions then reach it through ``torch_mode``, and Python functions through ``patches``;
+``torch_functions`` lets the two work together. Symbolics reach the exporters through
+``torchscript_symbolics`` and ``dynamo_symbolics``.
 """
 
 from __future__ import annotations
 
 from enginebay.rewriting.builtin import builtin_rewriters
-from enginebay.rewriting.checks import check_sets
-from enginebay.rewriting.context import Context, Rewriting, rewrite
-from enginebay.rewriting.declaration import Rewriter, RewriterKind, RewriterSet
+from enginebay.rewriting.declaration import RewriterSet, check_sets
 from enginebay.rewriting.marking import DOMAIN, OPERATOR, mark, mark_nodes, marks
 from enginebay.rewriting.report import AppliedRewriter, RewriteReport
-from enginebay.rewriting.selection import Target, list_rewriters
+from enginebay.rewriting.rewriter import Context, Rewriter, RewriterKind, Target
+from enginebay.rewriting.rewriting import Rewriting, rewrite
+from enginebay.rewriting.selection import list_rewriters
 
 __all__ = [
     "DOMAIN",

@@ -1,7 +1,7 @@
-"""Autograd functions under the default exporter, which traces through them.
+"""Symbolics of autograd functions in torch's default exporter, which traces through them.
 
-While a model is captured, each call of a function with a symbolic becomes one operator that stands
-for it, and whose translation is the symbolic.
+While the exporter captures a model, each call of a function with a symbolic becomes one operator
+instead. The operator's translation is the symbolic.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import functools
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from enginebay.rewriting.dynamo_symbolics import Graph, call, nameless
+from enginebay.rewriting.dynamo_graph import Graph, call_symbolic, without_annotations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -19,17 +19,18 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch._ops import OpOverload
 
-    from enginebay.rewriting.python_functions import Patch
+    from enginebay.rewriting.patches import Patch
 
     Apply: TypeAlias = Callable[..., Any]
 
-#: The operators' namespace; each has a number of its own, since several threads may export.
-NAMESPACE = "enginebay_symbolics"
+#: The operators' namespace, which all threads share. Each operator's name ends with a number, so
+#: that two exports at once may use the same autograd function.
+_NAMESPACE = "enginebay_symbolics"
 _numbers = itertools.count()
 
 
 class _Tree:
-    """A nested value, with the leaves of some types taken out of it."""
+    """A nested value, and its leaves of some types."""
 
     def __init__(self, value: Any, *kinds: type) -> None:
         from torch.utils import _pytree as pytree
@@ -43,7 +44,7 @@ class _Tree:
         return [self._leaves[place] for place in self._places]
 
     def with_leaves(self, leaves: Iterable[Any]) -> Any:
-        """The same value with others in their places."""
+        """Return the same value with others in their places."""
         from torch.utils import _pytree as pytree
 
         filled = list(self._leaves)
@@ -53,10 +54,15 @@ class _Tree:
 
 
 class _Call:
-    """One call of an autograd function: everything but the tensors and open sizes in it.
+    """One call of an autograd function: its arguments apart from their tensors and open sizes.
+
+    An operator's arguments are tensors, sizes and constants, and an autograd function's anything.
+    The operator therefore gets the number of this call, and the tensors and sizes in lists.
 
     Attributes:
-        outputs: What it answered.
+        tensors: The tensors in the arguments.
+        sizes: The open sizes in the arguments.
+        outputs: The result of the call, once it has run.
     """
 
     outputs: _Tree
@@ -70,7 +76,7 @@ class _Call:
         self.sizes = [each for each in self._tree.leaves if isinstance(each, torch.SymInt)]
 
     def arguments(self, tensors: Iterable[Any], sizes: Iterable[Any]) -> Any:
-        """The arguments with others in the places of the tensors and open sizes."""
+        """Return the arguments with others in the places of the tensors and open sizes."""
         import torch
 
         rest = {True: iter(tensors), False: iter(sizes)}
@@ -79,15 +85,16 @@ class _Call:
         )
 
     def run(self, tensors: list[Tensor], sizes: list[int]) -> list[Tensor]:
-        """Run the function itself, for the shapes of what it answers."""
+        """Run the function itself, for the shapes of its outputs."""
         import torch
 
         self.outputs = _Tree(self._run(*self.arguments(tensors, sizes)), torch.Tensor)
-        return [each.clone() for each in self.outputs.leaves]  # an operator answers no input
+        # torch.library forbids an operator to return one of its inputs.
+        return [each.clone() for each in self.outputs.leaves]
 
 
-class Captured:
-    """The operators that stand for autograd functions, while a context is in force.
+class AutogradOperators:
+    """The operators that replace autograd functions inside a context.
 
     Args:
         functions: Each function's name and the patch that is its symbolic.
@@ -99,8 +106,8 @@ class Captured:
     def __init__(self, functions: Mapping[type, tuple[str, Patch]]) -> None:
         import torch
 
-        library: Any = torch.library.Library  # torch has no types here
-        self._library: Any = library(NAMESPACE, "FRAGMENT")
+        library: Any = torch.library.Library  # its constructor is untyped in torch 2.13
+        self._library: Any = library(_NAMESPACE, "FRAGMENT")
         self._calls: list[_Call] = []
         self._operators: dict[type, OpOverload] = {}
         self.translations: dict[OpOverload, Callable[..., Any]] = {}
@@ -110,12 +117,13 @@ class Captured:
 
     def close(self) -> None:
         """Take the operators out of torch again."""
-        self._library._destroy()
+        self._library._destroy()  # private, but at once and not by the garbage collector
 
     def apply(self, original: Apply, function: type, /, *args: Any, **kwargs: Any) -> Any:
-        """``torch.autograd.Function.apply``: one operator where a model is being captured."""
+        """Do as ``torch.autograd.Function.apply``, by one operator while a model is captured."""
         import torch
 
+        # Eager calls and jit.trace run the function itself; the latter's exporter has symbolics.
         operator = self._operators.get(function)
         if operator is None or kwargs or not torch.compiler.is_exporting():
             return original(function, *args, **kwargs)
@@ -130,8 +138,9 @@ class Captured:
         name = f"{function.__name__}_{next(_numbers)}"
         self._library.define(f"{name}(Tensor[] tensors, SymInt[] sizes, int call) -> Tensor[]")
         self._library.impl(name, self._run, "CompositeExplicitAutograd")
-        torch.library.register_fake(f"{NAMESPACE}::{name}", self._run, lib=self._library)
-        operator: OpOverload = getattr(getattr(torch.ops, NAMESPACE), name).default
+        # The same for the fake tensors that a model is captured with.
+        torch.library.register_fake(f"{_NAMESPACE}::{name}", self._run, lib=self._library)
+        operator: OpOverload = getattr(getattr(torch.ops, _NAMESPACE), name).default
         return operator
 
     def _run(self, tensors: list[Tensor], sizes: list[int], call: int) -> list[Tensor]:
@@ -140,7 +149,8 @@ class Captured:
     def _translation(self, name: str, patch: Patch) -> Callable[..., Any]:
         def translation(tensors: Any, sizes: Any, number: int) -> Any:
             args = self._calls[number].arguments(tensors, sizes)
-            result = call(patch, Graph(name), args)
+            result = call_symbolic(patch, Graph(name), args)
+            # The operator has one output, a list: see its schema.
             return result if isinstance(result, tuple | list) else [result]
 
-        return nameless(translation)
+        return without_annotations(translation)

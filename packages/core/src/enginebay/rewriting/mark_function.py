@@ -1,4 +1,4 @@
-"""What a mark is to an exporter. Imports torch at its top: a class cannot wait for its base."""
+"""The autograd function of a mark. Imports torch at its top: a class cannot wait for its base."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import torch
 
 
 class Mark(torch.autograd.Function):
-    """The tensor itself; an autograd function, since both exporters take a symbolic for one."""
+    """Identity; an autograd function, since both exporters take a symbolic for one."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, name: str) -> torch.Tensor:  # noqa: ARG004  # torch's contract
-        """Answer the tensor."""
+        """Return the tensor."""
         return x.view_as(x)

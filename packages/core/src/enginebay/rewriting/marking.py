@@ -1,4 +1,4 @@
-"""Marks: places in a model that have a name, so that its graph can be cut there."""
+"""Marks: named places in a model where its graph can be cut."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import RewriterError
 from enginebay.rewriting.declaration import RewriterSet
-from enginebay.rewriting.selection import CORE
+from enginebay.rewriting.rewriter import CORE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torch import Tensor
 
-    from enginebay.rewriting.context import Context
+    from enginebay.rewriting.rewriter import Context
 
-#: The node that stands for a mark in an ONNX graph. A node of our own: an optimiser would drop
+#: The node of a mark in an ONNX graph. A node of our own: an optimiser would drop
 #: an Identity. :mod:`enginebay.exporters.partition` takes it out again, so that no engine meets it.
 DOMAIN, OPERATOR = "enginebay", "Mark"
 
 
 def mark(x: Tensor, name: str) -> Tensor:  # noqa: ARG001  # read where graphs are cut
-    """The tensor, with a name for its place in the model.
+    """Give a tensor's place in the model a name, and return the tensor.
 
-    It does nothing but where a graph is cut: ``deploy(…, partition=("neck",))`` cuts at every
+    Nothing else happens unless a graph is cut: ``deploy(…, partition=("neck",))`` cuts at every
     tensor that is marked as ``neck``.
 
     Args:
         x: A tensor of the model.
-        name: What to call it; several tensors may share a name, and are cut together.
+        name: The name; several tensors may share one, and are cut together.
 
     Example:
         >>> mark([1, 2], "neck")
@@ -41,9 +41,9 @@ def mark(x: Tensor, name: str) -> Tensor:  # noqa: ARG001  # read where graphs a
 
 
 def marks(functions: Mapping[str, str]) -> RewriterSet:
-    """Rewriters that mark what goes into functions and what comes out of them.
+    """Return rewriters that mark the inputs and outputs of functions.
 
-    Tensors in tuples, lists and dicts are found; they are called ``head:input_0``,
+    Tensors in tuples, lists and dicts are found; they are named ``head:input_0``,
     ``head:input_1`` … and ``head:output_0`` … in the order of the arguments. Cutting at ``head``
     or ``head:input`` cuts before the function, at ``head:output`` after it.
 
@@ -72,11 +72,11 @@ def marks(functions: Mapping[str, str]) -> RewriterSet:
 
 @functools.cache
 def mark_nodes() -> RewriterSet:
-    """Rewriters that make each mark a node of the ONNX graph, under both exporters."""
+    """Return rewriters that make each mark a node of the ONNX graph, under both exporters."""
     from enginebay.rewriting import mark_function
 
     rewriters = RewriterSet(distribution=CORE)
-    rewriters.function(f"{__name__}.mark", ir="onnx")(_as_function)
+    rewriters.function(f"{__name__}.mark", ir="onnx")(_apply_mark)
     rewriters.symbolic(f"{mark_function.__name__}.Mark", ir="onnx")(_node)
     return rewriters
 
@@ -90,6 +90,7 @@ def _marking(name: str) -> Callable[..., Any]:
 
 
 def _marked(tree: Any, prefix: str) -> Any:
+    """Return a nested value with each tensor marked."""
     import torch
     from torch.utils import _pytree as pytree
 
@@ -99,17 +100,18 @@ def _marked(tree: Any, prefix: str) -> Any:
     )
 
 
-def _as_function(ctx: Context, x: Any, name: Any) -> Any:  # noqa: ARG001  # what rewriters take
+def _apply_mark(ctx: Context, x: Any, name: Any) -> Any:  # noqa: ARG001  # what rewriters take
     """Rewrites :func:`mark`."""
     import torch
 
     from enginebay.rewriting.mark_function import Mark
 
+    apply: Any = Mark.apply  # untyped in torch 2.13
     if not isinstance(x, torch.Tensor) or not isinstance(name, str) or not name:
         raise RewriterError(
             f"mark({type(x).__name__}, {name!r}) cannot be cut at: wanted a tensor and a name"
         )
-    return Mark.apply(x, name)  # type: ignore[no-untyped-call]  # torch has no types here
+    return apply(x, name)
 
 
 def _node(ctx: Context, g: Any, x: Any, name: str) -> Any:  # noqa: ARG001  # what symbolics take

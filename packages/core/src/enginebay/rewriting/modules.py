@@ -1,4 +1,4 @@
-"""Module rewriters: instances exchanged inside a context, and put back after it."""
+"""Module rewriters of one context: instances replaced in the model, and put back after it."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import RewriterError
 from enginebay.rewriting import names
-from enginebay.rewriting.layers import Bound
+from enginebay.rewriting.active_rewriters import ActiveRewriter
 from enginebay.rewriting.selection import most_specific
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from contextlib import ExitStack
+    from typing import TypeAlias
 
     from torch import nn
 
-    from enginebay.rewriting.declaration import Rewriter
+    from enginebay.rewriting.rewriter import Context, Rewriter
 
-#: What a module keeps its hooks in, with the flags that go with each.
+    MakeContext: TypeAlias = Callable[[Callable[..., Any]], Context]
+
+#: The attributes that hold a module's hooks and their flags, in torch 2.13.
 _HOOKS = (
     "_forward_hooks",
     "_forward_hooks_with_kwargs",
@@ -27,7 +30,8 @@ _HOOKS = (
     "_forward_pre_hooks",
     "_forward_pre_hooks_with_kwargs",
 )
-_GONE = object()
+#: The value of an attribute that is not there; None may be one that is.
+_MISSING = object()
 
 
 class ModuleRewriters:
@@ -35,10 +39,10 @@ class ModuleRewriters:
 
     Args:
         rewriters: Those that apply, losers included.
-        not_found: Takes one line for each name that no loaded module has.
+        not_found: Gets one line for each name that no loaded module has.
 
     Attributes:
-        bound: One entry a rewriter that is in force.
+        active: The winners, which :meth:`enter` uses.
 
     Raises:
         RewriterError: Two are equally specific, or a name is not that of a class.
@@ -59,23 +63,27 @@ class ModuleRewriters:
                     hint="use .function for a function or a method",
                 )
             candidates.setdefault(value, []).append(rewriter)
-        self._by_class = {key: Bound(each) for key, each in most_specific(candidates).items()}
-        self.bound = list(self._by_class.values())
+        winners = most_specific(candidates)
+        self._by_class = {key: ActiveRewriter(each) for key, each in winners.items()}
+        self.active = list(self._by_class.values())
 
     def enter(
         self,
         undo: ExitStack,
         model: nn.Module,
-        context: Callable[[Callable[..., Any]], Any],
+        make_context: MakeContext,
         options: Mapping[str, Any],
     ) -> nn.Module:
-        """Exchange the instances; the answer is the model to export.
+        """Replace the instances.
 
         Args:
-            undo: Left by the caller on every path; puts everything back.
-            model: The model. The same object is answered unless it is exchanged itself.
-            context: Makes a rewriter's context from its original function.
-            options: What constructors may ask for by name.
+            undo: Closed by the caller on every path; puts everything back.
+            model: The model.
+            make_context: Makes a rewriter's context from the original module.
+            options: Further arguments of constructors, by name.
+
+        Returns:
+            The model to export: the same object, unless it is replaced itself.
 
         Raises:
             RewriterError: The model is no module.
@@ -84,24 +92,24 @@ class ModuleRewriters:
 
         if not isinstance(model, nn.Module):
             raise RewriterError(f"the model is a {type(model).__name__}, not a torch.nn.Module")
-        exchange = _Exchange(self._by_class, undo, context, options)
-        exchange.visit(model)
-        return exchange.replacements.get(model, model)
+        walk = _Walk(self._by_class, undo, make_context, options)
+        walk.visit(model)
+        return walk.replacements.get(model, model)
 
 
-class _Exchange:
-    """One walk over a model, from the leaves to the root; a shared module is visited once."""
+class _Walk:
+    """A walk over a model, from the leaves to the root; a shared module is visited once."""
 
     def __init__(
         self,
-        by_class: Mapping[type, Bound],
+        by_class: Mapping[type, ActiveRewriter],
         undo: ExitStack,
-        context: Callable[[Callable[..., Any]], Any],
+        make_context: MakeContext,
         options: Mapping[str, Any],
     ) -> None:
         self._by_class = by_class
         self._undo = undo
-        self._context = context
+        self._make_context = make_context
         self._options = options
         self._visited: set[nn.Module] = set()
         self.replacements: dict[nn.Module, nn.Module] = {}
@@ -109,6 +117,7 @@ class _Exchange:
     def visit(self, module: nn.Module) -> None:
         from torch.jit import ScriptModule
 
+        # A ScriptModule runs compiled code, which no replacement of a child would change.
         if module in self._visited or isinstance(module, ScriptModule):
             return
         self._visited.add(module)
@@ -122,26 +131,30 @@ class _Exchange:
 
     def _replace(self, module: nn.Module) -> None:
         classes = type(module).__mro__
-        bound = next((self._by_class[each] for each in classes if each in self._by_class), None)
-        if bound is None:
+        rewriter = next((self._by_class[each] for each in classes if each in self._by_class), None)
+        if rewriter is None:
             return
+        # A constructor may change the original (fuse weights, move hooks), so we note its state
+        # before and after, and later undo the difference.
         holders = _holders(module)
         before = list(map(_members, holders))
         try:
-            replacement = _construct(bound.rewriter, self._context(module), module, self._options)
-            _follow_mode(replacement, module)
-            _take_over_hooks(replacement, module)
-            _take_over_state(replacement, module)
+            context = self._make_context(module)
+            replacement = _construct(rewriter.rewriter, context, module, self._options)
+            _copy_training_flag(replacement, module)
+            _move_hooks(replacement, module)
+            _share_state(replacement, module)
         finally:
             self._undo.callback(_revert, holders, before, list(map(_members, holders)))
-        bound.count += 1
+        rewriter.count += 1
         self.replacements[module] = replacement
 
 
 def _construct(
-    rewriter: Rewriter, context: Any, module: nn.Module, options: Mapping[str, Any]
+    rewriter: Rewriter, context: Context, module: nn.Module, options: Mapping[str, Any]
 ) -> nn.Module:
     parameters = list(inspect.signature(rewriter.replacement).parameters.values())[2:]
+    # Options are for all rewriters of an export, so each constructor gets those that it names.
     if not any(each.kind is each.VAR_KEYWORD for each in parameters):
         wanted = {each.name for each in parameters}
         options = {name: value for name, value in options.items() if name in wanted}
@@ -149,23 +162,21 @@ def _construct(
     return made
 
 
-def _follow_mode(replacement: nn.Module, module: nn.Module) -> None:
-    """Give what the constructor made the original's training flag, and leave the rest alone."""
+def _copy_training_flag(replacement: nn.Module, module: nn.Module) -> None:
+    """Give the modules that the constructor made the original's training flag."""
     known = set(module.modules())
     for each in replacement.modules():
         if each not in known:
             each.training = module.training
 
 
-def _take_over_hooks(replacement: nn.Module, module: nn.Module) -> None:
-    """Run the original's hooks around the replacement: once, whether or not it calls the original.
-
-    They still get the original module: a hook of weight_norm computes its weights there.
-    """
+def _move_hooks(replacement: nn.Module, module: nn.Module) -> None:
+    """Run the original's hooks around the replacement: once, even if it calls the original."""
     for name in _HOOKS:
         hooks = getattr(module, name)
         getattr(replacement, name).update(
             {
+                # A hook still gets the original: that of weight_norm computes its weights there.
                 key: functools.partial(_call_hook, value, module) if callable(value) else value
                 for key, value in hooks.items()
             }
@@ -177,14 +188,13 @@ def _call_hook(hook: Callable[..., Any], module: nn.Module, _: nn.Module, *args:
     return hook(module, *args)
 
 
-def _take_over_state(replacement: nn.Module, module: nn.Module) -> None:
+def _share_state(replacement: nn.Module, module: nn.Module) -> None:
     """Keep the names of the original's parameters and buffers for exporters and ``state_dict``.
 
-    A constructor that says ``self.inner = module`` would put ``inner.`` into each of them. The
-    original is therefore kept beside the registered children, and its state is registered as the
-    replacement's own. Both share the dictionaries of parameters and buffers, since exporters put
-    other tensors into them while they trace. Where a name is taken by something else, everything
-    stays as the constructor left it.
+    A constructor with ``self.inner = module`` would put ``inner.`` before each of them. The
+    original is therefore a plain attribute, no child, and its state is registered as the
+    replacement's own. Where another object has one of these names, everything stays as the
+    constructor left it.
     """
     places = [name for name, child in replacement._modules.items() if child is module]
     for name in places:
@@ -195,12 +205,14 @@ def _take_over_state(replacement: nn.Module, module: nn.Module) -> None:
         replacement._modules.update(dict.fromkeys(places, module))
         return
     vars(replacement).update(dict.fromkeys(places, module))
+    # One dictionary for both, since exporters put other tensors into it while they trace.
     module._parameters.update(replacement._parameters)
     module._buffers.update(replacement._buffers)
     replacement._parameters = module._parameters
     replacement._buffers = module._buffers
     replacement._modules = {**module._modules, **replacement._modules}
     replacement._non_persistent_buffers_set |= module._non_persistent_buffers_set
+    # train() visits registered children only, and the original is none any more.
     vars(replacement)["train"] = functools.partial(_train_both, replacement, module)
 
 
@@ -214,7 +226,7 @@ def _train_both(replacement: nn.Module, module: nn.Module, mode: bool = True) ->
 
 
 def _holders(module: nn.Module) -> list[dict[str, Any] | set[str]]:
-    """A module's attributes, and the dictionaries and sets among them: children, buffers, hooks."""
+    """Return a module's attributes, and the dictionaries and sets in them: hooks, buffers."""
     return [vars(module), *(each for each in vars(module).values() if isinstance(each, dict | set))]
 
 
@@ -227,10 +239,12 @@ def _revert(
     before: list[dict[str, Any]],
     after: list[dict[str, Any]],
 ) -> None:
-    """Undo what changed between two moments, and nothing that changed later."""
+    """Undo the changes between two moments, and none that came later."""
     for holder, old, new in zip(holders, before, after, strict=True):
         added = new.keys() - old.keys()
-        changed = {name: value for name, value in old.items() if new.get(name, _GONE) is not value}
+        changed = {
+            name: value for name, value in old.items() if new.get(name, _MISSING) is not value
+        }
         if isinstance(holder, dict):
             for name in added:
                 holder.pop(name, None)
@@ -240,5 +254,5 @@ def _revert(
 
 
 def _put_back(parent: nn.Module, name: str, child: nn.Module, replacement: nn.Module) -> None:
-    if parent._modules.get(name) is replacement:
+    if parent._modules.get(name) is replacement:  # the block may have put another one there
         parent._modules[name] = child

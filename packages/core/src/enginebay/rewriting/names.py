@@ -1,4 +1,4 @@
-"""From a dotted name to what it names, among the modules that are loaded."""
+"""Look-up of dotted names among the modules that are loaded."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from enginebay.errors import nearest
 
 
 class Found(NamedTuple):
-    """What a dotted name leads to.
+    """The attribute that a dotted name leads to.
 
     Attributes:
         owner: The module, class or object that has the attribute.
         attribute: The attribute's name.
         value: The attribute itself; from a class the raw one, such as a ``staticmethod``.
-        inherited: Whether a base class of ``owner`` has it, not ``owner`` itself.
+        inherited: True if a base class of ``owner`` has it, not ``owner`` itself.
     """
 
     owner: Any
@@ -29,14 +29,15 @@ class NameNotFoundError(LookupError):
 
 
 def find(name: str) -> Found:
-    """What ``name`` names now.
+    """Find the attribute that ``name`` names now.
 
-    Nothing is imported for it: code that is not loaded cannot be called by a model.
+    Nothing is imported for it: a model cannot call code that is not loaded.
 
     Raises:
         NameNotFoundError: No loaded module has it.
     """
     parts = name.split(".")
+    # The longest module first: `package.module` may also be an attribute of `package`.
     for length in range(len(parts) - 1, 0, -1):
         module = sys.modules.get(".".join(parts[:length]))
         if module is not None:
@@ -50,15 +51,16 @@ def _walk(name: str, module: Any, parts: list[str], length: int) -> Found:
         if not hasattr(owner, parts[index]):
             raise _missing(name, owner, parts, index)
         owner = getattr(owner, parts[index])
-    found = of(owner, parts[-1])
+    found = attribute_of(owner, parts[-1])
     if found is None:
         raise _missing(name, owner, parts, len(parts) - 1)
     return found
 
 
-def of(owner: Any, attribute: str) -> Found | None:
-    """The attribute of an owner; None where it has none."""
+def attribute_of(owner: Any, attribute: str) -> Found | None:
+    """Return an owner's attribute; None where it has none."""
     if isinstance(owner, type):
+        # Not getattr, which would call the descriptor: a patch must put the raw value back.
         for klass in owner.__mro__:
             if attribute in vars(klass):
                 return Found(owner, attribute, vars(klass)[attribute], klass is not owner)

@@ -1,4 +1,4 @@
-"""What the rewriters of one export did."""
+"""The report of one export: the rewriters that fired, and those that could not."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import msgspec
 
 
 class AppliedRewriter(msgspec.Struct, frozen=True, kw_only=True):
-    """One rewriter that was in force.
+    """One rewriter that was active.
 
     Attributes:
         kind: ``function``, ``module`` or ``symbolic``.
-        name: What it rewrites.
-        condition: When it applies, in words.
-        distribution: Where it comes from; None for what the caller declared.
-        count: How often it fired: calls of a function, instances of a module, nodes of a
+        name: The name of what it rewrites.
+        condition: Its conditions, in words.
+        distribution: The distribution that ships it; None for one that the caller declared.
+        count: Number of times that it fired: calls of a function, instances of a module, nodes of a
             symbolic. Exporters run a model more than once.
     """
 
@@ -25,10 +25,10 @@ class AppliedRewriter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What the rewriters of one context did.
+    """The work of the rewriters of one context.
 
     Attributes:
-        applied: Every rewriter that was in force, in the order of declaration.
+        applied: Every rewriter that was active, in the order of declaration.
         not_found: One line for each name that no loaded module has.
         not_served: One line for each symbolic that the exporter cannot use.
     """
@@ -39,7 +39,7 @@ class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fired(self) -> dict[str, int]:
-        """How often each name was rewritten, for those that were."""
+        """The number of times that each name was rewritten, for those that were."""
         counts: dict[str, int] = {}
         for rewriter in self.applied:
             if rewriter.count:
@@ -48,11 +48,11 @@ class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def never_fired(self) -> tuple[str, ...]:
-        """The names of the rewriters that were in force and never fired."""
+        """The names of the rewriters that were active and never fired."""
         return tuple(rewriter.name for rewriter in self.applied if not rewriter.count)
 
     def lines(self) -> list[str]:
-        """The report for people, one line a fact."""
+        """Return the report for people, one line for each fact."""
         fired = [f"{each.kind} {each.name}: fired {_times(each.count)}" for each in self.applied]
         return [*fired, *self.not_found, *self.not_served]
 

@@ -1,56 +1,38 @@
-"""Which rewriters apply to a target, and which of several for one name is taken."""
+"""Selection: the rewriters that apply to a target, and the winner of several for one name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, TypeVar
 
 from enginebay.errors import RewriterError
+from enginebay.rewriting.rewriter import CORE
 
 if TYPE_CHECKING:
-    from enginebay.rewriting.declaration import IRKind, Rewriter
+    from collections.abc import Callable, Hashable, Iterable, Mapping
 
-#: What the built-in rewriters of core give as their distribution.
-CORE = "enginebay"
+    from enginebay.ir import IRKind
+    from enginebay.rewriting.rewriter import Rewriter, Target
 
-_K = TypeVar("_K", bound=Hashable)
+    VersionOf = Callable[[str], str | None]
 
-
-@dataclass(frozen=True, kw_only=True)
-class Target:
-    """What a model is exported for.
-
-    Attributes:
-        backend: The backend's name.
-        ir: The IR's kind, such as ``"onnx"``.
-        opset: The ONNX opset asked for; None where the exporter chooses.
-        exporter: The exporter, such as ``"torchscript"``; None where it is not known.
-        config: The deployment config; empty where there is none.
-        options: Every other keyword given to :func:`~enginebay.rewriting.rewrite`.
-    """
-
-    backend: str
-    ir: IRKind = "onnx"
-    opset: int | None = None
-    exporter: str | None = None
-    config: Mapping[str, Any] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=dict)
+_K = TypeVar("_K", bound="Hashable")
 
 
 def applicable(rewriters: Iterable[Rewriter], target: Target) -> list[Rewriter]:
-    """The rewriters whose conditions all hold, in their order."""
-    version = _versions()
+    """Return the rewriters whose conditions all hold, in their order."""
+    version_of = _version_lookup()
     return [
         rewriter
         for rewriter in rewriters
-        if _static_conditions_hold(rewriter, target.backend, target.ir, version)
+        if _static_conditions_hold(rewriter, target.backend, target.ir, version_of)
         and (rewriter.check is None or rewriter.check(target))
     ]
 
 
 def most_specific(candidates: Mapping[_K, list[Rewriter]]) -> dict[_K, Rewriter]:
-    """Of the candidates for each key the one with the strongest conditions.
+    """Return, of the candidates for each key, the one with the strongest conditions.
 
     Raises:
         RewriterError: Two of them are equally specific.
@@ -61,20 +43,20 @@ def most_specific(candidates: Mapping[_K, list[Rewriter]]) -> dict[_K, Rewriter]
 def list_rewriters(
     rewriters: Iterable[Iterable[Rewriter]], *, backend: str, ir: IRKind = "onnx"
 ) -> list[Rewriter]:
-    """The rewriters that would apply to a backend, the most specific first for each name.
+    """List the rewriters that would apply to a backend, the most specific first for each name.
 
-    A rewriter with a check of its own is listed, since only an export can answer the check, and
-    so is the one that applies where the check says no.
+    A rewriter with a check of its own is listed, since only an export can call the check, and so
+    is the one that applies where the check returns False.
 
     Args:
         rewriters: The sets to choose from.
         backend: The backend's name.
         ir: The IR's kind.
     """
-    version = _versions()
+    version_of = _version_lookup()
     by_name: dict[tuple[str, str], list[Rewriter]] = {}
     for rewriter in (each for group in rewriters for each in group):
-        if _static_conditions_hold(rewriter, backend, ir, version):
+        if _static_conditions_hold(rewriter, backend, ir, version_of):
             by_name.setdefault((rewriter.kind, rewriter.name), []).append(rewriter)
     return [rewriter for key in sorted(by_name) for rewriter in _until_certain(by_name[key])]
 
@@ -87,7 +69,9 @@ def _until_certain(rewriters: list[Rewriter]) -> Iterable[Rewriter]:
 
 
 def _specificity(rewriter: Rewriter) -> tuple[bool, ...]:
-    """Larger is more specific. What core ships gives way to all others, and a tie to the caller."""
+    """Return a key to sort by: the larger, the more specific."""
+    # The order is the contract: a backend's rewriter beats one for its IR, and so on. Core's own
+    # give way to all others, and between two equal ones the caller's wins over a plugin's.
     return (
         rewriter.distribution != CORE,
         rewriter.backend is not None,
@@ -104,11 +88,11 @@ def _winner(rewriters: list[Rewriter]) -> Rewriter:
     highest = max(map(_specificity, rewriters))
     best, *tied = (each for each in rewriters if _specificity(each) == highest)
     if tied:
-        raise _tie(best, tied[0])
+        raise _tie_error(best, tied[0])
     return best
 
 
-def _tie(first: Rewriter, second: Rewriter) -> RewriterError:
+def _tie_error(first: Rewriter, second: Rewriter) -> RewriterError:
     def describe(rewriter: Rewriter) -> str:
         source = f" of {rewriter.distribution}" if rewriter.distribution else ""
         return f"{rewriter.origin}{source} ({rewriter.condition})"
@@ -121,35 +105,37 @@ def _tie(first: Rewriter, second: Rewriter) -> RewriterError:
 
 
 def _static_conditions_hold(
-    rewriter: Rewriter, backend: str, ir: IRKind, version: Callable[[str], str | None]
+    rewriter: Rewriter, backend: str, ir: IRKind, version_of: VersionOf
 ) -> bool:
     return (
         (rewriter.backend is None or rewriter.backend == backend)
         and (rewriter.ir is None or rewriter.ir == ir)
-        and (not rewriter.versions or _versions_hold(rewriter.versions, version))
+        and (not rewriter.versions or _versions_hold(rewriter.versions, version_of))
     )
 
 
-def _versions_hold(wanted: Mapping[str, str], version: Callable[[str], str | None]) -> bool:
+def _versions_hold(wanted: Mapping[str, str], version_of: VersionOf) -> bool:
     from packaging.specifiers import SpecifierSet
 
     return all(
-        (found := version(distribution)) is not None
+        (found := version_of(distribution)) is not None
+        # Nightly builds of torch are prereleases.
         and SpecifierSet(specifier).contains(found, prereleases=True)
         for distribution, specifier in wanted.items()
     )
 
 
-def _versions() -> Callable[[str], str | None]:
-    """A look-up of installed versions that reads each distribution's metadata once."""
-    from functools import cache
-    from importlib.metadata import PackageNotFoundError, version
+def _version_lookup() -> VersionOf:
+    """Return a look-up of installed versions that reads each distribution's metadata once.
+
+    A new one for each selection: a distribution may be installed while the process runs.
+    """
 
     @cache
-    def installed(distribution: str) -> str | None:
+    def version_of(distribution: str) -> str | None:
         try:
             return version(distribution)
         except PackageNotFoundError:
             return None
 
-    return installed
+    return version_of

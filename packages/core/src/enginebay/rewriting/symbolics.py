@@ -1,4 +1,4 @@
-"""Symbolic rewriters: the ONNX nodes of an operator or of an autograd function."""
+"""Symbolic rewriters of one context: the ONNX nodes of operators and autograd functions."""
 
 from __future__ import annotations
 
@@ -6,19 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import RewriterError
 from enginebay.rewriting import names
-from enginebay.rewriting.layers import Bound, put_in_force
-from enginebay.rewriting.python_functions import Patch, applied
+from enginebay.rewriting.active_rewriters import ActiveRewriter, activate
+from enginebay.rewriting.patches import Patch, installed
 from enginebay.rewriting.selection import most_specific
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
     from contextlib import ExitStack
 
-    from enginebay.rewriting.declaration import Rewriter
-    from enginebay.rewriting.selection import Target
-
-#: Torch's exporters to ONNX: ``torch.onnx.export`` with ``dynamo=False``, and without.
-TORCHSCRIPT, DYNAMO = "torchscript", "dynamo"
+    from enginebay.rewriting.rewriter import Context, Rewriter, Target
 
 
 class SymbolicRewriters:
@@ -26,12 +22,12 @@ class SymbolicRewriters:
 
     Args:
         rewriters: Those that apply, losers included.
-        target: What the model is exported for.
-        not_found: Takes one line for each name that no loaded module has.
-        not_served: Takes one line for each symbolic that the target's exporter cannot use.
+        target: The target that the model is exported for.
+        not_found: Gets one line for each name that no loaded module has.
+        not_served: Gets one line for each symbolic that the target's exporter cannot use.
 
     Attributes:
-        bound: One entry a rewriter that will be in force.
+        active: The winners, which :meth:`enter` activates.
 
     Raises:
         RewriterError: Two are equally specific, or a name is not that of an autograd function.
@@ -46,46 +42,47 @@ class SymbolicRewriters:
     ) -> None:
         candidates: dict[Hashable, list[Rewriter]] = {}
         self._patches: dict[Hashable, Patch] = {}
-        self._for_dynamo = target.exporter != TORCHSCRIPT
+        # Where the exporter is not known, a symbolic is put into both.
+        self._for_dynamo = target.exporter != "torchscript"
         for rewriter in rewriters:
             if target.ir != "onnx":
                 not_served.append(_only_onnx(rewriter, target))
                 continue
             try:
-                names.find("torch.onnx")
+                names.find("torch.onnx")  # without torch nothing is exported, and nothing imported
                 patch = _patch(rewriter)
             except names.NameNotFoundError as err:
                 not_found.append(str(err))
                 continue
-            if target.exporter == DYNAMO and not _known_to_dynamo(rewriter):
+            if target.exporter == "dynamo" and not _known_to_dynamo(rewriter):
                 not_served.append(_no_operator(rewriter))
                 continue
             self._patches[patch.key] = patch
             candidates.setdefault(patch.key, []).append(rewriter)
-        self._layer = {key: Bound(each) for key, each in most_specific(candidates).items()}
-        self.bound = list(self._layer.values())
+        self._layer = {key: ActiveRewriter(one) for key, one in most_specific(candidates).items()}
+        self.active = list(self._layer.values())
 
-    def enter(self, undo: ExitStack, context: Callable[[Callable[..., Any]], Any]) -> None:
-        """Put them in force, and register with ``undo`` what takes them out again.
+    def enter(self, undo: ExitStack, make_context: Callable[[Callable[..., Any]], Context]) -> None:
+        """Activate them.
 
         Args:
-            undo: Left by the caller on every path.
-            context: Makes a rewriter's context from its original function.
+            undo: Closed by the caller on every path; takes everything back.
+            make_context: Makes a rewriter's context from its original function.
         """
         if not self._layer:
             return
         from enginebay.rewriting.torchscript_symbolics import with_parsed_arguments
 
-        patches = undo.enter_context(applied(self._patches[key] for key in self._layer))
+        patches = undo.enter_context(installed(self._patches[key] for key in self._layer))
         for patch in patches:
-            bound = self._layer[patch.key]
-            bound.context = context(patch.hidden_by(bound))
-            bound.replacement = with_parsed_arguments(bound.rewriter)
-        put_in_force(undo, self._layer)
+            active = self._layer[patch.key]
+            active.context = make_context(patch.original_for(active))
+            active.replacement = with_parsed_arguments(active.rewriter)
+        activate(undo, self._layer)
         if self._for_dynamo:
-            from enginebay.rewriting.dynamo_symbolics import serve
+            from enginebay.rewriting.dynamo_symbolics import add_translations
 
-            serve(undo, [(self._layer[patch.key].rewriter, patch) for patch in patches])
+            add_translations(undo, [(self._layer[patch.key].rewriter, patch) for patch in patches])
 
 
 def _patch(rewriter: Rewriter) -> Patch:

@@ -1,9 +1,10 @@
-"""torch functions that are written in Python, such as ``torch.nn.functional.layer_norm``.
+"""Interception of torch functions written in Python, such as ``torch.nn.functional.layer_norm``.
 
-They ask first whether a mode is in force, and hand themselves to it. Modes are switched off while
-they answer, so what such a function calls inside would be missed. Inside a context they are
-therefore told that none is, and run as they are: what they call arrives at the mode. One that is
-rewritten itself is patched like any other Python function.
+Such a function first checks for a mode, and passes itself to it. torch takes the mode off its stack
+meanwhile, so the mode would miss what the function calls inside: ``F.multi_head_attention_forward``
+hides its ``F.scaled_dot_product_attention``. Inside a context these checks therefore return False
+for our mode, the function runs as it is, and its calls arrive at the mode. One that is rewritten
+itself is patched like any other Python function.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ from torch.overrides import (
     has_torch_function_variadic,
 )
 
-from enginebay.rewriting.layers import current
-from enginebay.rewriting.modes import RewriteMode, is_on
-from enginebay.rewriting.python_functions import CodePatch, Patch
+from enginebay.rewriting.active_rewriters import thread_rewriters
+from enginebay.rewriting.patches import CodePatch, Patch
+from enginebay.rewriting.torch_mode import RewriteMode, is_on_stack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import FunctionType
 
-    from enginebay.rewriting.layers import Bound
+    from enginebay.rewriting.active_rewriters import ActiveRewriter
 
-#: The modules with such functions. What asks elsewhere, as ``nn.MultiheadAttention`` does before
-#: it takes its fast path, must know the truth.
+#: The modules with such functions, in torch 2.13. Checks elsewhere must return the truth, such as
+#: that of ``nn.MultiheadAttention`` before it takes its fast path.
 _MODULES = (
     "torch.functional",
     "torch.nn.functional",
@@ -47,91 +48,94 @@ _MODULES = (
 
 
 class TorchFunctionPatch(CodePatch):
-    """A torch function written in Python. Inside its own rewriter it is what the rewriter hides."""
+    """A torch function written in Python."""
 
-    def hidden_by(self, bound: Bound) -> Callable[..., Any]:  # noqa: ARG002  # whichever it is
-        """The function itself, which finds out by what is at work."""
+    def original_for(self, rewriter: ActiveRewriter) -> Callable[..., Any]:  # noqa: ARG002  # the same for each
+        """Return the function itself: ``call`` finds the outer rewriter, or the original."""
         return self.function
 
     def call(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Call the rewriter of this thread that is not at work yet, or the original."""
-        layers = current()
-        bound = layers.table.get(self.key)
-        while bound is not None and bound in layers.running:
-            bound = bound.below
-        # Switched off is the mode while it runs an original, and while an exporter works alone.
-        if bound is None or not is_on(layers.mode):
+        """Call the innermost rewriter of this thread that does not run yet, or the original."""
+        thread = thread_rewriters()
+        rewriter = thread.table.get(self.key)
+        while rewriter is not None and rewriter in thread.running:
+            rewriter = rewriter.outer
+        # The mode is off the stack while it runs an original, and during an exporter's own work.
+        if rewriter is None or not is_on_stack(thread.mode):
             return self.original(*args, **kwargs)
-        layers.running.add(bound)
+        thread.running.add(rewriter)
         try:
-            return bound(*args, **kwargs)
+            return rewriter(*args, **kwargs)
         finally:
-            layers.running.discard(bound)
+            thread.running.discard(rewriter)
 
 
-class Checks(Patch):
-    """What torch's functions ask, answered with no where the mode of a context would be asked."""
+class OverrideChecks(Patch):
+    """The three checks for an override, which return False while our mode is the innermost."""
 
     def __init__(self) -> None:
         super().__init__(("torch.overrides", "has_torch_function"))
 
     def install(self) -> None:
-        """Exchange the three questions in every module that asks them."""
-        _exchange({name: ours for name, (_, ours) in _ANSWERS.items()})
+        """Replace the three checks in every module that uses them."""
+        _replace_checks({name: ours for name, (_, ours) in _CHECKS.items()})
 
     def uninstall(self) -> None:
-        """Put the three back."""
-        _exchange({name: torchs for name, (torchs, _) in _ANSWERS.items()})
+        """Put torch's own back."""
+        _replace_checks({name: original for name, (original, _) in _CHECKS.items()})
 
 
-def _exchange(answers: dict[str, Callable[..., bool]]) -> None:
+def checks_for_modes(function: FunctionType) -> bool:
+    """Return True if a Python function passes itself to modes, as torch's do."""
+    checks = _CHECKS.keys() & function.__code__.co_names
+    return bool(checks) and function.__globals__.get("__name__") in _MODULES
+
+
+def _replace_checks(checks: dict[str, Callable[..., bool]]) -> None:
     for module in map(sys.modules.__getitem__, _MODULES):
-        for name in answers.keys() & vars(module):
-            setattr(module, name, answers[name])
+        for name in checks.keys() & vars(module):
+            setattr(module, name, checks[name])
 
 
-def asks_for_modes(function: FunctionType) -> bool:
-    """Whether a Python function hands itself to modes, as torch's do."""
-    asked = _ANSWERS.keys() & function.__code__.co_names
-    return bool(asked) and function.__globals__.get("__name__") in _MODULES
+def _has_torch_function(values: Iterable[Any]) -> bool:
+    return _has_override(values) if _our_mode_is_innermost() else has_torch_function(values)
 
 
-def _any(values: Iterable[Any]) -> bool:
-    return _overridden(values) if _mode_is_asked() else has_torch_function(values)
+def _has_torch_function_unary(value: Any) -> bool:
+    return _has_override((value,)) if _our_mode_is_innermost() else has_torch_function_unary(value)
 
 
-def _unary(value: Any) -> bool:
-    return _overridden((value,)) if _mode_is_asked() else has_torch_function_unary(value)
+def _has_torch_function_variadic(*values: Any) -> bool:
+    return (
+        _has_override(values) if _our_mode_is_innermost() else has_torch_function_variadic(*values)
+    )
 
 
-def _variadic(*values: Any) -> bool:
-    return _overridden(values) if _mode_is_asked() else has_torch_function_variadic(*values)
-
-
-def _mode_is_asked() -> bool:
-    """Whether a context's mode is the innermost of this thread, which is asked first."""
+def _our_mode_is_innermost() -> bool:
     depth = _len_torch_function_stack()
     return depth > 0 and type(_get_function_stack_at(depth - 1)) is RewriteMode
 
 
-def _overridden(values: Iterable[Any]) -> bool:
-    """Whether a tensor subclass has a say: ``has_torch_function``, modes apart."""
-    return any(_has_a_say(type(value)) for value in values) and _is_torch_function_enabled()
+def _has_override(values: Iterable[Any]) -> bool:
+    """Do as ``has_torch_function`` does for tensor subclasses, and leave modes aside."""
+    return any(_overrides(type(value)) for value in values) and _is_torch_function_enabled()
 
 
-def _has_a_say(kind: type) -> bool:
-    if kind is Tensor or kind is nn.Parameter:
+def _overrides(kind: type) -> bool:
+    if kind is Tensor or kind is nn.Parameter:  # nearly always
         return False
     handler = getattr(kind, "__torch_function__", None)
     return handler is not None and handler is not _disabled_torch_function_impl
 
 
-_ANSWERS: dict[str, tuple[Callable[..., bool], Callable[..., bool]]] = {
-    "has_torch_function": (has_torch_function, _any),
-    "has_torch_function_unary": (has_torch_function_unary, _unary),
-    "has_torch_function_variadic": (has_torch_function_variadic, _variadic),
+#: Each check by its name: torch's own, and ours.
+_CHECKS: dict[str, tuple[Callable[..., bool], Callable[..., bool]]] = {
+    "has_torch_function": (has_torch_function, _has_torch_function),
+    "has_torch_function_unary": (has_torch_function_unary, _has_torch_function_unary),
+    "has_torch_function_variadic": (has_torch_function_variadic, _has_torch_function_variadic),
 }
 
-# A function that is compiled inside a context finds the answers there, and must find an operator.
-for _, _answer in _ANSWERS.values():
-    _register_builtin(_answer, "aten::has_torch_function")
+# torch.jit.script inside a context finds our checks in those modules, and must compile them to the
+# same operator as torch's own.
+for _, _ours in _CHECKS.values():
+    _register_builtin(_ours, "aten::has_torch_function")

@@ -1,29 +1,32 @@
-"""Symbolics in torch's TorchScript exporter: its registry, and autograd functions' own ones."""
+"""Symbolics in torch's TorchScript exporter: in its registry, and on autograd functions.
+
+Checked with torch 2.13, where the exporter and its registry are private.
+"""
 
 from __future__ import annotations
 
 import functools
-import inspect
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import RewriterError
 from enginebay.rewriting import names
+from enginebay.rewriting.dynamo_graph import Graph
 from enginebay.rewriting.names import Found
-from enginebay.rewriting.python_functions import AttributePatch, Patch, patch_for
+from enginebay.rewriting.patches import AttributePatch, Patch, patch_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from enginebay.rewriting.declaration import Rewriter
+    from enginebay.rewriting.rewriter import Rewriter
 
 
 def qualified(operator: str) -> str:
-    """An operator's name with its namespace: ``aten::squeeze`` for ``squeeze``."""
+    """Return an operator's name with its namespace: ``aten::squeeze`` for ``squeeze``."""
     return operator if "::" in operator else f"aten::{operator}"
 
 
 class OperatorPatch(Patch):
-    """The symbolic of an operator in the registry of torch's TorchScript exporter."""
+    """An operator's symbolic in the registry of torch's TorchScript exporter."""
 
     def __init__(self, operator: str) -> None:
         self._operator = qualified(operator)
@@ -32,21 +35,22 @@ class OperatorPatch(Patch):
         self._custom: set[int] = set()
 
     def install(self) -> None:
-        """Register one function for every opset; it finds the thread's rewriter."""
+        """Register one function for every opset; it calls the thread's rewriter."""
         from torch.onnx import _constants
 
         group = _registry().get_function_group(self._operator)
         if group is not None:
             functions = group._functions
             self._before = {opset: functions[opset] for opset in functions}
+            # An entry that the user registered hides torch's own; uninstall needs to know.
             self._custom = {each for each in functions if functions.overridden(each)}
-        # An exporter takes the newest entry up to its opset. With one at the oldest opset that
-        # it writes, and every other one exchanged, it always arrives here.
+        # The exporter uses the newest entry up to its opset. We replace every entry, and add one
+        # at the oldest opset that it writes: so it always calls ours.
         for opset in {_constants.ONNX_BASE_OPSET, *self._before}:
             _registry().register(self._operator, opset, self._symbolic, custom=True)
 
     def uninstall(self) -> None:
-        """Give the registry back every entry that it had."""
+        """Put every entry of the registry back."""
         registry = _registry()
         if not self._before:
             registry._registry.pop(self._operator, None)
@@ -59,16 +63,14 @@ class OperatorPatch(Patch):
                 group.remove_custom(opset)
 
     def original(self, g: Any, *args: Any, **kwargs: Any) -> Any:
-        """The operator's own symbolic for the exporter and the opset of the running export."""
-        from enginebay.rewriting.dynamo_symbolics import Graph
-
-        own = g.original if isinstance(g, Graph) else self._torchscript_original(g)
-        if own is None:
+        """Call the operator's own symbolic of the running exporter, for its opset."""
+        symbolic = g.original if isinstance(g, Graph) else self._torchscript_original(g)
+        if symbolic is None:
             raise RewriterError(
                 f'ctx.origin_func was called for "{self._operator}", '
                 f"which has no symbolic of its own for opset {g.opset}"
             )
-        return own(g, *args, **kwargs)
+        return symbolic(g, *args, **kwargs)
 
     def _torchscript_original(self, g: Any) -> Callable[..., Any] | None:
         opset = max((each for each in self._before if each <= g.opset), default=None)
@@ -86,21 +88,22 @@ class FunctionPatch(AttributePatch):
         self.original = functools.partial(_missing, name)
 
     def uninstall(self) -> None:
-        """Take the attribute away, and what the exporter has noted of it."""
+        """Remove the attribute, and the exporter's entry for it."""
         super().uninstall()
-        # The exporter registers the symbolic of each autograd function that it meets, for good.
+        # The exporter registers the symbolic of each autograd function that it meets, for good; the
+        # next export would use it without a rewriter.
         _registry()._registry.pop(f"::{self.found.owner.__name__}", None)
 
 
 def symbolic_of(function: type, name: str) -> Patch:
-    """The patch of an autograd function's ``symbolic``, also where it has none."""
-    found = names.of(function, "symbolic")
+    """Return the patch of an autograd function's ``symbolic``, also where it has none."""
+    found = names.attribute_of(function, "symbolic")
     return FunctionPatch(function, name) if found is None else patch_for(found)
 
 
 def with_parsed_arguments(rewriter: Rewriter) -> Callable[..., Any]:
-    """The replacement, with its tensors and constants read as its descriptors say."""
-    descriptors = rewriter.arg_descriptors
+    """Return the replacement, with its arguments read as its descriptors say."""
+    descriptors: Any = rewriter.arg_descriptors  # checked; torch's type is a Literal of them
     if descriptors is None:
         return rewriter.replacement
     from torch.onnx import symbolic_helper
@@ -108,19 +111,17 @@ def with_parsed_arguments(rewriter: Rewriter) -> Callable[..., Any]:
     def replacement(ctx: Any, g: Any, *args: Any, **kwargs: Any) -> Any:
         function = functools.partial(rewriter.replacement, ctx)
         functools.update_wrapper(function, rewriter.replacement)
-        function.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]  # read by parse_args
-        parse = symbolic_helper.parse_args(*descriptors)  # type: ignore[arg-type]  # torch checks them
-        return parse(function)(g, *args, **kwargs)
+        # parse_args reads the signature, which would otherwise be the replacement's, with ctx.
+        del vars(function)["__wrapped__"]
+        return symbolic_helper.parse_args(*descriptors)(function)(g, *args, **kwargs)
 
     return replacement
 
 
 @functools.cache
 def _registry() -> Any:
-    """The TorchScript exporter's registry, with the symbolics of every opset in it.
-
-    The exporter itself reads these in when it first runs, and would hide what was put in before.
-    """
+    """Return the TorchScript exporter's registry, with the symbolics of every opset in it."""
+    # The exporter imports them when it first runs, and would hide what was registered before.
     import importlib
     import pkgutil
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay.artifact import OutputComparison
 from enginebay.errors import UsageError
+from enginebay.verdict import OutputComparison
 from enginebay.verification.arrays import as_numpy, scale_of
 from enginebay.verification.tally import Tally
 from enginebay.verification.tolerance import Tolerance, tolerance_for

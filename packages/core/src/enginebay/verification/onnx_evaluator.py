@@ -1,4 +1,4 @@
-"""What an ONNX file computes, by ONNX's own reference evaluator: slow, and nobody's engine."""
+"""Run an ONNX file with ONNX's own reference evaluator, which is slow and nobody's engine."""
 
 from __future__ import annotations
 

@@ -13,12 +13,12 @@ from enginebay.verification.arrays import widen
 if TYPE_CHECKING:
     import numpy as np
 
-    from enginebay.artifact import OutputComparison
+    from enginebay.verdict import OutputComparison
     from enginebay.verification.tolerance import Tolerance
 
 
 class Tally:
-    """What is known after some chunks of one output.
+    """The figures of one output, after some of its chunks.
 
     Args:
         tolerance: What every place is held to.
@@ -98,7 +98,7 @@ class Tally:
         return self.max_abs if self.exact else _rounded_up(self.max_abs)
 
     def _reason(self, total: int) -> str:
-        """What is wrong, or NaN in both, which passes but should be seen."""
+        """The elements that are wrong, or NaN in both, which pass but should be seen."""
         parts = []
         if self.mismatched:
             parts.append(f"{self.mismatched} of {total} places differ")
@@ -145,7 +145,7 @@ def _differences(
 
 
 def _reach(size: np.ndarray[Any, Any], tolerance: Tolerance) -> np.ndarray[Any, Any]:
-    """What the rtol is multiplied with; finite, or it would let everything pass."""
+    """The scale that rtol is multiplied with; finite, or it would let everything pass."""
     import numpy as np
 
     return np.minimum(size + tolerance.scale, sys.float_info.max)

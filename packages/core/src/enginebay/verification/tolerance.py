@@ -1,4 +1,4 @@
-"""How far an engine may be off, and why that far.
+"""The tolerance: how far an engine may be off, and why that far.
 
 A right engine differs from PyTorch by rounding: it adds in another order, fuses, keeps more or
 fewer bits. With ``eps`` the spacing of floating-point numbers at 1, each layer rounds its result by
@@ -64,7 +64,7 @@ def tolerance_for(dtype: str, precision: str, *, scale: float = 0.0) -> Toleranc
     Args:
         dtype: NumPy's name of the output's dtype.
         precision: ``fp32``, ``fp16``, ``bf16``, ``int8`` or ``fp8``: what the engine computed in,
-            not what it was asked for.
+            not what was requested.
         scale: The magnitude of the expected output.
 
     Returns:
@@ -91,7 +91,7 @@ def tolerance_for(dtype: str, precision: str, *, scale: float = 0.0) -> Toleranc
 
 
 def _precision_of(dtype: str) -> str:
-    """What a dtype can hold. float64 counts as fp32: engines do their constants in it at best."""
+    """The precision of a dtype. float64 counts as fp32: engines keep constants in it at best."""
     if dtype.startswith("float8"):
         return "fp8"
     return {"float16": "fp16", "bfloat16": "bf16"}.get(dtype, "fp32")

@@ -1,7 +1,7 @@
 """Fourier transforms for the TorchScript exporter, which knows no complex numbers.
 
-ONNX's ``DFT`` keeps them as real numbers with one dimension more. So do these symbolics, from a
-transform to what takes the parts out again; anything else in between is refused.
+ONNX's ``DFT`` keeps them as real numbers with one more dimension. So do these symbolics, from a
+transform to the operator that reads the parts; any other operator in between is refused.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ import functools
 import math
 from typing import TYPE_CHECKING, Any
 
-from enginebay.rewriting.builtin.targets import not_dynamo
+from enginebay.rewriting.builtin.common import not_dynamo, rewriters
 
 if TYPE_CHECKING:
-    from enginebay.rewriting.context import Context
-    from enginebay.rewriting.declaration import RewriterSet
+    from collections.abc import Callable
 
-#: The dimensions that each transform takes where none are given; None for all.
+    from enginebay.rewriting.rewriter import Context
+
+#: The default dimensions of each transform; None for all.
 _DIMS: dict[str, list[int] | None] = {
     "fft_fft": [-1],
     "fft_ifft": [-1],
@@ -26,31 +27,18 @@ _DIMS: dict[str, list[int] | None] = {
     "fft_fftn": None,
     "fft_ifftn": None,
 }
-#: Where ``DFT`` has the real numbers, and the imaginary ones.
+#: The places of the real and the imaginary numbers in ``DFT``'s last dimension.
 _PARTS = {"real": 0, "imag": 1}
 _READERS = {f"aten::{name}" for name in (*_DIMS, *_PARTS, "view_as_real")}
 
 #: The first operator set where the axis of ``DFT`` is an input.
 _AXIS_IS_AN_INPUT = 20
-#: ONNX's number for float32.
+#: The number of float32 in ``onnx.TensorProto``.
 _FLOAT = 1
 
 
-def declare(rewriters: RewriterSet) -> None:
-    """Add the symbolics."""
-    for name in _DIMS:
-        _symbolic(rewriters, name)(functools.partial(transform, name))
-    for name in _PARTS:
-        _symbolic(rewriters, name)(functools.partial(part, name))
-    _symbolic(rewriters, "view_as_real")(view_as_real)
-
-
-def _symbolic(rewriters: RewriterSet, name: str) -> Any:
-    return rewriters.symbolic(name, is_pytorch=True, ir="onnx", check=not_dynamo)
-
-
-def transform(name: str, ctx: Context, g: Any, self: Any, *_: Any) -> Any:  # noqa: ARG001  # a symbolic's arguments
-    """A ``DFT`` for each dimension, then the scale."""
+def transform(name: str, ctx: Context, g: Any, self: Any, *_: Any) -> Any:
+    """Add a ``DFT`` for each dimension, then the scale."""
     node = g.original_node
     given, lengths = (node.inputsAt(index).type() for index in range(2))
     dims, norm = (_constant(node.inputsAt(index)) for index in (2, 3))
@@ -71,8 +59,8 @@ def transform(name: str, ctx: Context, g: Any, self: Any, *_: Any) -> Any:  # no
     return _scaled(g, signal, math.prod(sizes[axis] for axis in axes), norm, inverse=inverse)
 
 
-def part(name: str, ctx: Context, g: Any, self: Any) -> Any:  # noqa: ARG001  # a symbolic's arguments
-    """The real or the imaginary numbers."""
+def part(name: str, ctx: Context, g: Any, self: Any) -> Any:
+    """Select the real or the imaginary numbers."""
     if not _is_complex(g.original_node.inputsAt(0).type()):
         return self  # torch has no imaginary part of real numbers
     import torch
@@ -80,8 +68,8 @@ def part(name: str, ctx: Context, g: Any, self: Any) -> Any:  # noqa: ARG001  # 
     return g.op("Gather", self, g.op("Constant", value_t=torch.tensor(_PARTS[name])), axis_i=-1)
 
 
-def view_as_real(ctx: Context, g: Any, self: Any) -> Any:  # noqa: ARG001  # a symbolic's arguments
-    """What ``DFT`` gives as it is."""
+def view_as_real(ctx: Context, g: Any, self: Any) -> Any:
+    """Return the output of ``DFT`` as it is."""
     return g.op("Identity", self)
 
 
@@ -96,7 +84,7 @@ def _dft(g: Any, signal: Any, axis: int, **attributes: int) -> Any:
 
 
 def _with_parts(g: Any, self: Any, dtype: str | None) -> Any:
-    """Real numbers as ``DFT`` takes them, with a last dimension of one."""
+    """Add the last dimension of real numbers, of size one, that ``DFT`` wants."""
     import torch
 
     if dtype not in ("Float", "Double"):
@@ -105,7 +93,7 @@ def _with_parts(g: Any, self: Any, dtype: str | None) -> Any:
 
 
 def _scaled(g: Any, signal: Any, size: int, norm: str, *, inverse: bool) -> Any:
-    """The numbers as ``norm`` wants them; ``DFT`` divides inverses by the size."""
+    """Scale the numbers as ``norm`` says; ``DFT`` divides inverses by the size."""
     import torch
 
     factor = 1 / math.sqrt(size) if norm == "ortho" else 1 / size
@@ -119,12 +107,12 @@ def _is_complex(type_: Any) -> bool:
 
 
 def _is_read(node: Any) -> bool:
-    """Whether everything that takes the complex numbers knows how they are kept."""
+    """Return True if every user of the complex numbers knows how they are kept."""
     return all(use.user.kind() in _READERS for use in node.output().uses())
 
 
 def _constant(value: Any) -> Any:
-    """The numbers or the text of a constant; None where it is None, or computed."""
+    """Return the numbers or the text of a constant; None where it is None, or computed."""
     if value.node().kind() == "prim::ListConstruct":
         return [_constant(each) for each in value.node().inputs()]
     found = value.toIValue()
@@ -136,3 +124,15 @@ def _refused(g: Any, what: str) -> Exception:
 
     node = g.original_node
     return SymbolicValueError(f"no '{node.kind()}' {what}", node.output())
+
+
+def _declare() -> None:
+    symbolics: dict[str, Callable[..., Any]] = {
+        name: functools.partial(transform, name) for name in _DIMS
+    }
+    symbolics |= {name: functools.partial(part, name) for name in _PARTS}
+    for name, symbolic in {**symbolics, "view_as_real": view_as_real}.items():
+        rewriters.symbolic(name, is_pytorch=True, ir="onnx", check=not_dynamo)(symbolic)
+
+
+_declare()

@@ -1,6 +1,6 @@
-"""Matrix products of groups of rows, each with a matrix of its own: mixtures of experts.
+"""Products of groups of rows, each with a matrix of its own: mixtures of experts.
 
-No exporter has a translation, and no engine an operator, for as many rows as the data say.
+No exporter has a translation, and no engine an operator, for groups whose sizes are data.
 """
 
 from __future__ import annotations
@@ -8,27 +8,23 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from enginebay.rewriting.builtin.common import rewriters
+
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from enginebay.rewriting.context import Context
-    from enginebay.rewriting.declaration import RewriterSet
-    from enginebay.rewriting.selection import Target
+    from enginebay.rewriting.rewriter import Context, Target
 
 
-def declare(rewriters: RewriterSet) -> None:
-    """Add the rewriters: for torch's names, and for what transformers calls during a capture."""
-    for name in ("torch.nn.functional.grouped_mm", "torch._grouped_mm"):
-        rewriters.function(name)(grouped_mm)
-    name = "torch.ops.transformers.grouped_mm_fallback"
-    rewriters.function(name, check=_transformers_has_it)(grouped_mm)
-
-
-def _transformers_has_it(target: Target) -> bool:  # noqa: ARG001  # every check takes the target
+def _transformers_has_it(target: Target) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and hasattr(torch.ops.transformers, "grouped_mm_fallback")
 
 
+# The last is what transformers calls instead while a model is captured.
+@rewriters.function("torch.nn.functional.grouped_mm")
+@rewriters.function("torch._grouped_mm")
+@rewriters.function("torch.ops.transformers.grouped_mm_fallback", check=_transformers_has_it)
 def grouped_mm(
     ctx: Context,
     rows: Tensor,
@@ -37,11 +33,10 @@ def grouped_mm(
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    """Rewrites the product of rows (S×K) in groups and matrices (G×K×N), of S×N.
+    """Multiply every row (S×K) by every matrix (G×K×N), and keep its group's product (S×N).
 
-    Every matrix meets every row, and each row keeps the product of its group: G times the
-    multiplications, in a graph without sizes that depend on data. Rows behind the last group,
-    which torch leaves undefined, are zeros.
+    That is G times the multiplications, in a graph without sizes that depend on data. Rows behind
+    the last group, which torch leaves undefined, are zeros.
     """
     import torch
 

@@ -79,7 +79,7 @@ class OutputComparison(msgspec.Struct, frozen=True, kw_only=True):
         return text + self._tolerance_text()
 
     def _tolerance_text(self) -> str:
-        """What was allowed and what would have passed, where numbers were compared."""
+        """The tolerance, and the one that would have passed, where numbers were compared."""
         if self.worst_index is None:
             return ""
         text = f"; allowed rtol {self.rtol:.3g}, atol {self.atol:.3g}"
@@ -126,7 +126,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         """The verdict on several samples; of each output, the worst one is kept.
 
         Args:
-            samples: What :func:`~enginebay.verification.compare` answered, once a set of inputs.
+            samples: The result of :func:`~enginebay.verification.compare` for each set of inputs.
             reference: What the expected values came from.
             precision: The effective precision of the engine.
 
@@ -175,6 +175,6 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.verdict}{against} on {self._extent()}; worst: {worst.describe()}"
 
     def _extent(self) -> str:
-        """How much was compared: ``2 outputs, 3 samples``."""
+        """The extent of the comparison: ``2 outputs, 3 samples``."""
         parts = (("output", len(self.outputs)), ("sample", self.samples))
         return ", ".join(f"{n} {word}{'' if n == 1 else 's'}" for word, n in parts)

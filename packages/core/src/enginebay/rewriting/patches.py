@@ -1,9 +1,9 @@
-"""Replacement of Python functions and methods, in place and for one thread.
+"""Patches: replacement of functions and methods in place, for one thread.
 
 A function written in Python keeps its identity and gets other code, so that every alias of it is
-caught: names imported elsewhere, bound methods stored on an instance, closures, defaults. What is
-not written in Python, or inherited, is replaced as an attribute. The code asks for the rewriter
-of the calling thread, and runs the original in every other thread.
+caught: names imported elsewhere, bound methods stored on an instance, closures, defaults. Any other
+attribute, or an inherited one, is replaced as an attribute. The new code calls the rewriter of the
+calling thread, and runs the original in every other thread.
 """
 
 from __future__ import annotations
@@ -17,18 +17,23 @@ from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 from enginebay.errors import RewriterError
-from enginebay.rewriting.layers import current
+from enginebay.rewriting import names
+from enginebay.rewriting.active_rewriters import ActiveRewriter, activate, thread_rewriters
+from enginebay.rewriting.rewriter import Rewriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+    from contextlib import ExitStack
 
-    from enginebay.rewriting.layers import Bound
     from enginebay.rewriting.names import Found
 
-#: The code that a rewritten function runs; the ``...`` is replaced by its patch. A constant is
-#: the one place where code can carry an object without a name in the function's own module.
-_TEMPLATE: CodeType = (lambda *args, **kwargs: (...).call(*args, **kwargs)).__code__  # type: ignore[attr-defined]  # see above
+#: The code that a rewritten function runs; its patch takes the place of the ``...``. Only as a
+#: constant can code carry an object: globals are the function's module's, and a function that has
+#: no closure accepts no code with one.
+_TEMPLATE: CodeType = (lambda *args, **kwargs: (...).call(*args, **kwargs)).__code__  # type: ignore[attr-defined]  # it is not the `...` that is called
 
+#: The patches of all threads. Two threads that rewrite one function share its patch, and the last
+#: one to leave takes it away.
 _patches: dict[Hashable, Patch] = {}
 _lock = threading.RLock()
 
@@ -37,8 +42,9 @@ class Patch:
     """One function that at least one context of the process rewrites.
 
     Attributes:
-        key: What the layers know the function by.
-        original: The function as it was; usable while the patch is applied.
+        key: The function's key in :attr:`ThreadRewriters.table`.
+        original: The function as it was; callable while the patch is installed.
+        users: The contexts that need it.
     """
 
     original: Callable[..., Any]
@@ -47,24 +53,24 @@ class Patch:
         self.key = key
         self.users: set[object] = set()
 
-    def hidden_by(self, bound: Bound) -> Callable[..., Any]:
-        """What a rewriter calls as the original: the rewriter below it, or the original."""
+    def original_for(self, rewriter: ActiveRewriter) -> Callable[..., Any]:
+        """Return a rewriter's ``origin_func``: the outer context's rewriter, or the original."""
 
         def origin_func(*args: Any, **kwargs: Any) -> Any:
-            return (bound.below or self.original)(*args, **kwargs)
+            return (rewriter.outer or self.original)(*args, **kwargs)
 
         return origin_func
 
     def call(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call the rewriter of this thread, or the original where the thread has none."""
-        return (current().table.get(self.key) or self.original)(*args, **kwargs)
+        return (thread_rewriters().table.get(self.key) or self.original)(*args, **kwargs)
 
     def install(self) -> None:
         """Change the process."""
         raise NotImplementedError
 
     def uninstall(self) -> None:
-        """Put back exactly what was there, also where installing was interrupted."""
+        """Put back exactly what was there, even if ``install`` was interrupted."""
         raise NotImplementedError
 
 
@@ -76,7 +82,7 @@ class CodePatch(Patch):
         self.function = function
 
     def install(self) -> None:
-        """Exchange the function's code."""
+        """Replace the function's code."""
         function = self.function
         self._attributes = dict(function.__dict__)
         self.original = _copy(function)
@@ -85,12 +91,12 @@ class CodePatch(Patch):
         function.__code__ = _TEMPLATE.replace(
             co_consts=tuple(self if each is ... else each for each in _TEMPLATE.co_consts),
             co_freevars=function.__code__.co_freevars,
-            co_name=function.__code__.co_name,
+            co_name=function.__code__.co_name,  # tracebacks and profilers show it
         )
 
     def uninstall(self) -> None:
         """Give the function its code back."""
-        if not hasattr(self, "original"):
+        if not hasattr(self, "original"):  # install never got there
             return
         function = self.function
         function.__code__ = self.original.__code__
@@ -110,13 +116,13 @@ class AttributePatch(Patch):
         self.original = _original(found)
 
     @property
-    def exported(self) -> bool:
-        """Whether other modules may have imported the value by name."""
+    def importable(self) -> bool:
+        """True if other modules may have imported the value by name."""
         return isinstance(self.found.owner, ModuleType)
 
     def install(self) -> None:
-        """Replace the attribute wherever it is."""
-        self._replacement = _like(self.found.value, self._function())
+        """Replace the attribute in every place that holds it."""
+        self._replacement = _as_kind_of(self.found.value, self._function())
         for owner, attribute in self.places:
             try:
                 setattr(owner, attribute, self._replacement)
@@ -124,11 +130,12 @@ class AttributePatch(Patch):
                 raise RewriterError(f'"{attribute}" cannot be rewritten: {err}') from err
 
     def uninstall(self) -> None:
-        """Put the attribute back, wherever it is still the replacement."""
+        """Put the attribute back in every place that still holds the replacement."""
         for owner, attribute in self.places:
+            # Somebody else may have replaced it meanwhile, as monkeypatch in a test does.
             if getattr(owner, "__dict__", {}).get(attribute) is not self._replacement:
                 continue
-            if self.found.inherited:
+            if self.found.inherited:  # the owner had none of its own
                 delattr(owner, attribute)
             else:
                 setattr(owner, attribute, self.found.value)
@@ -142,29 +149,31 @@ class AttributePatch(Patch):
 
 
 def patch_for(found: Found, code_patch: type[CodePatch] = CodePatch) -> Patch:
-    """The patch that rewrites what was found; nothing is changed yet.
+    """Return the patch that rewrites an attribute; nothing is changed yet.
 
     Args:
-        found: What a rewriter names.
-        code_patch: Used for a function written in Python.
+        found: The attribute that a rewriter names.
+        code_patch: The class to use for a function written in Python.
     """
     with _lock:
+        # While it is installed, the attribute holds the replacement and not what we look for.
         patch = _patches.get(_key(found.owner, found.attribute))
         if patch is not None:
             return patch
         function = None if found.inherited else _python_function(found.value)
         if function is None:
             return AttributePatch(found)
+        # Two names may lead to one function, which has one patch.
         return _patches.get(_key(function, "__code__")) or code_patch(function)
 
 
 @contextmanager
-def applied(patches: Iterable[Patch]) -> Iterator[list[Patch]]:
-    """Keep patches applied; several contexts and threads may ask for the same ones.
+def installed(patches: Iterable[Patch]) -> Iterator[list[Patch]]:
+    """Keep patches installed; several contexts and threads may request the same ones.
 
     Yields:
-        The patches that are applied, one for each asked for: another context's where it has one
-        for the same function already.
+        The installed patches, one for each requested one: another context's where it has one for
+        the same function already.
     """
     user = object()
     shared: list[Patch] = []
@@ -172,7 +181,7 @@ def applied(patches: Iterable[Patch]) -> Iterator[list[Patch]]:
         with _lock:
             shared = [_patches.setdefault(patch.key, patch) for patch in patches]
             new = [patch for patch in shared if not patch.users]
-            for patch in shared:
+            for patch in shared:  # before any is installed: one that fails is uninstalled below
                 patch.users.add(user)
             _find_aliases([each for each in new if isinstance(each, AttributePatch)])
             for patch in new:
@@ -187,11 +196,27 @@ def applied(patches: Iterable[Patch]) -> Iterator[list[Patch]]:
                     _patches.pop(patch.key, None)
 
 
-def _python_function(value: Any) -> FunctionType | None:
-    """The Python function in a function, static or class method, property.
+def replace_functions(undo: ExitStack, replacements: Mapping[str, Callable[..., Any]]) -> None:
+    """Replace functions of torch for core's own ends; no report counts them.
 
-    Not in a cached property: what it answers would stay on the instance for good, and what it
-    has answered before would hide the rewriter.
+    Args:
+        undo: Closed by the caller on every path; puts the functions back.
+        replacements: By dotted name; each is called with the original first.
+    """
+    requested = {patch_for(names.find(name)): name for name in replacements}
+    patches = undo.enter_context(installed(requested))
+    layer = {}
+    for patch, name in zip(patches, requested.values(), strict=True):
+        rewriter = layer[patch.key] = ActiveRewriter(Rewriter("function", name, replacements[name]))
+        rewriter.context = patch.original_for(rewriter)
+    activate(undo, layer)
+
+
+def _python_function(value: Any) -> FunctionType | None:
+    """Return the Python function in a function, a static or class method, or a property.
+
+    Not the one in a cached property: its result would stay on the instance for good, and an
+    earlier result would hide the rewriter.
     """
     if isinstance(value, (staticmethod, classmethod)):
         value = value.__func__
@@ -201,7 +226,7 @@ def _python_function(value: Any) -> FunctionType | None:
 
 
 def _copy(function: FunctionType) -> FunctionType:
-    """A function of its own that does what ``function`` does now."""
+    """Return another function that does what ``function`` does now."""
     copy = FunctionType(
         function.__code__,
         function.__globals__,
@@ -219,12 +244,12 @@ def _copy(function: FunctionType) -> FunctionType:
 
 
 def _key(owner: object, attribute: str) -> Hashable:
-    """The owner by identity: not every owner can be hashed, and a patch keeps its own alive."""
+    """Key an owner by identity: not every one can be hashed, and its patch keeps it alive."""
     return (id(owner), attribute)
 
 
 def _original(found: Found) -> Callable[..., Any]:
-    """What the replacement of an attribute stands for, called with ``self`` or ``cls`` first."""
+    """Return the function behind an attribute, to be called with ``self`` or ``cls`` first."""
     owner, attribute, value = found.owner, found.attribute, found.value
     if not isinstance(owner, type):
         return cast("Callable[..., Any]", value)
@@ -233,7 +258,7 @@ def _original(found: Found) -> Callable[..., Any]:
     if not found.inherited:
         return cast("Callable[..., Any]", getattr(value, "__func__", value))
 
-    # Through super, so that a base class which is rewritten too has its say.
+    # Through super at each call, so that a rewriter for the base class is called as well.
     def inherited(*args: Any, **kwargs: Any) -> Any:
         if isinstance(value, staticmethod):
             return getattr(super(owner, owner), attribute)(*args, **kwargs)
@@ -251,8 +276,8 @@ def _is_property(value: Any) -> bool:
     )
 
 
-def _like(value: Any, function: Callable[..., Any]) -> Any:
-    """``function`` as the kind of attribute that ``value`` is."""
+def _as_kind_of(value: Any, function: Callable[..., Any]) -> Any:
+    """Wrap ``function`` as the kind of attribute that ``value`` is."""
     if isinstance(value, (staticmethod, classmethod)):
         return type(value)(function)
     if isinstance(value, property):
@@ -261,14 +286,12 @@ def _like(value: Any, function: Callable[..., Any]) -> Any:
 
 
 def _find_aliases(patches: list[AttributePatch]) -> None:
-    """Note every place in a loaded module that holds what the patches replace, in one pass.
-
-    A few thousand modules hold some 80,000 values. Asking each module first whether it holds any
-    of them, without a step of Python for each value, takes half the time.
-    """
-    wanted = {id(each.found.value): each for each in patches if each.exported}
+    """Collect every place in a loaded module that holds a value to be replaced, in one pass."""
+    wanted = {id(each.found.value): each for each in patches if each.importable}
     for patch in wanted.values():
         patch.places = []
+    # A few thousand modules hold some 80,000 values. To look first, without a step of Python for
+    # each value, if a module holds any of them takes half the time.
     for module in list(sys.modules.values()) if wanted else ():
         if isinstance(module, ModuleType) and not wanted.keys().isdisjoint(
             map(id, list(vars(module).values()))

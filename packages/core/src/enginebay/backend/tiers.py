@@ -1,0 +1,46 @@
+"""Check in four tiers if a backend is usable, each in a child process with a time limit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from enginebay.environment import EnvReport, Tier, failed, skipped
+from enginebay.errors import IsolationError
+
+if TYPE_CHECKING:
+    from enginebay.params import BackendParams
+
+
+def check_environment(
+    name: str, params: BackendParams, *, with_custom_ops: bool, timeout: float
+) -> EnvReport:
+    """Run the tiers in order; after one that fails, the others are reported as skipped.
+
+    Args:
+        name: The backend.
+        params: What it would be used with.
+        with_custom_ops: Whether its custom-op libraries must load too.
+        timeout: Seconds that each tier may take.
+    """
+    from enginebay.isolation import call
+
+    report = EnvReport()
+    for tier in Tier:
+        if not report.ok:
+            cause = report.failed
+            assert cause is not None
+            report += skipped(tier, tier.value, found=f"{cause.name} failed before")
+            continue
+        try:
+            report += call(
+                "enginebay.backend.checking:check_tier",
+                name,
+                tier,
+                params.to_mapping(),
+                with_custom_ops,
+                timeout=timeout,
+                result_type=EnvReport,
+            )
+        except IsolationError as err:
+            report += failed(tier, tier.value, found=str(err), fix=err.hint or "")
+    return report

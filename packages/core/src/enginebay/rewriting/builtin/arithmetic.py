@@ -1,0 +1,93 @@
+"""``atan2``, ``linspace`` and ``diff``."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from enginebay.rewriting.builtin.common import not_dynamo, rewriters
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from enginebay.rewriting.rewriter import Context
+
+
+# On the axes dynamo is off by 2π, and TorchScript returns NaN.
+@rewriters.function("torch.atan2", ir="onnx")
+@rewriters.function("torch.arctan2", ir="onnx")
+@rewriters.function("torch.Tensor.atan2", ir="onnx")
+@rewriters.function("torch.Tensor.arctan2", ir="onnx")
+def atan2(ctx: Context, input: Any, other: Any, **kwargs: Any) -> Any:
+    """Compute the angle in the first quadrant, then the signs."""
+    import torch
+
+    if kwargs or input.is_complex() or other.is_complex():
+        return ctx.origin_func(input, other, **kwargs)
+    dtype = torch.result_type(input, other)
+    dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
+    y, x = input.to(dtype), other.to(dtype)
+    angle = torch.atan(y.abs() / x.abs())
+    # Two quotients are not numbers though the angle is one: 0/0, and ∞/∞.
+    angle = torch.where((y == 0) & (x == 0), torch.zeros_like(angle), angle)
+    angle = torch.where(y.isinf() & x.isinf(), torch.full_like(angle, math.pi / 4), angle)
+    angle = torch.where(_is_negative(x), math.pi - angle, angle)
+    return torch.where(_is_negative(y), -angle, angle)
+
+
+def _is_negative(value: Tensor) -> Tensor:
+    """Return the sign bit, that of −0 too: ONNX has no operator for it, but 1/−0 is −∞."""
+    return (value < 0) | ((value == 0) & (value.reciprocal() < 0))
+
+
+# torch.export fixes an open number of steps. TorchScript writes float64 for ends that are not whole
+# and for those taken from a shape, whatever the requested dtype.
+@rewriters.function("torch.linspace")
+def linspace(ctx: Context, start: Any, end: Any, steps: Any, **kwargs: Any) -> Any:
+    """Compute from both ends to the middle, as torch does."""
+    import torch
+
+    dtype = kwargs.get("dtype") or torch.get_default_dtype()
+    kinds = (int, float, torch.Tensor) if ctx.exporter == "torchscript" else (int, float)
+    are_numbers = all(isinstance(each, kinds) for each in (start, end))
+    is_needed = isinstance(steps, torch.SymInt) or ctx.exporter == "torchscript"
+    is_known = kwargs.keys() <= {"dtype", "device", "layout", "pin_memory", "requires_grad"}
+    if not (is_needed and are_numbers and is_known and dtype.is_floating_point):
+        return ctx.origin_func(start, end, steps, **kwargs)
+    # A size of a traced tensor is a tensor itself.
+    first, final = (x.to(dtype) if isinstance(x, torch.Tensor) else x for x in (start, end))
+    count: Any = steps  # an open size; torch's types know numbers only
+    index = torch.arange(count, dtype=dtype, device=kwargs.get("device"))
+    last = index[-1:]
+    step = (final - first) / last.clamp(min=1)
+    return torch.where(index <= last / 2, first + step * index, final - step * (last - index))
+
+
+# TorchScript has no translation.
+@rewriters.function("torch.diff", ir="onnx", check=not_dynamo)
+@rewriters.function("torch.Tensor.diff", ir="onnx", check=not_dynamo)
+def diff(
+    ctx: Context,
+    input: Tensor,
+    n: int = 1,
+    dim: int = -1,
+    prepend: Tensor | None = None,
+    append: Tensor | None = None,
+    **kwargs: Any,
+) -> Any:
+    """Subtract each element from the next one, ``n`` times."""
+    import torch
+
+    # Promotion, shapes that do not fit and n = 0 have rules of their own.
+    parts = [part for part in (prepend, input, append) if part is not None]
+    alike = all((part.dim(), part.dtype) == (input.dim(), input.dtype) for part in parts)
+    if kwargs or n < 1 or not alike or not -input.dim() <= dim < input.dim():
+        return ctx.origin_func(input, n, dim, prepend, append, **kwargs)
+    values = torch.cat(parts, dim) if len(parts) > 1 else input
+    for _ in range(n):
+        if values.shape[dim] == 0:
+            break
+        pairs = values.shape[dim] - 1
+        later, earlier = values.narrow(dim, 1, pairs), values.narrow(dim, 0, pairs)
+        values = later ^ earlier if values.dtype == torch.bool else later - earlier
+    return values

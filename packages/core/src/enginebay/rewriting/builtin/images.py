@@ -1,0 +1,109 @@
+"""Images without a batch: poolings and rearrangements, circular ``pad``, and ``fold``.
+
+ONNX's operators want N×C×…, and the TorchScript exporter writes the input of torch as it is: an
+engine refuses the file, or takes the channels for the batch and pools too many dimensions.
+Convolutions, ``instance_norm`` and ``interpolate`` are right: torch adds the batch itself, or wants
+one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from enginebay.rewriting.builtin.common import not_dynamo, rewriters, torchscript_only
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from enginebay.rewriting.rewriter import Context
+
+#: The rank of each operator's input without a batch.
+_RANKS = {
+    f"{pooling}{dims}d{indices}": dims + 1
+    for dims in (1, 2, 3)
+    for pooling, indices in (
+        ("max_pool", ""),
+        ("max_pool", "_with_indices"),
+        ("avg_pool", ""),
+        ("adaptive_avg_pool", ""),
+        ("adaptive_max_pool", ""),
+    )
+} | {"pixel_shuffle": 3, "pixel_unshuffle": 3, "im2col": 3}
+
+
+def _with_batch(rank: int) -> Callable[..., Any]:
+    def with_batch(ctx: Context, g: Any, input: Any, *args: Any) -> Any:
+        """Add the operator's own nodes, between a new batch of one and its removal."""
+        if input.type().dim() != rank:
+            return ctx.origin_func(g, input, *args)
+        results = ctx.origin_func(g, _unsqueezed(g, input), *args)
+        if isinstance(results, tuple | list):
+            return tuple(_squeezed(g, each) for each in results)
+        return _squeezed(g, results)
+
+    return with_batch
+
+
+for _name, _rank in _RANKS.items():
+    rewriters.symbolic(_name, is_pytorch=True, ir="onnx", check=torchscript_only)(
+        _with_batch(_rank)
+    )
+
+
+@rewriters.symbolic("pad", is_pytorch=True, ir="onnx", check=torchscript_only)
+def pad(ctx: Context, g: Any, input: Any, padding: Any, mode: Any, value: Any) -> Any:
+    """Add the nodes of ``aten::pad``, whose circular mode wants a batch."""
+    from torch.onnx import symbolic_helper
+
+    sizes = symbolic_helper._maybe_get_const(padding, "is")
+    circular = symbolic_helper._maybe_get_const(mode, "s") == "circular"
+    if circular and isinstance(sizes, list) and input.type().dim() == len(sizes) // 2 + 1:
+        return _squeezed(g, ctx.origin_func(g, _unsqueezed(g, input), padding, mode, value))
+    return ctx.origin_func(g, input, padding, mode, value)
+
+
+# TorchScript counts the entries of F.fold's size, which it cannot for one computed from a shape.
+# There are always two.
+@rewriters.symbolic(
+    "col2im",
+    is_pytorch=True,
+    arg_descriptors=("v", "v", "v", "is", "is", "is"),
+    ir="onnx",
+    check=not_dynamo,
+)
+def col2im(
+    ctx: Context,
+    g: Any,
+    self: Any,
+    output_size: Any,
+    kernel_size: Any,
+    dilation: list[int],
+    padding: list[int],
+    stride: list[int],
+) -> Any:
+    """Add ``Col2Im``, with the size as an input, and a batch where there is none."""
+    unbatched = self.type().dim() == 2
+    image = g.op(
+        "Col2Im",
+        _unsqueezed(g, self) if unbatched else self,
+        output_size,
+        kernel_size,
+        dilations_i=dilation,
+        pads_i=[*padding, *padding],
+        strides_i=stride,
+    )
+    return _squeezed(g, image) if unbatched else image
+
+
+def _unsqueezed(g: Any, value: Any) -> Any:
+    """Add a batch of one in front."""
+    import torch
+
+    return g.op("Unsqueeze", value, g.op("Constant", value_t=torch.tensor([0])))
+
+
+def _squeezed(g: Any, value: Any) -> Any:
+    """Remove the batch of one."""
+    import torch
+
+    return g.op("Squeeze", value, g.op("Constant", value_t=torch.tensor([0])))

@@ -1,0 +1,112 @@
+"""``adaptive_avg_pool1d`` and ``2d``, ``avg_pool2d`` and ``3d``."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from enginebay.rewriting.builtin.common import not_dynamo, rewriters
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from enginebay.rewriting.rewriter import Context
+
+
+# TorchScript wants fixed sizes that the output sizes divide.
+@rewriters.function("torch.nn.functional.adaptive_avg_pool2d", ir="onnx", check=not_dynamo)
+def adaptive_avg_pool2d(ctx: Context, input: Tensor, output_size: Any) -> Any:
+    """Multiply by one matrix of window weights for each dimension."""
+    wanted = output_size if isinstance(output_size, tuple | list) else (output_size, output_size)
+    if not _fits(input, 2, wanted):
+        return ctx.origin_func(input, output_size)
+    for axis, size in zip((-2, -1), wanted, strict=True):
+        if size is not None:
+            input = _weighted(input, axis, size)
+    return input
+
+
+@rewriters.function("torch.nn.functional.adaptive_avg_pool1d", ir="onnx", check=not_dynamo)
+def adaptive_avg_pool1d(ctx: Context, input: Tensor, output_size: Any) -> Any:
+    """Multiply by a matrix of window weights."""
+    wanted = output_size if isinstance(output_size, tuple | list) else (output_size,)
+    if not _fits(input, 1, wanted):
+        return ctx.origin_func(input, output_size)
+    return _weighted(input, -1, wanted[0])
+
+
+def _fits(input: Tensor, axes: int, wanted: Any) -> bool:
+    """Return True for a call that the exporter would refuse, and that can be judged here."""
+    are_numbers = all(size is None or (type(size) is int and size > 0) for size in wanted)
+    return (
+        len(wanted) == axes
+        and are_numbers
+        and set(wanted) != {1}  # a mean over everything, which the exporter can write
+        and input.is_floating_point()
+        and input.dim() in (axes + 1, axes + 2)
+    )
+
+
+def _weighted(input: Tensor, axis: int, size: int) -> Tensor:
+    weights = _weights(input, axis, size)
+    return weights @ input if axis == -2 else input @ weights.T
+
+
+def _weights(input: Tensor, axis: int, size: int) -> Tensor:
+    """Return size×n weights in rows that sum to one: window i is [⌊i·n/size⌋, ⌈(i+1)·n/size⌉)."""
+    import torch
+
+    # Computed in the graph, so that an open size stays open.
+    length = input.shape[axis]
+    outputs = torch.arange(size, device=input.device)[:, None]
+    inputs = torch.arange(length, device=input.device)
+    start = outputs * length // size
+    end = ((outputs + 1) * length + size - 1) // size
+    inside = (inputs >= start) & (inputs < end)
+    return inside.to(input.dtype) / (end - start).to(input.dtype)
+
+
+# Both ONNX exporters forget divisor_override; OpenVINO refuses it from TorchScript, so for any IR.
+@rewriters.function("torch.nn.functional.avg_pool2d")
+def avg_pool2d(ctx: Context, input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Multiply the average of each window by its size over ``divisor_override``."""
+    return _with_divisor(ctx, 2, input, *args, **kwargs)
+
+
+@rewriters.function("torch.nn.functional.avg_pool3d")
+def avg_pool3d(ctx: Context, input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Do the same in three dimensions."""
+    return _with_divisor(ctx, 3, input, *args, **kwargs)
+
+
+def _with_divisor(
+    ctx: Context,
+    dims: int,
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Any:
+    from torch.nn import functional
+
+    if not divisor_override:
+        own = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+        return ctx.origin_func(input, *own)
+    kernel, pads = _one_each(kernel_size, dims), _one_each(padding, dims)
+    steps = _one_each(stride, dims) if stride else kernel
+    if ceil_mode:
+        # Zeros up to the end of the last window, which starts before the padding does.
+        each = reversed(list(zip(kernel, steps, pads, strict=True)))
+        around = [n for k, s, p in each for n in (p, min(p + s - 1, k - 1))]
+        input, padding = functional.pad(input, around), 0
+    average = ctx.origin_func(input, kernel_size, stride, padding, False, True)
+    return average * (math.prod(kernel) / divisor_override)
+
+
+def _one_each(value: Any, dims: int) -> list[int]:
+    """Return one number for each dimension."""
+    values = list(value) if isinstance(value, tuple | list) else [value]
+    return values if len(values) == dims else values * dims

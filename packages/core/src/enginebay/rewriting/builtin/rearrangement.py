@@ -1,0 +1,101 @@
+"""Elements in other places: ``roll``, ``repeat_interleave``, ``as_strided`` and ``copy_``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from enginebay.rewriting.builtin.common import not_dynamo, rewriters, torchscript_only
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from enginebay.rewriting.rewriter import Context
+
+
+# TorchScript wants dimensions, and shifts below their sizes.
+@rewriters.function("torch.roll", ir="onnx", check=not_dynamo)
+@rewriters.function("torch.Tensor.roll", ir="onnx", check=not_dynamo)
+def roll(ctx: Context, input: Tensor, shifts: Any, dims: Any = ()) -> Any:
+    """Select each element by the index that it had."""
+    moves = list(shifts) if isinstance(shifts, tuple | list) else [shifts]
+    axes = list(dims) if isinstance(dims, tuple | list) else [dims]
+    flat = not axes and len(moves) == 1
+    rank = input.dim()
+    fits = len(moves) == len(axes) > 0 and all(-rank <= axis < rank for axis in axes)
+    if not flat and not fits:
+        return ctx.origin_func(input, shifts, dims)
+    if flat:
+        return _rolled(input.reshape(-1), moves[0], 0).reshape(input.shape)
+    for move, axis in zip(moves, axes, strict=True):
+        input = _rolled(input, move, axis)
+    return input
+
+
+def _rolled(input: Tensor, move: int, axis: int) -> Tensor:
+    import torch
+
+    size = input.shape[axis]
+    return input.index_select(axis, (torch.arange(size, device=input.device) - move) % size)
+
+
+# TorchScript splits the tensor into as many parts as the dimension is long, and for some shapes an
+# internal check of the exporter fails.
+@rewriters.function("torch.repeat_interleave", ir="onnx", check=not_dynamo)
+@rewriters.function("torch.Tensor.repeat_interleave", ir="onnx", check=not_dynamo)
+def repeat_interleave(
+    ctx: Context,
+    input: Tensor,
+    repeats: Any = None,
+    dim: int | None = None,
+    **kwargs: Any,
+) -> Any:
+    """Expand a new dimension by the number of repetitions, and fold it into the other."""
+    if type(repeats) is not int or kwargs or (repeats < 0 or input.dim() == 0):
+        given = () if repeats is None else (repeats, dim)
+        return ctx.origin_func(input, *given, **kwargs)
+    axis = 0 if dim is None else dim
+    values = input.reshape(-1) if dim is None else input
+    if not -values.dim() <= axis < values.dim():
+        return ctx.origin_func(input, repeats, dim)
+    axis %= values.dim()
+    sizes = [-1] * (values.dim() + 1)
+    sizes[axis + 1] = repeats
+    return values.unsqueeze(axis + 1).expand(sizes).flatten(axis, axis + 1)
+
+
+# TorchScript writes nodes for a contiguous input, whatever its strides are.
+@rewriters.function("torch.as_strided", ir="onnx", check=torchscript_only)
+@rewriters.function("torch.Tensor.as_strided", ir="onnx", check=torchscript_only)
+def as_strided(
+    ctx: Context,
+    input: Tensor,
+    size: Sequence[int],
+    stride: Sequence[int],
+    storage_offset: int | None = None,
+) -> Any:
+    """Bring the elements in the order that they have in memory, and select them by index."""
+    import torch
+
+    order = sorted(range(input.dim()), key=input.stride, reverse=True)
+    start = 0 if storage_offset is None else storage_offset - input.storage_offset()
+    reach = sum((int(n) - 1) * step for n, step in zip(size, stride, strict=False))
+    in_memory = input.permute(order)
+    # Memory beside the input's own elements is not in the graph: such a call stays with torch.
+    inside = in_memory.is_contiguous() and 0 <= start <= start + reach < input.numel()
+    if len(size) != len(stride) or not inside or min([*stride, 0]) < 0:
+        return ctx.origin_func(input, size, stride, storage_offset)
+    place = torch.full([1] * len(size), int(start), device=input.device)
+    for axis, (count, step) in enumerate(zip(size, stride, strict=True)):
+        along = [-1 if each == axis else 1 for each in range(len(size))]
+        place = place + torch.arange(count, device=input.device).view(along) * step
+    return in_memory.reshape(-1)[place]
+
+
+# copy_ reaches the exporters as copy. TorchScript has no translation, and dynamo's does not
+# broadcast.
+@rewriters.symbolic("copy", is_pytorch=True, ir="onnx")
+def copy(ctx: Context, g: Any, self: Any, src: Any, non_blocking: Any = None) -> Any:
+    """Give the source the dtype and the shape of the target."""
+    return g.op("Expand", g.op("CastLike", src, self), g.op("Shape", self))

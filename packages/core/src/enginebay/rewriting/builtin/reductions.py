@@ -1,0 +1,80 @@
+"""``any``, ``all``, ``cumsum`` and ``histc``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from enginebay.rewriting.builtin.common import not_dynamo, not_torchscript, rewriters
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from enginebay.rewriting.rewriter import Context
+
+#: The numbers of two dtypes in ``onnx.TensorProto``.
+_INT32, _BOOL = 6, 9
+
+
+# TorchScript truncates numbers before it compares them with zero, so that any([0.4]) is False. Both
+# exporters return bool for uint8, for which torch returns uint8.
+@rewriters.function("torch.any", ir="onnx")
+@rewriters.function("torch.all", ir="onnx")
+@rewriters.function("torch.Tensor.any", ir="onnx")
+@rewriters.function("torch.Tensor.all", ir="onnx")
+def any_or_all(ctx: Context, input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Compare each number with zero first."""
+    import torch
+
+    is_right = input.dtype == torch.bool or (
+        ctx.exporter == "dynamo" and input.dtype != torch.uint8
+    )
+    if is_right or "out" in kwargs:
+        return ctx.origin_func(input, *args, **kwargs)
+    found = ctx.origin_func(input != 0, *args, **kwargs)
+    return found.to(torch.uint8) if input.dtype == torch.uint8 else found
+
+
+# torch._check_tensor_all calls it, and dynamo has no translation.
+@rewriters.symbolic("_is_all_true", is_pytorch=True, ir="onnx", check=not_torchscript)
+def is_all_true(ctx: Context, g: Any, self: Any) -> Any:
+    """Take the smallest of the bools; ONNX's ``ReduceMin`` wants numbers before opset 20."""
+    smallest = g.op("ReduceMin", g.op("Cast", self, to_i=_INT32), keepdims_i=0)
+    return g.op("Cast", smallest, to_i=_BOOL)
+
+
+# TorchScript keeps the dtype of bools and small integers, which ONNX's CumSum does not accept.
+@rewriters.function("torch.cumsum", ir="onnx", check=not_dynamo)
+@rewriters.function("torch.Tensor.cumsum", ir="onnx", check=not_dynamo)
+def cumsum(ctx: Context, input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Add bools and integers up as int64, as torch does."""
+    import torch
+
+    is_integer = not (input.dtype.is_floating_point or input.dtype.is_complex)
+    if is_integer and kwargs.get("dtype") is None and "out" not in kwargs:
+        input = input.to(torch.int64)
+    return ctx.origin_func(input, *args, **kwargs)
+
+
+# Only dynamo has a translation; OpenVINO, which reads TorchScript, has none either.
+@rewriters.function("torch.histc", check=not_dynamo)
+@rewriters.function("torch.Tensor.histc", check=not_dynamo)
+def histc(
+    ctx: Context,
+    input: Tensor,
+    bins: int = 100,
+    min: float = 0,
+    max: float = 0,
+    **kwargs: Any,
+) -> Any:
+    """Compare each value's bin with every bin."""
+    import torch
+
+    # With equal ends torch takes the range from the data: such a call stays with torch.
+    if not min < max or bins < 1 or kwargs or not input.dtype.is_floating_point:
+        return ctx.origin_func(input, bins, min, max, **kwargs)
+    values = input.reshape(-1, 1)
+    inside = (values >= min) & (values <= max)
+    # The largest value belongs to the last bin; the rest as torch rounds it.
+    place = ((values - min) * bins / (max - min)).floor().clamp(max=bins - 1)
+    every = torch.arange(bins, dtype=input.dtype, device=input.device)
+    return ((place == every) & inside).to(input.dtype).sum(0)

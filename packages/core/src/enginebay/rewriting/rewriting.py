@@ -1,0 +1,168 @@
+"""The context in which rewriters are active: chosen on entering, and undone on leaving."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
+
+from enginebay.errors import RewriterError
+from enginebay.rewriting.builtin import builtin_rewriters
+from enginebay.rewriting.functions import FunctionRewriters
+from enginebay.rewriting.modules import ModuleRewriters
+from enginebay.rewriting.report import AppliedRewriter, RewriteReport
+from enginebay.rewriting.rewriter import Context, Target
+from enginebay.rewriting.selection import applicable
+from enginebay.rewriting.symbolics import SymbolicRewriters
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from types import TracebackType
+
+    from torch import nn
+
+    from enginebay.ir import IRKind
+    from enginebay.rewriting.active_rewriters import ActiveRewriter
+    from enginebay.rewriting.declaration import RewriterSet
+    from enginebay.rewriting.rewriter import Rewriter, RewriterKind
+
+
+class Rewriting:
+    """A context in which rewriters are active; made by :func:`rewrite`.
+
+    Attributes:
+        target: The target that the model is exported for.
+        model: The model to export: the given one, unless a module rewriter replaced it.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module | None,
+        target: Target,
+        rewriters: Sequence[Rewriter],
+        *,
+        strict: bool = False,
+    ) -> None:
+        self.target = target
+        self._fields = structs.asdict(target)  # once: a context may have hundreds of rewriters
+        self.model: Any = model
+        self._original = model
+        self._rewriters = rewriters
+        self._strict = strict
+        self._undo: ExitStack | None = None
+        self._active: list[ActiveRewriter] = []
+        self._not_found: list[str] = []
+        self._not_served: list[str] = []
+
+    @property
+    def report(self) -> RewriteReport:
+        """The work of the rewriters up to now; also after the context has been left."""
+        return RewriteReport(
+            applied=tuple(map(_applied, self._active)),
+            not_found=tuple(self._not_found),
+            not_served=tuple(self._not_served),
+        )
+
+    def __enter__(self) -> Rewriting:
+        if self._undo is not None:
+            raise RewriterError("this rewriting is already active", hint="call rewrite() again")
+        self._not_found, self._not_served = [], []
+        chosen = applicable(self._rewriters, self.target)
+        # All three resolve their names first, and raise there: nothing has been changed then.
+        functions = FunctionRewriters(_of_kind(chosen, "function"), self._not_found)
+        modules = ModuleRewriters(_of_kind(chosen, "module"), self._not_found)
+        symbolics = SymbolicRewriters(
+            _of_kind(chosen, "symbolic"), self.target, self._not_found, self._not_served
+        )
+        if self._strict and (lines := [*self._not_found, *self._not_served]):
+            raise RewriterError("\n".join(lines))
+        self._active = [*functions.active, *modules.active, *symbolics.active]
+        with ExitStack() as undo:
+            # Modules come first: their constructors shall compute with the original functions.
+            if self._original is not None:
+                self.model = modules.enter(
+                    undo, self._original, self._make_context, self.target.options
+                )
+            symbolics.enter(undo, self._make_context)
+            functions.enter(undo, self._make_context)
+            self._undo = undo.pop_all()  # reached only where all three have succeeded
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        undo, self._undo = self._undo, None
+        self.model = self._original
+        if undo is not None:
+            undo.close()
+
+    def _make_context(self, origin_func: Callable[..., Any]) -> Context:
+        return Context(origin_func=origin_func, **self._fields)
+
+
+def rewrite(
+    model: nn.Module | None = None,
+    *,
+    backend: str,
+    ir: IRKind = "onnx",
+    rewriters: Sequence[RewriterSet] = (),
+    config: Mapping[str, Any] | None = None,
+    opset: int | None = None,
+    exporter: str | None = None,
+    builtin: bool = True,
+    strict: bool = False,
+    **options: Any,
+) -> Rewriting:
+    """Activate rewriters for the length of a ``with`` block, in this thread.
+
+    Args:
+        model: The model whose modules may be replaced; ``.model`` of the block's target is the one
+            to export. Without a model, module rewriters do nothing.
+        backend: The backend that the model is exported for.
+        ir: The kind of IR that it is exported to.
+        rewriters: The sets to choose from, besides core's own.
+        config: The deployment config, for rewriters to read.
+        opset: The requested ONNX opset.
+        exporter: The exporter that will run.
+        builtin: False leaves core's own rewriters out.
+        strict: True makes a name that is not found, or a symbolic that the exporter cannot use, an
+            error instead of a line in the report.
+        **options: Further settings for rewriters: ``ctx.options``, and by name the arguments of
+            module rewriters' constructors.
+
+    Returns:
+        A context manager. Its target has ``.model`` and ``.report``.
+
+    Raises:
+        RewriterError: On entering: two rewriters are equally specific, one does not fit what it
+            names, or ``strict`` found something missing. Nothing has been changed then.
+    """
+    target = Target(
+        backend=backend,
+        ir=ir,
+        opset=opset,
+        exporter=exporter,
+        config=config or {},
+        options=options,
+    )
+    sets = [builtin_rewriters(), *rewriters] if builtin else rewriters
+    return Rewriting(model, target, [each for group in sets for each in group], strict=strict)
+
+
+def _of_kind(rewriters: Sequence[Rewriter], kind: RewriterKind) -> list[Rewriter]:
+    return [rewriter for rewriter in rewriters if rewriter.kind == kind]
+
+
+def _applied(active: ActiveRewriter) -> AppliedRewriter:
+    rewriter = active.rewriter
+    return AppliedRewriter(
+        kind=rewriter.kind,
+        name=rewriter.name,
+        condition=rewriter.condition,
+        distribution=rewriter.distribution,
+        count=active.count,
+    )
