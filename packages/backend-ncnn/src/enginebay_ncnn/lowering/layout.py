@@ -51,7 +51,7 @@ def as_three(x: Tensor, dim: int) -> Tensor:
 
 
 def is_front(x: Tensor, dim: int) -> bool:
-    """Whether a dimension is one that pnnx may take for the batch, and then leaves alone."""
+    """Return True if pnnx may take a dimension for the batch, and then leaves it alone."""
     return dim == 0 and sizes_of(x)[0] != 1 and x.ndim > 1 and not is_constant(x)
 
 
