@@ -30,6 +30,18 @@ if TYPE_CHECKING:
 
     from packaging.requirements import Requirement
 
+__all__ = [
+    "Check",
+    "EnvReport",
+    "Tier",
+    "check_distributions",
+    "check_import",
+    "failed",
+    "installed_version",
+    "passed",
+    "skipped",
+]
+
 
 class Tier(StrEnum):
     """The depth of a check. Iterating gives the tiers in the order they are checked."""

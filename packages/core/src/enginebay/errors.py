@@ -40,6 +40,32 @@ if TYPE_CHECKING:
 
     from enginebay.verdict import Verification
 
+__all__ = [
+    "ArtifactError",
+    "ArtifactExistsError",
+    "BackendNotFoundError",
+    "BackendUnavailableError",
+    "ChildCrashedError",
+    "ChildTimeoutError",
+    "ConfigError",
+    "ConversionError",
+    "EnginebayError",
+    "ExportError",
+    "FallbackError",
+    "InferenceError",
+    "InputError",
+    "IsolationError",
+    "MismatchError",
+    "MissingDependencyError",
+    "ModelError",
+    "ModelSourceError",
+    "ParamsError",
+    "PluginError",
+    "RewriterError",
+    "UsageError",
+    "nearest",
+]
+
 
 class EnginebayError(Exception):
     """The root of the tree.

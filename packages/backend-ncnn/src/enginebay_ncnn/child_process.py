@@ -1,4 +1,4 @@
-"""The first load and the first run of a network, in a child process that may crash."""
+"""The functions that run in a child process, since ncnn may crash on a wrong network."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from enginebay_ncnn.plan import Plan
 
 
 def unknown_layers(types: list[str]) -> list[str]:
-    """The types of layers that ncnn does not know."""
+    """Return the types of layers that ncnn does not have."""
     import ncnn
 
     return [name for name in types if ncnn.layer_to_index(name) < 0]
 
 
-def prove(folder: Path, plan: Path, params: dict[str, Any], inputs: Path, found: Path) -> str:
+def run_once(folder: Path, plan: Path, params: dict[str, Any], inputs: Path, found: Path) -> str:
     """Load the network and run it once.
 
     Args:
-        folder: Where ``net.param`` and ``net.bin`` are.
+        folder: The folder of ``net.param`` and ``net.bin``.
         plan: The plan's file.
         params: The backend's parameters.
         inputs: An ``.npz`` of the inputs, in the plan's order.
-        found: Where to write the outputs, as an ``.npz`` in the plan's order.
+        found: The ``.npz`` to write the outputs to, in the plan's order.
 
     Returns:
         ncnn's version.
 
     Raises:
-        ConversionError: ncnn does not load it.
-        InferenceError: It does not run.
+        ConversionError: ncnn cannot load the network.
+        InferenceError: ncnn cannot run it.
     """
     import ncnn
 

@@ -1,4 +1,4 @@
-"""Drawing up the plan: what each blob is, first by the network's graph, then by its numbers."""
+"""Matching of tensors and blobs, first by the network's graph, then by the first run's numbers."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from enginebay_ncnn.plan import BlobType
     from enginebay_ncnn.pnnx import Converted
 
-#: How far the network may be from the TorchScript, as a part of its largest number. This is no
-#: verdict: it tells a wrong conversion from rounding.
+#: The largest error, relative to the largest number of an output, that can be rounding. A larger
+#: one is a wrong conversion. The verdict on the artifact comes later and is stricter.
 _TOLERANCE = 1e-2
 
 
-def draw_up(ir: IRModel, candidate: Candidate, converted: Converted, graph: Graph) -> Plan:
-    """The plan as far as the graph and the specs tell it.
+def match_blobs(ir: IRModel, candidate: Candidate, converted: Converted, graph: Graph) -> Plan:
+    """Return the plan that follows from the graph and the specs; it takes outputs for floats.
 
     Raises:
-        ConversionError: The network lacks an output of the model.
+        ConversionError: The network does not have all outputs of the model.
     """
     batch = batch_name(ir.inputs)
     specs = {spec.name: spec for spec in ir.inputs}
@@ -76,7 +76,7 @@ def _output(
     return Port(
         name=spec.name,
         blob=blob,
-        dtype="float32",  # until the first run has told what the bits are
+        dtype="float32",  # resolve_outputs corrects both after the first run
         stored="float32",
         shape=shape,
         batch_axis=converted.batch_axis(blob),
@@ -89,45 +89,45 @@ def _loop_axis(spec: TensorSpec, batch: str | None) -> int | None:
 
 
 def _stored(graph: Graph, blob: str, dtype: str) -> BlobType:
-    """Tables are looked up by int32; everything else computes with floats."""
+    """Return int32 for an input that looks up a table; all other layers compute with floats."""
     if dtype.startswith("float"):
         return "float32"
     return "int32" if any(layer.type == "Embed" for layer in graph.readers(blob)) else "float32"
 
 
-def settle(
+def resolve_outputs(
     plan: Plan,
     specs: Sequence[TensorSpec],
     found: Sequence[NumpyArray],
     reference: Sequence[NumpyArray] | None,
 ) -> tuple[Plan, float]:
-    """The plan with what the first run told about the outputs, and how far they are off.
+    """Complete the plan with the types of the output blobs, and compare the first run.
 
     Args:
-        plan: What was drawn up; its outputs are read as floats.
+        plan: The plan of :func:`match_blobs`.
         specs: The model's outputs.
-        found: The outputs of the first run.
-        reference: What they should be; None where nothing can say so.
+        found: The outputs of the first run, read as floats.
+        reference: The right outputs; None if they are not known.
 
     Returns:
-        The plan, and the largest difference as a part of its output's largest number.
+        The plan, and the largest difference, relative to the largest number of its output.
 
     Raises:
-        ConversionError: The numbers are not the reference's.
+        ConversionError: The outputs differ from the reference.
     """
-    outputs, off = [], 0.0
-    for index, (drawn, spec, array) in enumerate(zip(plan.outputs, specs, found, strict=True)):
+    outputs, error = [], 0.0
+    for index, (matched, spec, array) in enumerate(zip(plan.outputs, specs, found, strict=True)):
         wanted = None if reference is None else reference[index]
-        port = msgspec.structs.replace(drawn, dtype=spec.dtype)
+        port = msgspec.structs.replace(matched, dtype=spec.dtype)
         stored = _output_type(port, array, wanted)
         if wanted is not None:
-            off = max(off, _compare(port, array.view(stored), wanted))
+            error = max(error, _relative_error(port, array.view(stored), wanted))
         outputs.append(msgspec.structs.replace(port, stored=stored))
-    return msgspec.structs.replace(plan, outputs=tuple(outputs)), off
+    return msgspec.structs.replace(plan, outputs=tuple(outputs)), error
 
 
 def _output_type(port: Port, array: NumpyArray, wanted: NumpyArray | None) -> BlobType:
-    """Whether the bits are integers: small ones, read as floats, are smaller than any float."""
+    """Return int32 if the bits are integers: read as floats, small ones are subnormal numbers."""
     if port.dtype.startswith("float"):
         return "float32"
     bits = array.view(np.int32)
@@ -137,8 +137,8 @@ def _output_type(port: Port, array: NumpyArray, wanted: NumpyArray | None) -> Bl
     return "int32" if tiny.all() and bits.any() else "float32"
 
 
-def _compare(port: Port, array: NumpyArray, wanted: NumpyArray) -> float:
-    """The largest difference as a part of the largest number."""
+def _relative_error(port: Port, array: NumpyArray, wanted: NumpyArray) -> float:
+    """Return the largest difference, relative to the largest number."""
     if array.shape != wanted.shape:
         raise ConversionError(
             f"pnnx's network gives '{port.name}' the shape {array.shape}, "
@@ -151,10 +151,10 @@ def _compare(port: Port, array: NumpyArray, wanted: NumpyArray) -> float:
         distance = np.where(same, 0, np.nan_to_num(np.abs(got - want), nan=np.inf))
     worst = float(np.max(distance, initial=0.0))
     scale = float(np.max(np.abs(want[np.isfinite(want)]), initial=0.0))
-    off = worst / max(scale, 1e-3)
-    if off > _TOLERANCE:
+    error = worst / max(scale, 1e-3)
+    if error > _TOLERANCE:
         raise ConversionError(
             f"pnnx's network gives other numbers than the TorchScript: "
             f"'{port.name}' is off by {worst:.2g}"
         )
-    return off
+    return error
