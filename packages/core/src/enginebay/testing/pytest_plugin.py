@@ -24,7 +24,7 @@ OPTION = "enginebay_backend"
 _TESTS = Path(__file__).with_name("conformance") / "command_line.py"
 
 #: The attribute of pytest's own report that holds a law's outcome.
-OUTCOME = "enginebay_law"
+_OUTCOME = "enginebay_law"
 
 _COLLECTOR = "enginebay-outcomes"
 
@@ -37,7 +37,7 @@ class OutcomeCollector:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep the outcome in a law's report."""
-        outcome = getattr(report, OUTCOME, None)
+        outcome = getattr(report, _OUTCOME, None)
         if outcome is not None:
             self.outcomes.append(outcome)
 
@@ -104,9 +104,9 @@ def pytest_runtest_makereport(
     """Attach a law's outcome to its report."""
     report = yield
     if _is_law(item):
-        from enginebay.testing.conformance.report import record_outcome
+        from enginebay.testing.conformance.report import law_outcome
 
-        record_outcome(item, report)
+        setattr(report, _OUTCOME, law_outcome(item, report))
     return report
 
 

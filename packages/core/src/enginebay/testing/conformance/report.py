@@ -12,7 +12,6 @@ import pytest
 
 import enginebay as eb
 from enginebay.plugins import list_plugins
-from enginebay.testing.pytest_plugin import OUTCOME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -107,10 +106,10 @@ class Report(msgspec.Struct, kw_only=True):
 _KEY = pytest.StashKey[dict[str, Report]]()
 
 
-def record_outcome(item: pytest.Item, report: pytest.TestReport) -> None:
-    """Attach the outcome of a law to pytest's report of it, which may come from another process."""
+def law_outcome(item: pytest.Item, report: pytest.TestReport) -> Any:
+    """The outcome of a law as plain data, since it may go to another process; None while it runs."""
     if report.when != "call" and report.passed:
-        return
+        return None
     law = getattr(item, "originalname", item.name)
     function = inspect.unwrap(item.function)  # type: ignore[attr-defined]  # a law is a function
     sentence = (inspect.getdoc(function) or "").partition("\n\n")[0]
@@ -123,11 +122,11 @@ def record_outcome(item: pytest.Item, report: pytest.TestReport) -> None:
         reason=_reason(report),
         seconds=round(report.duration, 3),
     )
-    setattr(report, OUTCOME, msgspec.to_builtins((_report_of(item), finding)))
+    return msgspec.to_builtins((_report_of(item), finding))
 
 
 def collect_reports(outcomes: Iterable[Any]) -> list[Report]:
-    """Return a report for each backend, from what :func:`record_outcome` attached."""
+    """Return a report for each backend, from what :func:`law_outcome` returned."""
     found: dict[str, Report] = {}
     for report, finding in msgspec.convert(list(outcomes), list[tuple[Report, Finding]]):
         found.setdefault(report.backend, report).findings.append(finding)
