@@ -1,6 +1,9 @@
 """``nox`` runs what every change must pass; ``nox -s NAME`` runs one part of it.
 
-Each package is tested from its wheel, in an environment with that wheel and its dependencies only.
+Each package is tested from its wheel, in an environment with that wheel and its dependencies only:
+what its metadata forgets fails there. Two environments are shared, since what they hold takes long
+to unpack: ``base`` has torch and what else exporting needs; ``engines`` has what the sessions with
+every engine need. An environment that looks in them has the rest to itself.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from pathlib import Path
 
 import nox
 
-nox.needs_version = ">=2024.10.9"
+nox.needs_version = ">=2025.2.9"
 nox.options.sessions = [
     "lint",
     "core",
@@ -30,6 +33,7 @@ nox.options.reuse_existing_virtualenvs = True
 nox.options.error_on_missing_interpreters = True
 
 ROOT = Path(__file__).parent
+WHEELS = ROOT / "build" / "wheels"
 PACKAGES = {
     "enginebay": "packages/core",
     "enginebay-onnxruntime": "packages/backend-onnxruntime",
@@ -40,6 +44,13 @@ PACKAGES = {
     "enginebay-mmpretrain": "packages/codebase-mmpretrain",
     "enginebay-build-cache": "examples/build-cache",
 }
+#: Core and the backends whose engines run on any CPU.
+EVERY_ENGINE = (
+    "enginebay[export]",
+    "enginebay-onnxruntime[cpu]",
+    "enginebay-openvino",
+    "enginebay-ncnn",
+)
 #: NVIDIA's bindings by TensorRT's major version, and CUDA's, without the libraries of either.
 BINDINGS = {
     "10": ("tensorrt-cu12-bindings==10.16.1.11", "cuda-bindings>=12.6,<13"),
@@ -49,32 +60,68 @@ TESTS = ("pytest>=8", "pytest-timeout", "pytest-xdist", "hypothesis", "psutil", 
 #: What the laws of a backend's own tests found, for CI to keep, and for `tests/support`.
 REPORT = ("--conformance-report", str(ROOT / "build" / "conformance"))
 ZOO = "transformers==5.23.0"  # the page says which; a config of another may build other models
+#: The shared environments of the sessions with one engine or none, and of those with all.
+BASE = ("base",)
+ENGINES = ("engines", "base")
+#: The packages whose wheels this run of nox has built.
+_BUILT: set[str] = set()
 
 
-def install(session: nox.Session, *wanted: str, extras: tuple[str, ...] = TESTS) -> None:
-    """Build the wheels of our packages among ``wanted`` and install everything in one go."""
-    folder = Path(session.create_tmp()) / "wheels"
+def install(
+    session: nox.Session,
+    *wanted: str,
+    extras: tuple[str, ...] = TESTS,
+    shared: tuple[str, ...] = BASE,
+) -> None:
+    """Install everything in one go: the wheels of our packages among ``wanted``, and the rest.
+
+    Nothing that one of the ``shared`` environments has is installed again; the session requires
+    them.
+    """
+    look_in(session, *shared)
     parts = {requirement: requirement.partition("[") for requirement in wanted}
     ours = [name for name, _, _ in parts.values() if name in PACKAGES]
-    session.run_install(
-        *("python", "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder)),
-        *(str(ROOT / PACKAGES[name]) for name in ours),
-    )
+    build_wheels(session, *ours)
     requirements = []
     for requirement, (name, bracket, extra) in parts.items():
         if name in PACKAGES:
-            (wheel,) = folder.glob(f"{name.replace('-', '_')}-[0-9]*.whl")
-            requirement = f"{name}{bracket}{extra} @ {wheel.resolve().as_uri()}"
+            requirement = f"{name}{bracket}{extra} @ {newest_wheel(name).as_uri()}"
         requirements.append(requirement)
     # The wheel of a version that was installed before must replace it: the number may not change.
     session.run_install("python", "-m", "pip", "uninstall", "-y", "-q", *ours)
     session.install("-c", str(ROOT / "constraints.txt"), *requirements, *extras)
 
 
+def look_in(session: nox.Session, *shared: str) -> None:
+    """Let Python find in other environments what this session's does not have itself."""
+    environment = Path(session.bin).parent
+    (packages,) = environment.glob("lib/python*/site-packages")
+    inside = packages.relative_to(environment)
+    folders = [environment.with_name(name) / inside for name in shared]
+    (packages / "shared.pth").write_text("".join(f"{folder}\n" for folder in folders))
+
+
+def build_wheels(session: nox.Session, *names: str) -> None:
+    """Build the wheels that no session has built in this run; sources do not change within one."""
+    if missing := [name for name in names if name not in _BUILT]:
+        session.run_install(
+            *("python", "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(WHEELS)),
+            *(str(ROOT / PACKAGES[name]) for name in missing),
+        )
+        _BUILT.update(missing)
+
+
+def newest_wheel(name: str) -> Path:
+    """The wheel that was built last; of versions before there may be others."""
+    wheels = WHEELS.glob(f"{name.replace('-', '_')}-[0-9]*.whl")
+    return max(wheels, key=lambda path: path.stat().st_mtime)
+
+
 def pytest(session: nox.Session, *arguments: str, env: dict[str, str] | None = None) -> None:
-    """Run pytest with the repository's settings, one thread for each library."""
+    """Run pytest with the repository's settings, in two processes; ``-- -n0`` takes one."""
     session.run(
         *("python", "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT)),
+        *("-n2", "--dist=worksteal"),
         *arguments,
         *session.posargs,
         env={"OMP_NUM_THREADS": "2", **(env or {})},
@@ -82,21 +129,31 @@ def pytest(session: nox.Session, *arguments: str, env: dict[str, str] | None = N
 
 
 @nox.session
+def base(session: nox.Session) -> None:
+    """What core's extra ``export`` needs, for every session that has torch."""
+    session.install("-c", "constraints.txt", "torch", "onnx>=1.21", "onnxscript")
+
+
+@nox.session(requires=BASE)
+def engines(session: nox.Session) -> None:
+    """The engines that run on a CPU, and transformers, for the sessions that have all of them."""
+    look_in(session, *BASE)
+    session.install("-c", "constraints.txt", "onnxruntime", "openvino", "ncnn", "pnnx", ZOO)
+
+
+@nox.session(requires=BASE)
 def lint(session: nox.Session) -> None:
     """Ruff, mypy strict and the contract between the rooms."""
-    session.install(
-        *("-c", "constraints.txt", "ruff", "mypy", "import-linter", "nox", "pytest", "hypothesis"),
-        *("torch", "onnx>=1.21", "onnxscript", "onnxruntime", "psutil", "types-psutil"),
-        *(word for path in PACKAGES.values() for word in ("-e", path)),
-    )
+    tools = ("ruff", "mypy", "import-linter", "nox", "pytest", "hypothesis", "types-psutil")
+    install(session, "enginebay", "filelock", "psutil", extras=tools)
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
-    session.run("mypy", *(f"{path}/src" for path in PACKAGES.values()))
-    session.run("mypy", "benchmarks", "noxfile.py")
+    sources = (f"{path}/src" for path in PACKAGES.values())
+    session.run("mypy", *sources, "benchmarks", "noxfile.py")
     session.run("lint-imports", "--config", "pyproject.toml", "--no-cache")
 
 
-@nox.session
+@nox.session(requires=BASE)
 def core(session: nox.Session) -> None:
     """Core's own tests, with its export extra and no engine."""
     install(session, "enginebay[export,yaml]")
@@ -104,7 +161,7 @@ def core(session: nox.Session) -> None:
     pytest(session, "--doctest-modules", "--pyargs", "enginebay")
 
 
-@nox.session
+@nox.session(requires=BASE)
 def onnxruntime(session: nox.Session) -> None:
     """The ONNX Runtime backend's tests."""
     install(
@@ -117,21 +174,21 @@ def onnxruntime(session: nox.Session) -> None:
     pytest(session, "packages/backend-onnxruntime", needed, *REPORT)
 
 
-@nox.session
+@nox.session(requires=BASE)
 def openvino(session: nox.Session) -> None:
     """The OpenVINO backend's tests, quantisation included."""
     install(session, "enginebay[export]", "enginebay-openvino[int8]")
     pytest(session, "packages/backend-openvino", *REPORT)
 
 
-@nox.session
+@nox.session(requires=BASE)
 def ncnn(session: nox.Session) -> None:
     """The ncnn backend's tests."""
     install(session, "enginebay[export]", "enginebay-ncnn")
     pytest(session, "packages/backend-ncnn", *REPORT)
 
 
-@nox.session
+@nox.session(requires=BASE)
 @nox.parametrize("version", list(BINDINGS))
 def tensorrt(session: nox.Session, version: str) -> None:
     """The TensorRT backend's tests: NVIDIA's real bindings, and stand-ins for its libraries."""
@@ -151,7 +208,7 @@ def tensorrt(session: nox.Session, version: str) -> None:
     pytest(session, "--pyargs", "enginebay.testing", "--backend", "tensorrt", *report)
 
 
-@nox.session
+@nox.session(requires=BASE)
 def gpu(session: nox.Session) -> None:
     """TensorRT and a slice of the zoo on a GPU; skipped with check-env's reason elsewhere."""
     install(session, "enginebay[export]", "enginebay-tensorrt[int8]", "cuda-bindings>=13,<14")
@@ -172,15 +229,14 @@ def gpu(session: nox.Session) -> None:
     pytest(session, *tests, env={"ENGINEBAY_GPU": "1"})
 
 
-@nox.session
+@nox.session(requires=ENGINES)
 def models(session: nox.Session) -> None:
     """The model sources of transformers, timm and torchvision, on three engines.
 
     Of the one of mmpretrain what needs no mmpretrain; the session of its name has the rest.
     """
-    engines = ("enginebay-onnxruntime[cpu]", "enginebay-openvino", "enginebay-ncnn")
     sources = ("enginebay-models[transformers]", "enginebay-mmpretrain")
-    install(session, "enginebay[export]", *engines, *sources, ZOO, "pillow")
+    install(session, *EVERY_ENGINE, *sources, ZOO, "pillow", shared=ENGINES)
     # Their requirements would put a torchvision beside torch that replaces it; conftest.py says
     # how this one imports.
     session.install("-c", "constraints.txt", "--no-deps", "timm==1.0.31", "torchvision")
@@ -188,19 +244,19 @@ def models(session: nox.Session) -> None:
     pytest(session, "packages/codebase-models", without)
 
 
-@nox.session
+@nox.session(requires=ENGINES)
 def mmpretrain(session: nox.Session) -> None:
     """Ten of OpenMMLab's classifiers on three engines, through MMDeploy's configs.
 
     Ten minutes on two cores, so not part of the default run. ``nox -s mmpretrain -- --configs
     FOLDER`` takes MMDeploy's own ``configs`` instead of files that say the same.
     """
-    engines = ("enginebay-onnxruntime[cpu]", "enginebay-openvino", "enginebay-ncnn")
     install(
         session,
-        *("enginebay[export]", *engines, "enginebay-mmpretrain"),
+        *(*EVERY_ENGINE, "enginebay-mmpretrain"),
         *("addict", "einops", "importlib-metadata", "mat4py", "matplotlib", "model-index"),
         *("opencv-python-headless", "pillow", "pyyaml", "rich", "termcolor", "yapf"),
+        shared=ENGINES,
     )
     # pip builds mmcv's wheel where no torch is installed, and so without its ops: in seconds.
     openmmlab = ("onedl-mmcv", "onedl-mmengine", "onedl-mmpretrain")
@@ -211,28 +267,25 @@ def mmpretrain(session: nox.Session) -> None:
 @nox.session
 def no_torch(session: nox.Session) -> None:
     """Inference with NumPy, in an environment that has no torch."""
-    install(session, "enginebay", "enginebay-onnxruntime[cpu]", "onnx>=1.21")
+    install(session, "enginebay", "enginebay-onnxruntime[cpu]", "onnx>=1.21", shared=())
     pytest(session, "tests/no_torch")
 
 
-@nox.session
+@nox.session(requires=ENGINES)
 def together(session: nox.Session) -> None:
     """What crosses packages: all wheels in one environment, the example, the README's commands."""
-    install(
-        session,
-        *("enginebay[export]", "enginebay-onnxruntime[cpu]", "enginebay-openvino"),
-        *("enginebay-ncnn", "scikit-learn", ZOO),
-    )
+    install(session, *EVERY_ENGINE, "scikit-learn", ZOO, shared=ENGINES)
     pytest(session, "tests", "--ignore=tests/no_torch", "--ignore=tests/mmengine")
 
 
-@nox.session(name="build-cache")
+@nox.session(name="build-cache", requires=ENGINES)
 def build_cache(session: nox.Session) -> None:
     """The example of a plugin that sees every backend, with two of them; in no other session."""
     install(
         session,
         *("enginebay[export]", "enginebay-onnxruntime[cpu]", "enginebay-openvino"),
         "enginebay-build-cache",
+        shared=ENGINES,
     )
     pytest(session, "examples/build-cache")
 
@@ -240,7 +293,7 @@ def build_cache(session: nox.Session) -> None:
 @nox.session
 def fuzz(session: nox.Session) -> None:
     """140,000 made-up configs for the readers; not part of the default run, which has a slice."""
-    install(session, "enginebay")
+    install(session, "enginebay", shared=())
     session.env["ENGINEBAY_FUZZ_CASES"] = "35000"
     pytest(session, "packages/core/tests/config/test_fuzz.py")
 
@@ -251,7 +304,7 @@ def configs(session: nox.Session) -> None:
 
     ``nox -s configs -- --configs FOLDER`` compares every ``.py`` file in it.
     """
-    install(session, "enginebay", "mmengine==0.10.7")
+    install(session, "enginebay", "mmengine==0.10.7", shared=())
     pytest(session, "tests/mmengine")
 
 
@@ -273,30 +326,28 @@ def docs(session: nox.Session) -> None:
         session.error("a docstring does not parse")
 
 
-@nox.session
+@nox.session(requires=ENGINES)
 def zoo(session: nox.Session) -> None:
     """Every model of the zoo on every backend by every exporter; writes docs/zoo.md.
 
     Not part of the default run. ``nox -s zoo -- vit bert --backend ncnn`` measures a part of it,
     ``nox -s zoo -- --missing`` what has no result yet.
     """
-    engines = ("enginebay-onnxruntime[cpu]", "enginebay-openvino", "enginebay-ncnn")
-    install(session, "enginebay[export]", *engines, ZOO, extras=())
+    install(session, *EVERY_ENGINE, ZOO, extras=(), shared=ENGINES)
     session.run(
         *("python", "-m", "tests.zoo", *session.posargs),
         env={"OMP_NUM_THREADS": "1"},
     )
 
 
-@nox.session
+@nox.session(requires=ENGINES)
 def benchmarks(session: nox.Session) -> None:
     """The ratios against the bare engine, printed as a table; not part of the default run."""
-    engines = ("enginebay-onnxruntime[cpu]", "enginebay-openvino", "enginebay-ncnn")
-    install(session, "enginebay[export]", *engines, extras=("psutil",))
+    install(session, *EVERY_ENGINE, extras=("psutil",), shared=ENGINES)
     session.run("python", "-m", "benchmarks", *session.posargs)
 
 
-@nox.session
+@nox.session(requires=BASE)
 def scaffold(session: nox.Session) -> None:
     """A new backend as `new-backend` writes it, with core and pytest and nothing else around it."""
     install(session, "enginebay[testing]", extras=())
@@ -312,11 +363,11 @@ def scaffold(session: nox.Session) -> None:
         session.run(*alone, *kit, "-k", "installed or numbers or scalars")
 
 
-@nox.session(name="onnx-suite")
+@nox.session(name="onnx-suite", requires=ENGINES)
 def onnx_suite(session: nox.Session) -> None:
     """ONNX's own backend tests: whatever an engine passes must pass through our wrapper too.
 
     Seven minutes on two cores, so not part of the default run; ``together`` runs a slice.
     """
-    install(session, "enginebay[export]", "enginebay-onnxruntime[cpu]", "enginebay-openvino")
+    install(session, *EVERY_ENGINE, shared=ENGINES)
     session.run("python", "-m", "tests.onnx_suite", *session.posargs)

@@ -103,7 +103,7 @@ def test_a_tier_that_fails_skips_the_rest(action: str, found: str) -> None:
         "    return eb.EnvReport()\n"
     )
     with variant(text):
-        report = eb.get_backend("odd").check_env(timeout=12 if "limit" in found else 60)
+        report = eb.get_backend("odd").check_env(timeout=5 if "limit" in found else 60)
     assert report.failed is not None
     assert report.failed.tier is Tier.DEVICE
     assert found in report.failed.found

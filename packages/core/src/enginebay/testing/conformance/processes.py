@@ -37,6 +37,9 @@ for name in sys.argv[2:]:
 #: Marks the processes that belong to one run, through however many generations.
 _MARK = "ENGINEBAY_CONFORMANCE_RUN"
 
+#: Seconds that the processes of a killed conversion may take to end, on a busy machine.
+_PATIENCE = 10.0
+
 
 class ProcessLaws:
     """A conversion leaves the machine as it was."""
@@ -90,7 +93,7 @@ def _kill_while_converting(kit: Kit, ir: Path, target: Path, seconds: float) -> 
         _wait_for(lambda: _staged(target.parent, before) or child.poll() is not None, seconds=120)
         time.sleep(seconds)
         child.kill()
-        ended = _wait_for(lambda: not _marked(mark), seconds=10)
+        ended = _wait_for(lambda: not _marked(mark), seconds=_PATIENCE)
         left = "" if ended else ", ".join(_kill(mark))
         _, stderr = child.communicate()
     assert not left, f"left running: {left}"

@@ -107,7 +107,7 @@ _KEY = pytest.StashKey[dict[str, Report]]()
 
 
 def law_outcome(item: pytest.Item, report: pytest.TestReport) -> Any:
-    """The outcome of a law as plain data, since it may go to another process; None while it runs."""
+    """The outcome of a law as plain data, which may go to another process; None while it runs."""
     if report.when != "call" and report.passed:
         return None
     law = getattr(item, "originalname", item.name)
