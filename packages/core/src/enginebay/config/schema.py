@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay.config.sections.kinds import SECTIONS
+from enginebay.config.sections import SECTIONS
 from enginebay.params import FileName, Shapes, declared_fields, read_fields
 
 if TYPE_CHECKING:

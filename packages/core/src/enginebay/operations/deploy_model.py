@@ -22,7 +22,7 @@ from enginebay.inference import Receipt
 from enginebay.ir import IR_FOLDER, SUFFIXES
 from enginebay.operations.convert_ir import describe, portable
 from enginebay.operations.intake import take_in
-from enginebay.operations.settings import Settings, settle
+from enginebay.operations.settings import Settings, resolve_settings
 from enginebay.operations.steps import Step, Steps
 from enginebay.operations.verify_artifact import SAMPLES_FILE, attempt, judge
 from enginebay.rewriting import RewriteReport, check_sets, mark_nodes
@@ -143,7 +143,7 @@ def deploy(
         ...     eb.deploy(torch.nn.ReLU(), torch.ones(1, 3), work_dir=f"{folder}/relu").verdict
         'verified'
     """
-    settings = settle(
+    settings = resolve_settings(
         config,
         backend=backend,
         params=params,
