@@ -293,7 +293,7 @@ class Backend:
         """The parameters that a deploy config asks for.
 
         Args:
-            config: What :func:`enginebay.config.load` answers.
+            config: The config that :func:`enginebay.config.load` returned.
             work_dir: The folder of the artifact's files.
             **over: Fields that win over the config's.
 

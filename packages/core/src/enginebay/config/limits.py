@@ -12,7 +12,6 @@ from enginebay.config.places import Place, Table, error_at
 
 LIMITS = {
     "files": 100,
-    "bytes": 1024 * 1024,
     "values": 200_000,  # that are read, made or copied
     "characters": 4 * 1024 * 1024,  # in texts that are read or put together
 }
@@ -20,6 +19,7 @@ FILE_BYTES = 256 * 1024
 INHERITANCE = 20  # files in a row, each the base of the one before
 DEPTH = 50  # of values in values
 INT_BITS = 1024
+_ALLOWED = (list, tuple, range, float, type(None))  # and those with limits of their own
 
 
 class Budget:
@@ -28,9 +28,7 @@ class Budget:
     def __init__(self) -> None:
         self._left = dict(LIMITS)
 
-    def spend(
-        self, kind: Literal["files", "bytes", "values", "characters"], count: int = 1
-    ) -> None:
+    def spend(self, kind: Literal["files", "values", "characters"], count: int = 1) -> None:
         """Account for more work.
 
         Raises:
@@ -41,7 +39,7 @@ class Budget:
             raise ValueError(f"the config has more than {LIMITS[kind]} {kind}")
 
     def check(self, value: Any, depth: int = 0) -> None:
-        """Account for a value, without the values in it.
+        """Account for a value and its keys, without the values in it.
 
         Raises:
             ValueError: It is too large, too deep, or of a type that no config may hold.
@@ -56,7 +54,10 @@ class Budget:
         elif isinstance(value, int):
             if value.bit_length() > INT_BITS:
                 raise ValueError(f"an integer has more than {INT_BITS} bits")
-        elif not isinstance(value, dict | list | tuple | range | float | None):
+        elif isinstance(value, dict):
+            for key in value:
+                self.check(key)
+        elif not isinstance(value, _ALLOWED):
             kind = type(value).__name__
             raise ValueError(f"a config cannot hold a {kind}")  # noqa: TRY004  # the caller adds the place
 
@@ -72,7 +73,6 @@ class Budget:
             raise error_at(place, str(err)) from err
         if isinstance(value, Table):
             for key, item in value.items():
-                self.check_all(key, place, depth)
                 self.check_all(item, value.places.get(key, place), depth + 1)
         elif isinstance(value, list | tuple):
             for item in value:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from enginebay.errors import ConfigError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Place(NamedTuple):
     """A place in a config file: a character of a ``.py`` file, a key of any other.
 
     Attributes:
-        file: The file, as messages show it.
+        path: The file, absolute.
         line: From 1; 0 in a file whose values have no lines.
         column: From 1.
         keys: The keys and indices that lead from the root to the place, without a line.
@@ -26,10 +23,15 @@ class Place(NamedTuple):
         ('a.py:2:5', 'a.toml: backend_config.type')
     """
 
-    file: str
+    path: str
     line: int = 0
     column: int = 0
     keys: tuple[Any, ...] = ()
+
+    @property
+    def file(self) -> str:
+        """The file, as messages show it."""
+        return display_path(self.path)
 
     def inside(self, key: Any) -> Place:
         """The place of a key or an index of the value at this place."""
@@ -76,10 +78,10 @@ class Table(dict[Any, Any]):
         return found
 
 
-def display_path(path: str | Path) -> str:
+def display_path(path: str) -> str:
     """The path as a user would type it: relative if it is below the current folder."""
     relative = os.path.relpath(path)
-    return str(path) if relative.startswith("..") else relative
+    return path if relative.startswith("..") else relative
 
 
 def error_at(place: Place | None, message: str, *, hint: str | None = None) -> ConfigError:

@@ -55,7 +55,7 @@ class Problems(list[ConfigError]):
         if not isinstance(config, Table):
             return self
         placed = [(config.find(problem.path), problem) for problem in self]
-        placed.sort(key=lambda pair: (pair[0] or Place(""))[:3])  # keys have no order
+        placed.sort(key=lambda pair: (pair[0] or Place(""))[:3])  # keys stay in their order
         return Problems(
             ConfigError(f"{place}: {err}" if place else str(err), hint=err.hint, path=err.path)
             for place, err in placed

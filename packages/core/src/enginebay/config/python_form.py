@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from enginebay.config.limits import Budget
 
 BASE = "_base_"
+_SCALAR = str | int | float | None
 _CALLS = ("dict", "range", "list", "tuple")
 _CONVERSIONS: dict[int, Callable[[Any], str]] = {ord("s"): str, ord("r"): repr, ord("a"): ascii}
 _FORMAT = re.compile(r"[<>^]?[+ ]?0?[0-9]{0,2}(\.[0-9]{1,2})?[dxofegs%]?")
@@ -46,7 +47,6 @@ class PythonConfig:
     Args:
         text: The file's text.
         path: The file.
-        file: The same for messages.
         environment: The environment variables that templates may read; None for none.
         budget: The work that the config may cause.
     """
@@ -55,13 +55,12 @@ class PythonConfig:
         self,
         text: str,
         path: Path,
-        file: str,
         environment: Mapping[str, str] | None,
         budget: Budget,
     ) -> None:
-        self._file = file
+        self._path = str(path)
         self._lines = text.encode().split(b"\n")
-        self._tree = _parse(text, path, file)
+        self._tree = _parse(text, self._path)
         self._budget = budget
         self._templates = Templates(path, environment)
         self._scopes: list[dict[str, Any]] = [{}]  # the file's names, then those of loops
@@ -132,20 +131,18 @@ class PythonConfig:
     def _value(self, node: ast.expr) -> Any:
         """The same; a ValueError is about the whole expression."""
         match node:
-            case ast.Constant(str(text)):
-                return self._templates.fill(text, self._place(node)) if "{{" in text else text
-            case ast.Constant(int() | float() | None as value):
-                return value
-            case ast.Name():
-                return self._name(node)
-            case ast.Attribute():
-                return self._attribute(node)
+            case ast.Constant():
+                return self._constant(node)
+            case ast.Dict(keys, values):
+                return self._table(zip(keys, values, strict=True))
             case ast.List(items):
                 return [self.read(item) for item in items]
             case ast.Tuple(items):
                 return tuple(self.read(item) for item in items)
-            case ast.Dict(keys, values):
-                return self._table(zip(keys, values, strict=True))
+            case ast.Name():
+                return self._name(node)
+            case ast.Attribute():
+                return self._attribute(node)
             case ast.Call(ast.Name("dict")):
                 return self._dict(node)
             case ast.Call(ast.Name("range" | "list" | "tuple" as name)):
@@ -164,6 +161,14 @@ class PythonConfig:
                 return unary(operation, self.read(operand))
             case ast.Set([ast.Set()]) if template := TEMPLATE.fullmatch(self._source(node)):
                 return self._templates.value(template, self._place(node))
+        raise self._refused(node)
+
+    def _constant(self, node: ast.Constant) -> Any:
+        value = node.value
+        if isinstance(value, str):
+            return self._templates.fill(value, self._place(node)) if "{{" in value else value
+        if isinstance(value, _SCALAR):
+            return value
         raise self._refused(node)
 
     def _name(self, node: ast.Name) -> Any:
@@ -199,7 +204,7 @@ class PythonConfig:
 
     def _key(self, node: ast.expr | ast.keyword) -> Any:
         key = node.arg if isinstance(node, ast.keyword) else self.read(node)
-        if isinstance(key, str | int | float | None):
+        if isinstance(key, _SCALAR):
             return key
         raise error_at(self._place(node), f"a {type(key).__name__} cannot be a key")
 
@@ -262,7 +267,7 @@ class PythonConfig:
             return str(self._templates.fill(str(node.value), self._place(node), IN_F_STRING))
         assert isinstance(node, ast.FormattedValue)
         value = self.read(node.value)
-        if not isinstance(value, str | int | float | None):
+        if not isinstance(value, _SCALAR):
             found = type(value).__name__
             raise ValueError(f"an f-string takes texts and numbers, found {found}")  # noqa: TRY004  # the caller adds the place
         given = node.format_spec
@@ -287,26 +292,28 @@ class PythonConfig:
         return line[node.col_offset : end].decode(errors="ignore")
 
     def _place(self, node: ast.expr | ast.stmt | ast.keyword) -> Place:
-        before = self._line(node)[: node.col_offset]  # which counts bytes
-        return Place(self._file, node.lineno, len(before.decode(errors="ignore")) + 1)
+        line, column = self._line(node), node.col_offset
+        if not line.isascii():  # columns of syntax trees are counted in bytes
+            column = len(line[:column].decode(errors="ignore"))
+        return Place(self._path, node.lineno, column + 1)
 
     def _line(self, node: ast.expr | ast.stmt | ast.keyword) -> bytes:
         return self._lines[node.lineno - 1]
 
 
-def _parse(text: str, path: Path, file: str) -> ast.Module:
+def _parse(text: str, path: str) -> ast.Module:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about escapes and literals: not the reader's concern
             # Its name, since Python looks into the file for the line of a syntax error.
-            return ast.parse(text, filename=str(path))
+            return ast.parse(text, filename=path)
     except SyntaxError as err:
-        place = Place(file, err.lineno or 1, err.offset or 1)
+        place = Place(path, err.lineno or 1, err.offset or 1)
         raise error_at(place, f"this is not Python: {err.msg}") from err
     except ValueError as err:  # a null byte
-        raise error_at(Place(file, 1, 1), f"this is not Python: {err}") from err
+        raise error_at(Place(path, 1, 1), f"this is not Python: {err}") from err
     except (RecursionError, MemoryError) as err:
-        raise error_at(Place(file, 1, 1), "this is nested too deep for Python's parser") from err
+        raise error_at(Place(path, 1, 1), "this is nested too deep for Python's parser") from err
 
 
 def _assigns_base(node: ast.stmt) -> bool:

@@ -14,6 +14,7 @@ from enginebay.errors import MissingDependencyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from enginebay.config.limits import Budget
 
@@ -27,8 +28,7 @@ class ValueConfig:
 
     Args:
         text: The file's text.
-        suffix: The file's suffix, which names the format.
-        place: The file.
+        path: The file, whose suffix names the format.
         budget: The work that the config may cause.
 
     Attributes:
@@ -41,8 +41,9 @@ class ValueConfig:
 
     variables: frozenset[str] = frozenset()
 
-    def __init__(self, text: str, suffix: str, place: Place, budget: Budget) -> None:
-        name, parse = _FORMATS[suffix]
+    def __init__(self, text: str, path: Path, budget: Budget) -> None:
+        name, parse = _FORMATS[path.suffix]
+        place = Place(str(path))
         try:
             found = parse(text)
         except ImportError as err:
@@ -77,8 +78,6 @@ def _with_places(value: Any, place: Place, budget: Budget, depth: int = 0) -> An
     """
     try:
         budget.check(value, depth)
-        for key in value if isinstance(value, dict) else ():
-            budget.check(key)
     except ValueError as err:
         raise error_at(place, str(err)) from err
     if isinstance(value, str) and (template := TEMPLATE.search(value)):
