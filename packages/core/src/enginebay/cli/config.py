@@ -1,4 +1,4 @@
-"""``enginebay config``: what a deploy config says, what is wrong with it, what it may say."""
+"""``enginebay config``: show a deploy config, check it, print the schema of all configs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
 
 def run(args: Namespace) -> int:
-    """Do what is asked for."""
+    """Run the requested action."""
     if bool(args.file) == (args.action == "schema"):
         wanted = "takes no FILE" if args.file else "needs a FILE"
         raise UsageError(f"'config {args.action}' {wanted}", hint="enginebay config -h")

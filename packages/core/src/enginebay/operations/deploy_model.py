@@ -13,7 +13,7 @@ from enginebay.inference import Receipt
 from enginebay.ir import IR_FOLDER
 from enginebay.models import bind, find_model, shapes_of
 from enginebay.operations.build_engine import Build, build_engine
-from enginebay.operations.settings import settle
+from enginebay.operations.settings import resolve_settings
 from enginebay.operations.steps import Step, Steps
 from enginebay.rewriting import RewriteReport, check_sets
 from enginebay.tensors import save_samples
@@ -134,7 +134,7 @@ def deploy(
         ...     eb.deploy(torch.nn.ReLU(), torch.ones(1, 3), work_dir=f"{folder}/relu").verdict
         'verified'
     """
-    settings = settle(
+    settings = resolve_settings(
         config,
         backend=backend,
         params=params,

@@ -1,4 +1,4 @@
-"""The shapes of the inputs, as the backend's section gives them in ``model_inputs``."""
+"""``model_inputs`` in the backend's section: the shapes of the inputs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from enginebay.config.sections.problems import Problems
+    from enginebay.config.problems import Problems
     from enginebay.params import Shapes
 
 _RANGE = {"min_shape": "min_shapes", "opt_shape": "input_shapes", "max_shape": "max_shapes"}
@@ -15,13 +15,13 @@ _WHERE = ("backend_config", "model_inputs")
 
 
 def read_model_inputs(given: Any, problems: Problems) -> dict[str, Shapes]:
-    """``input_shapes``, ``min_shapes`` and ``max_shapes`` for the params.
+    """Read ``input_shapes``, ``min_shapes`` and ``max_shapes`` for the params.
 
     Args:
         given: ``[{"input_shapes": {"x": {"min_shape": …, "opt_shape": …, "max_shape": …}}}]``; a
             plain shape stands for all three, and ``opt_shapes`` for ``input_shapes``. A dimension
             of -1 is open.
-        problems: Takes what is wrong.
+        problems: The list for everything that is wrong.
     """
     shapes: dict[str, dict[str, Any]] = {field: {} for field in _RANGE.values()}
     entries = given if isinstance(given, list | tuple) else [given]
@@ -36,7 +36,9 @@ def read_model_inputs(given: Any, problems: Problems) -> dict[str, Shapes]:
             if key not in _KEYS:
                 problems.unknown((*path, key), _KEYS)
             elif not isinstance(inputs, Mapping):
-                problems.wrong((*path, key), f"wanted shapes by input, found {_kind(inputs)}")
+                problems.wrong(
+                    (*path, key), f"wanted shapes by input, found {type(inputs).__name__}"
+                )
             else:
                 for name, value in inputs.items():
                     _read_input(str(name), value, (*path, key, name), shapes, problems)
@@ -60,7 +62,3 @@ def _read_input(
             problems.wrong((*path, key), f"{dims!r:.80} is not a shape: wanted a list of integers")
         else:
             shapes[_RANGE[key]][name] = tuple(None if dim < 0 else dim for dim in dims)
-
-
-def _kind(value: Any) -> str:
-    return type(value).__name__

@@ -79,7 +79,7 @@ class CodebaseSection(msgspec.Struct, frozen=True, kw_only=True):
         task: What the model does, in the codebase's words.
     """
 
-    type: str
+    type: str = ""
     task: str | None = None
 
 
@@ -102,19 +102,15 @@ class Sections(msgspec.Struct, frozen=True, kw_only=True):
     """A config's sections, checked.
 
     Attributes:
-        backend: The backend's name; None where the config names none.
+        backend: The backend's name; None if the config names none.
         backend_config: Its section without the name, as it was written.
         ir: How the model is exported.
-        codebase: Whose model it is; None where the config does not say.
         partition: Where the model is cut.
         calib: What a quantised engine is calibrated with.
-        notes: What the config says to no effect.
     """
 
     backend: str | None = None
     backend_config: Mapping[str, Any] = {}
     ir: IRSection = IRSection()
-    codebase: CodebaseSection | None = None
     partition: PartitionSection = PartitionSection()
     calib: CalibSection = CalibSection()
-    notes: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""``dynamic_axes`` as the exporters take them."""
+"""``dynamic_axes`` in the form that exporters take."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 from enginebay.models import DynamicDim
 
 if TYPE_CHECKING:
-    from enginebay.config.sections.kinds import IRSection
+    from enginebay.config.sections import IRSection
     from enginebay.params import BackendParams, ShapeProfile
 
 
 def dynamic_shapes(ir: IRSection, params: BackendParams) -> dict[str, dict[int, DynamicDim]] | None:
-    """Input → axis → dimension, with the sizes that the params give it; None where none is open.
+    """Input → axis → dimension, with the sizes that the params give it; None if none is open.
 
-    The smallest and largest shapes give an open axis its range. Where they say nothing, or that
-    it does not vary, the batch may be anything from 1 up, and any other axis anything at all: a
-    model need not take images of one pixel.
+    The smallest and largest shapes give an open axis its range. Without them, or if they are
+    equal, the batch may be any size from 1, and any other axis any size at all: a model need not
+    take images of one pixel.
 
     Args:
         ir: The section with ``dynamic_axes``.
@@ -30,7 +30,7 @@ def dynamic_shapes(ir: IRSection, params: BackendParams) -> dict[str, dict[int, 
     return {
         name: {axis: _dim(text, axis, profiles.get(name)) for axis, text in _named(name, axes)}
         for name, axes in ir.dynamic_axes.items()
-        if not ir.input_names or name in ir.input_names  # an output's follow from the inputs'
+        if not ir.input_names or name in ir.input_names  # the axes of outputs follow from these
     }
 
 
