@@ -11,7 +11,7 @@ from enginebay.config import read
 from enginebay.config.backend_section import backend_params
 from enginebay.config.dynamic_axes import dynamic_shapes
 from enginebay.config.problems import Problems
-from enginebay.config.read_sections import read_sections
+from enginebay.config.section_reader import read_sections
 from enginebay.config.sections import IRSection
 from enginebay.errors import BackendNotFoundError, ConfigError
 from enginebay.models.dynamic import DynamicDim

@@ -11,8 +11,8 @@ from enginebay.config.dynamic_axes import dynamic_shapes
 from enginebay.config.loading import load, read
 from enginebay.config.merging import plain
 from enginebay.config.problems import Problems
-from enginebay.config.read_sections import read_sections
 from enginebay.config.schema import config_schema
+from enginebay.config.section_reader import read_sections
 from enginebay.config.sections import Sections
 from enginebay.config.writing import as_python
 
