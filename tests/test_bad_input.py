@@ -507,7 +507,7 @@ def test_wrong_inputs_of_run(
         (
             "relu.onnx",
             ["x=2x4:int64"],
-            "input 'x' is asked for as int64, wanted float32\nhint: leave ':int64' out",
+            "input 'x' is requested as int64, wanted float32\nhint: leave ':int64' out",
         ),
         (
             "relu.onnx",
@@ -720,7 +720,7 @@ def test_wrong_numbers_publish_nothing_unless_told_to(cli: Run, here: Path) -> N
     ("name", "action", "limit", "told"),
     [
         ("crashing", "os.kill(os.getpid(), signal.SIGSEGV)", "60", r"ended with SIGSEGV"),
-        ("leaving", "os._exit(0)", "60", r"ended with exit code 0|before it answered"),
+        ("leaving", "os._exit(0)", "60", r"ended with exit code 0|before it returned"),
         ("hanging", "threading.Event().wait()", "3", r"3(\.0)? s"),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parent.parent
-TEMPLATE = ROOT / "packages/core/src/enginebay/cli/scaffold/template/pyproject.toml.in"
+TEMPLATE = ROOT / "packages/core/src/enginebay/cli/template/pyproject.toml.in"
 PACKAGES = [
     *sorted(ROOT.glob("packages/*/pyproject.toml")),
     *sorted(ROOT.glob("examples/*/pyproject.toml")),

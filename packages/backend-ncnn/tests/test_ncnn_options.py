@@ -35,9 +35,9 @@ def test_a_vulkan_device_that_is_not_there_is_told_and_refused_when_strict(deplo
     with eb.load(artifact) as net:
         assert net.receipt.device == "cpu"
         assert net.receipt.fallbacks == (
-            f"{device} was asked for and is not there: the network runs on the cpu",
+            f"{device} was requested and is not there: the network runs on the cpu",
         )
-    with pytest.raises(EnginebayError, match="was asked for and is not there"):
+    with pytest.raises(EnginebayError, match="was requested and is not there"):
         eb.load(artifact, strict=True)
 
 

@@ -1,4 +1,4 @@
-"""Devices, precisions and properties: what was asked for, and what the compiled model reports."""
+"""Devices, precisions and properties: what was requested, and what the compiled model reports."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_device_that_is_not_here_is_a_fallback(load, device):
     wrapper = load(MATMUL, device=device)
     offered = ", ".join(CORE.available_devices)
     assert wrapper.receipt.fallbacks == (
-        f"device {device.upper()} was asked for; this machine offers {offered}",
+        f"device {device.upper()} was requested; this machine offers {offered}",
     )
     assert wrapper.receipt.device == "cpu"
     with pytest.raises(FallbackError) as raised:
@@ -109,7 +109,7 @@ def test_hint_streams_and_threads_reach_the_engine(load):
 
 def test_more_streams_than_there_are_threads_for(load):
     receipt = load(MATMUL, streams=3, threads=1).receipt
-    assert receipt.fallbacks == ("3 streams were asked for; the compiled model has 1",)
+    assert receipt.fallbacks == ("3 streams were requested; the compiled model has 1",)
 
 
 def test_any_other_property(load):

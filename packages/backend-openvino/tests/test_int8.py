@@ -82,7 +82,7 @@ def test_a_network_with_nothing_to_quantise_says_so(write, tmp_path):
     with eb.load(tmp_path / "out") as wrapper:
         assert wrapper.receipt.precision == "fp32"
         assert wrapper.receipt.fallbacks == (
-            "precision int8 was asked for; no layer computes in it",
+            "precision int8 was requested; no layer computes in it",
         )
 
 

@@ -29,7 +29,7 @@ CONFIGS = {
     "openvino": "openvino_dynamic-224x224",
     "ncnn": "ncnn_static",
 }
-#: What is told besides the config. EfficientNet's padding depends on the size of what comes in,
+#: Options besides the config's. EfficientNet's padding depends on the size of what comes in,
 #: five times over: torch.export of 2.13 works for more than three minutes on the sizes that follow
 #: from an open height and width. ncnn takes the windows of a Swin from TorchScript, not from the
 #: ONNX that the config asks for.

@@ -210,7 +210,7 @@ def test_published_weights(write: Any, tmp_path: Path, monkeypatch: pytest.Monke
     wrong = address.replace(digits, "00000000")
     (tmp_path / "mine.py").write_text(f"{text}load_from = '{wrong}'\n")
     message, _ = fault("mine.py", pretrained=True)
-    assert message.startswith(f"the weights at {wrong} cannot be had: invalid hash value")
+    assert message.startswith(f"the weights at {wrong} cannot be downloaded: invalid hash value")
 
 
 def test_no_published_weights(write: Any) -> None:

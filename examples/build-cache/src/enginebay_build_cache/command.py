@@ -1,4 +1,4 @@
-"""``enginebay-cache``: what is kept, why something was built, and emptying it."""
+"""``enginebay-cache``: lists the builds, explains why one was needed, and deletes them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and answer the exit code: 0, or 2 where the call is wrong."""
+    """Run one command and return the exit code: 0, or 2 if the call is wrong."""
     parser = _parser()
     args = parser.parse_args(argv)
     try:
@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="enginebay-cache", description="Look after the builds that were kept."
+        prog="enginebay-cache", description="List, explain and delete cached builds."
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, run, text in (

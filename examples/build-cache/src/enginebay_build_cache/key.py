@@ -1,6 +1,6 @@
 """The key of a build: everything that its files depend on, field by field.
 
-It is flat text, so that two keys can be compared for a human: ``params.precision`` is ``"fp16"``
+It is flat text, so that a message can say how two keys differ: ``params.precision`` is ``"fp16"``
 in the one and ``"fp32"`` in the other.
 """
 
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 #: The fields of a key by their dotted names, each value as JSON.
 Key: TypeAlias = dict[str, str]
 
-#: Grows when entries of before must not be found any more.
+#: Raised when older entries must no longer be found.
 KEY_FORMAT = 1
 
-#: Parameters that say where the files go; a file of that name there is not what they are made of.
+#: Parameters with the place of the files; a file that is already there is no source of the build.
 _TARGETS = ("work_dir", "file_name")
 
 
 def key_of(request: ConvertRequest) -> Key:
-    """Everything that the files of a build depend on.
+    """Return the key of a build.
 
     Raises:
-        EnginebayError: The backend cannot say what its artifacts are bound to.
+        EnginebayError: The backend cannot tell what its artifacts are bound to.
         OSError: The IR, or a file that a parameter names, cannot be read.
     """
     backend = eb.get_backend(request.backend)
@@ -66,7 +66,7 @@ def key_of(request: ConvertRequest) -> Key:
 
 
 def digest_of(key: Key) -> str:
-    """What an entry is called: the SHA-256 of its key, in hex.
+    """Return the name of an entry: the SHA-256 of its key, in hex.
 
     Example:
         >>> digest_of({"a": "1", "b": "2"}) == digest_of({"b": "2", "a": "1"})
@@ -76,7 +76,7 @@ def digest_of(key: Key) -> str:
 
 
 def differences(here: Key, there: Key) -> list[str]:
-    """The fields in which a key differs from another one, a line each.
+    """Return a line for each field in which two keys differ.
 
     Example:
         >>> differences({"params.gain": "2.0", "backend": "1"}, {"backend": "1"})
@@ -103,10 +103,9 @@ def _under(field: str, mapping: Any) -> dict[str, Any]:
 
 
 def _named_files(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """The digest of each file that a parameter names: calibration data, a custom-op library.
+    """Yield the digest of each file that a parameter names: calibration data, a custom-op library.
 
-    A folder is not looked into: engines keep caches of their own in some, which change all the
-    time and change no result.
+    Folders are skipped: some are caches of the engine, which change often and change no result.
     """
     if isinstance(value, dict):
         for key, item in value.items():
@@ -128,7 +127,7 @@ def _is_file(text: str) -> bool:
 
 
 def _versions(backend: eb.Backend) -> dict[str, str]:
-    """Core, the plugin, and what is installed of the plugin's engine and dependencies."""
+    """Return the versions of core, the plugin, its engine and its dependencies."""
     alternatives = [part for text in backend.info.runtime_distributions for part in text.split("|")]
     with suppress(PackageNotFoundError):
         alternatives += requires(backend.distribution) or []
@@ -143,7 +142,7 @@ def _versions(backend: eb.Backend) -> dict[str, str]:
 
 
 def _source_digest(backend: str) -> str:
-    """The SHA-256 of the plugin's Python files: one that is being worked on keeps its version."""
+    """Return the SHA-256 of the plugin's Python files, which may change without a new version."""
     (status,) = (one for one in eb.list_backends() if one.name == backend)
     spec = find_spec(status.module.partition(".")[0])
     digest = hashlib.sha256()

@@ -1,8 +1,8 @@
-"""The hooks: a build is looked up before the backend is asked, and kept afterwards.
+"""The hooks: a build is looked up before the backend is called, and kept afterwards.
 
-A wrapper cannot keep the backend from working: pluggy wants it to yield. So there are two
+A wrapper cannot stop the backend from being called: pluggy requires it to yield. So there are two
 implementations of ``to_backend``. The wrapper, which is outside of all others, looks the build up
-and keeps a new one; the other one is asked before the backend, and answers what was found.
+and keeps a new one; the other is called before the backend and returns what was found.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class CacheWarning(UserWarning):
 
 
 class Lookup:
-    """One build: what the cache has for it, and why not.
+    """One build, looked up in the cache.
 
     Attributes:
         files: The files of an earlier build, copied into the work_dir; None for a miss.
-        missed: Why there are none.
+        missed: The reasons for a miss, a line each.
     """
 
     def __init__(self, request: ConvertRequest, store: Store) -> None:
@@ -58,7 +58,7 @@ class Lookup:
             self.missed = why_missed(self._key, self._store)
 
     def keep(self, files: list[Any]) -> None:
-        """Keep what the backend wrote, where all of it lies in the work_dir."""
+        """Keep the files that the backend wrote, if all of them are in the work_dir."""
         root = self._request.work_dir.resolve()
         found = [(root / file).resolve() for file in files]
         if not found or not all(file.is_file() and file.is_relative_to(root) for file in found):
@@ -74,7 +74,7 @@ class Lookup:
 
 
 def why_missed(key: Key, store: Store) -> list[str]:
-    """The fields in which a key differs from the entry that is most like it, a line each."""
+    """Return a line for each field in which a key differs from the most similar entry."""
     rivals = [one for one in store.entries() if one.about.key.get("backend") == key["backend"]]
     compared = [(differences(key, rival.about.key), rival.digest) for rival in rivals]
     if not compared:
@@ -86,20 +86,20 @@ def why_missed(key: Key, store: Store) -> list[str]:
 #: The build under way in this thread.
 _lookup: ContextVar[Lookup | None] = ContextVar("lookup", default=None)
 
-#: The folders of environment checks: what these build tells whether the converter works.
+#: The folders of environment checks, whose builds must show that the converter works.
 _checks: set[Path] = set()
 
 
 @eb.hookimpl(wrapper=True)
 def check_env(request: CheckEnvRequest) -> Generator[None, EnvReport, EnvReport]:
-    """Remember where the check works, so that its build is a real one."""
+    """Remember the folder of the check, so that its build does not come from the cache."""
     _checks.add(request.work_dir)
     return (yield)
 
 
 @eb.hookimpl(wrapper=True)
 def to_backend(request: ConvertRequest) -> Generator[None, Any, Any]:
-    """Look the build up, let it be answered, and keep it where it is new."""
+    """Look the build up, let :func:`from_cache` or the backend return it, and keep a new one."""
     lookup = None if request.work_dir in _checks else _look_up(request)
     before = _lookup.set(lookup)
     try:
@@ -115,7 +115,7 @@ def to_backend(request: ConvertRequest) -> Generator[None, Any, Any]:
 
 @eb.hookimpl(specname="to_backend", tryfirst=True)
 def from_cache(request: ConvertRequest) -> list[Path] | None:  # noqa: ARG001  # the hook's signature
-    """The files of an earlier build, or None: then the backend is asked."""
+    """Return the files of an earlier build, or None, and then the backend is called."""
     lookup = _lookup.get()
     return lookup.files if lookup else None
 

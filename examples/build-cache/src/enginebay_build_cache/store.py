@@ -1,9 +1,9 @@
-"""The folder that keeps builds: an entry is a folder with its files and a description.
+"""The folder of cached builds: each entry is a folder with the files and a description.
 
-An entry appears whole or not at all: it is written beside the others and then renamed, and it is
-renamed away before it is deleted. So several processes may use one folder without any lock; what
-one of them deletes while another reads it is a miss for that one. Every file is checked against
-its digest when it is used.
+An entry appears complete or not at all: it is written elsewhere and then renamed, and renamed away
+before it is deleted. So several processes may share the folder without a lock; an entry that one of
+them deletes while another reads it is a miss for the other. Every file is checked against its
+digest when it is used.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 DESCRIPTION = "entry.json"
 DEFAULT_LIMIT = "10G"
-#: Seconds after which a folder of a process that was killed is swept away; a build takes less.
+#: Seconds after which the folder of a killed process is deleted; a build takes less.
 ABANDONED = 24 * 3600
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
@@ -49,14 +49,14 @@ class File(msgspec.Struct, frozen=True):
 
 
 class Description(msgspec.Struct, frozen=True):
-    """What is known of an entry.
+    """The description of an entry.
 
     Attributes:
-        key: What was built.
-        files: The files in the order in which the backend answered them.
-        built: When, in seconds since 1970.
-        seconds: How long it took.
-        missed: Why it had to be built, a line for each reason.
+        key: The key of the build.
+        files: The files in the order in which the backend returned them.
+        built: Time of the build, in seconds since 1970.
+        seconds: Duration of the build.
+        missed: The reasons why it was built, a line each.
     """
 
     key: Key
@@ -71,8 +71,8 @@ class Entry(msgspec.Struct, frozen=True):
 
     Attributes:
         digest: Its name.
-        about: What is known of it.
-        used: When it was last built or used, in seconds since 1970.
+        about: Its description.
+        used: Time of its build or last use, in seconds since 1970.
     """
 
     digest: str
@@ -86,15 +86,15 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class DamagedError(Exception):
-    """An entry is there and is not what was kept; it is gone now."""
+    """An entry had changed since it was kept; it has been deleted."""
 
 
 class Store:
     """A folder of builds.
 
     Args:
-        root: The folder; made when something is kept.
-        limit: Bytes that the files may take together.
+        root: The folder; created with the first entry.
+        limit: Size of all files together, in bytes.
     """
 
     def __init__(self, root: Path, limit: int) -> None:
@@ -105,10 +105,10 @@ class Store:
 
     @classmethod
     def from_environment(cls) -> Store:
-        """The store that ``ENGINEBAY_CACHE_DIR`` and ``ENGINEBAY_CACHE_SIZE`` describe.
+        """Return the store that ``ENGINEBAY_CACHE_DIR`` and ``ENGINEBAY_CACHE_SIZE`` describe.
 
         Raises:
-            UsageError: The size is not one.
+            UsageError: The size cannot be read.
         """
         folder = os.environ.get("ENGINEBAY_CACHE_DIR")
         root = Path(folder).expanduser() if folder else user_cache_path("enginebay") / "builds"
@@ -116,16 +116,16 @@ class Store:
         return cls(root.absolute(), parse_size(size))
 
     def entries(self) -> list[Entry]:
-        """Every entry that can be read, the last used first."""
+        """Return every entry that can be read, the last used first."""
         found = [self._read(path) for path in self._paths()]
         return sorted(filter(None, found), key=lambda entry: entry.used, reverse=True)
 
     def take(self, digest: str, folder: Path) -> list[Path] | None:
-        """Copy an entry's files into a folder and answer their paths; None where there is none.
+        """Copy an entry's files into a folder and return their paths; None if there is no entry.
 
         Raises:
-            DamagedError: A file is missing or is not what was kept. The entry is deleted.
-            OSError: The folder does not take a file.
+            DamagedError: A file is missing or has changed. The entry is deleted.
+            OSError: A file cannot be written.
         """
         path = self._entries / digest
         entry = self._read(path)
@@ -157,13 +157,13 @@ class Store:
         seconds: float,
         missed: Iterable[str],
     ) -> None:
-        """Keep files of a folder, and make room for them.
+        """Keep files of a folder, and delete old entries to make room.
 
-        Nothing is kept where the files alone are larger than the limit, or another process was
-        quicker.
+        Nothing is kept if the files alone are larger than the limit, or if another process has
+        kept the same build meanwhile.
 
         Raises:
-            OSError: The disk does not take them.
+            OSError: A file cannot be written.
         """
         self._entries.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._scratch.mkdir(mode=0o700, exist_ok=True)
@@ -182,7 +182,7 @@ class Store:
         self._make_room(digest)
 
     def clear(self) -> int:
-        """Delete every entry, and answer how many there were."""
+        """Delete every entry, and return their number."""
         return sum(self._delete(path) for path in self._paths())
 
     def _paths(self) -> list[Path]:
@@ -198,7 +198,7 @@ class Store:
         return Entry(path.name, about, used) if all(map(_is_inside, about.files)) else None
 
     def _delete(self, path: Path) -> bool:
-        """Delete an entry; False where another process did."""
+        """Delete an entry; return False if another process did."""
         self._scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
         grave = Path(mkdtemp(dir=self._scratch))
         try:
@@ -210,7 +210,7 @@ class Store:
         return True
 
     def _make_room(self, newest: str) -> None:
-        """Delete what was not used for longest until the rest fits, never the newest."""
+        """Delete the least recently used entries until the rest fits, never the newest."""
         total = 0
         entries = self.entries()
         for entry in sorted(entries, key=lambda entry: entry.digest != newest):
@@ -219,7 +219,7 @@ class Store:
                 self._delete(self._entries / entry.digest)
 
     def _sweep(self) -> None:
-        """Delete what killed processes left behind."""
+        """Delete the folders of killed processes."""
         for folder in self._scratch.iterdir():
             with suppress(OSError):
                 if time.time() - folder.stat().st_mtime > ABANDONED:
@@ -227,10 +227,10 @@ class Store:
 
 
 def parse_size(text: str) -> int:
-    """Bytes of a size as ``du -h`` writes it.
+    """Return the bytes of a size as ``du -h`` writes it.
 
     Raises:
-        UsageError: It is not one.
+        UsageError: The text is not a size.
 
     Example:
         >>> parse_size("500M")
@@ -251,7 +251,7 @@ def _is_inside(file: File) -> bool:
 
 
 def _copied(source: Path, target: Path, file: File) -> bool:
-    """Whether a copy was made of exactly the file that was kept."""
+    """Copy a file; return True if the copy has the digest of the kept file."""
     if not source.is_file():
         return False
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -274,7 +274,7 @@ def _sha256(path: Path) -> str:
 
 
 def _rename(source: Path, target: Path) -> None:
-    """Rename a folder; FileExistsError where there is one already, whatever the system says."""
+    """Rename a folder; raise FileExistsError if the target exists, on every system."""
     try:
         source.rename(target)
     except OSError as err:

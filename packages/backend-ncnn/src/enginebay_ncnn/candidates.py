@@ -1,4 +1,4 @@
-"""What pnnx is given: the IR as it is, and where that fails the IR with its operators lowered."""
+"""The files that pnnx tries: the IR as it is, then the IR with its operators lowered."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Feed:
     """One input of a candidate's file.
 
     Attributes:
-        shape: The model's input, with the dtype that the file takes.
-        dtype: The model's dtype of it.
-        stored: What its blob must hold; None where the network tells.
+        shape: The model's input, with the dtype of the file's input.
+        dtype: The dtype of the model's input.
+        stored: The type that its blob must hold; None if it follows from the network.
     """
 
     shape: InputShape
@@ -42,7 +42,7 @@ class Candidate:
     Attributes:
         path: The file; pnnx may write beside it.
         feeds: Its inputs in order.
-        reference: What it computes for the examples; None where nothing can say so.
+        reference: The outputs that it computes for the examples; None if they are not known.
         places: Source lines of the model by operator.
     """
 
@@ -59,20 +59,20 @@ def candidates(
     folder: Path,
     params: NcnnParams,
 ) -> Iterator[tuple[str, Callable[[], Candidate]]]:
-    """The candidates in order, each with its name for messages, made when it is wanted.
+    """Yield the candidates in order, each as its name for messages and a function that makes it.
 
     Args:
         ir: The IR.
-        frozen: The same as TorchScript; None for ONNX.
+        frozen: The same model as frozen TorchScript; None for ONNX.
         shapes: The shapes of its inputs.
-        folder: Where their files go.
+        folder: The folder for the files.
         params: The backend's parameters.
     """
     feeds = tuple(Feed(shape, shape.dtype) for shape in shapes)
     if frozen is None:
         yield "as it is", lambda: Candidate(_copy(ir, folder), feeds)
         return
-    if params.module_ops:  # a frozen file has no modules that could be kept
+    if params.module_ops:  # freezing inlines the modules that are to be kept
         yield (
             "with its modules",
             lambda: Candidate(_copy(ir, folder), feeds, frozen.outputs, frozen.places),
@@ -83,7 +83,7 @@ def candidates(
         lambda: Candidate(frozen.save(folder), feeds, frozen.outputs, frozen.places),
     )
     if any(shape.is_open for shape in shapes):
-        return  # lowerings are bound to sizes
+        return  # a lowered graph holds for one size
     yield "with its operators lowered", lambda: _lowered(frozen, feeds, folder)
     if frozen.has_attention:
         yield (

@@ -1,4 +1,4 @@
-"""TorchScript or ONNX in, ncnn's network out, proven to load and to run."""
+"""Conversion of TorchScript or ONNX to an ncnn network that has loaded and run once."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from enginebay.errors import (
     MissingDependencyError,
 )
 from enginebay_ncnn import pnnx
+from enginebay_ncnn.blobs import match_blobs, resolve_outputs
 from enginebay_ncnn.candidates import candidates
-from enginebay_ncnn.examples import trials
 from enginebay_ncnn.graph import Graph
 from enginebay_ncnn.layers import check_layers
-from enginebay_ncnn.planning import draw_up, settle
 from enginebay_ncnn.shapes import input_shapes
 from enginebay_ncnn.torchscript import Frozen
+from enginebay_ncnn.trial_inputs import trial_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,22 +36,27 @@ if TYPE_CHECKING:
     from enginebay_ncnn.plan import Plan
 
 
-#: How far the network may be from the TorchScript, as a part of its largest number, before a
-#: further candidate is tried too: some of ncnn's layers round more than others. An fp32 artifact
-#: is verified with a tolerance of about as much.
-_CLOSE = 1e-4
+#: The error up to which no further candidate is tried: some of ncnn's layers round more than
+#: others. It is about the tolerance that an fp32 artifact is verified with.
+_GOOD_ENOUGH = 1e-4
 
 
 @dataclass(frozen=True)
 class _Attempt:
-    """A network that loads, runs, and gives the TorchScript's numbers but for rounding."""
+    """A network that loads, runs, and gives the TorchScript's numbers up to rounding.
+
+    Attributes:
+        converted: The files that pnnx wrote.
+        plan: The plan for them.
+        error: The largest difference, relative to the largest number of its output.
+    """
 
     converted: pnnx.Converted
     plan: Plan
-    off: float
+    error: float
 
 
-def convert(request: ConvertRequest) -> list[Path]:
+def convert(request: ConvertRequest[NcnnParams]) -> list[Path]:
     """Write the network, its weights and its plan into the work folder.
 
     Returns:
@@ -60,7 +65,7 @@ def convert(request: ConvertRequest) -> list[Path]:
     Raises:
         ConversionError: pnnx or ncnn failed, or the network does not give the IR's numbers.
     """
-    params: NcnnParams = request.params  # type: ignore[assignment]  # core built them from our class
+    params = request.params
     _refuse_int8(params)
     scratch = Path(mkdtemp(prefix=".ncnn-", dir=request.work_dir))
     try:
@@ -78,17 +83,17 @@ def _refuse_int8(params: NcnnParams) -> None:
         )
 
 
-def _convert(request: ConvertRequest, params: NcnnParams, scratch: Path) -> list[Path]:
+def _convert(request: ConvertRequest[NcnnParams], params: NcnnParams, scratch: Path) -> list[Path]:
     shapes = input_shapes(request.ir.inputs, params)
-    to_try = trials(request.samples, shapes)
-    examples: Mapping[str, NumpyArray] = to_try[0]
+    trials = trial_inputs(request.samples, shapes)
+    examples: Mapping[str, NumpyArray] = trials[0]
     frozen = None
     if request.ir.kind != "onnx":
-        frozen = Frozen.read(request.ir.path, to_try)
+        frozen = Frozen.read(request.ir.path, trials)
         examples = frozen.named
     failures: dict[str, ConversionError] = {}
     attempts: list[_Attempt] = []
-    rounds = params.precision != "fp32" or params.fp16_arithmetic
+    half = params.precision != "fp32" or params.fp16_arithmetic
     for name, prepare in candidates(request.ir, frozen, shapes, scratch, params):
         request.progress(f"pnnx, {name}")
         try:
@@ -96,44 +101,46 @@ def _convert(request: ConvertRequest, params: NcnnParams, scratch: Path) -> list
         except ConversionError as err:
             failures[name] = err
             if request.ir.kind == "onnx":
-                err.hint = _LOWERED_ELSEWHERE
+                err.hint = _ONLY_TORCHSCRIPT
         else:
-            if attempts[-1].off <= _CLOSE or rounds:
+            # In half precision the rounding hides which candidate is better.
+            if attempts[-1].error <= _GOOD_ENOUGH or half:
                 break
     if not attempts:
-        raise _failed(failures)
-    return _publish(min(attempts, key=lambda each: each.off), params, request.work_dir)
+        raise _combined(failures)
+    return _publish(min(attempts, key=lambda each: each.error), params, request.work_dir)
 
 
-def _unlike(failures: dict[str, ConversionError]) -> dict[str, ConversionError]:
-    """The failures, those with the same reason as an earlier one left out."""
-    told: dict[str, ConversionError] = {}
+def _distinct(failures: dict[str, ConversionError]) -> dict[str, ConversionError]:
+    """Leave out failures with the same reason as an earlier one."""
+    found: dict[str, ConversionError] = {}
     for name, err in failures.items():
-        if str(err) not in map(str, told.values()):
-            told[name] = err
-    return told
+        if str(err) not in map(str, found.values()):
+            found[name] = err
+    return found
 
 
-#: What to do about a failure on the way through ONNX.
-_LOWERED_ELSEWHERE = (
+#: The hint for a failure of an ONNX file.
+_ONLY_TORCHSCRIPT = (
     "operators are lowered on the way through TorchScript only: give the model itself, or a "
     "TorchScript file, and do not cut it into parts"
 )
 
 
-def _failed(failures: dict[str, ConversionError]) -> ConversionError:
-    failures = _unlike(failures)
+def _combined(failures: dict[str, ConversionError]) -> ConversionError:
+    """Return one error with the reason of every attempt."""
+    failures = _distinct(failures)
     if len(failures) == 1:
         return next(iter(failures.values()))
-    told = "; ".join(f"{name}: {err}" for name, err in failures.items())
-    error = ConversionError(told, hint=next(iter(failures.values())).hint)
+    message = "; ".join(f"{name}: {err}" for name, err in failures.items())
+    error = ConversionError(message, hint=next(iter(failures.values())).hint)
     error.__cause__ = ExceptionGroup("every attempt failed", list(failures.values()))
     return error
 
 
 def _attempt(
     candidate: Candidate,
-    request: ConvertRequest,
+    request: ConvertRequest[NcnnParams],
     params: NcnnParams,
     folder: Path,
     examples: Mapping[str, NumpyArray],
@@ -142,24 +149,25 @@ def _attempt(
     converted = pnnx.convert(candidate, folder, params)
     graph = Graph.read(converted.param)
     check_layers(graph, converted.ignored, params, candidate.places)
-    plan = draw_up(request.ir, candidate, converted, graph)
+    plan = match_blobs(request.ir, candidate, converted, graph)
     request.progress("first run")
     found = _first_run(plan, params, folder, examples)
-    return _Attempt(converted, *settle(plan, request.ir.outputs, found, candidate.reference))
+    plan, error = resolve_outputs(plan, request.ir.outputs, found, candidate.reference)
+    return _Attempt(converted, plan, error)
 
 
 def _first_run(
     plan: Plan, params: NcnnParams, folder: Path, examples: Mapping[str, NumpyArray]
 ) -> list[NumpyArray]:
-    where = folder / "plan.json"
-    plan.write(where)
+    plan_file = folder / "plan.json"
+    plan.write(plan_file)
     inputs, outputs = folder / "inputs.npz", folder / "outputs.npz"
     np.savez(inputs, *(examples[port.name] for port in plan.inputs))
     try:
         call(
-            "enginebay_ncnn.proof:prove",
+            "enginebay_ncnn.child_process:run_once",
             folder,
-            where,
+            plan_file,
             params.replace(work_dir=None).to_mapping(),
             inputs,
             outputs,
@@ -180,7 +188,7 @@ def _publish(attempt: _Attempt, params: NcnnParams, work_dir: Path) -> list[Path
     targets = [work_dir / file for file in (name, name.sibling(".bin"), name.sibling(".plan.json"))]
     shutil.move(attempt.converted.param, targets[0])
     shutil.move(attempt.converted.weights, targets[1])
-    if not targets[1].stat().st_size:  # no weights at all: an artifact has no empty files
+    if not targets[1].stat().st_size:  # no weights: core refuses empty files in an artifact
         targets[1].write_bytes(bytes(4))
     attempt.plan.write(targets[2])
     return targets

@@ -1,4 +1,4 @@
-"""Is ncnn here, is pnnx's program here, and does the device answer?"""
+"""Checks: ncnn imports, pnnx's program is installed, and the device is there."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from enginebay.environment import Tier, check_import, failed, passed
 
 if TYPE_CHECKING:
     from enginebay.hooks import CheckEnvRequest
+    from enginebay_ncnn.params import NcnnParams
 
 _FIX = "pip install --force-reinstall ncnn pnnx"
 
 
-def check_tier(request: CheckEnvRequest) -> eb.EnvReport:
-    """The checks of one tier; the smoke tier is core's."""
+def check_tier(request: CheckEnvRequest[NcnnParams]) -> eb.EnvReport:
+    """Check one tier; core does the smoke tier."""
     if request.tier is Tier.IMPORT:
         return check_import("ncnn", fix=_FIX) + _check_pnnx()
     if request.tier is Tier.DEVICE:

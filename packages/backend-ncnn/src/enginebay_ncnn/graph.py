@@ -1,4 +1,4 @@
-"""ncnn's text format of a network: read, looked at, written back."""
+"""A network in ncnn's text format."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 _MAGIC = "7767517"
 
-#: Layers that hand on the bits of their input without looking at them.
+#: Layers that pass the bits of their input on unchanged.
 _CARRIERS = frozenset(
     ("Split", "Reshape", "Permute", "Crop", "Slice", "Squeeze", "ExpandDims", "Flatten", "Noop")
 )
@@ -21,7 +21,7 @@ class Layer:
     """One layer.
 
     Attributes:
-        type: ncnn's name of what it computes.
+        type: ncnn's name of the operation.
         name: Its own name.
         inputs: The blobs it reads.
         outputs: The blobs it writes.
@@ -47,7 +47,7 @@ class Layer:
 
 
 class Graph:
-    """A network without its weights, which lie in another file in the order of the layers.
+    """A network without its weights, which are in another file, in the order of the layers.
 
     Attributes:
         layers: The layers in the order in which they run.
@@ -70,15 +70,15 @@ class Graph:
 
     @property
     def blobs(self) -> set[str]:
-        """Every blob that some layer writes."""
+        """All blobs that a layer writes."""
         return {blob for layer in self.layers for blob in layer.outputs}
 
     def is_read(self, blob: str) -> bool:
-        """Whether some layer reads a blob."""
+        """Return True if a layer reads the blob."""
         return any(blob in layer.inputs for layer in self.layers)
 
     def readers(self, blob: str) -> list[Layer]:
-        """The layers that read a blob, through those that only hand it on."""
+        """Return the layers that read a blob, also behind layers that only pass it on."""
         found = []
         for layer in self.layers:
             if blob not in layer.inputs:

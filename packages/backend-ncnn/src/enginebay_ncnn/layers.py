@@ -1,4 +1,4 @@
-"""Layers that ncnn does not know, and parameters that pnnx could not write."""
+"""Checks for layers that ncnn does not have, and parameters that pnnx could not write."""
 
 from __future__ import annotations
 
@@ -22,22 +22,23 @@ def check_layers(
     params: NcnnParams,
     places: Mapping[str, list[str]],
 ) -> None:
-    """Refuse a network that ncnn would load wrongly or not at all.
+    """Check that ncnn can load the network, and loads it right.
 
     Args:
         graph: The network.
-        ignored: What pnnx ignored, by the name of the layer.
-        params: The backend's parameters, which may bring layers of their own.
+        ignored: The parameters that pnnx ignored, by the name of the layer.
+        params: The backend's parameters, which may declare custom layers.
         places: Source lines by operator.
 
     Raises:
-        ConversionError: Names the operators, and where in the model they stand.
+        ConversionError: A layer is unknown, or lacks a parameter; the message has the operators
+            and their lines in the model's source.
     """
     own = {*params.custom_layers, *params.module_ops}
     types = sorted({layer.type for layer in graph.layers} - own)
     unknown = set(
         call(
-            "enginebay_ncnn.proof:unknown_layers",
+            "enginebay_ncnn.child_process:unknown_layers",
             types,
             timeout=params.pnnx_timeout,
             result_type=list[str],
@@ -51,10 +52,10 @@ def check_layers(
     if not wrong:
         return
     by_type = {layer.type: layer for layer in wrong}
-    told = [_describe(layer, ignored, places) for layer in by_type.values()]
-    more = f" and {len(told) - _SHOWN} more kinds" if len(told) > _SHOWN else ""
+    described = [_describe(layer, ignored, places) for layer in by_type.values()]
+    more = f" and {len(described) - _SHOWN} more kinds" if len(described) > _SHOWN else ""
     raise ConversionError(
-        f"ncnn has no layer for {'; '.join(told[:_SHOWN])}{more}",
+        f"ncnn has no layer for {'; '.join(described[:_SHOWN])}{more}",
         hint="declare it in custom_layers, or rewrite that part of the model",
     )
 

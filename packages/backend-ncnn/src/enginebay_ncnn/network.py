@@ -1,4 +1,4 @@
-"""From parameters and files to a loaded ``ncnn.Net``."""
+"""Loading of an ``ncnn.Net``, with its options and custom layers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def vulkan_index(device: str) -> int | None:
-    """Which of the Vulkan devices is meant; None for the processor.
+    """Return the number of a Vulkan device; None for the processor.
 
     Raises:
         ParamsError: The device is neither ``cpu`` nor ``vulkan`` nor ``vulkan:N``.
@@ -37,10 +37,10 @@ def load(param: Path, weights: Path, params: NcnnParams) -> tuple[ncnn.Net, list
     """Load a network.
 
     Returns:
-        The network, and what was asked for and is not there.
+        The network, and a sentence for each request that it does not fulfil.
 
     Raises:
-        ConversionError: ncnn refuses the files, or a custom layer's name.
+        ConversionError: ncnn refuses the files, or the name of a custom layer.
     """
     import ncnn
 
@@ -56,7 +56,7 @@ def load(param: Path, weights: Path, params: NcnnParams) -> tuple[ncnn.Net, list
 
 
 def custom_layers(declared: Mapping[str, str]) -> dict[str, Any]:
-    """The classes of custom layers by the names of their types.
+    """Import the classes of custom layers, by the names of their types.
 
     Raises:
         ParamsError: A declaration is not ``package.module:Class``.
@@ -79,16 +79,16 @@ def _find_class(name: str, path: str) -> Any:
 
 
 def _register(net: ncnn.Net, name: str, layer: Any) -> None:
-    kept = []  # ncnn does not hold the layers that it was given
+    kept = []  # ncnn holds no reference to the layers that it gets
 
     def create() -> Any:
         kept.append(layer())
         return kept[-1]
 
     try:
-        # ncnn calls both without the interpreter's lock ever leaving this thread.
-        failed = net.register_custom_layer(name, create, _forget)
-    except RuntimeError as err:  # its binding has ten places for a process, and frees none
+        # ncnn calls both functions in this thread, which holds the interpreter's lock.
+        failed = net.register_custom_layer(name, create, _destroy)
+    except RuntimeError as err:  # ncnn's binding has ten slots in a process, and frees none
         raise ConversionError(
             f"ncnn cannot register the custom layer '{name}': {err}",
             hint="load the artifact in a process of its own",
@@ -100,8 +100,8 @@ def _register(net: ncnn.Net, name: str, layer: Any) -> None:
         )
 
 
-def _forget(_layer: Any) -> None:
-    """Custom layers are Python objects: nothing to destroy."""
+def _destroy(_layer: Any) -> None:
+    """Do nothing: Python frees its objects itself."""
 
 
 def _configure(net: ncnn.Net, params: NcnnParams) -> list[str]:
@@ -109,7 +109,7 @@ def _configure(net: ncnn.Net, params: NcnnParams) -> list[str]:
 
     option = net.opt
     half = params.precision == "fp16"
-    # By default ncnn stores half floats wherever the processor has instructions for them.
+    # By default ncnn stores float16 wherever the processor has instructions for it.
     option.use_fp16_packed = option.use_fp16_storage = half
     option.use_fp16_arithmetic = half and params.fp16_arithmetic
     option.use_bf16_storage = option.use_bf16_packed = False
@@ -121,7 +121,7 @@ def _configure(net: ncnn.Net, params: NcnnParams) -> list[str]:
     if index is None:
         return []
     if index >= ncnn.get_gpu_count():
-        return [f"{params.device} was asked for and is not there: the network runs on the cpu"]
+        return [f"{params.device} was requested and is not there: the network runs on the cpu"]
     option.use_vulkan_compute = True
     net.set_vulkan_device(index)
     return []

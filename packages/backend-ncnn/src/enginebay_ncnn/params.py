@@ -1,4 +1,4 @@
-"""What pnnx and ncnn can be told."""
+"""The parameters of pnnx and ncnn."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class NcnnParams(eb.BackendParams):
         file_name (str): File name of the network. The suffix .param is added where it has none.
         device (str): cpu, vulkan or vulkan:N.
         precision (str): fp32 keeps weights and blobs as they are; fp16 stores them in half
-            precision and computes in single precision. int8 is refused, with the reason.
+            precision and computes in single precision. int8 is not supported.
         fp16_arithmetic (bool): Compute in half precision too, where the processor can.
         threads (int): Threads inside one layer; 0 lets ncnn choose.
         light_mode (bool): Release each intermediate blob as soon as no layer needs it.
@@ -24,8 +24,8 @@ class NcnnParams(eb.BackendParams):
         custom_layers (dict): Layers of your own, each as Type=package.module:Class, where Class
             is derived from ncnn.Layer. The package must be importable where the artifact runs.
         module_ops (list): Classes of modules that pnnx keeps as one layer each, such as
-            my_models.head.Decode, for custom_layers to provide.
-        pnnx_timeout (float): Seconds that pnnx may take, and the first load of its result as many.
+            my_models.head.Decode; custom_layers provides these layers.
+        pnnx_timeout (float): Time limit of pnnx, and of the first load of its network, in seconds.
         input_shapes (str): Input shapes, such as input:1x3x224x224,mask:1x77.
         min_shapes (str): Smallest input shapes; a dimension that differs becomes dynamic.
         max_shapes (str): Largest input shapes.
@@ -44,7 +44,7 @@ class NcnnParams(eb.BackendParams):
 
     @classmethod
     def config_keys(cls) -> dict[str, eb.ConfigKey]:
-        """MMDeploy's spellings."""
+        """Read MMDeploy's keys too."""
         return {
             "use_vulkan": eb.ConfigKey(bool, lambda on: {"device": "vulkan"} if on else {}),
             "common_config.fp16_mode": eb.ConfigKey(
@@ -53,6 +53,6 @@ class NcnnParams(eb.BackendParams):
         }
 
     def get_model_files(self) -> tuple[str, ...]:
-        """The network, its weights, and the plan that leads from tensors to blobs."""
+        """Return the network, its weights, and the plan that maps tensors to blobs."""
         name = self.file_name
         return self.in_work_dir(name, name.sibling(".bin"), name.sibling(".plan.json"))

@@ -1,7 +1,7 @@
-"""The plan: how a model's tensors become ncnn's blobs and come back.
+"""The plan: the mapping between a model's tensors and ncnn's blobs.
 
-ncnn knows no names but its own, no dtypes, and one batch axis at most. What was decided when the
-model was converted is kept in a small JSON file beside the network.
+ncnn has its own names, no dtypes, and at most one batch axis. So the conversion writes the mapping
+into a small JSON file beside the network, and the wrapper reads it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from enginebay.errors import ArtifactError
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: What a blob's four bytes are.
+#: The type of a blob's elements, which are four bytes each.
 BlobType = Literal["float32", "int32"]
 
 
@@ -26,11 +26,11 @@ class Port(msgspec.Struct, frozen=True, kw_only=True):
         name: The model's name for the tensor.
         blob: ncnn's name for it: ``in0``, ``out0`` …
         dtype: The model's dtype.
-        stored: What the blob holds.
+        stored: The type of the blob's elements.
         shape: The tensor's shape when the model was converted.
-        batch_axis: The axis of the tensor that is the blob's batch; None where all are its dims.
-        loop_axis: The axis along which larger tensors are cut, one network call a piece; None
-            where every call gets, or gives, the same.
+        batch_axis: The axis of the tensor that is the blob's batch; None if the blob has none.
+        loop_axis: The axis along which larger tensors are cut, with one network call for each
+            piece; None if all calls share the tensor.
     """
 
     name: str
@@ -43,11 +43,11 @@ class Port(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that the wrapper must know besides the network itself.
+    """The blobs of a network's inputs and outputs.
 
     Attributes:
-        inputs: The blobs that go in; inputs that the network does not use have none.
-        outputs: The blobs that come out, in the model's order.
+        inputs: The input blobs, without those of inputs that the network does not use.
+        outputs: The output blobs, in the model's order.
     """
 
     inputs: tuple[Port, ...]
@@ -59,10 +59,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, path: Path) -> Plan:
-        """Read what :meth:`write` wrote.
+        """Read a plan that :meth:`write` wrote.
 
         Raises:
-            ArtifactError: The file is missing or holds something else.
+            ArtifactError: The file is missing or holds no plan.
         """
         try:
             return msgspec.json.decode(path.read_bytes(), type=cls)

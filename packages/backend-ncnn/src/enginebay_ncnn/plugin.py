@@ -1,4 +1,4 @@
-"""The hooks that Enginebay calls. Imports no engine: each hook reaches for what it needs."""
+"""The hooks that Enginebay calls. Imports no engine: each hook imports what it needs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @eb.hookimpl
 def backend_info() -> eb.BackendInfo:
-    """Say what this backend is."""
+    """Return the backend's name and what it can do."""
     return eb.BackendInfo(
         name="ncnn",
         irs=("torchscript", "onnx"),
@@ -29,23 +29,23 @@ def backend_info() -> eb.BackendInfo:
 
 
 @eb.hookimpl
-def check_env(request: CheckEnvRequest) -> eb.EnvReport:
-    """Check that ncnn imports, that pnnx is there, and that the device answers."""
+def check_env(request: CheckEnvRequest[NcnnParams]) -> eb.EnvReport:
+    """Check that ncnn imports, and that pnnx and the device are there."""
     from enginebay_ncnn.environment import check_tier
 
     return check_tier(request)
 
 
 @eb.hookimpl
-def to_backend(request: ConvertRequest) -> list[Path]:
-    """Write the ``.param``, the ``.bin`` and the plan that leads from tensors to blobs."""
+def to_backend(request: ConvertRequest[NcnnParams]) -> list[Path]:
+    """Write the ``.param``, the ``.bin`` and the plan that maps tensors to blobs."""
     from enginebay_ncnn.convert import convert
 
     return convert(request)
 
 
 @eb.hookimpl
-def build_wrapper(request: WrapperRequest) -> eb.Wrapper:
+def build_wrapper(request: WrapperRequest[NcnnParams]) -> eb.Wrapper:
     """Load the network."""
     from enginebay_ncnn.wrapper import NcnnWrapper
 

@@ -1,4 +1,4 @@
-"""The program pnnx: how it is called, and what it says when it fails without saying so."""
+"""Calls of the program pnnx, whose log names parameters that it silently ignores."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _NO_BATCH = 233
 
 
 def program() -> Path:
-    """Where pnnx's program lies: in its package, which is not imported.
+    """Return the path of pnnx's program inside its package, which is not imported.
 
-    The console script of the same name starts it through a second Python; the package's
-    ``convert`` does so too, and does not look at the exit code.
+    The console script of the same name starts a second Python for it, and so does the package's
+    ``convert``, which also ignores the exit code.
 
     Raises:
         MissingDependencyError: pnnx is not installed.
@@ -38,12 +38,12 @@ def program() -> Path:
 
 
 class Converted:
-    """What pnnx wrote for one model.
+    """The files that pnnx wrote for one model.
 
     Attributes:
         param: The network.
         weights: Its weights.
-        ignored: The ``ignore …`` lines by the name of the layer that they are about.
+        ignored: The parameters in its ``ignore …`` lines, by the name of the layer.
     """
 
     def __init__(self, folder: Path, output: str) -> None:
@@ -57,7 +57,7 @@ class Converted:
         self._script = (folder / "net.py").read_text()
 
     def batch_axis(self, blob: str) -> int | None:
-        """Which axis of the tensor at the network's edge is the blob's batch."""
+        """Return the axis of an input or output tensor that is the blob's batch, if any."""
         found = re.search(rf"\b{blob}\.numpy\(\)?(?:, )?batch_index=(\d+)\)", self._script)
         axis = int(found[1]) if found else _NO_BATCH
         return None if axis == _NO_BATCH else axis
@@ -68,7 +68,7 @@ def convert(candidate: Candidate, folder: Path, params: NcnnParams) -> Converted
 
     Args:
         candidate: The file and its inputs.
-        folder: Where everything that pnnx writes goes.
+        folder: The folder for all files that pnnx writes.
         params: The backend's parameters.
 
     Raises:

@@ -1,4 +1,4 @@
-"""One network and its plan: arrays in, arrays out, a fresh extractor for each call."""
+"""Calls of a network by its plan, each with an extractor of its own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Session:
 
     Args:
         net: The loaded network.
-        plan: How its blobs become the model's tensors.
+        plan: The mapping between its blobs and the model's tensors.
     """
 
     def __init__(self, net: ncnn.Net, plan: Plan) -> None:
@@ -37,15 +37,15 @@ class Session:
         self._net = net  # an extractor does not keep it alive
 
     def run(self, feed: Mapping[str, NumpyArray]) -> list[NumpyArray]:
-        """The outputs in the model's order; none of them shares memory with anything.
+        """Compute the outputs, in the model's order; each has its own memory.
 
         Raises:
-            InferenceError: A layer failed, or an input cannot be a blob.
+            InferenceError: A layer failed, or ncnn cannot hold an input.
         """
         try:
             return self._run(feed)
-        except Exception as err:  # noqa: BLE001 - whatever it is, it goes on
-            # Its traceback would keep the extractor, which must not outlive the network.
+        except Exception as err:  # noqa: BLE001 - raised again
+            # The traceback would keep the extractor, which must not outlive the network.
             raise err.with_traceback(None)  # noqa: B904 - the same error
 
     def _run(self, feed: Mapping[str, NumpyArray]) -> list[NumpyArray]:
@@ -81,7 +81,7 @@ def _encoder(port: Port) -> Callable[[NumpyArray], ncnn.Mat]:
             array = array.squeeze(axis)
         if not array.ndim:
             array = array.reshape(1)
-        # A Mat made from an array borrows its memory, without the padding that layers rely on.
+        # A Mat made from an array borrows its memory, which lacks the padding that layers need.
         return ncnn.Mat(np.ascontiguousarray(array)).clone()
 
     return encode
@@ -113,12 +113,12 @@ def _decode(mat: ncnn.Mat, *, port: Port, letter: str, given: np.dtype[Any] | No
         array = mat.numpy(letter)
     if array.ndim != len(port.shape):
         array = _with_rank(array, port)
-    # A copy without the gaps between channels; the Mat's own memory may be another output's too.
+    # A Mat has gaps between channels, and two outputs may share its memory: copy.
     return np.array(array, dtype=given, order="C")
 
 
 def _with_rank(array: NumpyArray, port: Port) -> NumpyArray:
-    """The same values with the model's rank: ncnn leaves out some dimensions of size one."""
+    """Restore the model's rank: ncnn drops some dimensions of size one."""
     if array.size == np.prod(port.shape):
         return array.reshape(port.shape)
     squeezed = array.squeeze()

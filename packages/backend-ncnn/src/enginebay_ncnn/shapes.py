@@ -1,4 +1,4 @@
-"""The input shapes that pnnx is told: it folds everything that depends on a fixed size."""
+"""The input shapes for pnnx, which folds everything that depends on a fixed size."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class InputShape(msgspec.Struct, frozen=True):
 
     @property
     def is_open(self) -> bool:
-        """Whether some size may change."""
+        """True if a size may change."""
         return self.smallest != self.largest
 
     @property
@@ -56,14 +56,14 @@ class InputShape(msgspec.Struct, frozen=True):
 
 
 def input_shapes(specs: Sequence[TensorSpec], params: NcnnParams) -> tuple[InputShape, ...]:
-    """The shape of each input, from what the model says and what the params say.
+    """Return the shape of each input, from the model's specs and the params.
 
-    A batch that is open is 1: larger ones are cut, one call a piece.
+    A dynamic batch is 1: the wrapper cuts larger ones, with one call for each piece.
 
     Raises:
-        ConversionError: A size is open and the params do not give it, or ncnn cannot hold the
-            input's dtype.
-        ParamsError: The params' shapes do not fit the model's.
+        ConversionError: A size is dynamic and not in the params, or ncnn cannot hold the input's
+            dtype.
+        ParamsError: The shapes in the params do not fit the model's.
     """
     profiles = dict(params.shape_profiles())
     if "" in profiles and len(specs) == 1:
@@ -78,7 +78,7 @@ def input_shapes(specs: Sequence[TensorSpec], params: NcnnParams) -> tuple[Input
 
 
 def batch_name(specs: Sequence[TensorSpec]) -> str | None:
-    """The name of the open dimension that is the batch: the first axis of every input with one."""
+    """Return the name of the batch: the first axis of every input with a dynamic dimension."""
     names = {
         spec.dims[0] for spec in specs if spec.dims and any(isinstance(d, str) for d in spec.dims)
     }

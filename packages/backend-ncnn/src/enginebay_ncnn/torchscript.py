@@ -1,4 +1,4 @@
-"""TorchScript before pnnx sees it: frozen, run once, and asked where its operators come from."""
+"""TorchScript, frozen for pnnx and run once, with the source lines of its operators."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 _FRAME = re.compile(r"^(?P<file>\S+\.py)\((?P<line>\d+)\)", re.MULTILINE)
 
-#: Code between the model's and the operator.
-_BETWEEN = ("/torch/", "/src/enginebay", "-packages/enginebay")
+#: Frames that are not the model's own code.
+_FOREIGN = ("/torch/", "/src/enginebay", "-packages/enginebay")
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class Frozen:
     Attributes:
         module: The module.
         examples: Inputs in the model's order.
-        outputs: What it gives for them.
+        outputs: The outputs for these inputs.
         named: The inputs by name.
-        places: The lines of the model's source where each kind of operator stands.
+        places: Lines of the model's source by operator.
     """
 
     module: Any
@@ -50,10 +50,10 @@ class Frozen:
 
         Args:
             path: The file.
-            trials: Inputs by name, several of which the first that it runs on are taken.
+            trials: Sets of inputs by name; the first that the file runs on becomes the examples.
 
         Raises:
-            ConversionError: The file does not run on any of the trials.
+            ConversionError: The file runs on none of them.
             MissingDependencyError: torch is not installed.
         """
         try:
@@ -67,7 +67,7 @@ class Frozen:
             model = load(str(path), map_location="cpu").eval()
         _restore_numbers(model)
         with torch.no_grad(), quiet():
-            # Without numerics: folding a batch norm into a convolution is pnnx's business.
+            # Without numerics: pnnx folds a batch norm into a convolution itself.
             frozen: Any = torch.jit.freeze(model, optimize_numerics=False)
         failure: RuntimeError | None = None
         for named in trials:
@@ -87,12 +87,12 @@ class Frozen:
 
     @property
     def has_attention(self) -> bool:
-        """Whether something in it may look like an attention."""
+        """True if a part of it may be an attention."""
         kinds = {node.kind() for node in self.module.inlined_graph.nodes()}
         return bool(kinds & {"aten::softmax", "aten::scaled_dot_product_attention"})
 
     def save(self, folder: Path) -> Path:
-        """Write it for pnnx."""
+        """Write the file for pnnx."""
         import torch
 
         target = folder / "frozen.pt"
@@ -102,10 +102,11 @@ class Frozen:
 
 
 def _restore_numbers(model: Any) -> None:
-    """Multiply and divide by numbers again where a trace was saved with tensors instead.
+    """Turn tensors back into numbers where a trace multiplies or divides by them.
 
-    ``indices * 0.5`` is float32, and so it is where the file runs. Freezing computes what is
-    constant by another rule, that of a float64 tensor, and the module does not run any more.
+    A trace saves the 0.5 of ``indices * 0.5`` as a float64 tensor. The product is float32 when
+    the file runs, but float64 when freezing computes a constant one, and then the frozen module
+    does not run.
     """
     import torch
 
@@ -128,7 +129,7 @@ def _restore_numbers(model: Any) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Let torch not warn: TorchScript is deprecated, and it is what pnnx reads."""
+    """Silence torch's warnings that TorchScript, which pnnx reads, is deprecated."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -143,14 +144,14 @@ def _flat(outputs: Any) -> list[Any]:
 
 
 def _places(graph: Any) -> dict[str, list[str]]:
-    """Source lines by operator name, as ``slice`` of ``aten::slice``."""
+    """Return source lines by operator name, such as ``slice`` for ``aten::slice``."""
     places: dict[str, list[str]] = {}
     for node in graph.nodes():
         name = node.kind().rpartition("::")[2].rstrip("_")
         frames = [
             f"{frame['file']}:{frame['line']}" for frame in _FRAME.finditer(node.sourceRange())
         ]
-        own = [frame for frame in frames if not any(part in frame for part in _BETWEEN)]
+        own = [frame for frame in frames if not any(part in frame for part in _FOREIGN)]
         place = "/".join(own[0].split("/")[-2:]) if own else None
         if place and place not in places.setdefault(name, []):
             places[name].append(place)

@@ -1,4 +1,4 @@
-"""A loaded ncnn network behind the wrapper contract."""
+"""The wrapper of a loaded ncnn network."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class NcnnWrapper(eb.Wrapper):
-    """Runs one network; calls may overlap, since each has an extractor of its own."""
+    """Runs one network; calls may overlap, since each has its own extractor."""
 
     concurrent = True
 
@@ -46,13 +46,12 @@ class NcnnWrapper(eb.Wrapper):
         self._receipt = receipt
         self._cut = {p.name: p.loop_axis for p in plan.inputs if p.loop_axis is not None}
         self._join = [port.loop_axis for port in plan.outputs]
-        # With one piece a call there is nothing to cut, and this is the session itself.
-        self.execute = self._in_pieces if self._cut else self._session.run  # type: ignore[method-assign]
+        self._infer = self._in_pieces if self._cut else self._session.run
 
     @classmethod
-    def from_request(cls, request: WrapperRequest) -> NcnnWrapper:
-        """Load the artifact's network as the request says."""
-        params: NcnnParams = request.params  # type: ignore[assignment]  # core built them from our class
+    def from_request(cls, request: WrapperRequest[NcnnParams]) -> NcnnWrapper:
+        """Load the artifact's network for the request."""
+        params = request.params
         param, weights, plan = (request.directory / file for file in request.files)
         net, fallbacks = load(param, weights, params)
         return cls(
@@ -65,12 +64,12 @@ class NcnnWrapper(eb.Wrapper):
 
     @property
     def receipt(self) -> eb.Receipt:
-        """What the network was loaded with."""
+        """The options that the network was loaded with."""
         return self._receipt
 
     def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
-        """One pass through an extractor for each piece of the batch."""
-        return self._in_pieces(feed)
+        """Run the network once, or once for each piece of the batch."""
+        return self._infer(feed)
 
     def _in_pieces(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
         sizes = {feed[name].shape[axis] for name, axis in self._cut.items()}
@@ -80,7 +79,7 @@ class NcnnWrapper(eb.Wrapper):
             raise InferenceError(f"the inputs have batches of different sizes: {sorted(sizes)}")
         (size,) = sizes
         if not size:
-            return self._nothing(feed)
+            return self._empty_batch(feed)
         pieces = [self._session.run(self._piece(feed, index)) for index in range(size)]
         return [
             each[0] if axis is None else np.concatenate(each, axis)
@@ -93,8 +92,8 @@ class NcnnWrapper(eb.Wrapper):
             piece[name] = feed[name][(slice(None),) * axis + (slice(index, index + 1),)]
         return piece
 
-    def _nothing(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
-        """An empty batch: only the network knows the other sizes, so it runs on zeros."""
+    def _empty_batch(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
+        """Return empty outputs; the network runs on zeros, since only it knows their sizes."""
         feed = dict(feed)
         for name, axis in self._cut.items():
             shape = list(feed[name].shape)
@@ -106,8 +105,8 @@ class NcnnWrapper(eb.Wrapper):
         ]
 
     def release(self) -> None:
-        """Let go of the network; calls that are under way keep it until they end."""
-        del self._session, self.execute
+        """Free the network; calls that are running keep it until they end."""
+        del self._session, self._infer
 
 
 def _spec(port: Port) -> TensorSpec:

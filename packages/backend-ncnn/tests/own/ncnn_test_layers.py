@@ -18,7 +18,7 @@ class Decode(nn.Module):
         return x * 2 + 1
 
 
-class DecodeLayer(ncnn.Layer):  # type: ignore[misc]  # pybind's classes are not typed
+class DecodeLayer(ncnn.Layer):
     """What ncnn runs in its place."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 NO_FP16 = ("ScatterElements", "ScatterND")
 
 
-def convert(request: ConvertRequest) -> list[Path]:
+def convert(request: ConvertRequest[OnnxruntimeParams]) -> list[Path]:
     """Write the model, its external data and its custom-op libraries into the work folder.
 
     Returns:
@@ -29,7 +29,7 @@ def convert(request: ConvertRequest) -> list[Path]:
         ConversionError: A custom-op library is missing, or a file would replace another.
         MissingDependencyError: Half precision is requested, and onnx-ir is not installed.
     """
-    params: OnnxruntimeParams = request.params  # type: ignore[assignment]  # core built them from our class
+    params = request.params
     target = request.work_dir / params.file_name
     if params.precision == "fp16":
         request.progress("converting to half precision")
@@ -39,7 +39,7 @@ def convert(request: ConvertRequest) -> list[Path]:
     return written + _copy(_library_places(params.custom_ops, request.work_dir))
 
 
-def _places(request: ConvertRequest, target: Path) -> list[tuple[Path, Path]]:
+def _places(request: ConvertRequest[OnnxruntimeParams], target: Path) -> list[tuple[Path, Path]]:
     # The model refers to its external data by name, so only the main file may be renamed.
     source = request.ir.path
     return [(source, target)] + [

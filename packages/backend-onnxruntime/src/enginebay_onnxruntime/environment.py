@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 RIVALS = ("onnxruntime", "onnxruntime-gpu")
 
 
-def check_tier(request: CheckEnvRequest) -> eb.EnvReport:
+def check_tier(request: CheckEnvRequest[OnnxruntimeParams]) -> eb.EnvReport:
     """Run the checks of one tier; the smoke tier is core's."""
     if request.tier is Tier.METADATA:
         return _check_rivals()
@@ -26,7 +26,7 @@ def check_tier(request: CheckEnvRequest) -> eb.EnvReport:
     return eb.EnvReport()
 
 
-def _install(request: CheckEnvRequest) -> str:
+def _install(request: CheckEnvRequest[OnnxruntimeParams]) -> str:
     extra = "gpu" if request.params.device.startswith("cuda") else "cpu"
     return f"pip install --force-reinstall 'enginebay-onnxruntime[{extra}]'"
 
@@ -45,10 +45,10 @@ def _check_rivals() -> eb.EnvReport:
     )
 
 
-def _check_device(request: CheckEnvRequest) -> eb.EnvReport:
+def _check_device(request: CheckEnvRequest[OnnxruntimeParams]) -> eb.EnvReport:
     from enginebay_onnxruntime.providers import available_providers, wanted_providers
 
-    params: OnnxruntimeParams = request.params  # type: ignore[assignment]  # core built them from our class
+    params = request.params
     available = available_providers()
     report = eb.EnvReport()
     for provider in wanted_providers(params):

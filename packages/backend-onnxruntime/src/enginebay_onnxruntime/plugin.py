@@ -30,7 +30,7 @@ def backend_info() -> eb.BackendInfo:
 
 
 @eb.hookimpl
-def check_env(request: CheckEnvRequest) -> eb.EnvReport:
+def check_env(request: CheckEnvRequest[OnnxruntimeParams]) -> eb.EnvReport:
     """Check that one ONNX Runtime is installed, imports, and loads the wanted providers."""
     from enginebay_onnxruntime.environment import check_tier
 
@@ -38,7 +38,7 @@ def check_env(request: CheckEnvRequest) -> eb.EnvReport:
 
 
 @eb.hookimpl
-def to_backend(request: ConvertRequest) -> list[Path]:
+def to_backend(request: ConvertRequest[OnnxruntimeParams]) -> list[Path]:
     """Write the ``.onnx`` file that the session will load."""
     from enginebay_onnxruntime.convert import convert
 
@@ -46,7 +46,7 @@ def to_backend(request: ConvertRequest) -> list[Path]:
 
 
 @eb.hookimpl
-def build_wrapper(request: WrapperRequest) -> eb.Wrapper:
+def build_wrapper(request: WrapperRequest[OnnxruntimeParams]) -> eb.Wrapper:
     """Create the session."""
     from enginebay_onnxruntime.wrapper import load
 

@@ -35,7 +35,9 @@ _LEVELS = {
 _ERROR_SEVERITY = 3  # of OrtLoggingLevel; the receipt has what warnings say about providers
 
 
-def create_session(request: WrapperRequest) -> tuple[onnxruntime.InferenceSession, str]:
+def create_session(
+    request: WrapperRequest[OnnxruntimeParams],
+) -> tuple[onnxruntime.InferenceSession, str]:
     """Create a session on the artifact's model, from the cache of optimised models if possible.
 
     Returns:
@@ -48,7 +50,7 @@ def create_session(request: WrapperRequest) -> tuple[onnxruntime.InferenceSessio
         FallbackError: Strict, and a part of the graph would run on the CPU instead.
     """
     import_onnxruntime()
-    params: OnnxruntimeParams = request.params  # type: ignore[assignment]  # core built them from our class
+    params = request.params
     model = request.directory / request.files[0]
     if not params.optimized_cache:
         return _load(model, request, session_options(request)), ""
@@ -81,7 +83,7 @@ def import_onnxruntime() -> None:
 
 
 def session_options(
-    request: WrapperRequest, *, level: str | None = None
+    request: WrapperRequest[OnnxruntimeParams], *, level: str | None = None
 ) -> onnxruntime.SessionOptions:
     """Create session options from the parameters, with custom-op libraries loaded.
 
@@ -91,7 +93,7 @@ def session_options(
     """
     import onnxruntime
 
-    params: OnnxruntimeParams = request.params  # type: ignore[assignment]  # core built them from our class
+    params = request.params
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _ERROR_SEVERITY
     options.intra_op_num_threads = params.intra_op_threads
@@ -116,8 +118,8 @@ def session_options(
     return options
 
 
-def _is_half_precision(request: WrapperRequest) -> bool:
-    params: OnnxruntimeParams = request.params  # type: ignore[assignment]  # core built them from our class
+def _is_half_precision(request: WrapperRequest[OnnxruntimeParams]) -> bool:
+    params = request.params
     specs = (*request.inputs, *request.outputs)
     return params.precision == "fp16" or any(spec.dtype == "float16" for spec in specs)
 
@@ -133,14 +135,14 @@ def _enable_profile(options: Any, prefix: str | None) -> None:
     options.profile_file_prefix = prefix
 
 
-def _refuses_cpu(request: WrapperRequest) -> bool:
+def _refuses_cpu(request: WrapperRequest[OnnxruntimeParams]) -> bool:
     """True if the session itself shall refuse nodes that would run on the CPU instead."""
-    first = wanted_providers(request.params)[0]  # type: ignore[arg-type]  # core built them from our class
+    first = wanted_providers(request.params)[0]
     return request.strict and first != CPU and first in available_providers()
 
 
 def _load(
-    model: Path, request: WrapperRequest, options: onnxruntime.SessionOptions
+    model: Path, request: WrapperRequest[OnnxruntimeParams], options: onnxruntime.SessionOptions
 ) -> onnxruntime.InferenceSession:
     import onnxruntime
 
@@ -149,7 +151,7 @@ def _load(
     unwanted = {CPU} if _refuses_cpu(request) else set()
     providers = [
         (name, given)
-        for name, given in provider_options(request.params).items()  # type: ignore[arg-type]  # core built them from our class
+        for name, given in provider_options(request.params).items()
         if name in available and name not in unwanted
     ] or [(CPU, {})]
     try:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def load(request: WrapperRequest) -> OnnxruntimeWrapper:
+def load(request: WrapperRequest[OnnxruntimeParams]) -> OnnxruntimeWrapper:
     """Load the artifact's model as the request says.
 
     Raises:
@@ -37,7 +37,7 @@ def load(request: WrapperRequest) -> OnnxruntimeWrapper:
     session, cached = create_session(request)
     inputs, outputs = read_specs(session)
     specs = (*inputs, *outputs)
-    receipt = _receipt(session, request.params, specs, cached)  # type: ignore[arg-type]  # core built them from our class
+    receipt = _receipt(session, request.params, specs, cached)
     kind = OrtValueWrapper if OrtValueWrapper.is_needed(inputs, outputs) else OnnxruntimeWrapper
     on_host = receipt.device == "cpu" or any(spec.dtype not in ELEMENT_TYPES for spec in specs)
     return kind(

@@ -1,4 +1,4 @@
-"""From parameters to a compiled model, and to what it says about itself."""
+"""Compilation for a device, and the receipt with the compiled model's own properties."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import enginebay as eb
 from enginebay.errors import ConversionError
 from enginebay_openvino.attention import SEPARATE_KERNELS, may_overwrite_its_query
-from enginebay_openvino.devices import is_here, offered, openvino_device
+from enginebay_openvino.devices import available_devices, is_available, openvino_device
 from enginebay_openvino.reasons import reason
 
 if TYPE_CHECKING:
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
 _HINTS = {"fp32": "f32", "fp16": "f16", "bf16": "bf16", "int8": "f32"}
 _PRECISIONS = {"f32": "fp32", "f16": "fp16", "bf16": "bf16"}
 
-#: The layers whose arithmetic says what a network computes in, as the plugins name them.
+#: The layers that decide the precision of a network, by the names that OpenVINO's plugins use.
 _ARITHMETIC = ("Convolution", "Deconvolution", "FullyConnected", "MatMul", "Gemm")
 
 
-def compile_model(request: WrapperRequest) -> tuple[ov.CompiledModel, eb.Receipt]:
+def compile_model(request: WrapperRequest[OpenvinoParams]) -> tuple[ov.CompiledModel, eb.Receipt]:
     """Read the network and compile it for its device.
 
     Raises:
-        ParamsError: The device is none of OpenVINO's.
+        ParamsError: OpenVINO has no such device.
         ConversionError: OpenVINO cannot read or compile the network, or refuses a property.
     """
     import openvino as ov
 
-    params: OpenvinoParams = request.params  # type: ignore[assignment]  # core built them from our class
+    params = request.params
     core = ov.Core()
-    available = offered(core)
+    available = available_devices(core)
     wanted = openvino_device(params.device, available)
-    device = wanted if is_here(wanted, available) else "CPU"
+    device = wanted if is_available(wanted, available) else "CPU"
     path = request.directory / request.files[0]
     properties = _properties(params)
     try:
@@ -51,7 +51,7 @@ def compile_model(request: WrapperRequest) -> tuple[ov.CompiledModel, eb.Receipt
     except Exception as err:
         raise ConversionError(f"OpenVINO cannot load '{path.name}': {reason(err)}") from err
     missing = (
-        (f"device {wanted} was asked for; this machine offers {', '.join(available)}",)
+        (f"device {wanted} was requested; this machine offers {', '.join(available)}",)
         if device != wanted
         else ()
     )
@@ -59,14 +59,14 @@ def compile_model(request: WrapperRequest) -> tuple[ov.CompiledModel, eb.Receipt
 
 
 def _properties(params: OpenvinoParams) -> dict[str, str]:
-    """The parameters as OpenVINO's properties; ``params.properties`` win."""
+    """Translate the parameters to OpenVINO's properties; ``params.properties`` win."""
     found = {
-        # Left alone, a CPU with bfloat16 computes in that.
+        # By default a CPU with bfloat16 instructions computes in bfloat16.
         "INFERENCE_PRECISION_HINT": _HINTS[params.precision],
         "PERFORMANCE_HINT": params.performance_hint.upper(),
     }
     if params.precision == "fp32":
-        # Otherwise activations are quantised where weights are stored in 8 or 4 bits.
+        # Otherwise OpenVINO quantises activations wherever weights are stored in 8 or 4 bits.
         found["EXECUTION_MODE_HINT"] = "ACCURACY"
     if params.streams:
         found["NUM_STREAMS"] = str(params.streams)
@@ -90,7 +90,7 @@ def _receipt(
     report = _reporter(compiled, devices[0])
     layers = _arithmetic(compiled)
     precision = _precision(report("INFERENCE_PRECISION_HINT"), layers, params)
-    told = {
+    reported = {
         "inference_precision": report("INFERENCE_PRECISION_HINT"),
         "weights": "f16" if params.fp16_weights else "",
         "layers": ", ".join(f"{count} {kind}" for kind, count in sorted(layers.items())),
@@ -106,13 +106,13 @@ def _receipt(
         device_name=str(core.get_property(devices[0], "FULL_DEVICE_NAME")),
         provider=", ".join(devices),
         precision=precision,
-        fallbacks=(*missing, *_shortfalls(params, precision, told)),
-        details={name: text for name, text in told.items() if text},
+        fallbacks=(*missing, *_shortfalls(params, precision, reported)),
+        details={name: text for name, text in reported.items() if text},
     )
 
 
 def _reporter(compiled: ov.CompiledModel, device: str) -> Callable[[str], str]:
-    """Asks the compiled model for a property; one that AUTO made answers for its device."""
+    """Return a function that reads a property; behind AUTO, the property of the chosen device."""
     try:
         inner = compiled.get_property("DEVICE_PROPERTIES").get(device, {})
     except RuntimeError:  # only virtual devices have it
@@ -129,12 +129,12 @@ def _reporter(compiled: ov.CompiledModel, device: str) -> Callable[[str], str]:
 
 
 def _text(value: Any) -> str:
-    """A property's value as users write it: ``PerformanceMode.LATENCY`` is ``LATENCY``."""
+    """Return a property's value as users write it: ``PerformanceMode.LATENCY`` is ``LATENCY``."""
     return str(value).rpartition(".")[2]
 
 
 def _arithmetic(compiled: ov.CompiledModel) -> dict[str, int]:
-    """How many arithmetic layers compute in each of OpenVINO's types."""
+    """Count the arithmetic layers by the OpenVINO type that they compute in."""
     counts: dict[str, int] = {}
     for node in compiled.get_runtime_model().get_ops():
         info = node.get_rt_info()
@@ -145,7 +145,7 @@ def _arithmetic(compiled: ov.CompiledModel) -> dict[str, int]:
 
 
 def _precision(hint: str, layers: dict[str, int], params: OpenvinoParams) -> str:
-    """The coarsest of what the numbers go through."""
+    """Return the coarsest precision that the numbers pass through."""
     if "i8" in layers or "u8" in layers:
         return "int8"
     if params.fp16_weights and hint == "f32":
@@ -153,21 +153,21 @@ def _precision(hint: str, layers: dict[str, int], params: OpenvinoParams) -> str
     return _PRECISIONS.get(hint, params.precision)
 
 
-def _shortfalls(params: OpenvinoParams, precision: str, told: dict[str, str]) -> list[str]:
-    """What was asked for and is not what the compiled model reports."""
+def _shortfalls(params: OpenvinoParams, precision: str, reported: dict[str, str]) -> list[str]:
+    """List the requested properties that the compiled model does not report."""
     lines = []
-    asked = {"streams": params.streams, "threads": params.threads}
+    requested = {"streams": params.streams, "threads": params.threads}
     if params.precision == "int8" and precision != "int8":
-        lines.append("precision int8 was asked for; no layer computes in it")
+        lines.append("precision int8 was requested; no layer computes in it")
     hint = _HINTS[params.precision]
-    if told["inference_precision"] not in (hint, ""):
+    if reported["inference_precision"] not in (hint, ""):
         lines.append(
-            f"inference precision {hint} was asked for; "
-            f"the compiled model reports {told['inference_precision']}"
+            f"inference precision {hint} was requested; "
+            f"the compiled model reports {reported['inference_precision']}"
         )
     lines += [
-        f"{number} {name} were asked for; the compiled model has {told[name]}"
-        for name, number in asked.items()
-        if number and told[name].isdecimal() and int(told[name]) < number
+        f"{number} {name} were requested; the compiled model has {reported[name]}"
+        for name, number in requested.items()
+        if number and reported[name].isdecimal() and int(reported[name]) < number
     ]
     return lines

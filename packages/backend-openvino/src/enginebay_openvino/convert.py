@@ -1,4 +1,4 @@
-"""An IR becomes OpenVINO's own: the network as ``.xml``, the weights as ``.bin``."""
+"""Conversion of an IR to OpenVINO's files: the network as ``.xml``, the weights as ``.bin``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay.authors import quiet, read_exported_program, read_torchscript
 from enginebay.errors import ConversionError, EnginebayError
-from enginebay_openvino.devices import offered, openvino_device
+from enginebay_openvino.devices import available_devices, openvino_device
 from enginebay_openvino.dtypes import dtype_name, is_shared, openvino_type
 from enginebay_openvino.fourier import dft_reader
 from enginebay_openvino.reasons import reason
@@ -22,28 +22,28 @@ if TYPE_CHECKING:
     from enginebay_openvino.params import OpenvinoParams
 
 
-def convert(request: ConvertRequest) -> list[Path]:
+def convert(request: ConvertRequest[OpenvinoParams]) -> list[Path]:
     """Write the network and its weights into the work folder.
 
     Returns:
-        The ``.xml`` file, then the ``.bin`` file where there are weights.
+        The ``.xml`` file, then the ``.bin`` file if there are weights.
 
     Raises:
-        ParamsError: The device is none of OpenVINO's, or int8 lacks its calibration data.
-        MissingDependencyError: int8 is wanted and NNCF is not installed.
+        ParamsError: OpenVINO has no such device, or int8 has no calibration data.
+        MissingDependencyError: int8 is requested and NNCF is not installed.
         ConversionError: OpenVINO does not know an operator, or reads the model as another one.
     """
     import openvino as ov
 
-    params: OpenvinoParams = request.params  # type: ignore[assignment]  # core built them from our class
-    openvino_device(params.device, offered(ov.Core()))
+    params = request.params
+    openvino_device(params.device, available_devices(ov.Core()))
     if params.precision == "int8":
         from enginebay_openvino.quantize import check_int8
 
         check_int8(params)
     model = _read(request.ir)
-    _check(model, request.ir)
-    _name(model, request.ir)
+    _check_ports(model, request.ir)
+    _name_ports(model, request.ir)
     if params.precision == "int8":
         from enginebay_openvino.quantize import quantize
 
@@ -89,7 +89,7 @@ def _read_torchscript(ir: IRModel) -> ov.Model:
     import openvino as ov
 
     module, _ = read_torchscript(ir.path)
-    # A trace keeps no shapes; where the IR has none either, OpenVINO works out what it can.
+    # A trace keeps no shapes; if the IR has none either, OpenVINO infers what it can.
     inputs = [(_shape(spec), openvino_type(spec.dtype)) for spec in ir.inputs]
     with quiet():
         return ov.convert_model(module, input=inputs or None)
@@ -101,7 +101,7 @@ def _read_exported_program(ir: IRModel) -> ov.Model:
     program, _ = read_exported_program(ir.path)
     with quiet():
         model = ov.convert_model(program)
-    # Every dimension comes out as dynamic, whatever the program says.
+    # OpenVINO makes every dimension dynamic, also those that the program fixes.
     if len(model.inputs) == len(ir.inputs):
         model.reshape(dict(zip(model.inputs, map(_shape, ir.inputs), strict=True)))
     return model
@@ -115,9 +115,9 @@ def _shape(spec: TensorSpec) -> ov.PartialShape:
     return ov.PartialShape([dim if isinstance(dim, int) else -1 for dim in spec.dims])
 
 
-def _check(model: ov.Model, ir: IRModel) -> None:
-    """Refuse a network whose inputs and outputs are not the model's."""
-    for kind, ports, specs in _sides(model, ir):
+def _check_ports(model: ov.Model, ir: IRModel) -> None:
+    """Refuse a network whose inputs or outputs differ from the model's."""
+    for kind, ports, specs in _ports(model, ir):
         if len(ports) != len(specs):
             raise ConversionError(
                 f"OpenVINO reads '{ir.path.name}' as a network with {len(ports)} {kind}s, "
@@ -138,17 +138,17 @@ def _check(model: ov.Model, ir: IRModel) -> None:
                 )
 
 
-def _name(model: ov.Model, ir: IRModel) -> None:
-    """Name inputs and outputs as the model does, for whoever reads the files without us.
+def _name_ports(model: ov.Model, ir: IRModel) -> None:
+    """Name inputs and outputs as the model does, for those who read the files without Enginebay.
 
-    The wrapper goes by position, since OpenVINO changes names that occur twice.
+    The wrapper counts positions instead, since OpenVINO changes names that occur twice.
     """
-    for _, ports, specs in _sides(model, ir):
+    for _, ports, specs in _ports(model, ir):
         for port, spec in zip(ports, specs, strict=True):
             port.get_tensor().set_names({spec.name})
 
 
-def _sides(model: ov.Model, ir: IRModel) -> list[tuple[str, Sequence[Any], Sequence[TensorSpec]]]:
-    """Inputs and outputs, where the IR knows them."""
+def _ports(model: ov.Model, ir: IRModel) -> list[tuple[str, Sequence[Any], Sequence[TensorSpec]]]:
+    """Return the inputs and the outputs with their specs; neither if the IR does not have them."""
     sides = [("input", model.inputs, ir.inputs), ("output", model.outputs, ir.outputs)]
     return [side for side in sides if side[2]]

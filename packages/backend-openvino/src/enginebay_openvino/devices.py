@@ -1,4 +1,4 @@
-"""Which device runs the model: the one asked for, where the runtime offers it."""
+"""Devices by OpenVINO's names, and those that this machine has."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from enginebay.errors import ParamsError
 if TYPE_CHECKING:
     import openvino as ov
 
-#: What this backend's users can ask for on some machine, if not on this one.
+#: The devices that users may name, whether or not this machine has them.
 KNOWN = ("CPU", "GPU", "NPU", "AUTO")
 
 
-def offered(core: ov.Core) -> tuple[str, ...]:
-    """The devices of this machine, in OpenVINO's names: ``CPU``, ``GPU.0``."""
+def available_devices(core: ov.Core) -> tuple[str, ...]:
+    """List the devices of this machine by OpenVINO's names: ``CPU``, ``GPU.0``."""
     return tuple(core.available_devices)
 
 
 def openvino_device(device: str, available: tuple[str, ...]) -> str:
-    """The device in OpenVINO's words, whether it is here or not.
+    """Return OpenVINO's name of a device, which this machine may not have.
 
     Args:
-        device: As in the params, in any case.
-        available: What :func:`offered` answered.
+        device: The device of the params, in upper or lower case.
+        available: The devices of :func:`available_devices`.
 
     Raises:
-        ParamsError: There is no such device.
+        ParamsError: OpenVINO has no such device.
 
     Example:
         >>> openvino_device("gpu.1", ("CPU",))
@@ -43,6 +43,6 @@ def openvino_device(device: str, available: tuple[str, ...]) -> str:
     )
 
 
-def is_here(name: str, available: tuple[str, ...]) -> bool:
-    """Whether the runtime offers a device; ``GPU`` stands for any ``GPU.N``."""
+def is_available(name: str, available: tuple[str, ...]) -> bool:
+    """Return True if the runtime offers a device; ``GPU`` stands for any ``GPU.N``."""
     return name == "AUTO" or any(name in (found, found.partition(".")[0]) for found in available)

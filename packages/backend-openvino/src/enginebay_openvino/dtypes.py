@@ -1,4 +1,4 @@
-"""NumPy's names of dtypes and OpenVINO's."""
+"""Dtypes by NumPy's names and by OpenVINO's."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import openvino as ov
 
-#: ``openvino.Type``'s members by NumPy's names, for what arrays and OpenVINO lay out alike. It
-#: packs several elements of 4 bits and less into a byte, and as of 2026.4 its Python interface
-#: frees text twice.
+#: ``openvino.Type``'s members by NumPy's names, for the dtypes whose memory layout both share.
+#: OpenVINO packs elements of 4 bits and less into bytes, and in 2026.4 its Python interface frees
+#: the memory of strings twice.
 _TYPES = {
     **{f"float{bits}": f"f{bits}" for bits in (16, 32, 64)},
     **{f"int{bits}": f"i{bits}" for bits in (8, 16, 32, 64)},
@@ -24,7 +24,7 @@ _NAMES = {openvino: numpy for numpy, openvino in _TYPES.items()}
 
 
 def is_shared(dtype: str) -> bool:
-    """Whether arrays of a spec's dtype can be handed to OpenVINO.
+    """Return True if OpenVINO can use the memory of arrays with a spec's dtype.
 
     Example:
         >>> is_shared("bfloat16"), is_shared("int4"), is_shared("string")
@@ -34,7 +34,7 @@ def is_shared(dtype: str) -> bool:
 
 
 def openvino_type(dtype: str) -> ov.Type:
-    """OpenVINO's type of a spec's dtype; ``dynamic`` where it has none.
+    """Return OpenVINO's type for a spec's dtype; ``dynamic`` if it has none.
 
     Example:
         >>> openvino_type("bool").get_type_name()
@@ -47,7 +47,7 @@ def openvino_type(dtype: str) -> ov.Type:
 
 
 def dtype_name(element_type: ov.Type) -> str:
-    """The name that a spec has for OpenVINO's type; its own name where there is none.
+    """Return a spec's dtype for OpenVINO's type; OpenVINO's own name if there is none.
 
     Example:
         >>> import openvino

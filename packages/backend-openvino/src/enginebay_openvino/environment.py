@@ -1,4 +1,4 @@
-"""Is there one working OpenVINO here, and does it offer the wanted device?"""
+"""Checks: one OpenVINO is installed and imports, and it has the requested device."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from enginebay.hooks import CheckEnvRequest
     from enginebay_openvino.params import OpenvinoParams
 
-#: Both wheels write into the same folder, so that the second one installed breaks the first.
+#: Both wheels write into the same folder: the one installed last breaks the other.
 RIVALS = ("openvino", "openvino-nightly")
 
 _INSTALL = "pip install --force-reinstall openvino"
@@ -24,9 +24,9 @@ _DRIVERS = {
 }
 
 
-def check_tier(request: CheckEnvRequest) -> eb.EnvReport:
-    """The checks of one tier; the smoke tier is core's."""
-    params: OpenvinoParams = request.params  # type: ignore[assignment]  # core built them from our class
+def check_tier(request: CheckEnvRequest[OpenvinoParams]) -> eb.EnvReport:
+    """Check one tier; core does the smoke tier."""
+    params = request.params
     if request.tier is Tier.METADATA:
         return _check_rivals()
     if request.tier is Tier.IMPORT:
@@ -61,15 +61,15 @@ def _check_imports(params: OpenvinoParams) -> eb.EnvReport:
 def _check_device(params: OpenvinoParams) -> eb.EnvReport:
     import openvino as ov
 
-    from enginebay_openvino.devices import is_here, offered, openvino_device
+    from enginebay_openvino.devices import available_devices, is_available, openvino_device
 
     core = ov.Core()
-    available = offered(core)
+    available = available_devices(core)
     try:
         name = openvino_device(params.device, available)
     except ParamsError as err:
         return failed(Tier.DEVICE, params.device, found=str(err), fix=err.hint or "")
-    if is_here(name, available):
+    if is_available(name, available):
         found = passed(Tier.DEVICE, name, found=_full_name(core, name, available))
         return found + _check_precision(core, name, params.precision)
     return failed(
@@ -88,7 +88,7 @@ def _full_name(core: ov.Core, name: str, available: tuple[str, ...]) -> str:
 
 
 def _check_precision(core: ov.Core, name: str, precision: str) -> eb.EnvReport:
-    """fp32 is computed everywhere; what else the device is good at it says itself."""
+    """Check that the device computes in a precision; every device computes in fp32."""
     if precision == "fp32" or name == "AUTO":
         return eb.EnvReport()
     capabilities = core.get_property(name, "OPTIMIZATION_CAPABILITIES")

@@ -1,8 +1,8 @@
-"""Reads ONNX's ``DFT`` along the axis that it names.
+"""A reader for ONNX's ``DFT`` that transforms along the right axis.
 
-OpenVINO 2026.4 takes the axis from an attribute, as ``DFT`` had it up to operator set 19. Since 20
-it is the third input, which is not looked at: every transform runs along axis 1 and gives wrong
-numbers without a word.
+OpenVINO 2026.4 reads the axis from an attribute, where ``DFT`` had it up to operator set 19. Since
+set 20 the axis is the third input, which OpenVINO ignores: every transform runs along axis 1, and
+the numbers are silently wrong.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import openvino as ov
 
-#: The first operator set with the axis as an input, and ``-2`` where there is none, not ``1``.
+#: The first operator set with the axis as an input, and the first whose default axis is -2, not 1.
 _AXIS_IS_AN_INPUT = 20
 
 
 def dft_reader(opset: int | None) -> Any:
-    """OpenVINO's extension that reads ``DFT``.
+    """Return the OpenVINO extension that reads ``DFT``.
 
     Args:
-        opset: The model's operator set, for the axis that a node leaves out.
+        opset: The model's operator set, which decides the default axis.
     """
     from openvino.frontend.onnx import ConversionExtension
 
@@ -28,14 +28,14 @@ def dft_reader(opset: int | None) -> Any:
 
 
 def _transform(node: Any, opset: int) -> ov.Output:
-    """The signal's last dimension is its complex parts: 2, or 1 where it is real."""
+    """Build the transform of a signal whose last dimension is 2 if it is complex, 1 if real."""
     from openvino import opset15 as ops
 
     signal, last = node.get_input(0), [-1]
     real = signal.get_partial_shape()[-1] == 1
     inverse, onesided = (bool(node.get_attribute(name, 0)) for name in ("inverse", "onesided"))
-    size = _given(node, 1)
-    # OpenVINO counts from behind without the complex parts.
+    size = _constant_input(node, 1)
+    # A negative axis of OpenVINO's does not count the complex parts.
     axis = _axis(node, opset)
     places = [[axis if axis >= 0 else axis + 1], size if size is None else [size]]
     if onesided and inverse:
@@ -53,14 +53,14 @@ def _transform(node: Any, opset: int) -> ov.Output:
 def _axis(node: Any, opset: int) -> int:
     if node.has_attribute("axis"):
         return int(node.get_attribute("axis", 0))
-    axis = _given(node, 2)
+    axis = _constant_input(node, 2)
     if axis is None:
         return -2 if opset >= _AXIS_IS_AN_INPUT else 1
     return axis
 
 
-def _given(node: Any, place: int) -> int | None:
-    """An optional input's value, which must be in the graph; None where it is left out."""
+def _constant_input(node: Any, place: int) -> int | None:
+    """Return the value of an optional input, which must be a constant; None if it is left out."""
     if place >= node.get_input_size():
         return None
     source = node.get_input(place).get_node()

@@ -1,4 +1,4 @@
-"""What OpenVINO can be told."""
+"""The parameters of OpenVINO."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from enginebay.errors import ParamsError
 
 
 def _optimizer_arguments(arguments: dict[str, Any] | None) -> dict[str, Any]:
-    """Arguments of the Model Optimizer, as fields."""
+    """Translate arguments of the Model Optimizer to fields."""
     fields: dict[str, Any] = {}
     for name, value in (arguments or {}).items():
         if name != "--data_type":
@@ -31,15 +31,15 @@ class OpenvinoParams(eb.BackendParams):
         file_name (str): File name of the model. The suffix .xml is added where it has none; the
             weights lie beside it with the suffix .bin.
         device (str): cpu, gpu, gpu.N, npu or auto.
-        precision (str): What the engine computes in, whatever the processor would prefer. int8
+        precision (str): The precision to compute in, whatever the processor prefers. int8
             quantises the model when it is converted and computes the rest in fp32.
-        calibration (str): An .npz file with recorded inputs, which int8 is calibrated with: for
-            each input an array with one sample for each entry of its first axis, or the
-            samples.npz of an artifact.
+        calibration (str): An .npz file with recorded inputs to calibrate int8 with: for each
+            input an array whose first axis counts the samples, or the samples.npz of an
+            artifact.
         fp16_weights (bool): Store the weights in half precision. The files become half as large,
-            and the results that much less exact, in whatever precision they are computed.
-        performance_hint (str): What to tune for, one call's time or many calls at once.
-        streams (int): Calls that run side by side; 0 lets the performance hint decide.
+            and the results less exact, in any precision.
+        performance_hint (str): Tune for the time of one call or for many calls at once.
+        streams (int): Calls that run at the same time; 0 lets the performance hint decide.
         threads (int): Threads on the CPU; 0 lets OpenVINO choose.
         cache_dir (str): A folder that keeps compiled models, so that later loads are quick.
         properties (dict): Other OpenVINO properties, such as CPU_DENORMALS_OPTIMIZATION=YES.
@@ -60,7 +60,7 @@ class OpenvinoParams(eb.BackendParams):
 
     @classmethod
     def config_keys(cls) -> dict[str, eb.ConfigKey]:
-        """MMDeploy's spellings."""
+        """Read MMDeploy's keys too."""
         gone = "the Model Optimizer is gone, and OpenVINO reads the IR itself"
         return {
             "common_config.fp16_mode": eb.ConfigKey(
@@ -71,5 +71,5 @@ class OpenvinoParams(eb.BackendParams):
         }
 
     def get_model_files(self) -> tuple[str, ...]:
-        """The network's ``.xml`` and the weights' ``.bin``."""
+        """Return the network's ``.xml`` and the weights' ``.bin``."""
         return self.in_work_dir(self.file_name, self.file_name.sibling(".bin"))

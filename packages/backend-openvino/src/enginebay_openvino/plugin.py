@@ -1,4 +1,4 @@
-"""The hooks that Enginebay calls. Imports no engine: each hook reaches for what it needs."""
+"""The hooks that Enginebay calls. Imports no engine: each hook imports what it needs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @eb.hookimpl
 def backend_info() -> eb.BackendInfo:
-    """Say what this backend is."""
+    """Return the backend's name and what it can do."""
     return eb.BackendInfo(
         name="openvino",
         # ONNX first: it needs no torch to read, and keeps the names of inputs and outputs.
@@ -38,15 +38,15 @@ def backend_info() -> eb.BackendInfo:
 
 
 @eb.hookimpl
-def check_env(request: CheckEnvRequest) -> eb.EnvReport:
-    """Check that one OpenVINO is installed, imports, and offers the wanted device."""
+def check_env(request: CheckEnvRequest[OpenvinoParams]) -> eb.EnvReport:
+    """Check that one OpenVINO is installed, imports, and has the requested device."""
     from enginebay_openvino.environment import check_tier
 
     return check_tier(request)
 
 
 @eb.hookimpl
-def to_backend(request: ConvertRequest) -> list[Path]:
+def to_backend(request: ConvertRequest[OpenvinoParams]) -> list[Path]:
     """Write the ``.xml`` and ``.bin`` files."""
     from enginebay_openvino.convert import convert
 
@@ -54,7 +54,7 @@ def to_backend(request: ConvertRequest) -> list[Path]:
 
 
 @eb.hookimpl
-def build_wrapper(request: WrapperRequest) -> eb.Wrapper:
+def build_wrapper(request: WrapperRequest[OpenvinoParams]) -> eb.Wrapper:
     """Compile the model for its device."""
     from enginebay_openvino.wrapper import OpenvinoWrapper
 
@@ -62,8 +62,8 @@ def build_wrapper(request: WrapperRequest) -> eb.Wrapper:
 
 
 @eb.hookimpl
-def rewriters(request: RewritersRequest) -> eb.RewriterSet:  # noqa: ARG001  # they choose by themselves
-    """Hand over the rewriters for what OpenVINO does not take."""
+def rewriters(request: RewritersRequest) -> eb.RewriterSet:  # noqa: ARG001  # the same for every IR
+    """Return the rewriters for what OpenVINO does not support."""
     from enginebay_openvino.rewriters import rewriters as declared
 
     return declared

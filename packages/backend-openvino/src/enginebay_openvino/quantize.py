@@ -1,4 +1,4 @@
-"""int8: a network is calibrated with recorded inputs and quantised by NNCF."""
+"""Quantisation to int8 by NNCF, calibrated with recorded inputs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HINT = "numpy.savez('calibration.npz', x=inputs), where inputs[0] is the first 
 
 
 def check_int8(params: OpenvinoParams) -> None:
-    """Say what int8 lacks before any work is done.
+    """Check that int8 has what it needs, before any work is done.
 
     Raises:
         ParamsError: There is no calibration data.
@@ -41,7 +41,7 @@ def check_int8(params: OpenvinoParams) -> None:
 
 
 def quantize(model: ov.Model, params: OpenvinoParams) -> ov.Model:
-    """The network with 8-bit layers where NNCF puts them.
+    """Return the network with 8-bit layers wherever NNCF puts them.
 
     Raises:
         ParamsError: The calibration data does not fit the network's inputs.
@@ -59,22 +59,23 @@ def quantize(model: ov.Model, params: OpenvinoParams) -> ov.Model:
 
 
 def _load(path: Path, model: ov.Model) -> list[list[NumpyArray]]:
-    """The samples, each a list of arrays in the order of the network's inputs."""
-    recorded = _recorded(path)
-    samples = [[_fitting(sample, port, path) for port in model.inputs] for sample in recorded]
+    """Load the samples, each a list of arrays in the order of the network's inputs."""
+    recorded = _read(path)
+    samples = [[_array_for(port, sample, path) for port in model.inputs] for sample in recorded]
     if not samples:
         raise ParamsError(f"calibration data '{path}' holds no sample", hint=_HINT)
     return samples
 
 
-def _recorded(path: Path) -> list[dict[str, NumpyArray]]:
+def _read(path: Path) -> list[dict[str, NumpyArray]]:
     try:
         return load_inputs(path)
     except ArtifactError as err:
         raise ParamsError(f"calibration data '{path}' cannot be read: {err}", hint=_HINT) from err
 
 
-def _fitting(sample: dict[str, NumpyArray], port: Any, path: Path) -> NumpyArray:
+def _array_for(port: Any, sample: dict[str, NumpyArray], path: Path) -> NumpyArray:
+    """Return a sample's array for one input of the network, with the right shape and dtype."""
     import openvino as ov
 
     (name,) = port.names

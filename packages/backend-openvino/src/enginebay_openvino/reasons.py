@@ -1,10 +1,10 @@
-"""What OpenVINO has to say, without the places in its C++ sources."""
+"""OpenVINO's error messages without the places in its C++ sources."""
 
 from __future__ import annotations
 
 import re
 
-#: Lines that say where in OpenVINO's own code something was noticed, or nothing at all.
+#: Lines with places in OpenVINO's own code, or without any information.
 _NOISE = re.compile(
     r"Exception from \S+:\d+:|Check '.*' failed at \S+:\d+:|FrontEnd API failed with \w+:"
     r"|Model wasn't fully converted\..*|Summary:"
@@ -13,7 +13,7 @@ _LIMIT = 500
 
 
 def reason(err: BaseException) -> str:
-    r"""The message of an exception of OpenVINO's, on one line.
+    r"""Return the message of an OpenVINO exception on one line.
 
     Example:
         >>> reason(RuntimeError("Exception from src/a.cpp:84:\nno room\nat all\n\n"))

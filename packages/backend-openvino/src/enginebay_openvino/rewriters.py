@@ -1,7 +1,7 @@
-"""Rewriters for what OpenVINO does not take.
+"""Rewriters for what OpenVINO does not support.
 
-With ``ceil_mode`` torch and ONNX let the window of a pooling be larger than the input, which
-OpenVINO 2026.4 refuses. Global pooling over "as much as there is" is written so.
+With ``ceil_mode`` torch and ONNX accept a pooling window larger than the input, which OpenVINO
+2026.4 refuses. Some models write global pooling that way.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def avg_pool(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Any:
-    """Average over a window that ends where the padded input ends."""
+    """Average over windows that are no larger than the padded input."""
     if divisor_override:
         return _divided(input, kernel_size, stride, padding, ceil_mode, divisor_override)
     if ceil_mode:
@@ -50,7 +50,7 @@ def max_pool(
     dilation: Any = 1,
     ceil_mode: bool = False,
 ) -> Any:
-    """Take the largest of a window that ends where the padded input ends."""
+    """Take the maximum of windows that are no larger than the padded input."""
     stride = stride or kernel_size
     if ceil_mode and set(_each(dilation, 1)) == {1}:
         kernel_size = _within(input, kernel_size, padding)
@@ -65,7 +65,7 @@ def _divided(
     ceil_mode: bool,
     divisor: int,
 ) -> Tensor:
-    """Average over planes of a volume, where Enginebay's own rewriter sees to the divisor."""
+    """Average in three dimensions, for which Enginebay's own rewriter supports a divisor."""
     from torch.nn import functional
 
     kernel, pads = ([n, *_each(value, 2)] for n, value in ((1, kernel_size), (0, padding)))
@@ -75,7 +75,7 @@ def _divided(
 
 
 def _within(input: Tensor, kernel_size: Any, padding: Any) -> Any:  # noqa: A002  # torch's name
-    """The window, no larger than the padded input; an open size is taken as large enough."""
+    """Limit the window to the padded input; a dynamic size counts as large enough."""
     import torch
 
     kernel = _each(kernel_size, 1)
@@ -89,6 +89,6 @@ def _within(input: Tensor, kernel_size: Any, padding: Any) -> Any:  # noqa: A002
 
 
 def _each(value: Any, times: int) -> list[int]:
-    """One number a dimension, however they were given."""
+    """Return one number for each dimension."""
     values = list(value) if isinstance(value, tuple | list) else [value]
     return values if len(values) > 1 else values * times

@@ -1,4 +1,4 @@
-"""A compiled model behind the wrapper contract."""
+"""The wrapper of a compiled model."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from enginebay.authors import Array, NumpyArray
     from enginebay.hooks import WrapperRequest
+    from enginebay_openvino.params import OpenvinoParams
 
 
 class OpenvinoWrapper(eb.Wrapper):
@@ -51,8 +52,10 @@ class OpenvinoWrapper(eb.Wrapper):
         self.compiled = compiled
         self._receipt = receipt
         self._tensor = ov.Tensor
-        # By position: the engine may know an input by another name, or by none.
-        self._ports = tuple((n, spec.name, _foreign(spec)) for n, spec in enumerate(self.inputs))
+        # By position: the engine may have another name for an input, or none.
+        self._ports = tuple(
+            (n, spec.name, _extension_type(spec)) for n, spec in enumerate(self.inputs)
+        )
         self._dtypes = tuple(numpy_dtype(spec.dtype) for spec in self.outputs)
         self._idle: list[ov.InferRequest] = []
         self._workers = ThreadPoolExecutor(
@@ -60,25 +63,26 @@ class OpenvinoWrapper(eb.Wrapper):
         )
 
     @classmethod
-    def from_request(cls, request: WrapperRequest) -> OpenvinoWrapper:
-        """Load the artifact's network and compile it as the request says."""
+    def from_request(cls, request: WrapperRequest[OpenvinoParams]) -> OpenvinoWrapper:
+        """Load the artifact's network and compile it for the request."""
         compiled, receipt = compile_model(request)
         return cls(compiled, receipt=receipt, inputs=request.inputs, outputs=request.outputs)
 
     @property
     def receipt(self) -> eb.Receipt:
-        """What the compiled model reports, not what it was asked for."""
+        """The properties that the compiled model reports, not those that were requested."""
         return self._receipt
 
     def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
-        """One inference on the caller's memory; only the outputs are copied."""
+        """Run the model on the caller's memory; only the outputs are copied."""
         try:
             request = self._idle.pop()
         except IndexError:
             request = self.compiled.create_infer_request()
-        # The request holds bare pointers: what is copied here must live until it has run.
+        # The request holds bare pointers: arrays copied here must live until it has run.
         shared = [
-            self._share(request, index, feed[name], foreign) for index, name, foreign in self._ports
+            self._share(request, index, feed[name], extension)
+            for index, name, extension in self._ports
         ]
         try:
             results = request.infer(share_outputs=True).to_tuple()
@@ -90,34 +94,34 @@ class OpenvinoWrapper(eb.Wrapper):
             result.copy() if result.dtype == dtype else result.copy().view(dtype)
             for result, dtype in zip(results, self._dtypes, strict=True)
         ]
-        self._idle.append(request)  # not after an exception: it may be in any state then
+        self._idle.append(request)  # after an exception it is dropped: its state is unknown
         return outputs
 
     def _share(
-        self, request: ov.InferRequest, index: int, array: NumpyArray, foreign: ov.Type | None
+        self, request: ov.InferRequest, index: int, array: NumpyArray, extension: ov.Type | None
     ) -> NumpyArray:
         flags = array.flags
         if not (flags.c_contiguous and flags.writeable):  # OpenVINO shares no other arrays
             array = np.array(array, order="C")
-        if foreign is None:
+        if extension is None:
             tensor = self._tensor(array, shared_memory=True)
         else:
-            tensor = self._tensor(array.view(f"u{array.itemsize}"), array.shape, foreign)
+            tensor = self._tensor(array.view(f"u{array.itemsize}"), array.shape, extension)
         request.set_input_tensor(index, tensor)
         return array
 
     def submit(self, inputs: Mapping[str, Array]) -> Future[dict[str, Any]]:
-        """Run the model once without waiting for it.
+        """Start a call without waiting for its outputs.
 
-        As many calls run side by side as the engine has streams (``--performance-hint
-        throughput``); the others wait in line. The inputs are copied, so that the caller's arrays
-        are free at once.
+        As many calls run at the same time as the engine has streams (``--performance-hint
+        throughput``); the others wait. The inputs are copied, so the caller may change its arrays
+        at once.
 
         Args:
             inputs: As for a plain call.
 
         Returns:
-            A future; its ``result()`` is what the plain call returns, or raises what it raises.
+            A future whose ``result()`` returns or raises what the plain call does.
 
         Raises:
             UsageError: The wrapper is closed.
@@ -133,7 +137,7 @@ class OpenvinoWrapper(eb.Wrapper):
             raise UsageError("this wrapper is closed", hint="load the artifact again") from err
 
     def release(self) -> None:
-        """Wait for submitted calls, then let go of the compiled model and its requests."""
+        """Wait for submitted calls, then free the compiled model and its requests."""
         self._workers.shutdown()
         self._idle.clear()
         del self.compiled
@@ -143,13 +147,13 @@ def _copy(value: Array) -> Array:
     return value.detach().clone() if is_torch(value) else np.array(value)
 
 
-def _foreign(spec: TensorSpec) -> ov.Type | None:
-    """OpenVINO's type where it cannot be told from NumPy's dtype."""
+def _extension_type(spec: TensorSpec) -> ov.Type | None:
+    """Return OpenVINO's type for a dtype that NumPy itself does not have, such as bfloat16."""
     return None if numpy_dtype(spec.dtype).isbuiltin == 1 else openvino_type(spec.dtype)
 
 
 def _specs(ports: Sequence[Any], kind: str) -> list[TensorSpec]:
-    """A compiled model's ports as specs; dynamic dimensions get a name of their own."""
+    """Return a compiled model's ports as specs; dynamic dimensions get a name of their own."""
     return [
         _spec(port, min(port.names, default=f"{kind}_{number}"))
         for number, port in enumerate(ports)

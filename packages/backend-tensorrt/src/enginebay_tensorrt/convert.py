@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from enginebay_tensorrt.params import TensorrtParams
 
 
-def convert(request: ConvertRequest) -> list[Path]:
+def convert(request: ConvertRequest[TensorrtParams]) -> list[Path]:
     """Write the engine, and what has to lie beside it, into the work folder.
 
     Returns:
@@ -34,7 +34,7 @@ def convert(request: ConvertRequest) -> list[Path]:
         BackendUnavailableError: CUDA finds no such device.
         ConversionError: TensorRT does not know an operator, or cannot build.
     """
-    params: TensorrtParams = request.params  # type: ignore[assignment]  # core built them from our class
+    params = request.params
     check_precision(params)
     samples = read_samples(request.ir, params)
     load_plugins(map(Path, params.plugins))

@@ -22,9 +22,9 @@ _UNINSTALL = " ".join(
 )
 
 
-def check_tier(request: CheckEnvRequest) -> eb.EnvReport:
+def check_tier(request: CheckEnvRequest[TensorrtParams]) -> eb.EnvReport:
     """Run the checks of one tier; the smoke tier is core's."""
-    params: TensorrtParams = request.params  # type: ignore[assignment]  # core built them from our class
+    params = request.params
     if request.tier is Tier.METADATA:
         return _check_wheels()
     if request.tier is Tier.IMPORT:

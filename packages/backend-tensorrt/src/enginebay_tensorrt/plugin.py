@@ -46,7 +46,7 @@ def backend_info() -> eb.BackendInfo:
 
 
 @eb.hookimpl
-def check_env(request: CheckEnvRequest) -> eb.EnvReport:
+def check_env(request: CheckEnvRequest[TensorrtParams]) -> eb.EnvReport:
     """Check that one TensorRT is installed whole, and that a driver and a GPU fit it."""
     from enginebay_tensorrt.environment import check_tier
 
@@ -54,7 +54,7 @@ def check_env(request: CheckEnvRequest) -> eb.EnvReport:
 
 
 @eb.hookimpl
-def to_backend(request: ConvertRequest) -> list[Path]:
+def to_backend(request: ConvertRequest[TensorrtParams]) -> list[Path]:
     """Build the engine."""
     from enginebay_tensorrt.convert import convert
 
@@ -62,7 +62,7 @@ def to_backend(request: ConvertRequest) -> list[Path]:
 
 
 @eb.hookimpl
-def build_wrapper(request: WrapperRequest) -> eb.Wrapper:
+def build_wrapper(request: WrapperRequest[TensorrtParams]) -> eb.Wrapper:
     """Deserialize the engine on its device."""
     from enginebay_tensorrt.wrapper import TensorrtWrapper
 
@@ -70,11 +70,11 @@ def build_wrapper(request: WrapperRequest) -> eb.Wrapper:
 
 
 @eb.hookimpl
-def bound_to(request: BindingRequest) -> Mapping[str, str]:
+def bound_to(request: BindingRequest[TensorrtParams]) -> Mapping[str, str]:
     """Return the TensorRT and the GPU that an engine needs."""
     from enginebay_tensorrt.portability import bound_to as facts
 
-    return facts(request.params)  # type: ignore[arg-type]  # core built them from our class
+    return facts(request.params)
 
 
 @eb.hookimpl

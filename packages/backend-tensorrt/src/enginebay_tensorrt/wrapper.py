@@ -63,9 +63,9 @@ class TensorrtWrapper(eb.Wrapper):
         self._idle = [Runner(engine, as_graph=self._as_graph)]
 
     @classmethod
-    def from_request(cls, request: WrapperRequest) -> TensorrtWrapper:
+    def from_request(cls, request: WrapperRequest[TensorrtParams]) -> TensorrtWrapper:
         """Load the artifact's plugins and its engine, with the weights that lie beside it."""
-        params: TensorrtParams = request.params  # type: ignore[assignment]  # core built them from our class
+        params = request.params
         load_plugins(carried_plugins(params.plugins, request.directory))
         weights = request.directory / params.weights_file if params.strip_plan else None
         engine = load_engine(request.directory / request.files[0], params, weights)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 class Classifier(nn.Module):
-    """The scores that mmpretrain itself predicts; what an engine's are compared with.
+    """The scores that mmpretrain itself predicts: the reference for an engine's scores.
 
     Args:
         network: The classifier as mmpretrain builds it.
@@ -20,7 +20,7 @@ class Classifier(nn.Module):
         self.network = network
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # the name that MMDeploy's configs use
-        """Predict.
+        """Predict the scores.
 
         Args:
             input: A normalised image, ``N×C×H×W float32``.

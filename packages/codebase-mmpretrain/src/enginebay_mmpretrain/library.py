@@ -1,4 +1,4 @@
-"""mmpretrain, which may be missing."""
+"""Import of mmpretrain, which may be missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model's config: found by its name or path, checked, and made to fit an image's size."""
+"""A model's config: found by name or path, checked, and adjusted to the size of an image."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _WANTED = "wanted an image classifier: model = dict(type='ImageClassifier', back
 
 
 def read_config(mmpretrain: Any, name: str) -> tuple[Any, str | None]:
-    """The config that mmpretrain has under a name, or that a ``.py`` file holds.
+    """Read the config that mmpretrain has under a name, or that a ``.py`` file holds.
 
     Args:
         mmpretrain: The library.
         name: One of ``mmpretrain.list_models()``, or a path.
 
     Returns:
-        The config, and where the model's weights are published, if they are.
+        The config, and the address of the model's published weights, if there are any.
 
     Raises:
         ModelSourceError: There is none, or mmengine cannot read it.
@@ -41,7 +41,10 @@ def read_config(mmpretrain: Any, name: str) -> tuple[Any, str | None]:
 
 
 def _nearest(name: str, known: Sequence[str]) -> str:
-    """What may be meant: the names say the training too, and few people type all of it."""
+    """Return a hint with similar names, those that start with it first.
+
+    mmpretrain's names end with the training setup, which few people type.
+    """
     close = [each for each in known if each.startswith(name.lower())][:3]
     close = close or get_close_matches(name.lower(), known, n=3, cutoff=0.5)
     return f"nearest are {', '.join(close)}" if close else "mmpretrain.list_models() has the names"
@@ -64,7 +67,7 @@ def _read(reader: Callable[[], Any], name: str) -> Any:
 
 
 def check_classifier(config: Mapping[str, Any], name: str) -> None:
-    """Make sure that the config is of a model that gives scores for one image.
+    """Check that the config is of a model that computes scores for one image.
 
     Raises:
         ModelSourceError: It is of another kind of model, of a backbone alone, or of no model.
@@ -89,7 +92,7 @@ def _is_classifier(kind: Any) -> bool:
 
 
 def _registered(kind: str) -> type | None:
-    """The class that mmpretrain builds for a name; None for one of another codebase."""
+    """Return the class that mmpretrain builds for a name; None for another codebase's name."""
     from mmpretrain.registry import MODELS
 
     found: type | None = MODELS.module_dict.get(kind.removeprefix("mmpretrain."))
@@ -97,7 +100,7 @@ def _registered(kind: str) -> type | None:
 
 
 def image_size_of(config: Mapping[str, Any]) -> tuple[int, int, int] | None:
-    """Channels, height and width that the model is tested with; None where no config says it.
+    """Return the channels, height and width of a test image; None if no config says them.
 
     Example:
         >>> crop = [{"type": "ResizeEdge", "scale": 256}, {"type": "CenterCrop", "crop_size": 224}]
@@ -113,7 +116,7 @@ def image_size_of(config: Mapping[str, Any]) -> tuple[int, int, int] | None:
 
 
 def _cropped(pipeline: Iterable[Mapping[str, Any]]) -> tuple[int, int] | None:
-    """Width and height behind the last transform that fixes both."""
+    """Return the width and height after the last transform that fixes both."""
     size = None
     for transform in pipeline:
         kind = transform.get("type")
@@ -131,8 +134,8 @@ def _pair(size: Any) -> tuple[int, int] | None:
     return int(width), int(height)
 
 
-def fit(config: Any, size: tuple[int, int, int]) -> None:
-    """Tell a backbone that is built for one size of image which one it is.
+def set_image_size(config: Any, size: tuple[int, int, int]) -> None:
+    """Set the image size in the config of a backbone that is built for one size.
 
     Args:
         config: The config, which is changed.

@@ -1,4 +1,4 @@
-"""What Enginebay finds through the entry point: the model source, and the rewriter it needs."""
+"""The plugin: a model source, and the rewriter that its models need."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @eb.hookimpl
 def model_sources() -> Mapping[str, Callable[[ModelRequest], Any]]:
-    """One scheme; mmpretrain is imported when one of its models is asked for."""
+    """Return the source of mmpretrain, which is imported when one of its models is requested."""
     from enginebay_mmpretrain.source import build
 
     return {"mmpretrain": build}
@@ -23,7 +23,10 @@ def model_sources() -> Mapping[str, Callable[[ModelRequest], Any]]:
 
 @eb.hookimpl
 def rewriters(request: RewritersRequest) -> eb.RewriterSet:  # noqa: ARG001  # the same for every engine
-    """The deployed form of a classifier; nothing where none was built, so that none is missed."""
+    """Return the rewriter of classifiers, if this process has built one.
+
+    Otherwise every export would report a rewriter that never fired.
+    """
     if "enginebay_mmpretrain.classifier" not in sys.modules:
         return eb.RewriterSet()
     from enginebay_mmpretrain.rewriters import REWRITERS

@@ -1,4 +1,4 @@
-"""What is deployed in a classifier's place."""
+"""The rewriter that replaces a classifier while it is exported."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Deployed(nn.Module):
 
     mmpretrain predicts image by image, which fixes the size of the batch in an exported graph.
     Networks that train with more branches than they need afterwards (RepVGG, MobileOne, LeViT …)
-    know how to fuse them. The windows of a Swin are joined for any batch. The copy leaves the
-    original, which gives the reference, as it is.
+    fuse them here. The windows of a Swin are joined for a batch of any size. All of it is done
+    on a copy: the original gives the reference.
 
     Args:
         ctx: The rewriter's context.
@@ -39,7 +39,7 @@ class Deployed(nn.Module):
                 part.switch_to_deploy()
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # as the original has it
-        """Give the scores of ``Classifier.forward``."""
+        """Compute the scores of ``Classifier.forward``."""
         from mmpretrain.models import MultiLabelClsHead
 
         found = self.network(input)
@@ -51,9 +51,10 @@ class Deployed(nn.Module):
 
 
 def _join_windows(windows: Tensor, height: int, width: int, size: int) -> Tensor:
-    """Put a map together from its windows, which are ``N·rows·columns×size×size×C``.
+    """Join windows, ``N·rows·columns×size×size×C``, to feature maps, ``N×H×W×C``.
 
-    mmpretrain's own works out the batch's size as a number, and a trace keeps the one that it saw.
+    mmpretrain's own function computes the batch size as a Python number, which a trace keeps as
+    a constant.
     """
     channels = windows.shape[-1]
     tiles = windows.view(-1, height // size, width // size, size, size, channels)

@@ -6,17 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay.authors import (
     Options,
+    fixed_seed,
     image_size,
     load_weights,
+    measure_norms,
     quiet,
     read_options,
-    same_each_time,
-    settle_norms,
 )
 from enginebay.errors import ModelSourceError, nearest
 from enginebay_mmpretrain.library import library
-from enginebay_mmpretrain.model_config import check_classifier, fit, image_size_of, read_config
-from enginebay_mmpretrain.weights import take_published
+from enginebay_mmpretrain.model_config import (
+    check_classifier,
+    image_size_of,
+    read_config,
+    set_image_size,
+)
+from enginebay_mmpretrain.weights import load_published
 
 if TYPE_CHECKING:
     from enginebay.hooks import ModelRequest
@@ -25,10 +30,10 @@ TASK = "Classification"
 
 
 def build(request: ModelRequest) -> Any:
-    """The classifier and an image, ``1×C×H×W float32``, of the size that it is tested with.
+    """Build a classifier, and an image, ``1×C×H×W float32``, of the size it is tested with.
 
-    It comes alone where neither its config nor the request says a size. The image is noise of mean
-    0 and deviation 1: the model takes images that are normalised already.
+    There is no image if neither the config nor the request says a size. Its pixels are noise of
+    mean 0 and deviation 1, since the model takes normalised images.
 
     Raises:
         ModelSourceError: There is no such classifier, or the deploy config is wrong.
@@ -36,7 +41,7 @@ def build(request: ModelRequest) -> Any:
     """
     options = read_options(request)
     _check_task(options.task)
-    with quiet():  # it tells which of its many optional parts it could not import
+    with quiet():  # mmpretrain prints each of its optional parts that it cannot import
         return _build(request, options, library())
 
 
@@ -49,16 +54,16 @@ def _build(request: ModelRequest, options: Options, mmpretrain: Any) -> Any:
     check_classifier(config, request.name)
     wanted = image_size(request)
     if wanted:
-        fit(config, wanted)
+        set_image_size(config, wanted)
     size = wanted or image_size_of(config)
-    with same_each_time():
+    with fixed_seed():
         network = mmpretrain.get_model(config)
         if options.checkpoint:
             load_weights(network, options.checkpoint)
         elif options.pretrained:
-            take_published(network, published, request.name)
+            load_published(network, published, request.name)
         elif size:
-            settle_norms(network, torch.randn(4, *size))
+            measure_norms(network, torch.randn(4, *size))
         image = torch.randn(1, *size) if size else None
     from enginebay_mmpretrain.classifier import Classifier
 

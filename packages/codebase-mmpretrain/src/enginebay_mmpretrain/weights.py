@@ -11,17 +11,17 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-def take_published(network: nn.Module, address: str | None, name: str) -> None:
+def load_published(network: nn.Module, address: str | None, name: str) -> None:
     """Load the weights that OpenMMLab published, downloaded once; nothing in them is executed.
 
     Args:
         network: The classifier.
-        address: Where they are; None where nowhere. The file's name ends with the first digits of
-            its SHA-256, as OpenMMLab names them, and they are compared.
-        name: What the user calls the model.
+        address: Their URL; None if there are none. OpenMMLab ends a file's name with the first
+            digits of its SHA-256, which are compared.
+        name: The name that the user wrote for the model.
 
     Raises:
-        ModelSourceError: There are none, they cannot be had or read, or do not fit.
+        ModelSourceError: There are none, they cannot be downloaded or read, or do not fit.
     """
     import torch
 
@@ -36,5 +36,5 @@ def take_published(network: nn.Module, address: str | None, name: str) -> None:
         )
     except Exception as err:  # the network, the file's hash, and what torch refuses to unpickle
         why = str(err).partition("\n")[0]
-        raise ModelSourceError(f"the weights at {address} cannot be had: {why}") from err
+        raise ModelSourceError(f"the weights at {address} cannot be downloaded: {why}") from err
     take_weights(network, weights, address)

@@ -15,10 +15,10 @@ MEL_BINS = 80
 
 
 def example_inputs(model: Any, size: tuple[int, int, int] | None) -> dict[str, Tensor]:
-    """Inputs by name; empty where the model's main input is of no kind that is known here.
+    """Make inputs by name; none if the kind of the model's main input is not known here.
 
-    Images are ``1×C×H×W float32``, tokens ``1×16 int64``, sound is ``1×16000 float32`` or the
-    features of it.
+    Images are ``1×C×H×W float32``, tokens ``1×16 int64``, sound is ``1×16000 float32`` or its
+    features.
     """
     makers = {
         "pixel_values": lambda: _image(model.config, size),

@@ -1,4 +1,4 @@
-"""A library that may be missing, and a name that it may not know."""
+"""Import of a library that may be missing, and the error for a name that it does not have."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def library(name: str) -> Any:
 
 
 def unknown(scheme: str, name: str, known: Iterable[str]) -> ModelSourceError:
-    """The error for a name that the library does not have, with the nearest that it has."""
+    """Return the error for an unknown model; its hint has the nearest names."""
     close = get_close_matches(name, list(known), n=3, cutoff=0.5)
     return ModelSourceError(
         f"{scheme} has no model '{name}'",

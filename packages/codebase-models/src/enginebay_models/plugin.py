@@ -1,4 +1,4 @@
-"""What Enginebay finds through the entry point: one model source for each library."""
+"""The plugin: one model source for each library."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @eb.hookimpl
 def model_sources() -> Mapping[str, Callable[[ModelRequest], Any]]:
-    """The three libraries; each is imported when one of its models is asked for."""
+    """Return the sources of three libraries, each imported when a model of it is requested."""
     return {
         "timm": timm.build,
         "torchvision": torchvision.build,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from enginebay.authors import image_size, load_weights, read_options, same_each_time, settle_norms
+from enginebay.authors import fixed_seed, image_size, load_weights, measure_norms, read_options
 from enginebay_models.library import library, unknown
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def build(request: ModelRequest) -> tuple[nn.Module, Tensor]:
-    """The model and an image, ``1×C×H×W float32``, of the size that its weights were trained at.
+    """Build a model, and an image, ``1×C×H×W float32``, of the size its weights were trained at.
 
     Raises:
         ModelSourceError: timm has no such model, or the config is wrong.
@@ -29,19 +29,19 @@ def build(request: ModelRequest) -> tuple[nn.Module, Tensor]:
     trained_at = timm.get_pretrained_cfg(request.name)
     wanted = image_size(request)
     arguments = _sized(trained_at, wanted) | options.arguments
-    with same_each_time():
+    with fixed_seed():
         model = timm.create_model(request.name, pretrained=options.pretrained, **arguments)
         shape = wanted or model.pretrained_cfg["input_size"]
         image = torch.rand(1, *shape)
         if options.checkpoint:
             load_weights(model, options.checkpoint)
         elif not options.pretrained:
-            settle_norms(model, torch.rand(4, *image.shape[1:]))
+            measure_norms(model, torch.rand(4, *image.shape[1:]))
     return model.eval(), image
 
 
 def _sized(trained_at: Any, wanted: tuple[int, int, int] | None) -> dict[str, Any]:
-    """What the model must be told before it is built, for an image of another size."""
+    """Return the arguments that build the model for an image of another size."""
     if trained_at is None or wanted is None or wanted == tuple(trained_at.input_size):
         return {}
     arguments: dict[str, Any] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from enginebay.authors import image_size, load_weights, read_options, same_each_time, settle_norms
+from enginebay.authors import fixed_seed, image_size, load_weights, measure_norms, read_options
 from enginebay.errors import ModelSourceError
 from enginebay_models.library import library, unknown
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 #: Frames of a video; torchvision's own presets were trained on 16.
 FRAMES = 16
 IMAGE_SIZE = 224
-#: Rooms of torchvision.models whose networks take more than one tensor, and what they take.
+#: Modules of torchvision.models whose networks do not take one tensor, and what they take.
 _NOT_ONE_TENSOR = {"detection": "a list of images", "optical_flow": "two images"}
 
 
 def build(request: ModelRequest) -> tuple[nn.Module, Tensor]:
-    """The model and an image, ``1×3×H×W float32``, or a video, ``1×3×16×H×W float32``.
+    """Build a model, and an image, ``1×3×H×W float32``, or a video, ``1×3×16×H×W float32``.
 
     Raises:
         ModelSourceError: torchvision has no such model, or the config is wrong.
@@ -32,8 +32,8 @@ def build(request: ModelRequest) -> tuple[nn.Module, Tensor]:
     name = request.name
     if name not in models.list_models():
         raise unknown("torchvision", name, models.list_models())
-    for room, takes in _NOT_ONE_TENSOR.items():
-        if name in models.list_models(module=getattr(models, room)):
+    for module, takes in _NOT_ONE_TENSOR.items():
+        if name in models.list_models(module=getattr(models, module)):
             raise ModelSourceError(
                 f"'torchvision:{name}' takes {takes}, and there is no example for that here",
                 hint="write a function that returns (model, inputs): file.py:attr",
@@ -44,7 +44,7 @@ def build(request: ModelRequest) -> tuple[nn.Module, Tensor]:
     arguments = dict(options.arguments)
     if not options.pretrained and name in models.list_models(module=models.segmentation):
         arguments.setdefault("weights_backbone", None)  # else the backbone's are downloaded
-    with same_each_time():
+    with fixed_seed():
         weights = best if options.pretrained else None
         model = models.get_model(name, weights=weights, **arguments)
         size = image_size(request) or (3, *_trained_at(best))
@@ -53,12 +53,12 @@ def build(request: ModelRequest) -> tuple[nn.Module, Tensor]:
         if options.checkpoint:
             load_weights(model, options.checkpoint)
         elif not options.pretrained:
-            settle_norms(model, torch.rand(4, *example.shape[1:]))
+            measure_norms(model, torch.rand(4, *example.shape[1:]))
     return model.eval(), example
 
 
 def _trained_at(weights: Any) -> tuple[int, int]:
-    """Height and width that the published weights are used with."""
+    """Return the height and width that the published weights are used with."""
     transforms = weights.transforms()
     crop = getattr(transforms, "crop_size", None) or [IMAGE_SIZE]
     return int(crop[0]), int(crop[-1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from enginebay.authors import Options, image_size, load_weights, read_options, same_each_time
+from enginebay.authors import Options, fixed_seed, image_size, load_weights, read_options
 from enginebay.errors import ModelSourceError
 from enginebay_models.example_inputs import example_inputs
 from enginebay_models.library import library, unknown
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def build(request: ModelRequest) -> Any:
-    """The model with its example inputs by name; alone where nobody here knows what it takes.
+    """Build a model with its example inputs by name, or alone if its inputs are not known here.
 
     Raises:
         ModelSourceError: transformers has no such model, or the config is wrong.
@@ -24,7 +24,7 @@ def build(request: ModelRequest) -> Any:
     options = read_options(request)
     transformers = library("transformers")
     size = image_size(request)
-    with same_each_time():
+    with fixed_seed():
         model = _model(transformers, request.name, options, size).eval()
         if options.checkpoint:
             load_weights(model, options.checkpoint)
@@ -35,7 +35,7 @@ def build(request: ModelRequest) -> Any:
 def _model(
     transformers: Any, name: str, options: Options, size: tuple[int, int, int] | None
 ) -> Any:
-    """The model that the name stands for."""
+    """Build the model of a type, a class, a folder or the Hub."""
     if Path(name, "config.json").is_file():
         return _from_folder(transformers, name, options)
     if "/" in name:
@@ -53,7 +53,7 @@ def _model(
 
 
 def _architecture(transformers: Any, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]:
-    """What makes the model from its config, and the config."""
+    """Return the function that makes the model from its config, and the config."""
     if name in transformers.CONFIG_MAPPING:
         config = transformers.CONFIG_MAPPING[name](**arguments)
         return transformers.AutoModel.from_config, config
@@ -67,7 +67,7 @@ def _architecture(transformers: Any, name: str, arguments: dict[str, Any]) -> tu
 
 
 def _from_folder(transformers: Any, folder: str, options: Options) -> Any:
-    """The model of a local folder, with its weights where it has some."""
+    """Load the model of a local folder, with its weights if it has some."""
     config = transformers.AutoConfig.from_pretrained(
         folder, local_files_only=True, **options.arguments
     )
@@ -96,7 +96,7 @@ def _from_hub(transformers: Any, name: str, options: Options) -> Any:
 
 
 def _without_cache(config: Any) -> Any:
-    """A cache of keys and values is for generating text, and no engine's output."""
+    """Turn off the cache of keys and values, which would add outputs to each layer."""
     if hasattr(config, "use_cache"):
         config.use_cache = False
     return config

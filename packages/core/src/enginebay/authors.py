@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from enginebay.isolation import call, run
     from enginebay.models import (
         Options,
+        fixed_seed,
         image_size,
         load_weights,
+        measure_norms,
         read_options,
-        same_each_time,
-        settle_norms,
         take_weights,
     )
     from enginebay.params import (
@@ -42,11 +42,13 @@ __all__ = [
     "ShapeProfile",
     "Shapes",
     "call",
+    "fixed_seed",
     "format_dims",
     "image_size",
     "is_torch",
     "load_inputs",
     "load_weights",
+    "measure_norms",
     "name_shapes",
     "numpy_dtype",
     "parse_shapes",
@@ -57,8 +59,6 @@ __all__ = [
     "read_torchscript",
     "resolve_profiles",
     "run",
-    "same_each_time",
-    "settle_norms",
     "take_weights",
     "to_half",
 ]
@@ -88,8 +88,8 @@ __getattr__ = lazy_names(
         "read_torchscript": "ir",
         "resolve_profiles": "params",
         "run": "isolation",
-        "same_each_time": "models",
-        "settle_norms": "models",
+        "fixed_seed": "models",
+        "measure_norms": "models",
         "take_weights": "models",
         "to_half": "ir",
     },

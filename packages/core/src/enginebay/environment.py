@@ -1,6 +1,6 @@
-"""What was found on this machine, what was wanted, and what to type to fix it.
+"""Reports on this machine: what was found, what was wanted, what to type to fix it.
 
-A backend's ``check_env`` puts its report together from the functions here::
+A backend's ``check_env`` builds its report from the functions here::
 
     @eb.hookimpl
     def check_env(request):
@@ -23,34 +23,46 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from enginebay.errors import MissingDependencyError, PluginError
+from enginebay.errors import MissingDependencyError, PluginError, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from packaging.requirements import Requirement
 
+__all__ = [
+    "Check",
+    "EnvReport",
+    "Tier",
+    "check_distributions",
+    "check_import",
+    "failed",
+    "installed_version",
+    "passed",
+    "skipped",
+]
+
 
 class Tier(StrEnum):
-    """How deep a check goes. Iterating gives the tiers in the order they are checked."""
+    """The depth of a check. Iterating gives the tiers in the order they are checked."""
 
     METADATA = "metadata"  #: distributions are installed; nothing is imported
     IMPORT = "import"  #: the runtime imports
-    DEVICE = "device"  #: the device answers
+    DEVICE = "device"  #: the device responds
     SMOKE = "smoke"  #: a tiny model is built, runs and gives the right numbers
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes:
-        tier: How deep it went.
-        name: What it is about, short: ``onnxruntime``, ``CUDAExecutionProvider``.
-        status: How it went.
+        tier: Its depth.
+        name: Its subject, short: ``onnxruntime``, ``CUDAExecutionProvider``.
+        status: Its outcome.
         found: What is there, in one line: a version, the reason of a failure.
         wanted: What should be there.
         fix: The command to type.
-        seconds: How long it took.
+        seconds: Its duration.
     """
 
     tier: Tier
@@ -66,7 +78,7 @@ class EnvReport(msgspec.Struct, frozen=True):
     """The checks that were made, in order.
 
     Attributes:
-        checks: None of them where there was nothing to look at.
+        checks: Empty where there was nothing to check.
 
     Example:
         >>> report = passed(Tier.IMPORT, "engine", "engine 1.2") + EnvReport()
@@ -91,14 +103,14 @@ class EnvReport(msgspec.Struct, frozen=True):
 
 
 def passed(tier: Tier, name: str, found: str, *, seconds: float = 0.0) -> EnvReport:
-    """A report of one check that went well; the arguments are :class:`Check`'s."""
+    """Report one check that passed; the arguments are :class:`Check`'s."""
     return EnvReport((Check(tier=tier, name=name, status="ok", found=found, seconds=seconds),))
 
 
 def failed(
     tier: Tier, name: str, *, found: str, wanted: str = "", fix: str = "", seconds: float = 0.0
 ) -> EnvReport:
-    """A report of one check that failed; the arguments are :class:`Check`'s."""
+    """Report one check that failed; the arguments are :class:`Check`'s."""
     check = Check(
         tier=tier,
         name=name,
@@ -112,15 +124,15 @@ def failed(
 
 
 def skipped(tier: Tier, name: str, found: str) -> EnvReport:
-    """A report of one check that does not apply here; ``found`` says why."""
+    """Report one check that does not apply here; ``found`` says why."""
     return EnvReport((Check(tier=tier, name=name, status="skipped", found=found),))
 
 
 def check_import(module: str, *, wanted: str = "", fix: str = "") -> EnvReport:
     """Import a module and report its version, or in one line why it does not import.
 
-    Whatever importing it does to the process is done to this one: call it where that does not
-    matter, as in ``check_env``, which runs in a child process.
+    The import changes this process for good. Call it where that does not matter, as in
+    ``check_env``, which runs in a child process.
 
     Args:
         module: Its full name.
@@ -134,21 +146,19 @@ def check_import(module: str, *, wanted: str = "", fix: str = "") -> EnvReport:
         >>> check_import("no_such_engine", fix="pip install no-such-engine").failed.found
         "ModuleNotFoundError: No module named 'no_such_engine'"
     """
-    from importlib import import_module
-
     started = time.perf_counter()
     try:
         imported = import_module(module)
     except Exception as error:  # noqa: BLE001 - a broken wheel can raise anything
         seconds = time.perf_counter() - started
-        reason = _one_line(error)
-        return failed(Tier.IMPORT, module, found=reason, wanted=wanted, fix=fix, seconds=seconds)
+        found = one_line(error)
+        return failed(Tier.IMPORT, module, found=found, wanted=wanted, fix=fix, seconds=seconds)
     seconds = time.perf_counter() - started
-    # A part of a package seldom has a version of its own. The package is not asked for one that it
-    # does not hold: "cuda" warns about the question.
+    # A submodule seldom has a version of its own. The package's is read from its namespace: "cuda"
+    # warns at any access to a name that it does not have.
     package = sys.modules[module.partition(".")[0]]
     version = getattr(imported, "__version__", None) or vars(package).get("__version__")
-    found = f"{module} {version}" if version else f"{module}, which does not tell its version"
+    found = f"{module} {version}" if version else f"{module}, which has no __version__"
     return passed(Tier.IMPORT, module, found, seconds=seconds)
 
 
@@ -158,7 +168,7 @@ def check_distributions(requirements: Iterable[str]) -> EnvReport:
     Args:
         requirements: As in a ``pyproject.toml``: ``onnxruntime>=1.20``, with extras and markers
             where needed. Alternatives are separated by ``|``; one of them is enough. What an
-            extra asks for must be installed too. A requirement whose marker excludes this machine
+            extra requires must be installed too. A requirement whose marker excludes this machine
             is skipped.
 
     Returns:
@@ -180,7 +190,7 @@ def check_distributions(requirements: Iterable[str]) -> EnvReport:
 
 
 def installed_version(requirement: str) -> str | None:
-    """The version of the first alternative of a requirement that is installed, whatever is wanted.
+    """Return the version of the first alternative that is installed, whatever is wanted.
 
     Args:
         requirement: As for :func:`check_distributions`.
@@ -208,7 +218,7 @@ def _check_requirement(text: str) -> EnvReport:
     for option, found, good in states:
         if good:
             return passed(Tier.METADATA, option.name, found)
-    # Of two packages that own the same module, mend the one that is there.
+    # Of two packages that own the same module, suggest the one that is installed.
     option, found, _ = next((state for state in states if state[1]), states[0])
     return failed(
         Tier.METADATA,
@@ -233,7 +243,7 @@ def _parse(part: str, whole: str) -> Requirement:
 
 
 def _state(wanted: Requirement) -> tuple[str, bool]:
-    """What is installed under the name, in words (none where nothing is), and if it will do."""
+    """Describe what is installed under the name ("" for nothing), and say if it fits."""
     from importlib_metadata import PackageNotFoundError, distribution
 
     try:
@@ -261,7 +271,7 @@ def _version_fits(wanted: Requirement, version: str | None) -> bool:
 
 
 def _missing_for_extras(wanted: Requirement, requires: Iterable[str]) -> list[str]:
-    """What the wanted extras ask for, out of a distribution's ``requires``, and do not have."""
+    """List what the wanted extras require and what is not installed."""
     from packaging.requirements import Requirement
 
     if not wanted.extras:
@@ -280,17 +290,12 @@ def _belongs_to(dependency: Requirement, extra: str) -> bool:
 
 
 def _plain(requirement: Requirement) -> str:
-    """The requirement without its marker, as pip takes it on a command line."""
+    """Write the requirement without its marker, as pip takes it on a command line."""
     from packaging.requirements import Requirement
 
     plain = Requirement(str(requirement))
     plain.marker = None
     return str(plain)
-
-
-def _one_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return ": ".join([type(error).__name__, *lines[:1]])
 
 
 #: onnx before 1.21 follows external data out of the model's folder.
@@ -300,7 +305,7 @@ _INSTALL = 'pip install "enginebay[export]"'
 
 
 def require(*packages: str) -> None:
-    """Make sure that these packages import and are new enough.
+    """Import these packages and check that they are new enough.
 
     Raises:
         MissingDependencyError: One is missing, does not import, or is too old.

@@ -11,7 +11,7 @@
     │   ├── RewriterError             2   a rewriter's declaration
     │   └── ArtifactExistsError       2   the work directory is taken
     ├── BackendUnavailableError       3   the named backend cannot be used
-    │   ├── BackendNotFoundError      3   nobody provides it
+    │   ├── BackendNotFoundError      3   no installed distribution has it
     │   └── PluginError               3   its plugin is broken, disabled or too old
     ├── MissingDependencyError        3   a package that this step needs is not installed
     ├── ModelError                    1   the model's own code raised
@@ -40,6 +40,32 @@ if TYPE_CHECKING:
 
     from enginebay.verdict import Verification
 
+__all__ = [
+    "ArtifactError",
+    "ArtifactExistsError",
+    "BackendNotFoundError",
+    "BackendUnavailableError",
+    "ChildCrashedError",
+    "ChildTimeoutError",
+    "ConfigError",
+    "ConversionError",
+    "EnginebayError",
+    "ExportError",
+    "FallbackError",
+    "InferenceError",
+    "InputError",
+    "IsolationError",
+    "MismatchError",
+    "MissingDependencyError",
+    "ModelError",
+    "ModelSourceError",
+    "ParamsError",
+    "PluginError",
+    "RewriterError",
+    "UsageError",
+    "nearest",
+]
+
 
 class EnginebayError(Exception):
     """The root of the tree.
@@ -67,7 +93,7 @@ class UsageError(EnginebayError):
 
 
 class InputError(UsageError):
-    """A tensor handed over has a wrong name, dtype, rank or shape."""
+    """An input has a wrong name, dtype, rank or shape."""
 
 
 class ParamsError(UsageError):
@@ -75,11 +101,11 @@ class ParamsError(UsageError):
 
 
 class ConfigError(UsageError):
-    """A deploy config cannot be read, or says what it may not.
+    """A deploy config cannot be read, or has a key or a value that is not allowed.
 
     Attributes:
-        path: The keys that lead from the config's root to what is wrong; empty where it is the
-            whole file.
+        path: The keys that lead from the config's root to the mistake; empty where the whole
+            file is meant.
     """
 
     def __init__(
@@ -90,7 +116,7 @@ class ConfigError(UsageError):
 
 
 class ModelSourceError(UsageError):
-    """The text or object given as a model does not lead to one."""
+    """The text or object that should name a model does not."""
 
 
 class RewriterError(UsageError):
@@ -142,14 +168,14 @@ class ArtifactError(EnginebayError):
 
 
 class FallbackError(EnginebayError):
-    """Strict mode: the engine did not run everything where and how it was asked to."""
+    """Strict mode, and the engine did not run everything on the requested device and precision."""
 
 
 class MismatchError(EnginebayError):
     """The artifact does not give the model's numbers.
 
     Attributes:
-        verdict: The whole :class:`~enginebay.verification.Verification`.
+        verdict: The whole :class:`~enginebay.Verification`.
     """
 
     def __init__(self, message: str, *, verdict: Verification, hint: str | None = None) -> None:
@@ -173,7 +199,7 @@ _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 
 
 def disk_error(error: BaseException | None) -> OSError | None:
-    """The full or read-only disk behind an error, however deep in its chain; else None.
+    """Return the error of a full or read-only disk that led to this one; None where none did.
 
     Example:
         >>> disk_error(ValueError("no")) is None
@@ -187,7 +213,7 @@ def disk_error(error: BaseException | None) -> OSError | None:
 
 
 def windows_error() -> EnginebayError:
-    """The error of every public name and every command on Windows.
+    """Build the error of every public name and every command on Windows.
 
     Child processes are ended as process groups, and artifacts are published under file locks:
     both are POSIX.
@@ -203,7 +229,7 @@ def windows_error() -> EnginebayError:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name most like ``name``, for "did you mean" hints; None where none is close.
+    """Return the known name most like ``name``, for hints; None where none is close.
 
     Example:
         >>> nearest("onxruntime", ["onnxruntime", "ncnn"])
@@ -224,7 +250,7 @@ _DETAIL = re.compile(r"^\s*- (.+?)(?:\. |\.?$)", re.MULTILINE)
 
 
 def first_line(err: BaseException) -> str:
-    """The first line of the message that is not blank."""
+    """Return the first line of the message that is not blank."""
     text = _COLOUR.sub("", str(err))
     if _ANNOUNCED.match(text) and (detail := _DETAIL.search(text)):
         return detail[1]
@@ -232,8 +258,21 @@ def first_line(err: BaseException) -> str:
     return line if len(line) <= _LIMIT else f"{line[: _LIMIT - 1]}…"
 
 
+def one_line(err: BaseException) -> str:
+    r"""Return the type and the first line of an exception.
+
+    Example:
+        >>> one_line(ValueError("no such file\nlook here"))
+        'ValueError: no such file'
+    """
+    name = type(err).__name__
+    if isinstance(err, SystemExit):
+        return f"{name}({err.code!r})"
+    return f"{name}: {first_line(err)}" if str(err).strip() else name
+
+
 def reason(err: BaseException) -> str:
-    r"""Why something failed: the type and first line of the exception that others only wrap.
+    r"""Return why something failed, in one line: the exception that others only wrap.
 
     Enginebay's own errors are one line that says it all, and stay as they are.
 
@@ -243,6 +282,4 @@ def reason(err: BaseException) -> str:
     """
     while err.__cause__ is not None and not isinstance(err, EnginebayError):
         err = err.__cause__
-    if isinstance(err, EnginebayError):
-        return str(err)
-    return f"{type(err).__name__}: {first_line(err)}"
+    return str(err) if isinstance(err, EnginebayError) else one_line(err)

@@ -16,14 +16,13 @@ from enginebay.artifact import (
     FileEntry,
     IRRecord,
     Manifest,
-    OutputComparison,
     PluginRecord,
-    Verification,
     open_artifact,
 )
 from enginebay.errors import ArtifactError, UsageError
 from enginebay.inference.receipt import Receipt
 from enginebay.tensors.spec import TensorSpec
+from enginebay.verdict import OutputComparison, Verification
 
 
 def test_a_manifest_brings_back_everything_that_was_put_in(tmp_path, publish):

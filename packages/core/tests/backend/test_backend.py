@@ -114,7 +114,7 @@ def test_a_tier_that_fails_skips_the_rest(action: str, found: str) -> None:
     ("body", "found"),
     [
         ("from no_such import thing", "raised ModuleNotFoundError: No module named 'no_such'"),
-        ("return ['ok']", "answered ['ok']: wanted EnvReport"),
+        ("return ['ok']", "returned ['ok']: wanted EnvReport"),
     ],
 )
 def test_a_check_that_is_the_plugins_own_mistake_names_the_plugin(body: str, found: str) -> None:
@@ -133,7 +133,7 @@ def test_a_binding_that_is_no_mapping_names_the_plugin() -> None:
         with pytest.raises(PluginError) as caught:
             backend.bound_to(backend.Params())
     assert str(caught.value) == (
-        "bound_to() of 'odd' (temporary-odd 0) answered 'A100': wanted Mapping"
+        "bound_to() of 'odd' (temporary-odd 0) returned 'A100': wanted Mapping"
     )
 
 

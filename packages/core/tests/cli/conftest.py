@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import base64
+import os
+import pty
+import select
+import subprocess
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from enginebay.backend.checking import _TINY_ONNX
-from enginebay.testing.commands import Ran, call_command, run_command
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from enginebay.testing.commands import Ran, call_command, command, environment, run_command
 
 NET = """\
 import torch
@@ -64,3 +65,29 @@ def shell(here: Path, loopback: str) -> Run:
     """Runs a command line in a process of its own."""
 
     return partial(run_command, timeout=100)
+
+
+def terminal(*words: str, redirect: Path | None = None, **env: str) -> tuple[int, str]:
+    """Runs a command with a terminal on its stderr, and on its stdout unless redirected."""
+    control, device = pty.openpty()
+    with (redirect or Path(os.devnull)).open("wb") as file:
+        process = subprocess.Popen(
+            command(*words),
+            stdin=device,
+            stdout=file if redirect else device,
+            stderr=device,
+            env={**environment(TERM="xterm", COLUMNS="120"), **env},
+        )
+    os.close(device)
+    seen = bytearray()
+    while True:
+        if select.select([control], [], [], 60)[0]:
+            try:
+                data = os.read(control, 1 << 16)
+            except OSError:  # Linux: the other end is closed
+                data = b""
+            if not data:
+                break
+            seen += data
+    os.close(control)
+    return process.wait(), seen.decode()

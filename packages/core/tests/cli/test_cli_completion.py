@@ -70,7 +70,7 @@ def test_a_backend_that_cannot_be_loaded_leaves_the_rest_to_complete(
     assert "--allow-mismatch" in ran.out
 
 
-def test_an_unknown_shell_is_told_which_there_are(cli: Run) -> None:
+def test_an_unknown_shell_is_an_error_that_lists_them(cli: Run) -> None:
     ran = cli("completion", "fish")
     assert ran.code == 2
     assert "'fish'" in ran.err

@@ -64,9 +64,9 @@ def test_a_backends_flags_stand_under_a_heading_of_their_own(cli: Run) -> None:
 def test_help_is_there_although_the_backend_is_not(cli: Run) -> None:
     ran = cli("deploy", "--backend", "lopback", "-h")
     assert (ran.code, ran.err) == (0, "")
-    told = " ".join(ran.out.split())
-    assert "The parameters of 'lopback' are not shown: no backend 'lopback' is installed" in told
-    assert "Hint: did you mean 'loopback'?" in told
+    text = " ".join(ran.out.split())
+    assert "The parameters of 'lopback' are not shown: no backend 'lopback' is installed" in text
+    assert "Hint: did you mean 'loopback'?" in text
 
 
 @pytest.mark.parametrize(

@@ -196,7 +196,7 @@ def test_the_next_command_after_convert_fills_open_dimensions(cli: Run, here: Pa
     assert "output  float32  1x3" in cli(*shlex.split(first)[1:]).out
     ran = cli("run", "build-loopback")
     assert ran.code == 2
-    assert ran.err.startswith("error: cannot make up an input for x float32[")
+    assert ran.err.startswith("error: cannot generate an input for x float32[")
 
 
 def test_export_does_not_replace_a_file_unasked(cli: Run, here: Path) -> None:
@@ -341,7 +341,7 @@ def test_a_crashed_engine_is_a_verdict(cli: Run, here: Path) -> None:
     ran = crash(cli, "crashing")
     assert (ran.code, ran.out) == (1, "")
     assert ran.err.startswith(
-        "error: crashed: the engine of backend 'crashing' ended with SIGSEGV before it answered"
+        "error: crashed: the engine of backend 'crashing' ended with SIGSEGV before it returned"
     )
     assert not (here / "out").exists()
 
@@ -395,7 +395,7 @@ def crash(cli: Run, name: str, *more: str) -> Ran:
             return cli("deploy", "tiny.onnx", "--backend", name, "--work-dir", "out", *more)
 
 
-def test_rewriters_are_told_compactly_and_completely(cli: Run) -> None:
+def test_rewriters_are_listed_compactly_and_completely(cli: Run) -> None:
     from enginebay.testing import temporary_backend
 
     pack = (
@@ -417,7 +417,7 @@ def test_rewriters_are_told_compactly_and_completely(cli: Run) -> None:
     assert "torch.nn.functional.gelu" in document["rewriting"]["never_fired"]
 
 
-def test_main_answers_an_exit_code(cli: Run) -> None:
+def test_main_returns_an_exit_code(cli: Run) -> None:
     assert main(["backends"]) == 0
     assert main(["run", "nowhere"]) == 1
 

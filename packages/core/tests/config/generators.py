@@ -97,6 +97,24 @@ LINES = st.one_of(
 )
 TOML = st.lists(LINES, max_size=6).map("\n".join)
 
+TAGS = st.sampled_from(
+    ["int", "float", "bool", "timestamp", "map", "seq", "set", "omap", "pairs", "binary", "null"]
+)
+YAML = st.one_of(
+    JSON,
+    st.lists(
+        st.one_of(
+            st.tuples(KEYS, VALUES).map(lambda pair: f"{pair[0]}: {pair[1]}"),
+            st.tuples(NAMES, TAGS, VALUES).map("{0[0]}: !!{0[1]} {0[2]}".format),
+            st.tuples(NAMES, NAMES, VALUES).map("{0[0]}: &{0[1]} {0[2]}".format),
+            st.tuples(NAMES, NAMES).map("{0[0]}: [*{0[1]}]".format),
+            st.tuples(VALUES, VALUES).map("? {0[0]}\n: {0[1]}".format),
+            st.sampled_from(["<<: {a: 1}", "  - a", "a: |", "a: 2020-13-45", "a: 1:2", "--- b"]),
+        ),
+        max_size=6,
+    ).map("\n".join),
+)
+
 #: A few characters changed somewhere, for any format.
 NOISE = st.lists(
     st.tuples(

@@ -107,7 +107,7 @@ def test_environment_variables_are_asked_for_only_with_the_flag(run, write, monk
     code, _, err = run("config", "show", "env.py")
     assert code == 2
     assert err == (
-        "error: env.py:1:45: {{'$GAIN:1'}} asks for the environment variable 'GAIN', which is not "
+        "error: env.py:1:45: {{'$GAIN:1'}} reads the environment variable 'GAIN', which is not "
         "allowed here\n"
         "hint: pass --allow-env (environment=os.environ) if you trust the file with it\n"
     )
@@ -156,7 +156,9 @@ def test_a_config_that_is_wrong_stops_before_anything_is_written(run, write, fol
     write("bad.toml", "[backend_config]\ntype = 'loopback'\ngian = 2")
     code, out, err = run("deploy", "net.py:build", "--config", "bad.toml", "--work-dir", "out")
     assert (code, out) == (2, "")
-    assert err.startswith("error: bad.toml:3:1: 'gian' is not a key of backend_config")
+    assert err.startswith(
+        "error: bad.toml: backend_config.gian: 'gian' is not a key of backend_config"
+    )
     assert err.endswith("hint: did you mean 'gain'?\n")
     code, _, err = run("deploy", "net.py:build", "--config", "mine.py", "--backend", "other")
     assert code == 3

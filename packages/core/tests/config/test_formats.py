@@ -1,4 +1,4 @@
-"""TOML, JSON and YAML: the same values, and errors with their place."""
+"""TOML, JSON and YAML: the same values, and errors with the key path."""
 
 from __future__ import annotations
 
@@ -72,51 +72,138 @@ def test_every_key_has_its_place(write, name, path) -> None:
     file = write(name, SAME[name])
     place = read(file).find(path)
     assert place.file == name
+    if name != "a.py":
+        assert str(place) == f"{name}: {'.'.join(map(str, path))}"
+        return
     line = file.read_text().splitlines()[place.line - 1]
     assert line[place.column - 1 :].lstrip("\"'").startswith(path[-1])
 
 
 def test_a_place_that_is_known_by_heart(write) -> None:
-    file = write("a.toml", "[a]\nb = 1\n[[a.c]]\nd = 1\n[[a.c]]\nd = {e = 1, f.g = [{h = 1}]}")
+    file = write("a.toml", "[a]\nb = 1\n[[a.c]]\nd = 1\n[[a.c]]\nd = {e = 1, f.g = [{'h i' = 1}]}")
     table = read(file)
-    assert str(table.find(("a", "b"))) == "a.toml:2:1"
-    assert str(table.find(("a", "c", 0, "d"))) == "a.toml:4:1"
-    assert str(table.find(("a", "c", 1, "d", "f", "g", 0, "h"))) == "a.toml:6:21"
-    assert str(table.find(("a", "c", 1, "nothing"))) == "a.toml:3:5"
+    assert str(table.find(("a", "b"))) == "a.toml: a.b"
+    assert str(table.find(("a", "c", 0, "d"))) == "a.toml: a.c.0.d"
+    path = ("a", "c", 1, "d", "f", "g", 0, "h i")
+    assert str(table.find(path)) == "a.toml: a.c.1.d.f.g.0.'h i'"
+    assert str(table.find(("a", "c", 1, "nothing"))) == "a.toml: a.c"
     assert table.find(("nothing",)) is None
+
+
+def test_an_inherited_key_has_the_place_of_the_file_that_it_came_from(write) -> None:
+    write("base.json", '{"a": {"b": 1, "c": 2}}')
+    table = read(write("a.py", "_base_ = 'base.json'\na = dict(c=3)"))
+    assert str(table.find(("a", "b"))) == "base.json: a.b"
+    assert str(table.find(("a", "c"))) == "a.py:2:10"
+
+
+DEEP = "a" + ".0" * 50
 
 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.json", '{"a": 1,\n "a": 2}', "a.json:2:2: the key 'a' comes twice"),
-        ("a.json", '{"a": [}', "a.json:1:8: this is not JSON: Expecting value"),
-        ("a.json", "[1]", "a.json:1:1: a config holds keys and values, found list"),
-        ("a.json", '{"a": NaN}', "a.json:1:7: NaN is not JSON"),
-        ("a.json", '{"a": ' + "[" * 99999, "a.json:1:1: this JSON cannot be read: maximum rec"),
-        ("a.json", '{"a": ' + "[" * 99 + "]" * 99 + "}", "a.json:1:2: values are nested more"),
-        ("a.json", '{"a": 1' + "0" * 5000 + "}", "a.json:1:1: this JSON cannot be read: Exceeds"),
-        ("a.json", '{"\\ud800": 1}', "a.json:1:2: a text holds half of a surrogate pair"),
-        ("a.toml", "a = 1\na = 2", "a.toml:2:1: this is not TOML: Cannot overwrite a value"),
-        ("a.toml", "a = [1,", "a.toml:1:1: this is not TOML: Invalid value"),
-        ("a.toml", "a = 1\nb = 1979-05-27", "a.toml:2:1: a config cannot hold a date"),
-        ("a.toml", "a = " + "[" * 3000, "a.toml:1:56: values are nested more than 50 deep"),
-        ("a.toml", ".".join("a" * 50_000) + "=1", "a.toml:1:101: a key has more than 50 parts"),
-        ("a.toml", "[" + ".".join("a" * 50_000) + "]", "a.toml:1:102: a key has more than 50"),
-        ("a.toml", "a = 0x" + "f" * 5000, "a.toml:1:1: an integer has more than 1024 bits"),
-        ("a.yaml", "a: 1\na: 2", "a.yaml:2:1: the key 'a' comes twice"),
-        ("a.yaml", "a: [1", "a.yaml:2:1: this is not YAML: did not find expected ',' or ']'"),
-        ("a.yaml", "a: &x [*x]", "a.yaml:1:4: this is not YAML: found unconstructable recursive"),
-        ("a.yaml", "b: {<<: {a: 1}}", "a.yaml:1:5: a config cannot use a merge key '<<'"),
-        ("a.yaml", "a:\n  b: 2020-01-01", "a.yaml:2:3: a config cannot hold a date"),
-        ("a.yaml", "? [a]\n: 1", "a.yaml:1:3: a list cannot be a key"),
-        ("a.yaml", "a: !!python/name:os.system x", "a.yaml:1:4: this is not YAML: could not det"),
-        ("a.yaml", "[" * 99_999, "a.yaml:1:49: values are nested more than 50 deep"),
+        (
+            "a.json",
+            '{"a": 1,\n "a": 2}',
+            "a.json: this JSON cannot be read: the key 'a' is given t",
+        ),
+        (
+            "a.json",
+            '{"a": [}',
+            "a.json: this JSON cannot be read: Expecting value: line 1 column 8",
+        ),
+        ("a.json", "[1]", "a.json: a config holds keys and values, found list"),
+        ("a.json", '{"a": NaN}', "a.json: this JSON cannot be read: NaN is not JSON"),
+        ("a.json", '{"a": ' + "[" * 99999, "a.json: values are nested more than 50 deep"),
+        ("a.json", '{"a": ' + "[" * 99 + "]" * 99 + "}", f"a.json: {DEEP}: values are nested more"),
+        ("a.json", '{"a": 1' + "0" * 5000 + "}", "a.json: this JSON cannot be read: Exceeds"),
+        ("a.json", '{"\\ud800": 1}', "a.json: a text holds half of a surrogate pair"),
+        ("a.json", '{"a": {"b": "\\ud800"}}', "a.json: a.b: a text holds half of a surrogate pair"),
+        ("a.toml", "a = 1\na = 2", "a.toml: this TOML cannot be read: Cannot overwrite a value"),
+        (
+            "a.toml",
+            "a = [1,\n=",
+            "a.toml: this TOML cannot be read: Invalid value (at line 2, column 1)",
+        ),
+        ("a.toml", "a = 1\nb = 1979-05-27", "a.toml: b: a config cannot hold a date"),
+        ("a.toml", "a = " + "[" * 3000, "a.toml: values are nested more than 50 deep"),
+        (
+            "a.toml",
+            ".".join("a" * 50_000) + "=1",
+            "a.toml: this TOML cannot be read: a key has more than 50 parts",
+        ),
+        (
+            "a.toml",
+            "[" + " . ".join(["a", "'b'", '"c"'] * 9_000) + "]",
+            "a.toml: this TOML cannot be read: a key has more than 50 parts",
+        ),
+        ("a.toml", "a = 0x" + "f" * 5000, "a.toml: a: an integer has more than 1024 bits"),
+        (
+            "a.yaml",
+            "a: 1\na: 2",
+            "a.yaml: this YAML cannot be read: the key 'a' is given twice (at line 2, column 1)",
+        ),
+        (
+            "a.yaml",
+            "a: [1",
+            "a.yaml: this YAML cannot be read: expected ',' or ']', but got '<stream end>' (at li",
+        ),
+        ("a.yaml", "a: &x [*x]", f"a.yaml: {DEEP}: values are nested more than 50 deep"),
+        (
+            "a.yaml",
+            "b: {<<: {a: 1}}",
+            "a.yaml: this YAML cannot be read: a config cannot use a merge key '<<', only _base_ (",
+        ),
+        ("a.yaml", "a:\n  b: 2020-01-01", "a.yaml: a.b: a config cannot hold a date"),
+        (
+            "a.yaml",
+            "? [a]\n: 1",
+            "a.yaml: this YAML cannot be read: found unhashable key (at line 1",
+        ),
+        (
+            "a.yaml",
+            "a: !!python/name:os.system x",
+            "a.yaml: this YAML cannot be read: could not det",
+        ),
+        ("a.yaml", "[" * 99_999, "a.yaml: values are nested more than 50 deep"),
+        (
+            "a.yaml",
+            "a: !!int ''",
+            "a.yaml: this YAML cannot be read: '' is not of type int (at line",
+        ),
+        (
+            "a.yaml",
+            "a: !!float ''",
+            "a.yaml: this YAML cannot be read: '' is not of type float (at",
+        ),
+        ("a.yaml", "a: !!bool foo", "a.yaml: this YAML cannot be read: 'foo' is not of type bool"),
+        (
+            "a.yaml",
+            "a: !!timestamp foo",
+            "a.yaml: this YAML cannot be read: 'foo' is not of type ti",
+        ),
+        (
+            "a.yaml",
+            "a: 2020-13-45",
+            "a.yaml: this YAML cannot be read: '2020-13-45' is not of type ti",
+        ),
+        (
+            "a.yaml",
+            "a: !!map [a]",
+            "a.yaml: this YAML cannot be read: expected a mapping node, but",
+        ),
+        ("a.yaml", "a: !!set {b}", "a.yaml: a: a config cannot hold a set"),
+        ("a.yaml", "a: 1" + "0" * 5000, "a.yaml: this YAML cannot be read: '1000"),
+        ("a.yaml", 'a: "\\ud800"', "a.yaml: a: a text holds half of a surrogate pair"),
+        ("a.yaml", "a: \0", "a.yaml: this YAML cannot be read: unacceptable character #x0000"),
         ("a.txt", "a = 1", "'a.txt' is not a config: wanted a file with .py, .toml, .json, .yaml"),
     ],
 )
 def test_what_is_wrong_has_its_place(refused, name, text, message) -> None:
-    assert refused((name, text)).startswith(message)
+    found = refused((name, text))
+    assert found.startswith(message)
+    assert "\n" not in found
 
 
 def test_aliases_that_grow_are_refused(refused) -> None:
@@ -125,8 +212,15 @@ def test_aliases_that_grow_are_refused(refused) -> None:
     assert "more than 200000 values" in refused(("a.yaml", "\n".join(lines)))
 
 
+def test_keys_that_hold_aliases_that_grow_are_refused(refused) -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x]"]
+    lines += [f"a{i + 1}: &a{i + 1} [{', '.join([f'*a{i}'] * 8)}]" for i in range(20)]
+    assert "found unhashable key" in refused(("a.yaml", "\n".join([*lines, "? *a20\n: 1"])))
+
+
 def test_yaml_without_a_parser_says_what_to_install(write, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
+    monkeypatch.delitem(sys.modules, "enginebay.config.yaml_loader", raising=False)
     with pytest.raises(MissingDependencyError, match="is YAML, and no parser of it") as raised:
         load(write("a.yaml", "a: 1"))
     assert raised.value.hint == "pip install pyyaml, or write the config as .toml, .json or .py"

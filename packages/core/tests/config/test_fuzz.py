@@ -9,6 +9,7 @@ import os
 import resource
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,14 @@ from hypothesis import strategies as st
 from enginebay.config import load
 from enginebay.errors import ConfigError
 
-from .generators import JSON, NOISE, PYTHON, TOML, spoiled
+from .generators import JSON, NOISE, PYTHON, TOML, YAML, spoiled
 
 CASES = int(os.environ.get("ENGINEBAY_FUZZ_CASES", "300"))
 SECONDS = 5.0  # for one file; the largest take 0.2 on an idle machine
 MEGABYTES = 256  # more than before, after all files of one format
 FORMATS = {".py": PYTHON, ".json": JSON, ".toml": TOML}
+if find_spec("yaml"):
+    FORMATS[".yaml"] = YAML
 #: What Python reports before it does it. Reading a config opens files and makes a syntax tree.
 _WATCHED = {"open", "exec", "compile", "import", "os.system", "subprocess.Popen"}
 
@@ -43,7 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "b.toml").write_text("a = {a = 1, b = [1, 2]}")
     sys.addaudithook(_hook)
     for suffix in FORMATS:  # what the reader itself imports and compiles comes before
-        (path / f"warm{suffix}").write_text("{}" if suffix == ".json" else "a = 1")
+        (path / f"warm{suffix}").write_text("a = 1" if suffix in (".py", ".toml") else "{}")
         load(path / f"warm{suffix}")
     return path
 
@@ -92,7 +95,7 @@ def test_a_config_or_the_one_error(folder: Path, suffix: str) -> None:
         for event, argument in _seen:
             if event == "open":
                 assert Path(argument).parent in (folder, folder.parent)
-                assert Path(argument).suffix in (".py", ".json", ".toml")
+                assert Path(argument).suffix in (".py", ".json", ".toml", ".yaml")
             else:  # the text becomes a syntax tree, and nothing is run
                 assert event == "compile", (event, argument)
 

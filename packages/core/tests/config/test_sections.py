@@ -8,15 +8,15 @@ import pytest
 
 import enginebay as eb
 from enginebay.config import read
-from enginebay.config.dynamic import dynamic_shapes
-from enginebay.config.sections.backend_section import backend_params
-from enginebay.config.sections.kinds import IRSection
-from enginebay.config.sections.problems import Problems
-from enginebay.config.sections.reading import read_sections
+from enginebay.config.backend_section import backend_params
+from enginebay.config.dynamic_axes import dynamic_shapes
+from enginebay.config.problems import Problems
+from enginebay.config.section_reader import read_sections
+from enginebay.config.sections import IRSection
 from enginebay.errors import BackendNotFoundError, ConfigError
 from enginebay.models.dynamic import DynamicDim
 from enginebay.operations.check_config import check
-from enginebay.operations.settings import settle
+from enginebay.operations.settings import resolve_settings
 from enginebay.testing import temporary_backend
 
 if TYPE_CHECKING:
@@ -267,7 +267,9 @@ def test_a_check_finds_everything_in_order_with_places(write) -> None:
     )
     found = check(read(file))
     assert [str(problem).partition(":")[0] for problem in found.problems] == ["a.py", "base.toml"]
-    assert str(found.problems[1]).startswith("base.toml:3:1: 'levle' is not a key of")
+    assert str(found.problems[1]).startswith(
+        "base.toml: backend_config.levle: 'levle' is not a key of"
+    )
     assert found.notes == (
         "onnx_config.optimize has no effect: engines optimise the graph when they load it",
         "backend_config.common_config.size has no effect: it needs no space",
@@ -282,7 +284,7 @@ def test_a_backend_that_is_not_installed_is_a_note(write) -> None:
     unnamed = check(read(write("b.py", "backend_config = dict(anything=1)")))
     assert unnamed.notes == ("backend_config names no type: its keys are not checked",)
     with pytest.raises(BackendNotFoundError):
-        settle(read("a.py"))
+        resolve_settings(read("a.py"))
 
 
 def test_ir_config_wins_over_onnx_config() -> None:
@@ -290,7 +292,7 @@ def test_ir_config_wins_over_onnx_config() -> None:
     config = {"ir_config": {"type": "torchscript"}, "onnx_config": {"opset_version": 11}}
     found = read_sections(config, problems)
     assert (problems, found.ir.type, found.ir.opset_version) == ([], "torchscript", None)
-    assert found.notes == ("onnx_config has no effect: the config has ir_config too, which wins",)
+    assert problems.notes == ["onnx_config has no effect: the config has ir_config too, which wins"]
 
 
 def test_dynamic_axes_get_their_range_from_the_shapes() -> None:
@@ -331,7 +333,7 @@ def test_settings_take_what_is_given_first(write) -> None:
         ir_config = dict(type='onnx', opset_version=17, input_names=['a'], output_names=['b'])
         partition_config = dict(cuts=['neck'])
     """
-    settings = settle(
+    settings = resolve_settings(
         write("a.py", text), params={"level": 5}, input_names=["c"], exporter="dynamo"
     )
     assert (settings.params.level, settings.params.precision) == (5, "fp16")
@@ -339,16 +341,16 @@ def test_settings_take_what_is_given_first(write) -> None:
     assert (settings.input_names, settings.output_names) == (["c"], ("b",))
     assert settings.partition == ("neck",)
     assert settings.values["backend_config"]["level"] == 2
-    assert settle("a.py", params=settings.params.replace(level=9)).params.level == 9
-    assert settle("a.py", partition=["head"]).partition == ["head"]
+    assert resolve_settings("a.py", params=settings.params.replace(level=9)).params.level == 9
+    assert resolve_settings("a.py", partition=["head"]).partition == ["head"]
 
 
 def test_a_config_for_another_backend_is_refused(write, loopback) -> None:
     file = write("a.py", "backend_config = dict(type='stranger')")
     with pytest.raises(ConfigError, match=r"^a.py:1:23: the config is for backend 'stranger', not"):
-        settle(file, backend=loopback)
+        resolve_settings(file, backend=loopback)
 
 
 def test_a_plain_mapping_has_no_places() -> None:
     with pytest.raises(ConfigError, match=r"^'levle' is not a key of backend_config"):
-        settle(section(levle=1))
+        resolve_settings(section(levle=1))

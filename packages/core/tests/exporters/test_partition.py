@@ -400,3 +400,16 @@ def test_a_tensor_of_unknown_dtype(tmp_path):
         split(whole, ["c"], tmp_path / "parts")
     assert str(caught.value) == "the graph cannot be cut at 'c': its dtype is not known"
     assert caught.value.hint == "mark a tensor before or after it, or choose the other exporter"
+
+
+def test_a_sparse_initializer_is_refused(tmp_path):
+    ir = plain(tmp_path, [op("Add", "x", "s", "y")], ["x"], ["y"])
+    model = onnx.load(ir.path)
+    values = numpy_helper.from_array(np.ones(1, np.float32), "s")
+    indices = numpy_helper.from_array(np.zeros(1, np.int64), "i")
+    model.graph.sparse_initializer.append(helper.make_sparse_tensor(values, indices, [2]))
+    onnx.save(model, ir.path)
+    with pytest.raises(ExportError) as caught:
+        split(read_onnx(ir.path), [], tmp_path / "parts")
+    assert str(caught.value) == "the graph cannot be cut: its initializer 's' is sparse"
+    assert caught.value.hint == "store it as a dense tensor"

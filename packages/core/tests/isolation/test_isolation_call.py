@@ -312,7 +312,7 @@ class TestNames:
             call("broken_at_import:f", timeout=60, result_type=int)
 
     def test_a_module_that_exits_while_imported(self):
-        with pytest.raises(ChildCrashedError, match="ended with exit code 5 before it answered"):
+        with pytest.raises(ChildCrashedError, match="ended with exit code 5 before it returned"):
             call("exits_at_import:f", timeout=60, result_type=int)
 
 
@@ -453,7 +453,7 @@ class TestCrash:
         with pytest.raises(ChildCrashedError) as caught:
             there("leaves", code)
         assert str(caught.value) == (
-            f"'engine_under_test:leaves' ended with exit code {code} before it answered;"
+            f"'engine_under_test:leaves' ended with exit code {code} before it returned;"
             " it said nothing"
         )
 
@@ -462,19 +462,19 @@ class TestCrash:
         with pytest.raises(ChildCrashedError) as caught:
             there("leaves_at_once", code)
         assert str(caught.value) == (
-            f"'engine_under_test:leaves_at_once' ended with exit code {code} before it answered;"
+            f"'engine_under_test:leaves_at_once' ended with exit code {code} before it returned;"
             " the last it said:\n  last words"
         )
 
     def test_interrupt(self):
-        with pytest.raises(ChildCrashedError, match="ended with SIGINT before it answered"):
+        with pytest.raises(ChildCrashedError, match="ended with SIGINT before it returned"):
             there("interrupts")
 
     def test_segfault_tells_what_was_said_and_where_it_was(self):
         with pytest.raises(ChildCrashedError) as caught:
             there("segfaults")
         assert str(caught.value) == (
-            "'engine_under_test:segfaults' ended with SIGSEGV before it answered;"
+            "'engine_under_test:segfaults' ended with SIGSEGV before it returned;"
             " the last it said:\n  about to fall"
         )
         said, where = caught.value.__notes__
@@ -486,7 +486,7 @@ class TestCrash:
         with pytest.raises(ChildCrashedError) as caught:
             there("aborts_later")
         assert str(caught.value) == (
-            "'engine_under_test:aborts_later' ended with SIGABRT after it had answered;"
+            "'engine_under_test:aborts_later' ended with SIGABRT after it had returned;"
             " it said nothing"
         )
 
@@ -539,5 +539,5 @@ with open("result", "w") as file:
         assert (tmp_path / "result").read_text() == "5.0 said\n"
 
     def test_a_function_that_closes_everything(self):
-        with pytest.raises(ChildCrashedError, match="ended with exit code 1 before it answered"):
+        with pytest.raises(ChildCrashedError, match="ended with exit code 1 before it returned"):
             call("os:closerange", 0, 100, timeout=60, result_type=type(None))

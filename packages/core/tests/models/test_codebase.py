@@ -10,11 +10,11 @@ import torch
 from enginebay.errors import ModelSourceError
 from enginebay.hooks import ModelRequest
 from enginebay.models import (
+    fixed_seed,
     image_size,
     load_weights,
+    measure_norms,
     read_options,
-    same_each_time,
-    settle_norms,
     take_weights,
 )
 
@@ -130,9 +130,9 @@ def test_weights_that_are_not_there_or_none(tmp_path: Path) -> None:
 def test_random_weights_are_the_same_each_time_and_the_callers_numbers_go_on() -> None:
     torch.manual_seed(5)
     before = torch.random.get_rng_state()
-    with same_each_time():
+    with fixed_seed():
         first = net()
-    with same_each_time():
+    with fixed_seed():
         second = net()
     assert torch.equal(first.weight, second.weight)
     assert torch.equal(before, torch.random.get_rng_state())
@@ -142,7 +142,7 @@ def test_norms_measure_and_are_left_as_they_were() -> None:
     torch.manual_seed(0)
     network = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 1), torch.nn.BatchNorm2d(4)).eval()
     images = 5 + 3 * torch.randn(4, 3, 8, 8)
-    settle_norms(network, images)
+    measure_norms(network, images)
     found = network(images)
     assert torch.allclose(found.mean((0, 2, 3)), torch.zeros(4), atol=1e-5)
     assert torch.allclose(found.var((0, 2, 3)), torch.ones(4), atol=1e-3)

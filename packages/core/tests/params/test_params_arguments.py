@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enginebay.errors import ParamsError
-from enginebay.params import BackendParams, FileName, Shapes
-from enginebay.params.shapes import format_shapes
+from enginebay.params import BackendParams, FileName, Shapes, format_dims
 
 
 class Mode(enum.StrEnum):
@@ -218,7 +217,7 @@ def test_choices_and_undocumented_fields_are_refused_by_argparse(args, capsys):
 def test_what_is_typed_is_what_arrives(shapes, threads, eps, providers):
     wanted = Flags(input_shapes=shapes, threads=threads, eps=eps, providers=providers)
     assert wanted == parse(
-        f"--input-shapes={format_shapes(shapes)}",
+        f"--input-shapes={','.join(f'{n}:{format_dims(d)}' for n, d in shapes.items())}",
         f"--threads={threads}",
         f"--eps={eps}",
         f"--providers={','.join(providers)}",

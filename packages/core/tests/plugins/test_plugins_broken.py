@@ -238,10 +238,10 @@ def test_a_missing_hook_that_only_lacks_the_mark(
     [
         ("raise ValueError('no')", "backend_info() raised ValueError: no"),
         ("raise SystemExit(2)", "backend_info() raised SystemExit(2)"),
-        ("return None", "backend_info() must answer a BackendInfo, and answered NoneType"),
+        ("return None", "backend_info() must return a BackendInfo, and returned NoneType"),
         (
             "return {'name': 'mine'}",
-            "backend_info() must answer a BackendInfo, and answered dict",
+            "backend_info() must return a BackendInfo, and returned dict",
         ),
         (
             "return BackendInfo(name='other', irs=('onnx',))",

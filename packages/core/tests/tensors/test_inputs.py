@@ -67,7 +67,7 @@ def test_a_name_for_many_arrays_is_refused(tmp_path) -> None:
     with pytest.raises(InputError) as caught:
         parse_input(f"x={tmp_path / 'both.npz'}")
     assert str(caught.value) == "'x' names one input, and the .npz holds 2 arrays"
-    assert caught.value.hint == "leave the name out: the arrays bring their own"
+    assert caught.value.hint == "leave the name out: the arrays have their own"
 
 
 def test_a_missing_file_is_one_line() -> None:
@@ -125,12 +125,14 @@ def test_an_open_shape_cannot_be_made_up(dims) -> None:
     with pytest.raises(InputError) as caught:
         random_inputs([TensorSpec("x", "float32", dims)])
     shown = "unknown rank" if dims is None else "batch, 3"
-    assert str(caught.value) == f"cannot make up an input for x float32[{shown}]: its shape is open"
+    assert (
+        str(caught.value) == f"cannot generate an input for x float32[{shown}]: its shape is open"
+    )
     assert caught.value.hint == "--input x=1x3x224x224"
 
 
 def test_strings_cannot_be_made_up() -> None:
-    with pytest.raises(InputError, match=r"cannot make up an input for s string\[2\]$"):
+    with pytest.raises(InputError, match=r"cannot generate an input for s string\[2\]$"):
         random_inputs([TensorSpec("s", "string", (2,))])
 
 

@@ -34,7 +34,7 @@ class Broken(NamedTuple):
 
     Attributes:
         law: The law that is broken.
-        message: What the law says about it.
+        message: The law's message about it.
         change: The source that breaks it; a body of ``Wrapper`` where it begins with ``def``.
         case: The law's parameters.
     """
@@ -52,9 +52,9 @@ BROKEN = {
     "it imports its engine when it is loaded": Broken(
         "test_loading_imports_no_engine", "loading the plugin imported onnx", "import onnx"
     ),
-    "check-env is red and says no fix": Broken(
+    "check-env is red and names no fix": Broken(
         "test_check_env_has_an_answer_for_every_tier",
-        "check 'engine' failed and says no fix",
+        "check 'engine' failed and names no fix",
         """
         @eb.hookimpl
         def check_env(request):
@@ -161,7 +161,7 @@ BROKEN = {
             return super().execute(feed)[::-1]
         """,
     ),
-    "it answers in another dtype": Broken(
+    "it returns another dtype": Broken(
         "test_every_dtype_comes_back_as_it_went_in",
         "its dtype differs: expected float32, found float64",
         """
@@ -220,7 +220,7 @@ BROKEN = {
             return super().execute(dict.fromkeys(feed, copies.get("last")) if copies else feed)
         """,
     ),
-    "it answers tensors with arrays": Broken(
+    "it returns arrays for tensors": Broken(
         "test_torch_in_torch_out",
         "Tensor",
         """
@@ -359,7 +359,7 @@ BROKEN = {
     ),
     "it needs an artifact's specs": Broken(
         "test_conversion_and_loading_work_without_an_artifact",
-        "the request names no inputs and outputs: ask the engine",
+        "the request names no inputs: read them from the engine",
         """
         def __init__(self, request):
             super().__init__(request)
@@ -423,7 +423,7 @@ BROKEN = {
             return loopback.to_backend(request)
         """,
     ),
-    "it answers no set of rewriters": Broken(
+    "it returns no set of rewriters": Broken(
         "test_its_rewriters_can_be_listed",
         r"rewriters\(\) of 'broken' returned \{'torch.relu': None\}: wanted a RewriterSet",
         """

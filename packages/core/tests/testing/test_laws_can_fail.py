@@ -107,7 +107,7 @@ def test_core_without_its_checks_is_caught(
 
 
 def outcome(broken: Broken, backend: str, request: pytest.FixtureRequest) -> str | None:
-    """What the law says about the backend; None where it holds."""
+    """Return the law's message about the backend; None where it holds."""
     folder = request.getfixturevalue("tmp_path_factory").mktemp("kit")
     kit = Kit(backend, folder)
     if "env" not in broken.law and "green" not in broken.law:

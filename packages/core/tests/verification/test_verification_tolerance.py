@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from enginebay.errors import UsageError
-from enginebay.verification import Tolerance, tolerance_for
+from enginebay.verification.tolerance import Tolerance, tolerance_for
 
 PRECISIONS = ["fp32", "fp16", "bf16", "int8", "fp8"]
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def filled(step: Step, arguments: list[Any]) -> Tensor | Complex | None:
-    """What ``copy_``, ``fill_`` and ``zero_`` leave; None for any other operator."""
+    """Return the tensor after ``copy_``, ``fill_`` or ``zero_``; None for other operators."""
     shape = tuple(arguments[0].shape)
     if step.kind == "aten::copy_":
         if any(map(is_complex, arguments[:2])):

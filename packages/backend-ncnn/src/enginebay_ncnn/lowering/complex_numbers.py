@@ -100,7 +100,7 @@ def _is_tensor(x: Any) -> bool:
 
 
 def is_complex(x: Any) -> bool:
-    """Whether some numbers are complex."""
+    """Return True for a complex number or tensor."""
     return isinstance(x, Complex | complex) or (_is_tensor(x) and x.is_complex())
 
 

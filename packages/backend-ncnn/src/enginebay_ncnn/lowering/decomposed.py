@@ -29,7 +29,7 @@ def _table() -> Any:
 
 
 def parts_of(call: Call) -> torch.fx.GraphModule | None:
-    """What torch puts an operator together from; None where that is the operator itself."""
+    """Return torch's decomposition of an operator; None if torch does not decompose it."""
     leaves, form = pytree.tree_flatten((call.originals, call.keywords))
     places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
     overload = getattr(getattr(torch.ops.aten, call.name), call.overload or "default")
@@ -79,7 +79,7 @@ def _step(
     values: dict[torch.fx.Node, Any],
     apply: Callable[[Call], Any],
 ) -> tuple[Any, Any]:
-    """What one part gives in the model, and lowered."""
+    """Compute one part of a decomposition, as in the model and lowered."""
     from enginebay_ncnn.lowering.calls import Call
 
     positional, keywords = torch.fx.map_arg((node.args, node.kwargs), real.__getitem__)

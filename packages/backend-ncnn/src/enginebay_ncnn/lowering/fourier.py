@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def _scale(norm: str | None, count: int, *, inverse: bool) -> float:
-    """What a transform of ``count`` numbers is multiplied with."""
+    """Return the factor of a transform of ``count`` numbers."""
     if norm == "ortho":
         return math.sqrt(1.0 / count)
     return 1.0 / count if inverse == (norm in (None, "backward")) else 1.0

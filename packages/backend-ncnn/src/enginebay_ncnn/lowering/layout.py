@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from enginebay_ncnn.lowering.registry import (
+    annotate,
     as_float,
     constant,
     count_of,
@@ -34,7 +35,7 @@ def reshape(x: Tensor, shape: Sequence[int]) -> Tensor:
         return source
     # pnnx cannot write a reshape to no dimensions.
     result = source.reshape(tuple(shape)) if len(shape) else source.reshape(1).squeeze(0)
-    result.reshape_of = source  # type: ignore[attr-defined]  # tensors take attributes
+    annotate(result, "reshape_of", source)
     return constant(result) if is_constant(x) else result
 
 
@@ -50,7 +51,7 @@ def as_three(x: Tensor, dim: int) -> Tensor:
 
 
 def is_front(x: Tensor, dim: int) -> bool:
-    """Whether a dimension is one that pnnx may take for the batch, and then leaves alone."""
+    """Return True if pnnx may take a dimension for the batch, and then leaves it alone."""
     return dim == 0 and sizes_of(x)[0] != 1 and x.ndim > 1 and not is_constant(x)
 
 
@@ -295,7 +296,7 @@ def lower_expand(x: Tensor, size: Sequence[int], *_: Any, **__: Any) -> Tensor:
     ]
     result = lower_repeat(x, counts)
     if x.ndim == len(size) and all(count == 1 for count in counts[:-1]):
-        result.rows_of = x  # type: ignore[attr-defined]  # tensors take attributes
+        annotate(result, "rows_of", x)
     return result
 
 

@@ -1,4 +1,4 @@
-"""What one node of a TorchScript graph computes."""
+"""Evaluation of one node of a TorchScript graph."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from enginebay_ncnn.lowering.torch_internals import parse_schema
 
 
 def evaluate(node: Any, arguments: list[Any]) -> list[Any]:
-    """What a node computes, as a list of its outputs."""
+    """Compute the outputs of a node."""
     kind = node.kind()
     if kind == "prim::Constant":
         output = node.output()

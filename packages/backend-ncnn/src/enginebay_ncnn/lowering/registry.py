@@ -22,11 +22,11 @@ LOWERINGS: dict[str, Callable[..., Any]] = {}
 
 
 class UnsupportedError(ConversionError):
-    """ncnn cannot compute this, by any detour known here."""
+    """No lowering here can express this with operators that ncnn has."""
 
 
 def lowers(*names: str) -> Callable[[_F], _F]:
-    """Register a lowering, which takes what the operator takes, by position or by name."""
+    """Register a lowering, which has the arguments of the operator."""
 
     def declare(function: _F) -> _F:
         for name in names:
@@ -36,28 +36,36 @@ def lowers(*names: str) -> Callable[[_F], _F]:
     return declare
 
 
+def annotate(tensor: Tensor, name: str, value: object) -> None:
+    """Set an attribute of a tensor that torch does not know, for a later lowering to read."""
+    setattr(tensor, name, value)
+
+
 def constant(tensor: Tensor) -> Tensor:
-    """Mark a tensor as one that does not depend on the model's inputs."""
-    tensor.is_constant = True  # type: ignore[attr-defined]  # tensors take attributes
+    """Mark a tensor that has the same value for every input of the model."""
+    annotate(tensor, "is_constant", True)
     return tensor
 
 
 def is_constant(tensor: Any) -> bool:
-    """Whether a value does not depend on the model's inputs."""
+    """Return True if a value is the same for every input of the model."""
     return getattr(tensor, "is_constant", False) or not hasattr(tensor, "shape")
 
 
 def as_float(tensor: Tensor) -> Tensor:
-    """A tensor as float32. One that is so already stays out of the trace, a third of it without."""
+    """Return a tensor as float32.
+
+    One that is float32 already adds nothing to the trace; otherwise a third of it would do nothing.
+    """
     return tensor if tensor.dtype is torch.float32 else tensor.float()
 
 
 def sizes_of(tensor: Tensor) -> tuple[int, ...]:
-    """A tensor's sizes as numbers: while torch traces, its own are tensors, and get traced too."""
+    """Return a tensor's sizes as numbers; in a trace its own sizes are tensors and are traced."""
     with untraced():
         return tuple(tensor.shape)
 
 
 def count_of(tensor: Tensor) -> int:
-    """How many elements a tensor has, as a number."""
+    """Return the number of a tensor's elements."""
     return math.prod(sizes_of(tensor))

@@ -55,7 +55,7 @@ class Step:
 
     @property
     def assigns(self) -> bool:
-        """Whether it changes its first argument."""
+        """True if it changes its first argument."""
         return (
             self.kind.startswith("aten::")
             and self.kind.endswith("_")
@@ -131,7 +131,7 @@ class Script:
                 raise UnsupportedError("a size or a branch that depends on the inputs' numbers")
 
     def _enliven(self, name: str) -> None:
-        """What is written into, and all that shares its memory, depend on the inputs now."""
+        """Let a value that is written to depend on the inputs, with all that shares its memory."""
         if name in self.live:
             return
         written = self.values[name]
@@ -154,7 +154,7 @@ class Script:
 
 
 def shares_memory(a: Any, b: Any) -> bool:
-    """Whether two values are tensors of the same memory."""
+    """Return True if two values are tensors of the same memory."""
     if not (isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)):
         return False
     return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()

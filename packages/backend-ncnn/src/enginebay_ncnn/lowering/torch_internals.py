@@ -1,8 +1,8 @@
-"""What the lowering takes from torch that torch does not call public.
+"""The functions of torch that the lowering needs and torch does not call public.
 
-TorchScript has no public way to read a graph: ``inlined_graph`` and the methods of its nodes and
-values are used as they are, and these functions besides. All are old, and looked for here, so that
-another version of torch without them is told of in one line.
+TorchScript has no public way to read a graph: the lowering uses ``inlined_graph``, the methods of
+its nodes and values, and these functions. All are old. They are checked here, so that a version of
+torch without them gives one clear error.
 """
 
 from __future__ import annotations
@@ -17,17 +17,20 @@ from enginebay.errors import ConversionError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Names in ``torch._C`` that are used.
+#: torch's stubs do not have all of these functions.
+_C: Any = torch._C
+
+#: The names in ``torch._C`` that are used.
 NEEDED = ("parse_schema", "_get_tracing_state", "_set_tracing_state")
 
 
 def check() -> None:
-    """Refuse a version of torch that lacks something.
+    """Check that the installed torch has these functions.
 
     Raises:
-        ConversionError: Names what is missing.
+        ConversionError: One is missing.
     """
-    missing = [f"torch._C.{name}" for name in NEEDED if not hasattr(torch._C, name)]
+    missing = [f"torch._C.{name}" for name in NEEDED if not hasattr(_C, name)]
     if missing:
         raise ConversionError(
             f"operators cannot be lowered with torch {torch.__version__}: it has no "
@@ -37,16 +40,16 @@ def check() -> None:
 
 
 def parse_schema(node: Any) -> Any:
-    """The schema of a node's operator: its overload's name, and which arguments go by name."""
-    return torch._C.parse_schema(node.schema())
+    """Return the schema of a node's operator, with the overload's name and the arguments' names."""
+    return _C.parse_schema(node.schema())
 
 
 @contextmanager
 def untraced() -> Iterator[None]:
-    """Let what happens inside not be traced."""
-    state = torch._C._get_tracing_state()
-    torch._C._set_tracing_state(None)  # type: ignore[attr-defined]  # its stubs lack it
+    """Stop tracing inside the block."""
+    state = _C._get_tracing_state()
+    _C._set_tracing_state(None)
     try:
         yield
     finally:
-        torch._C._set_tracing_state(state)  # type: ignore[attr-defined]  # see above
+        _C._set_tracing_state(state)

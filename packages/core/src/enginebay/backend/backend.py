@@ -126,7 +126,7 @@ class Backend:
         """The plugin's own checks of one tier, run in this process."""
         from enginebay.environment import EnvReport
 
-        return self._plugin.ask("check_env", EnvReport, request) or EnvReport()
+        return self._plugin.call_typed("check_env", EnvReport, request) or EnvReport()
 
     def is_available(self, with_custom_ops: bool = False) -> bool:
         """True where a tiny model was built, run and compared here; asked once a process."""
@@ -274,7 +274,7 @@ class Backend:
         """Return what an artifact with these parameters is bound to, as it is on this machine."""
         pinned: dict[str, str] = {field: self.get_version() for field in self.info.pinned}
         request = BindingRequest(params=params, backend=self.name)
-        found = self._plugin.ask("bound_to", Mapping, request)  # type: ignore[type-abstract]  # for isinstance
+        found = self._plugin.call_typed("bound_to", Mapping, request)  # type: ignore[type-abstract]  # for isinstance
         return pinned | dict(found or {})
 
     # -- the rest of the contract -------------------------------------------------------------

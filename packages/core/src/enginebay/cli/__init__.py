@@ -1,7 +1,7 @@
 """The command line: one file per command, nothing but parsing and printing.
 
 A command is a module of this package with ``add_arguments(parser, argv)`` and ``run(args)``; only
-the one that is asked for is imported. Data goes to stdout, talk to stderr.
+the requested one is imported. Data goes to stdout, messages go to stderr.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from enginebay.cli.parser import Parser
 
-#: The commands in the order of ``enginebay --help``.
+#: The commands and their descriptions, in the order of ``enginebay --help``.
 COMMANDS = {
     "backends": "list the installed backends",
     "check-env": "check what a backend needs, in four tiers",
@@ -30,7 +30,7 @@ COMMANDS = {
     "config": "show or check a deploy config",
     "rewriters": "list what is rewritten when a model is exported for a backend",
     "new-backend": "write a package for an engine of your own",
-    "completion": "print what a shell needs to complete these commands",
+    "completion": "print a shell script that completes these commands",
 }
 
 
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         130 interrupted.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if arguments == ["--version"]:  # before anything is imported: this one is asked for by scripts
+    if arguments == ["--version"]:  # scripts ask for this one often: nothing is imported before it
         from enginebay.version import __version__
 
         sys.stdout.write(f"enginebay {__version__}\n")
@@ -56,9 +56,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         error = windows_error()
         sys.stderr.write(f"error: {error}\nhint: {error.hint}\n")
         return error.exit_code
-    from enginebay.cli.failures import guarded
+    from enginebay.cli.exit_codes import exit_code
 
-    return guarded(arguments, _run)
+    return exit_code(arguments, _run)
 
 
 def _run(arguments: list[str]) -> int:
@@ -82,7 +82,7 @@ def _help() -> str:
         "usage: enginebay COMMAND ...\n\n"
         "Turn a PyTorch model into a verified artifact on any inference engine.\n\n"
         f"commands:\n{commands}\n\n"
-        "enginebay COMMAND -h tells what a command takes, enginebay --version which one this is.\n"
+        "enginebay COMMAND -h lists its arguments, enginebay --version prints the version.\n"
         "Exit codes: 0 ok, 1 the operation failed, 2 usage, 3 backend unavailable, "
         "130 interrupted.\n"
     )
@@ -108,11 +108,11 @@ def command(name: str) -> ModuleType:
 
 
 def command_parser(name: str, argv: list[str]) -> Parser:
-    """The parser of one command.
+    """Return the parser of one command.
 
     Args:
         name: The command.
-        argv: What it is about to parse: a backend that is named there brings flags of its own.
+        argv: The arguments to parse later: a backend named among them adds flags of its own.
 
     Raises:
         UsageError: There is no such command.
@@ -120,20 +120,20 @@ def command_parser(name: str, argv: list[str]) -> Parser:
     from enginebay.cli.parser import Parser
 
     module = command(name)
-    parser = Parser(prog=f"enginebay {name}", **described(name))
+    parser = Parser(prog=f"enginebay {name}", **parser_options(name))
     add_common(parser)
     module.add_arguments(parser, argv)
     return parser
 
 
-def described(name: str) -> dict[str, Any]:
-    """What a command's parser is made with, wherever it stands."""
+def parser_options(name: str) -> dict[str, Any]:
+    """Return the options that a command's parser is made with."""
     text = COMMANDS[name]
     return {"description": f"{text[0].upper()}{text[1:]}.", "allow_abbrev": False}
 
 
 def add_common(parser: ArgumentParser) -> None:
-    """The flags of every command."""
+    """Add the flags of every command."""
     parser.add_argument(
         "--traceback", action="store_true", help="show the whole chain behind an error"
     )

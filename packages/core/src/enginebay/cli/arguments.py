@@ -1,4 +1,4 @@
-"""Flags that several commands share."""
+"""Flags that several commands share, and lookups in a command line before it is parsed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser
     from collections.abc import Mapping, Sequence
 
+IRS = ("onnx", "torchscript", "exported_program")
+EXPORTERS = ("dynamo", "torchscript")
 MODEL_HELP = (
     "file.py:attr, package.module:attr, or a .onnx, .pt (TorchScript) or .pt2 file; attr is an "
     "nn.Module or a callable that returns one, optionally with its example inputs"
@@ -17,7 +19,7 @@ MODEL_HELP = (
 
 
 def add_inputs(parser: ArgumentParser, default: str) -> None:
-    """``--input``, repeatable."""
+    """Add ``--input``, repeatable."""
     parser.add_argument(
         "--input",
         dest="inputs",
@@ -31,7 +33,7 @@ def add_inputs(parser: ArgumentParser, default: str) -> None:
 
 
 def add_work_dir(parser: ArgumentParser) -> None:
-    """``--work-dir`` and ``--overwrite``."""
+    """Add ``--work-dir`` and ``--overwrite``."""
     parser.add_argument(
         "--work-dir",
         type=Path,
@@ -46,7 +48,7 @@ def add_work_dir(parser: ArgumentParser) -> None:
 
 
 def add_tolerance(parser: ArgumentParser) -> None:
-    """``--rtol``, ``--atol``, ``--timeout``."""
+    """Add ``--rtol``, ``--atol`` and ``--timeout``."""
     parser.add_argument("--rtol", type=float, help="relative tolerance instead of the dtype's own")
     parser.add_argument("--atol", type=float, help="absolute tolerance instead of the dtype's own")
     parser.add_argument(
@@ -59,7 +61,7 @@ def add_tolerance(parser: ArgumentParser) -> None:
 
 
 def add_allow_env(parser: ArgumentParser) -> None:
-    """``--allow-env``."""
+    """Add ``--allow-env``."""
     parser.add_argument(
         "--allow-env",
         action="store_true",
@@ -67,18 +69,33 @@ def add_allow_env(parser: ArgumentParser) -> None:
     )
 
 
+def add_artifact(parser: ArgumentParser) -> None:
+    """Add ``ARTIFACT`` and the flags for running it."""
+    parser.add_argument("artifact", metavar="ARTIFACT", type=Path)
+    add_inputs(parser, "the first that the artifact was verified with, else made up")
+    parser.add_argument("--device", help="run elsewhere than where the artifact was made for")
+    add_strict(parser)
+
+
+def add_strict(parser: ArgumentParser) -> None:
+    """Add ``--strict``."""
+    parser.add_argument(
+        "--strict", action="store_true", help="refuse what the engine falls back on"
+    )
+
+
 def environment(allowed: bool) -> Mapping[str, str] | None:
-    """What a config may see of the environment."""
+    """Return the environment variables that a config may read; None for none."""
     import os
 
     return os.environ if allowed else None
 
 
-def value_of(flag: str, argv: Sequence[str]) -> str | None:
-    """The value of a flag on a command line that is not parsed yet; the last one counts.
+def flag_value(flag: str, argv: Sequence[str]) -> str | None:
+    """Return a flag's value from a command line that is not parsed yet; the last one counts.
 
     Example:
-        >>> value_of("--backend", ["m.onnx", "--backend=ncnn"])
+        >>> flag_value("--backend", ["m.onnx", "--backend=ncnn"])
         'ncnn'
     """
     value: str | None = None
@@ -91,10 +108,10 @@ def value_of(flag: str, argv: Sequence[str]) -> str | None:
 
 
 def add_backend_flags(parser: ArgumentParser, name: str, argv: Sequence[str]) -> None:
-    """The flags that the backend's parameters declare, under a heading of their own.
+    """Add the flags that the backend's parameters declare, under a heading of their own.
 
     Raises:
-        BackendUnavailableError: The backend cannot be used, and more than help is wanted.
+        BackendUnavailableError: The backend cannot be used, and ``argv`` requests more than help.
     """
     from enginebay.backend import get_backend
     from enginebay.errors import BackendUnavailableError
@@ -110,12 +127,12 @@ def add_backend_flags(parser: ArgumentParser, name: str, argv: Sequence[str]) ->
         backend.Params.add_arguments(group, skip=("work_dir",))
 
 
-def typed_again(argv: Sequence[str], *more: str) -> str:
-    """The command line to repeat from any folder: paths in it are relative to the current one.
+def repeatable_command(argv: Sequence[str], *more: str) -> str:
+    """Return a command line that works from any folder: it enters the current one first.
 
     Args:
-        argv: The arguments as they were typed.
-        more: What was left to a default that may differ another time.
+        argv: The arguments as they were typed; paths among them may be relative.
+        more: Flags for defaults that may differ another time.
     """
     here = shlex.join(["cd", str(Path.cwd())])
     return f"{here} && {shlex.join(['enginebay', *argv, *more])}"

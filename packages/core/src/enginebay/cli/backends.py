@@ -1,11 +1,11 @@
-"""``enginebay backends``: what is installed, from metadata alone unless it is to be loaded."""
+"""``enginebay backends``: list what is installed, from metadata alone unless --load is given."""
 
 from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING
 
-from enginebay.cli.output import NONE_INSTALLED, print_json, print_table, say, styled
+from enginebay.cli.output import NONE_INSTALLED, print_json, print_message, print_table, styled
 from enginebay.plugins import list_backends, list_plugins
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
 
 def run(args: Namespace) -> int:
-    """List what is installed; what is broken has its reason, and does not fail the command."""
+    """List what is installed. What is broken has its reason and does not fail the command."""
     if args.load:
         _load(show_chains=args.traceback)
     backends, plugins = list_backends(), list_plugins()
@@ -34,7 +34,7 @@ def run(args: Namespace) -> int:
         )
         return 0
     if not backends:
-        say(NONE_INSTALLED)
+        print_message(NONE_INSTALLED)
     for title, statuses in (("NAME", backends), ("PLUGIN", plugins)):
         if statuses:
             print_table(
@@ -43,12 +43,12 @@ def run(args: Namespace) -> int:
             )
     fixes = {(status.name, status.fix) for status in (*backends, *plugins) if status.fix}
     for name, fix in sorted(fixes):
-        say(f"{styled(f'{name}:', 'red', sys.stderr)} {fix}")
+        print_message(f"{styled(f'{name}:', 'red', sys.stderr)} {fix}")
     return 0
 
 
 def _load(*, show_chains: bool) -> None:
-    """Import every plugin, so that the lists know what is wrong with it."""
+    """Import every plugin, so that the lists hold its faults."""
     import warnings
     from contextlib import suppress
 
@@ -56,10 +56,10 @@ def _load(*, show_chains: bool) -> None:
     from enginebay.plugins import PluginWarning, load_backend, load_plugins
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PluginWarning)  # the list says it
+        warnings.simplefilter("ignore", PluginWarning)  # the list shows it
         load_plugins()
     for status in list_backends():
-        with suppress(PluginError):  # kept for the list, which raises it where that is wanted
+        with suppress(PluginError):  # it is kept, and the list shows it
             load_backend(status.name)
     if show_chains:
         _print_chains()
@@ -72,5 +72,5 @@ def _print_chains() -> None:
 
     for (_, name, _), fault in load_faults.items():
         if fault.cause is not None:
-            say(f"{styled(f'{name}:', 'red', sys.stderr)} {fault.reason}")
+            print_message(f"{styled(f'{name}:', 'red', sys.stderr)} {fault.reason}")
             traceback.print_exception(fault.cause, file=sys.stderr)

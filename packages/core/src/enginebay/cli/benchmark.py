@@ -1,13 +1,12 @@
-"""``enginebay benchmark ARTIFACT``: how fast it is here."""
+"""``enginebay benchmark ARTIFACT``: measure how fast it runs on this machine."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from enginebay.cli.arguments import add_inputs
-from enginebay.cli.deploy import engine_text
-from enginebay.cli.output import print_fields, print_json, print_table, talk_on_stderr
+from enginebay.cli.arguments import add_artifact
+from enginebay.cli.output import print_fields, print_json, print_table, stdout_on_stderr
+from enginebay.cli.summaries import receipt_fields
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -22,18 +21,13 @@ _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
     """Add the command's flags."""
     parser.usage = "enginebay benchmark ARTIFACT [--input NAME=SPEC] [--seconds N] [flags]"
-    parser.add_argument("artifact", metavar="ARTIFACT", type=Path)
-    add_inputs(parser, "the first that the artifact was verified with, else made up")
+    add_artifact(parser)
     parser.add_argument(
         "--seconds",
         type=float,
         default=3.0,
         metavar="N",
         help="how long to measure, after a warm-up of a tenth of it (default: 3)",
-    )
-    parser.add_argument("--device", help="run elsewhere than where the artifact was made for")
-    parser.add_argument(
-        "--strict", action="store_true", help="refuse what the engine falls back on"
     )
 
 
@@ -45,7 +39,7 @@ def run(args: Namespace) -> int:
 
     artifact = open_artifact(args.artifact)
     given = parse_inputs(args.inputs)
-    with talk_on_stderr():
+    with stdout_on_stderr():
         measured = benchmark(
             artifact,
             inputs_for(artifact.inputs, given) if given else None,
@@ -87,19 +81,13 @@ def _print(measured: Benchmark) -> None:
         (
             ("rate", f"{measured.throughput:.4g} calls/s, one after the other"),
             ("load", f"{measured.load:.3g} s, then {measured.first:.3g} s for the first call"),
-            ("engine", engine_text(measured.receipt)),
-            *(("fallback", fallback) for fallback in measured.receipt.fallbacks),
+            *receipt_fields(measured.receipt),
             *(("note", note) for note in measured.notes),
         )
     )
 
 
 def _row(latency: Latency, size: float) -> tuple[str, ...]:
-    median, low, high, p90, p99, least, most = (
-        f"{seconds / size:.4g}"
-        for seconds in (
-            *(latency.median, latency.low, latency.high, latency.p90, latency.p99),
-            *(latency.min, latency.max),
-        )
-    )
-    return median, f"{low}–{high}", p90, p99, least, most, str(latency.runs)
+    names = ("median", "low", "high", "p90", "p99", "min", "max")
+    median, low, high, *rest = (f"{getattr(latency, name) / size:.4g}" for name in names)
+    return median, f"{low}–{high}", *rest, str(latency.runs)

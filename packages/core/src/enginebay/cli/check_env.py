@@ -1,11 +1,18 @@
-"""``enginebay check-env``: what a backend needs, in four tiers."""
+"""``enginebay check-env``: check what a backend needs, in four tiers."""
 
 from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING, Any
 
-from enginebay.cli.output import NONE_INSTALLED, print_json, say, styled, talk_on_stderr
+from enginebay.cli.output import (
+    NONE_INSTALLED,
+    print_json,
+    print_labelled,
+    print_message,
+    stdout_on_stderr,
+    styled,
+)
 from enginebay.errors import EnginebayError
 
 if TYPE_CHECKING:
@@ -13,7 +20,7 @@ if TYPE_CHECKING:
 
 
 UNAVAILABLE = 3
-_MARKS = {"ok": ("ok", "green"), "failed": ("FAILED", "red"), "skipped": ("skipped", "dim")}
+_STATUSES = {"ok": ("ok", "green"), "failed": ("FAILED", "red"), "skipped": ("skipped", "dim")}
 
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
@@ -41,8 +48,8 @@ def run(args: Namespace) -> int:
 
     names = args.names or [status.name for status in list_backends()]
     if not names:
-        say(NONE_INSTALLED)
-    with talk_on_stderr():
+        print_message(NONE_INSTALLED)
+    with stdout_on_stderr():
         results = [_check(name, args) for name in dict.fromkeys(names)]
     if args.json:
         print_json({"backends": results})
@@ -76,7 +83,7 @@ def _check(name: str, args: Namespace) -> dict[str, Any]:
 
 
 def _raise_strict_fault() -> None:
-    """Raise a broken plugin's error where ENGINEBAY_STRICT_PLUGINS asks for that.
+    """Raise a broken plugin's error where ENGINEBAY_STRICT_PLUGINS is set.
 
     It ends the command, as it ends ``backends``: under another backend's name it would mislead.
     """
@@ -87,24 +94,21 @@ def _raise_strict_fault() -> None:
 
 
 def _print(result: dict[str, Any]) -> None:
-    state = (
-        styled("ok", "green", sys.stdout) if result["ok"] else styled("NOT OK", "red", sys.stdout)
-    )
-    sys.stdout.write(f"{styled(result['name'], 'bold', sys.stdout)}: {state}\n")
-    if result["reason"]:
-        sys.stdout.write(f"  {result['reason']}\n")
-    if result["fix"]:
-        sys.stdout.write(f"  fix: {result['fix']}\n")
+    state = ("ok", "green") if result["ok"] else ("NOT OK", "red")
+    name = styled(result["name"], "bold", sys.stdout)
+    sys.stdout.write(f"{name}: {styled(*state, sys.stdout)}\n")
+    _print_reason("  ", "", result["reason"], result["fix"])
     for check in result["checks"]:
-        _print_check(check)
+        status, colour = _STATUSES[check["status"]]
+        status = styled(status.ljust(7), colour, sys.stdout)
+        label = f"  {check['tier']:<8}  {status}  "
+        print_labelled(label, f"{check['name']}: {check['found']}")
+        if check["status"] == "failed":
+            _print_reason(" " * 21, "wanted: ", check["wanted"], check["fix"])
 
 
-def _print_check(check: Any) -> None:
-    mark, colour = _MARKS[check["status"]]
-    mark = styled(mark.ljust(7), colour, sys.stdout)
-    sys.stdout.write(f"  {check['tier']:<8}  {mark}  {check['name']}: {check['found']}\n")
-    if check["status"] == "failed":
-        if check["wanted"]:
-            sys.stdout.write(f"{'':21}wanted: {check['wanted']}\n")
-        if check["fix"]:
-            sys.stdout.write(f"{'':21}fix: {check['fix']}\n")
+def _print_reason(indent: str, label: str, reason: str | None, fix: str | None) -> None:
+    if reason:
+        print_labelled(f"{indent}{label}", reason)
+    if fix:
+        print_labelled(f"{indent}fix: ", fix, wrap=False)  # most are commands to copy

@@ -1,4 +1,4 @@
-"""``enginebay completion``: what a shell needs to complete the commands, their flags and files."""
+"""``enginebay completion``: print a script by which a shell completes the commands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 SHELLS = ("bash", "zsh", "tcsh")
 
-#: What stands for a path, by the words that the help uses for it.
+#: The metavars of paths.
 _FILES = ("MODEL", "IR", "FILE", "FILE.npz", "ARTIFACT", "ARTIFACT|IR")
 _FOLDERS = ("FOLDER",)
 
@@ -20,7 +20,7 @@ _FOLDERS = ("FOLDER",)
 _WITH_PARAMETERS = ("deploy", "convert")
 
 #: A broken backend's flags are left out, as they are from a help text.
-_ASKED = ["-h"]
+_HELP = ["-h"]
 
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
@@ -35,10 +35,10 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
 
 def run(args: Namespace) -> int:
-    """Print the script; the backends it knows are those installed now."""
+    """Print the script, with the names of the backends that are installed now."""
     import shtab
 
-    script = shtab.complete(_whole(), args.shell)
+    script = shtab.complete(_every_command(), args.shell)
     if args.json:
         print_json({"shell": args.shell, "script": script})
     else:
@@ -46,21 +46,21 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def _whole() -> ArgumentParser:
-    """Every command in one parser, which nothing is parsed with."""
+def _every_command() -> ArgumentParser:
+    """Return one parser with every command, which shtab reads and nothing is parsed with."""
     import shtab
 
-    from enginebay.cli import COMMANDS, add_common, command, described
+    from enginebay.cli import COMMANDS, add_common, command, parser_options
     from enginebay.cli.parser import Parser
     from enginebay.plugins import list_backends
 
     backends = [status.name for status in list_backends()]
-    whole = Parser(prog="enginebay")
-    commands = whole.add_subparsers(parser_class=Parser)
+    parser_of_all = Parser(prog="enginebay")
+    commands = parser_of_all.add_subparsers(parser_class=Parser)
     for name in COMMANDS:
-        parser = commands.add_parser(name, help=COMMANDS[name], **described(name))
+        parser = commands.add_parser(name, help=COMMANDS[name], **parser_options(name))
         add_common(parser)
-        command(name).add_arguments(parser, _ASKED)
+        command(name).add_arguments(parser, _HELP)
         if name in _WITH_PARAMETERS:
             for backend in backends:
                 _add_missing(parser, backend)
@@ -71,16 +71,16 @@ def _whole() -> ArgumentParser:
                 action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
             elif action.metavar == "NAME" and action.dest in ("backend", "name", "names"):
                 action.choices = backends
-    return whole
+    return parser_of_all
 
 
 def _add_missing(parser: ArgumentParser, backend: str) -> None:
-    """The flags of a backend that no other backend has brought."""
+    """Add the flags of a backend that no other backend has added."""
     from enginebay.cli.arguments import add_backend_flags
     from enginebay.cli.parser import Parser
 
     own = Parser(add_help=False)
-    add_backend_flags(own, backend, _ASKED)
+    add_backend_flags(own, backend, _HELP)
     for action in own._actions:
         if not parser._option_string_actions.keys() & set(action.option_strings):
             parser._add_action(action)

@@ -1,4 +1,4 @@
-"""``enginebay config``: what a deploy config says, what is wrong with it, what it may say."""
+"""``enginebay config``: show a deploy config, check it, print the schema of all configs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from enginebay.cli.arguments import add_allow_env, environment
-from enginebay.cli.output import print_json, say
+from enginebay.cli.output import print_json, print_message
 from enginebay.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
 
 def run(args: Namespace) -> int:
-    """Do what is asked for."""
+    """Run the requested action."""
     if bool(args.file) == (args.action == "schema"):
         wanted = "takes no FILE" if args.file else "needs a FILE"
         raise UsageError(f"'config {args.action}' {wanted}", hint="enginebay config -h")
@@ -63,7 +63,7 @@ def _check(args: Namespace) -> int:
         hint = f" ({problem.hint})" if problem.hint else ""
         sys.stdout.write(f"{problem}{hint}\n")
     for note in found.notes:
-        say(f"note: {note}")
+        print_message(f"note: {note}")
     if not found.problems:
         backend = found.backend or "any backend"
         sys.stdout.write(
@@ -86,7 +86,7 @@ def _schema(args: Namespace) -> int:  # noqa: ARG001  # every action's signature
         try:
             backends[status.name] = get_backend(status.name).Params
         except BackendUnavailableError as err:
-            say(f"note: {status.name} is left out: {err}")
+            print_message(f"note: {status.name} is left out: {err}")
     sys.stdout.write(json.dumps(config_schema(backends), indent=2) + "\n")
     return 0
 

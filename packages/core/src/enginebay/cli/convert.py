@@ -1,4 +1,4 @@
-"""``enginebay convert NAME IR``: an IR becomes a backend's artifact, not verified."""
+"""``enginebay convert NAME IR``: turn an IR into a backend's artifact, not verified."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enginebay.cli.arguments import add_backend_flags, add_work_dir, typed_again
+from enginebay.cli.arguments import add_backend_flags, add_work_dir, repeatable_command
 from enginebay.cli.output import (
     print_fields,
     print_json,
     print_next,
     short_path,
-    size_text,
-    talk_on_stderr,
+    stdout_on_stderr,
 )
-from enginebay.cli.verdict import headline, shape_text
+from enginebay.cli.summaries import artifact_document, artifact_text, shape_text, verdict_text
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -37,7 +36,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
 
 
 def _backend_in(argv: list[str]) -> str | None:
-    """The backend's name on a command line whose flags are not known yet.
+    """Return the backend's name from a command line whose flags are not known yet.
 
     It is the first word; where flags come first, the first word that names an installed backend.
     """
@@ -51,35 +50,26 @@ def _backend_in(argv: list[str]) -> str | None:
 
 
 def run(args: Namespace) -> int:
-    """Convert, and say where the artifact is."""
-    import msgspec
-
+    """Convert, and print where the artifact is."""
     from enginebay.backend import get_backend
     from enginebay.operations import convert
 
     backend = get_backend(args.name)
-    with talk_on_stderr():
+    with stdout_on_stderr():
         artifact = convert(
             args.ir,
             backend=backend.name,
             work_dir=args.work_dir or Path(f"{args.ir.stem}-{backend.name}"),
             params=backend.Params.from_args(args),
             overwrite=args.overwrite,
-            command=typed_again(args.argv),
+            command=repeatable_command(args.argv),
         )
     if args.json:
-        print_json(
-            {"artifact": str(artifact.path), "manifest": msgspec.to_builtins(artifact.manifest)}
-        )
+        print_json(artifact_document(artifact))
         return 0
     verification = artifact.manifest.verification
     assert verification is not None
-    print_fields(
-        (
-            ("verdict", headline(verification)),
-            ("artifact", f"{short_path(artifact.path)} ({size_text(artifact.manifest.files)})"),
-        )
-    )
+    print_fields((("verdict", verdict_text(verification)), ("artifact", artifact_text(artifact))))
     print_next(_next(artifact))
     return 0
 
@@ -95,5 +85,5 @@ def _next(artifact: Artifact) -> list[str]:
 
 
 def _sizes(dims: tuple[int | str, ...]) -> tuple[int, ...]:
-    """A shape to try: open dimensions of size 1."""
+    """Return a shape to try: open dimensions of size 1."""
     return tuple(dim if isinstance(dim, int) else 1 for dim in dims)

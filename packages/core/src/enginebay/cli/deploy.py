@@ -1,4 +1,4 @@
-"""``enginebay deploy``: a model becomes a verified artifact."""
+"""``enginebay deploy``: turn a model into a verified artifact."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from enginebay.cli.arguments import (
+    EXPORTERS,
+    IRS,
     MODEL_HELP,
     add_allow_env,
     add_backend_flags,
     add_inputs,
+    add_strict,
     add_tolerance,
     add_work_dir,
     environment,
-    typed_again,
-    value_of,
+    flag_value,
+    repeatable_command,
 )
 from enginebay.cli.output import (
     print_fields,
@@ -24,16 +27,19 @@ from enginebay.cli.output import (
     print_next,
     print_table,
     short_path,
-    size_text,
-    talk_on_stderr,
+    stdout_on_stderr,
 )
-from enginebay.cli.verdict import headline, print_outputs
+from enginebay.cli.summaries import (
+    artifact_text,
+    engine_text,
+    print_outputs,
+    verdict_text,
+)
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterator, Sequence
 
-    from enginebay.inference import Receipt
     from enginebay.operations import Deployment
 
 _SHOWN = 6  # names of rewriters in a line; --json has them all
@@ -62,12 +68,12 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
     add_work_dir(parser)
     parser.add_argument(
         "--ir",
-        choices=("onnx", "torchscript", "exported_program"),
+        choices=IRS,
         help="use this IR (default: the backend's preferred ones, until one works)",
     )
     parser.add_argument(
         "--exporter",
-        choices=("dynamo", "torchscript"),
+        choices=EXPORTERS,
         help="the ONNX exporter (default: dynamo, and where that fails torchscript)",
     )
     parser.add_argument(
@@ -85,15 +91,13 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
         action="store_true",
         help="publish although the numbers differ or the engine crashed",
     )
-    parser.add_argument(
-        "--strict", action="store_true", help="refuse what the engine falls back on"
-    )
+    add_strict(parser)
     add_backend_flags(parser, _backend(argv) or default_backend(), argv)
 
 
 def _backend(argv: Sequence[str]) -> str | None:
-    """The backend that a command line names itself, or by its config."""
-    named, file = value_of("--backend", argv), value_of("--config", argv)
+    """Return the backend that a command line names, itself or by its config."""
+    named, file = flag_value("--backend", argv), flag_value("--config", argv)
     if named or not file:
         return named
     from enginebay.config import read
@@ -103,7 +107,7 @@ def _backend(argv: Sequence[str]) -> str | None:
 
 
 def run(args: Namespace) -> int:
-    """Deploy, and print what came out of it."""
+    """Deploy, and describe the artifact."""
     from enginebay.backend import default_backend, get_backend
     from enginebay.cli.progress import progress
     from enginebay.config import read
@@ -112,7 +116,8 @@ def run(args: Namespace) -> int:
 
     config = read(args.config, environment=environment(args.allow_env)) if args.config else None
     backend = get_backend(_backend(args.argv) or default_backend())
-    with progress() as watch, talk_on_stderr():
+    flags = [] if args.backend else ["--backend", backend.name]
+    with progress() as watch, stdout_on_stderr():
         deployment = deploy(
             args.model,
             parse_inputs(args.inputs) if args.inputs else None,
@@ -131,7 +136,7 @@ def run(args: Namespace) -> int:
             overwrite=args.overwrite,
             strict=args.strict,
             watch=watch,
-            command=typed_again(args.argv, *([] if args.backend else ["--backend", backend.name])),
+            command=repeatable_command(args.argv, *flags),
         )
     if args.json:
         print_json(_document(deployment))
@@ -141,7 +146,7 @@ def run(args: Namespace) -> int:
 
 
 def _default_work_dir(model: str, backend: str) -> Path:
-    """``folder/net.py:build`` on ncnn becomes ``build-ncnn`` in the current folder."""
+    """Return ``build-ncnn`` for ``folder/net.py:build`` on ncnn: a folder in the current one."""
     name = model.rpartition(":")[2].removesuffix(".py") if ":" in model else Path(model).stem
     return Path(f"{Path(name).name}-{backend}")
 
@@ -167,7 +172,6 @@ def _document(deployment: Deployment) -> dict[str, Any]:
 
 
 def _print(deployment: Deployment) -> None:
-    artifact = deployment.artifact
     total = sum(step.seconds or 0.0 for step in deployment.steps)
     print_table(
         ("STEP", "SECONDS", ""),
@@ -183,11 +187,11 @@ def _print(deployment: Deployment) -> None:
     sys.stdout.write("\n")
     print_fields(
         (
-            ("verdict", headline(deployment.verification)),
+            ("verdict", verdict_text(deployment.verification)),
             ("engine", engine_text(deployment.receipt)),
             *(("note", note) for note in deployment.notes),
             *(("rewriters", line) for line in _rewriter_lines(deployment)),
-            ("artifact", f"{short_path(artifact.path)} ({size_text(artifact.manifest.files)})"),
+            ("artifact", artifact_text(deployment.artifact)),
         )
     )
     if deployment.verification.outputs:
@@ -196,30 +200,23 @@ def _print(deployment: Deployment) -> None:
     print_next(_next(deployment))
 
 
-def engine_text(receipt: Receipt | None) -> str:
-    """What ran, where and in which precision; empty where nothing ran."""
-    if receipt is None:
-        return ""
-    return f"{receipt.engine} on {receipt.provider or receipt.device}, {receipt.precision}"
-
-
 def _rewriter_lines(deployment: Deployment) -> Iterator[str]:
     report = deployment.rewriting
     if report is None:
         return
     fired = [f"{name} ({count})" for name, count in report.fired.items()]
     if fired:
-        yield f"fired: {_listed(fired)}"
+        yield f"fired: {_join_names(fired)}"
     # Core's and the backend's own rarely fire: most models need few of them. --json has them all.
     own = ("enginebay", deployment.artifact.manifest.plugin.distribution)
     idle = [r.name for r in report.applied if not r.count and r.distribution not in own]
     if idle:
-        yield f"never fired: {_listed(idle)}"
+        yield f"never fired: {_join_names(idle)}"
     yield from report.not_found
     yield from report.not_served
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     rest = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + rest
 

@@ -1,20 +1,14 @@
-"""``enginebay export``: a model becomes an IR file."""
+"""``enginebay export``: turn a model into an IR file."""
 
 from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from enginebay.cli.arguments import MODEL_HELP, add_inputs
-from enginebay.cli.output import (
-    human_size,
-    print_fields,
-    print_json,
-    print_next,
-    short_path,
-    talk_on_stderr,
-)
+from enginebay.cli.arguments import EXPORTERS, IRS, MODEL_HELP, add_inputs
+from enginebay.cli.output import print_json, print_next, short_path, stdout_on_stderr
+from enginebay.cli.summaries import ir_document, print_ir
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -35,11 +29,11 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
     )
     parser.add_argument(
         "--ir",
-        choices=("onnx", "torchscript", "exported_program"),
+        choices=IRS,
         help="the IR (default: what --output ends with)",
     )
     parser.add_argument("--backend", metavar="NAME", help="apply the rewriters for this engine")
-    parser.add_argument("--exporter", choices=("dynamo", "torchscript"), help="the ONNX exporter")
+    parser.add_argument("--exporter", choices=EXPORTERS, help="the ONNX exporter")
     parser.add_argument(
         "--opset", type=int, metavar="N", help="the ONNX opset (default: the exporter's)"
     )
@@ -49,12 +43,12 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
 
 def run(args: Namespace) -> int:
-    """Export, and say what was written."""
+    """Export, and describe what was written."""
     from enginebay.operations import export
     from enginebay.params import parse_shapes
     from enginebay.tensors import parse_inputs
 
-    with talk_on_stderr():
+    with stdout_on_stderr():
         model = export(
             args.model,
             parse_inputs(args.inputs) if args.inputs else None,
@@ -68,7 +62,7 @@ def run(args: Namespace) -> int:
             overwrite=args.overwrite,
         )
     if args.json:
-        print_json({"ir": ir_document(model)})
+        print_json(ir_document(model))
         return 0
     print_ir(model)
     file = shlex.quote(short_path(model.path))
@@ -85,26 +79,3 @@ def _conversion(model: IRModel, backend: str | None, file: str) -> list[str]:
     except BackendUnavailableError:
         return []
     return [f"enginebay convert {engine.name} {file}"] if model.kind in engine.info.irs else []
-
-
-def ir_document(model: IRModel) -> dict[str, Any]:
-    """An IR as plain JSON values."""
-    import msgspec
-
-    described: dict[str, Any] = msgspec.to_builtins(model, enc_hook=str)  # paths
-    return {**described, "sha256": model.digest()}
-
-
-def print_ir(model: IRModel) -> None:
-    """Describe an IR on stdout."""
-    opset = f", opset {model.opset}" if model.opset else ""
-    print_fields(
-        (
-            ("ir", model.kind + (f" by {model.exporter}" if model.exporter else "") + opset),
-            *(("file", f"{short_path(f)} ({human_size(f.stat().st_size)})") for f in model.files),
-            ("sha256", model.digest()),
-            *(("input", spec.describe()) for spec in model.inputs),
-            *(("output", spec.describe()) for spec in model.outputs),
-            *(("note", note) for note in model.notes),
-        )
-    )

@@ -1,4 +1,4 @@
-"""``enginebay inspect``: what an artifact or an IR file holds."""
+"""``enginebay inspect``: describe an artifact or an IR file."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from enginebay.cli.deploy import engine_text
-from enginebay.cli.export import ir_document, print_ir
 from enginebay.cli.output import human_size, print_fields, print_json, print_table, short_path
-from enginebay.cli.verdict import headline, print_outputs
+from enginebay.cli.summaries import (
+    artifact_document,
+    ir_document,
+    print_ir,
+    print_outputs,
+    receipt_fields,
+    verdict_text,
+)
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -31,23 +36,19 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
 def run(args: Namespace) -> int:
     """Describe the folder or the file; the artifact's files are checked on the way."""
-    import msgspec
-
     from enginebay.artifact import open_artifact
     from enginebay.backend import read_ir
 
     if args.path.suffix in (".onnx", ".pt", ".pt2") and not args.path.is_dir():
         model = read_ir(args.path)
         if args.json:
-            print_json({"ir": ir_document(model)})
+            print_json(ir_document(model))
         else:
             print_ir(model)
         return 0
     artifact = open_artifact(args.path)
     if args.json:
-        print_json(
-            {"artifact": str(artifact.path), "manifest": msgspec.to_builtins(artifact.manifest)}
-        )
+        print_json(artifact_document(artifact))
     else:
         _print(artifact)
     return 0
@@ -60,14 +61,10 @@ def _print(artifact: Artifact) -> None:
     print_fields(
         (
             ("artifact", short_path(artifact.path)),
-            ("verdict", headline(verification) if verification else "unverified"),
+            ("verdict", verdict_text(verification) if verification else "unverified"),
             ("backend", f"{manifest.backend} {manifest.engine_version}"),
             ("plugin", f"{manifest.plugin.distribution} {manifest.plugin.version}"),
-            ("engine", engine_text(manifest.receipt)),
-            *(
-                ("fallback", text)
-                for text in (manifest.receipt.fallbacks if manifest.receipt else ())
-            ),
+            *receipt_fields(manifest.receipt),
             ("params", ", ".join(f"{k}={_value(v)}" for k, v in manifest.params.items())),
             ("ir", _ir_text(manifest.ir)),
             *(("note", note) for note in (manifest.ir.notes if manifest.ir else ())),
@@ -88,6 +85,7 @@ def _print(artifact: Artifact) -> None:
         ("FILE", "SIZE", "SHA256"),
         [(entry.path, human_size(entry.size), entry.sha256) for entry in manifest.files],
         right=("SIZE",),
+        digests=("SHA256",),
     )
 
 

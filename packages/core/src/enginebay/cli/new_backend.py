@@ -1,13 +1,20 @@
-"""``enginebay new-backend``: a complete backend package to put an engine into."""
+"""``enginebay new-backend NAME``: write a backend's package, which passes the conformance kit."""
 
 from __future__ import annotations
 
+import re
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enginebay.cli.output import print_json, say
+from enginebay.cli.output import print_json, print_message
+from enginebay.errors import ArtifactExistsError, UsageError
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+
+_TEMPLATE = Path(__file__).with_name("template")
+_NAME = re.compile(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*")
 
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
@@ -17,16 +24,85 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
 
 def run(args: Namespace) -> int:
-    """Write the package into ``enginebay-NAME`` and say how to go on."""
-    import sys
-
-    from enginebay.cli.scaffold import new_backend
-
-    files = [path.as_posix() for path in new_backend(args.name)]
+    """Write the package into ``enginebay-NAME`` and print what to do next."""
+    files = [path.as_posix() for path in write_package(args.name)]
     if args.json:
         print_json({"backend": args.name, "files": files})
         return 0
     sys.stdout.write("\n".join(files) + "\n")
     folder = f"enginebay-{args.name}"
-    say(f"Next: cd {folder} && pip install -e '.[testing]' && pytest")
+    print_message(f"Next: cd {folder} && pip install -e '.[testing]' && pytest")
     return 0
+
+
+def write_package(name: str, parent: str | Path = ".") -> list[Path]:
+    """Write the package ``enginebay-NAME`` into a folder of that name.
+
+    Args:
+        name: The backend's name, as users will type it: ``myengine``.
+        parent: Where the folder goes.
+
+    Returns:
+        The files, the folder's ``pyproject.toml`` first.
+
+    Raises:
+        UsageError: The name has other characters, or it is taken: by an installed backend or
+            distribution, or by one of Enginebay's own backends.
+        ArtifactExistsError: The folder exists.
+    """
+    _check_name(name)
+    folder = Path(parent) / f"enginebay-{name}"
+    if folder.exists():
+        raise ArtifactExistsError(f"'{folder}' is there already", hint="choose another name")
+    written = []
+    for source in sorted(_TEMPLATE.rglob("*")):
+        # The suffix .in keeps Python files of the template from being imported and tested as ours.
+        if source.is_file() and source.suffix in (".in", ".typed"):
+            target = folder / _fill_in(source.relative_to(_TEMPLATE).as_posix(), name)
+            target = target.with_suffix("") if source.suffix == ".in" else target
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(_fill_in(source.read_text(encoding="utf-8"), name), encoding="utf-8")
+            written.append(target)
+    return sorted(written, key=lambda path: path.name != "pyproject.toml")
+
+
+def _check_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"'{name}' cannot be a backend's name: wanted lower-case letters, digits, - and _, "
+            "a letter first",
+            hint="enginebay new-backend myengine",
+        )
+    if conflict := _conflict(name):
+        raise UsageError(conflict, hint="choose another name")
+
+
+def _conflict(name: str) -> str:
+    """Return which backend or distribution has the name; an empty text if none has."""
+    from importlib_metadata import PackageNotFoundError, version
+
+    from enginebay.plugins import KNOWN_DISTRIBUTIONS, list_backends
+
+    for status in list_backends():
+        if status.name == name:
+            return f"backend '{name}' is installed already, from {status.provider}"
+    if name in KNOWN_DISTRIBUTIONS:
+        return f"backend '{name}' is Enginebay's own: pip install {KNOWN_DISTRIBUTIONS[name]}"
+    distribution = f"enginebay-{name}"
+    try:
+        return f"distribution '{distribution}' is installed already: {version(distribution)}"
+    except PackageNotFoundError:
+        return ""
+
+
+def _fill_in(text: str, name: str) -> str:
+    """Return the template's text with the name in each of its forms."""
+    words = re.split(r"[-_]", name)
+    forms = {
+        "enginebay_myengine": f"enginebay_{'_'.join(words)}",
+        "Myengine": "".join(word.capitalize() for word in words),
+        "myengine": name,
+    }
+    for form, replacement in forms.items():
+        text = text.replace(form, replacement)
+    return text

@@ -1,10 +1,16 @@
-"""What commands print: JSON documents, plain tables, a little colour on terminals."""
+"""Printing for all commands: JSON, tables and fields on stdout, messages on stderr.
+
+What goes to a file or a pipe is plain, complete, and one line a row, for grep. On a terminal rows
+are wrapped at words, and rich is imported only there: start-up has a budget.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from contextlib import contextmanager
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,17 +18,21 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TextIO
 
-    from enginebay.artifact import FileEntry
+    from rich.console import Console
 
 #: The version of every JSON document; it grows when a key is removed or changes its meaning.
 SCHEMA = 1
-#: What the commands about backends say where there is none.
+#: The message of the commands about backends where there is none.
 NONE_INSTALLED = "No backend is installed. hint: pip install 'enginebay-onnxruntime[cpu]'"
-_COLOURS = {"red": "31", "green": "32", "yellow": "33", "cyan": "36", "bold": "1", "dim": "2"}
+#: The fields that are copied into a shell, where a line break of ours would cut them in two.
+_COPIED = ("command",)
+#: As many characters of a digest as distinguish it from others.
+_DIGEST_WIDTH = 12
+_COLOUR_CODE = re.compile(r"\x1b\[[\d;]*m")
 
 
 @contextmanager
-def talk_on_stderr() -> Iterator[None]:
+def stdout_on_stderr() -> Iterator[None]:
     """Send to stderr whatever a model's code or an engine prints meanwhile, C++ included.
 
     stdout is for the command's own data: one stray line would spoil a JSON document.
@@ -47,32 +57,107 @@ def print_json(document: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps({"schema": SCHEMA, **document}, indent=2) + "\n")
 
 
-def styled(text: str, colour: str, stream: TextIO) -> str:
-    """The text in a colour where ``stream`` is a terminal and NO_COLOR is not set."""
-    if os.environ.get("NO_COLOR") or not stream.isatty():
+def print_message(text: str) -> None:
+    """Print a line on stderr."""
+    sys.stderr.write(text + "\n")
+
+
+def styled(text: str, style: str, stream: TextIO) -> str:
+    """Return the text in a style of rich's where ``stream`` shows one.
+
+    A terminal does, or anything with FORCE_COLOR set; nothing does with NO_COLOR set.
+    """
+    if not (stream.isatty() or os.environ.get("FORCE_COLOR")):
         return text
-    return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
+    from rich.style import Style
+
+    return Style.parse(style).render(text) if _console(stream).color_system else text
 
 
 def print_table(
-    header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Collection[str] = ()
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    right: Collection[str] = (),
+    digests: Collection[str] = (),
 ) -> None:
-    """Print aligned columns on stdout; the last one may be as long as it likes.
+    """Print aligned columns on stdout.
+
+    On a terminal cells are wrapped at words. Where even the words are too wide to stand side by
+    side, each row is printed as fields below one another.
 
     Args:
         header: The columns' names.
         rows: One text for each column.
         right: The columns that hold numbers, which end at the same place.
+        digests: The columns that hold digests, which may lose their end on a narrow terminal.
     """
-    lines = [tuple(header), *(tuple(map(_plain, row)) for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
-    for number, line in enumerate(lines):
-        cells = [
-            cell.rjust(width) if name in right else cell.ljust(width)
-            for name, cell, width in zip(header, line, widths, strict=True)
-        ]
-        text = "  ".join(cells).rstrip()
-        sys.stdout.write(f"{text if number else styled(text, 'bold', sys.stdout)}\n")
+    lines = [tuple(map(_printable, row)) for row in rows]
+    columns = list(zip(header, *lines, strict=True))
+    if not sys.stdout.isatty():
+        _print_aligned(columns, right)
+    elif widths := _widths_that_fit(columns, digests):
+        _print_wrapped(columns, widths, right)
+    else:
+        for line in lines:
+            print_fields(zip(map(str.lower, header), line, strict=True))
+            sys.stdout.write("\n")
+
+
+def _print_aligned(columns: Sequence[Sequence[str]], right: Collection[str]) -> None:
+    padded = []
+    for column in columns:
+        pad = str.rjust if column[0] in right else str.ljust
+        padded.append([pad(cell, max(map(len, column))) for cell in column])
+    header, *rows = ("  ".join(line).rstrip() for line in zip(*padded, strict=True))
+    sys.stdout.write("\n".join([styled(header, "bold", sys.stdout), *rows, ""]))
+
+
+def _widths_that_fit(
+    columns: Sequence[Sequence[str]], digests: Collection[str]
+) -> list[int] | None:
+    """Return the columns' widths on this terminal; None where the longest words do not fit."""
+    from rich.cells import cell_len
+
+    widths = [max(map(cell_len, column)) for column in columns]
+    least = [
+        _DIGEST_WIDTH
+        if column[0] in digests
+        else max(map(cell_len, " ".join(column).split()), default=0)
+        for column in columns
+    ]
+    excess = sum(widths) + 2 * (len(widths) - 1) - get_terminal_size().columns
+    # What can become narrowest gives first: prose before names.
+    for number in sorted(range(len(widths)), key=lambda n: least[n] - widths[n]):
+        cut = max(0, min(excess, widths[number] - least[number]))
+        widths[number] -= cut
+        excess -= cut
+    return None if excess > 0 else widths
+
+
+def _print_wrapped(
+    columns: Sequence[Sequence[str]], widths: Sequence[int], right: Collection[str]
+) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    for (name, *_), width in zip(columns, widths, strict=True):
+        table.add_column(name, width=width, justify="right" if name in right else "left")
+    _, *rows = zip(*columns, strict=True)
+    for row in rows:
+        table.add_row(*(Text(cell, overflow="ellipsis") for cell in row))
+    _console(sys.stdout).print(table)
+
+
+def _console(stream: TextIO) -> Console:
+    from rich.console import Console
+
+    return Console(
+        file=stream,
+        width=get_terminal_size().columns,
+        color_system=None if os.environ.get("NO_COLOR") else "auto",  # rich alone keeps bold
+    )
 
 
 def print_fields(fields: Iterable[tuple[str, str]]) -> None:
@@ -81,24 +166,37 @@ def print_fields(fields: Iterable[tuple[str, str]]) -> None:
     width = max((len(name) for name, _ in shown), default=0)
     before = ""
     for name, value in shown:
-        sys.stdout.write(f"{'' if name == before else name:<{width}}  {_plain(value)}\n")
+        label = f"{'' if name == before else name:<{width}}  "
+        print_labelled(label, _printable(value), wrap=name not in _COPIED)
         before = name
 
 
+def print_labelled(label: str, text: str, *, wrap: bool = True) -> None:
+    """Print a label and a text on stdout, on a terminal wrapped at words beside the label."""
+    if wrap and sys.stdout.isatty():
+        from textwrap import fill
+
+        indent = " " * len(_COLOUR_CODE.sub("", label))
+        text = fill(
+            text,
+            get_terminal_size().columns,
+            initial_indent=indent,
+            subsequent_indent=indent,
+            break_long_words=False,  # the terminal breaks them, and copies them whole
+            break_on_hyphens=False,
+        ).removeprefix(indent)
+    sys.stdout.write(f"{label}{text}\n")
+
+
 def print_next(commands: Iterable[str]) -> None:
-    """Print what to type next."""
+    """Print which commands come next."""
     sys.stdout.write("\nNext:\n")
     for command in commands:
         sys.stdout.write(f"  {command}\n")
 
 
-def say(text: str) -> None:
-    """Print a line of talk on stderr."""
-    sys.stderr.write(text + "\n")
-
-
 def short_path(path: Path) -> str:
-    """The path as people would type it here: relative where it lies below the current folder."""
+    """Return the path as people type it here: relative where it lies below the current folder."""
     from pathlib import Path
 
     here = Path.cwd()
@@ -109,7 +207,7 @@ def short_path(path: Path) -> str:
 
 
 def human_size(size: int) -> str:
-    """Bytes as people read them, in powers of 1024.
+    """Return bytes as people read them, in powers of 1024.
 
     Example:
         >>> human_size(1536)
@@ -123,21 +221,6 @@ def human_size(size: int) -> str:
     return f"{value:.1f} GiB"
 
 
-def size_text(entries: Sequence[FileEntry]) -> str:
-    """How many files, and how much they hold together.
-
-    Example:
-        >>> from enginebay.artifact import FileEntry
-        >>> size_text([FileEntry("model.onnx", "…", 2048)])
-        '1 file, 2.0 KiB'
-    """
-    count = f"{len(entries)} file{'' if len(entries) == 1 else 's'}"
-    return f"{count}, {human_size(sum(entry.size for entry in entries))}"
-
-
-def _plain(text: str) -> str:
-    """Text from a file must not move the cursor or break a row; colours may pass."""
-    bare = text
-    for code in (0, *_COLOURS.values()):
-        bare = bare.replace(f"\x1b[{code}m", "")
-    return text if bare.isprintable() else repr(bare)[1:-1]
+def _printable(text: str) -> str:
+    """Escape what moves the cursor or breaks a row: a text may come from a file. Colours pass."""
+    return text if _COLOUR_CODE.sub("", text).isprintable() else repr(text)[1:-1]

@@ -1,4 +1,4 @@
-"""argparse, whose errors are Enginebay's: one line, a hint, exit code 2, a document with --json."""
+"""argparse with Enginebay's errors: one line, a hint, exit code 2, a document with --json."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Parser(ArgumentParser):
     """A parser that raises where argparse would print its usage and exit."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise what is wrong with the command line.
+        """Raise the error in the command line.
 
         Raises:
             UsageError: Always.
@@ -28,11 +28,11 @@ class Parser(ArgumentParser):
             unknown = message.removeprefix(_UNKNOWN)
             message = f"'{unknown}' is not among the arguments of {self.prog}"
             word = unknown.split()[0].partition("=")[0].lstrip("-")
-            # Without the dashes, which would make any two flags alike.
+            # Without the dashes, which make any two flags alike.
             close = nearest(word, [flag.lstrip("-") for flag in self._option_string_actions])
             hint = f"did you mean --{close}?" if close else hint
         raise UsageError(message, hint=hint)
 
     def print_help(self, file: SupportsWrite[str] | None = None) -> None:
-        """Print the help; unlike argparse's own, a pipe or a disk that does not take it is told."""
+        """Print the help; a closed pipe or a full disk raises, which argparse's own would hide."""
         (file or sys.stdout).write(self.format_help())

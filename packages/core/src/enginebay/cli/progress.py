@@ -1,4 +1,4 @@
-"""Progress on a terminal: one line a step, with the time it takes; nothing elsewhere."""
+"""Progress on a terminal: a line a step, with its seconds; nothing elsewhere."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def progress() -> Iterator[Callable[[Step], None] | None]:
-    """Yield what watches the steps; None where stderr is not a terminal.
+    """Yield a function that shows each step; None where stderr is not a terminal.
 
-    The lines give way to the closing table where that is seen too, and stay where it is not:
-    after an error, or with stdout redirected.
+    The lines disappear before the closing table where that is seen too, and stay where it is
+    not: after an error, or with stdout redirected.
     """
     if not sys.stderr.isatty():
         yield None
@@ -25,11 +25,11 @@ def progress() -> Iterator[Callable[[Step], None] | None]:
     from rich.console import Console
     from rich.progress import Progress
 
-    shown_twice = sys.stdout.isatty()  # asked now: rich puts something else in stdout's place
+    shown_twice = sys.stdout.isatty()  # rich replaces stdout below
     console = Console(stderr=True)
     with Progress(_column(), console=console, transient=True, refresh_per_second=5) as shown:
         shown.live.transient = False
-        tasks: list[tuple[Step, Any]] = []  # the steps are kept, so that none gets another's line
+        tasks: list[tuple[Step, Any]] = []  # kept, so that no other step gets an id twice
 
         def watch(step: Step) -> None:
             if not tasks or tasks[-1][0] is not step:
@@ -41,7 +41,7 @@ def progress() -> Iterator[Callable[[Step], None] | None]:
 
 
 def _column() -> Any:
-    """A mark, the step's name, its seconds, its detail."""
+    """Return the column with a mark, the step's name, its seconds and its detail."""
     from rich.progress import SpinnerColumn, Task
     from rich.table import Column
     from rich.text import Text
@@ -53,8 +53,8 @@ def _column() -> Any:
             if not task.finished:
                 mark = cast("Text", super().render(task))
             seconds = task.elapsed or 0.0 if step.seconds is None else step.seconds
-            words = f" {step.name:<10}{seconds:>7.1f} s  {step.detail}".rstrip()
-            return Text.assemble(mark, words)
+            text = f" {step.name:<10}{seconds:>7.1f} s  {step.detail}".rstrip()
+            return Text.assemble(mark, text)
 
     # A detail too long for the terminal is cut: a second line would read as another step.
     return Line(table_column=Column(no_wrap=True, overflow="ellipsis"))

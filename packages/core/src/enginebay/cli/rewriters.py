@@ -1,10 +1,11 @@
-"""``enginebay rewriters``: what would be rewritten for a backend, and which plugin says so."""
+"""``enginebay rewriters``: list what is rewritten for a backend, and by which plugin."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from enginebay.cli.output import print_json, print_table, say
+from enginebay.cli.arguments import IRS
+from enginebay.cli.output import print_json, print_message, print_table
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -18,7 +19,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
     )
     parser.add_argument(
         "--ir",
-        choices=("onnx", "torchscript", "exported_program"),
+        choices=IRS,
         help="the IR; by default the one that the backend prefers",
     )
 
@@ -44,7 +45,7 @@ def run(args: Namespace) -> int:
         print_json({"backend": backend.name, "ir": ir, "rewriters": rows})
         return 0
     if not rows:
-        say(f"Nothing is rewritten for {backend.name} from {ir}.")
+        print_message(f"Nothing is rewritten for {backend.name} from {ir}.")
         return 0
     print_table(
         ("KIND", "NAME", "CONDITION", "DISTRIBUTION"),

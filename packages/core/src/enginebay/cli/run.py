@@ -1,4 +1,4 @@
-"""``enginebay run ARTIFACT``: one run on given, recorded or made-up inputs."""
+"""``enginebay run ARTIFACT``: run it once, on given, recorded or made-up inputs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from enginebay.cli.arguments import add_inputs
-from enginebay.cli.deploy import engine_text
-from enginebay.cli.output import print_fields, print_json, print_table, talk_on_stderr
-from enginebay.cli.verdict import shape_text
+from enginebay.cli.arguments import add_artifact
+from enginebay.cli.output import print_fields, print_json, print_table, stdout_on_stderr
+from enginebay.cli.summaries import receipt_fields, shape_text
 from enginebay.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,14 +22,9 @@ if TYPE_CHECKING:
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
     """Add the command's flags."""
     parser.usage = "enginebay run ARTIFACT [--input NAME=SPEC] [--output FILE.npz] [flags]"
-    parser.add_argument("artifact", metavar="ARTIFACT", type=Path)
-    add_inputs(parser, "the first that the artifact was verified with, else made up")
+    add_artifact(parser)
     parser.add_argument(
         "--output", type=Path, metavar="FILE.npz", help="keep the outputs in this file"
-    )
-    parser.add_argument("--device", help="run elsewhere than where the artifact was made for")
-    parser.add_argument(
-        "--strict", action="store_true", help="refuse what the engine falls back on"
     )
 
 
@@ -43,7 +37,7 @@ def run(args: Namespace) -> int:
     if args.output:
         _check_output(args.output)
     artifact = open_artifact(args.artifact)
-    with talk_on_stderr(), load(artifact, device=args.device, strict=args.strict) as wrapper:
+    with stdout_on_stderr(), load(artifact, device=args.device, strict=args.strict) as wrapper:
         given = parse_inputs(args.inputs)
         samples = [] if given else artifact.samples()
         inputs = samples[0].inputs if samples else inputs_for(wrapper.inputs, given)
@@ -71,7 +65,7 @@ def _check_output(path: Path) -> None:
 
 
 def _save(path: Path, outputs: dict[str, NumpyArray]) -> None:
-    """Write the outputs so that ``--input FILE.npz`` reads them; an old file goes at the end."""
+    """Write the outputs as ``--input`` reads them; an old file stays until they are complete."""
     from enginebay.errors import EnginebayError
     from enginebay.tensors import save_arrays
 
@@ -100,7 +94,7 @@ def _describe(name: str, array: NumpyArray) -> dict[str, Any]:
 
 
 def _json_number(value: float) -> float | str:
-    """NaN and infinities as text: JSON has no such numbers."""
+    """Return NaN and infinities as text: JSON has no such numbers."""
     return value if math.isfinite(value) else str(value)
 
 
@@ -128,8 +122,7 @@ def _print(outputs: dict[str, NumpyArray], receipt: Receipt, seconds: float) -> 
     )
     print_fields(
         (
-            ("engine", engine_text(receipt)),
-            *(("fallback", fallback) for fallback in receipt.fallbacks),
+            *receipt_fields(receipt),
             ("seconds", f"{seconds:.4f} for the first call"),
         )
     )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from enginebay.cli.arguments import MODEL_HELP, add_inputs, add_tolerance
-from enginebay.cli.output import print_json, talk_on_stderr
-from enginebay.cli.verdict import headline, print_outputs
+from enginebay.cli.output import print_json, print_labelled, stdout_on_stderr
+from enginebay.cli.summaries import print_outputs, verdict_text
 from enginebay.errors import UsageError
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def run(args: Namespace) -> int:
             hint="add --model MODEL, or leave --input out",
         )
     artifact = open_artifact(args.artifact)
-    with talk_on_stderr():
+    with stdout_on_stderr():
         verification = verify(
             artifact,
             _inputs(artifact, args.inputs),
@@ -55,7 +54,7 @@ def run(args: Namespace) -> int:
     if args.json:
         print_json({"verification": msgspec.to_builtins(verification)})
     else:
-        sys.stdout.write(f"{headline(verification)}\n")
+        print_labelled("", verdict_text(verification))
         print_outputs(verification)
     return 0 if verification.passed else 1
 

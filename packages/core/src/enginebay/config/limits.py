@@ -1,117 +1,79 @@
-"""How much work one config may cause: whoever writes it must not be able to take the machine.
+"""Limits on the work that one config may cause: its author must not be able to stop the machine.
 
-The figures are a hundred times what the largest deploy configs in the wild need. They hold for a
-file together with everything that it inherits.
+The figures are a hundred times what the largest deploy configs in use need. They hold for a file
+together with everything that it inherits.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
-from enginebay.config.places import Table, wrong
+from enginebay.config.places import Place, Table, error_at
 
-if TYPE_CHECKING:
-    from enginebay.config.places import Place
-
-FILES = 100
-INHERITANCE = 20  # files in a row, each the base of the one before
+LIMITS = {
+    "files": 100,
+    "values": 200_000,  # that are read, made or copied
+    "characters": 4 * 1024 * 1024,  # in texts that are read or put together
+}
 FILE_BYTES = 256 * 1024
-TOTAL_BYTES = 1024 * 1024
-NODES = 200_000  # values that are read, made or copied
-CHARACTERS = 4 * 1024 * 1024  # in texts that are put together
+INHERITANCE = 20  # files in a row, each the base of the one before
 DEPTH = 50  # of values in values
 INT_BITS = 1024
+_ALLOWED = (list, tuple, range, float, type(None))  # and those with limits of their own
 
 
 class Budget:
-    """What is left of the work that one config may cause."""
+    """The work that is left for one config."""
 
     def __init__(self) -> None:
-        self._files = FILES
-        self._bytes = TOTAL_BYTES
-        self._nodes = NODES
-        self._characters = CHARACTERS
+        self._left = dict(LIMITS)
 
-    def file(self, size: int, place: Place | None) -> None:
-        """Account for one more file of so many bytes.
+    def spend(self, kind: Literal["files", "values", "characters"], count: int = 1) -> None:
+        """Account for more work.
 
         Raises:
-            ConfigError: There are too many of them, or they are too large.
+            ValueError: It is too much.
         """
-        self._files -= 1
-        self._bytes -= size
-        if self._files < 0:
-            raise wrong(place, f"the config inherits from more than {FILES} files")
-        if self._bytes < 0:
-            raise wrong(place, f"the config's files hold more than {TOTAL_BYTES} bytes together")
+        self._left[kind] -= count
+        if self._left[kind] < 0:
+            raise ValueError(f"the config has more than {LIMITS[kind]} {kind}")
 
-    def affords(self, count: int) -> bool:
-        """Account for so many more values; False where there are too many of them."""
-        self._nodes -= count
-        return self._nodes >= 0
-
-    def nodes(self, count: int, place: Place | None) -> None:
-        """Account for so many more values.
+    def check(self, value: Any, depth: int = 0) -> None:
+        """Account for a value and its keys, without the values in it.
 
         Raises:
-            ConfigError: There are too many of them.
+            ValueError: It is too large, too deep, or of a type that no config may hold.
         """
-        if not self.affords(count):
-            raise wrong(place, f"the config makes more than {NODES} values")
-
-    def characters(self, count: int, place: Place | None) -> None:
-        """Account for a text of so many characters.
-
-        Raises:
-            ConfigError: The texts are too long.
-        """
-        self._characters -= count
-        if self._characters < 0:
-            raise wrong(place, f"the config makes texts of more than {CHARACTERS} characters")
-
-    def value(self, value: Any, place: Place | None, depth: int = 0) -> None:
-        """Account for a value with all that it holds, each time that it is held.
-
-        Raises:
-            ConfigError: It holds too much, too deep, or something that no config may hold.
-        """
-        self.nodes(1, place)
+        self.spend("values", len(value) if isinstance(value, range) else 1)
         if depth > DEPTH:
-            raise wrong(place, f"values are nested more than {DEPTH} deep")
+            raise ValueError(f"values are nested more than {DEPTH} deep")
         if isinstance(value, str):
-            self._text(value, place)
+            self.spend("characters", len(value))
+            if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
+                raise ValueError("a text holds half of a surrogate pair")
+        elif isinstance(value, int):
+            if value.bit_length() > INT_BITS:
+                raise ValueError(f"an integer has more than {INT_BITS} bits")
         elif isinstance(value, dict):
-            places = value.places if isinstance(value, Table) else {}
+            for key in value:
+                self.check(key)
+        elif not isinstance(value, _ALLOWED):
+            kind = type(value).__name__
+            raise ValueError(f"a config cannot hold a {kind}")  # noqa: TRY004  # the caller adds the place
+
+    def check_all(self, value: Any, place: Place, depth: int = 0) -> None:
+        """Account for a value and the values in it, each time that they occur.
+
+        Raises:
+            ConfigError: One of them is too large or too deep, or they are too many.
+        """
+        try:
+            self.check(value, depth)
+        except ValueError as err:
+            raise error_at(place, str(err)) from err
+        if isinstance(value, Table):
             for key, item in value.items():
-                where = places.get(key, place)
-                self._key(key, where)
-                self.value(item, where, depth + 1)
+                self.check_all(item, value.places.get(key, place), depth + 1)
         elif isinstance(value, list | tuple):
             for item in value:
-                self.value(item, place, depth + 1)
-        elif isinstance(value, range):
-            self.nodes(len(value), place)
-        elif isinstance(value, int):
-            self.integer(value, place)
-        elif not isinstance(value, float | None):
-            raise wrong(place, f"a config cannot hold a {type(value).__name__}")
-
-    def integer(self, value: int, place: Place | None) -> None:
-        """Check the size of an integer.
-
-        Raises:
-            ConfigError: It is too large.
-        """
-        if value.bit_length() > INT_BITS:
-            raise wrong(place, f"an integer has more than {INT_BITS} bits")
-
-    def _key(self, key: Any, place: Place | None) -> None:
-        if isinstance(key, str):
-            self._text(key, place)
-        else:
-            self.value(key, place, DEPTH)
-
-    def _text(self, text: str, place: Place | None) -> None:
-        self.characters(len(text), place)
-        if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
-            raise wrong(place, "a text holds half of a surrogate pair")
+                self.check_all(item, place, depth + 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from enginebay.config.places import Table, wrong
+from enginebay.config.places import Table, error_at
 
 DELETE = "_delete_"
 
@@ -20,37 +20,23 @@ def merge(child: Table, base: Table) -> Table:
     """
     merged = Table(base, dict(base.places))
     for key, value in child.items():
+        name = _name_in_base(key, base)
         place = child.places.get(key)
-        name = _name(key, base)
-        if isinstance(value, Table):
-            inherited = merged.get(name)
-            if name not in merged or value.get(DELETE):
-                merged[name] = without_delete(value)
-            elif isinstance(inherited, Table):
-                merged[name] = merge(value, inherited)
-            else:
-                raise wrong(
-                    place,
-                    f"'{key}' is a dict, and a {type(inherited).__name__} in the base: "
-                    "the two cannot be merged",
-                    hint=f"add {DELETE}=True to the dict, and it replaces the base's value",
-                )
+        if not isinstance(value, Table) or value.get(DELETE) or name not in merged:
+            merged[name] = _without_delete(value)
+        elif isinstance(merged[name], Table):
+            merged[name] = merge(value, merged[name])
         else:
-            merged[name] = without_delete(value)
+            raise error_at(
+                place,
+                f"'{key}' is a dict, and a {type(merged[name]).__name__} in the base: "
+                "the two cannot be merged",
+                hint=f"add {DELETE}=True to the dict, and it replaces the base's value",
+            )
         if place:
             merged.places[name] = place
     merged.pop(DELETE, None)
     return merged
-
-
-def without_delete(value: Any) -> Any:
-    """The value with every ``_delete_`` taken out: it has done its work."""
-    if not _holds_delete(value):
-        return value
-    if isinstance(value, Table):
-        items = {key: without_delete(item) for key, item in value.items() if key != DELETE}
-        return Table(items, value.places)
-    return type(value)(map(without_delete, value))
 
 
 def join(tables: list[Table]) -> Table:
@@ -63,10 +49,10 @@ def join(tables: list[Table]) -> Table:
     for table in tables:
         for key, value in table.items():
             if key in joined and joined[key] != value:
-                first = joined.places.get(key)
-                raise wrong(
+                raise error_at(
                     table.places.get(key),
-                    f"two bases give '{key}' different values: the other is at {first}",
+                    f"two bases give '{key}' different values: the other is at "
+                    f"{joined.places.get(key)}",
                     hint=f"take one of them out of _base_, or move '{key}' into a file of its own",
                 )
             joined[key] = value
@@ -85,13 +71,17 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _holds_delete(value: Any) -> bool:
+def _without_delete(value: Any) -> Any:
+    """The value without the ``_delete_`` of any dict in it, which have done their work."""
     if isinstance(value, Table):
-        return DELETE in value or any(map(_holds_delete, value.values()))
-    return isinstance(value, list | tuple) and any(map(_holds_delete, value))
+        items = {key: _without_delete(item) for key, item in value.items() if key != DELETE}
+        return Table(items, value.places)
+    if isinstance(value, list | tuple):
+        return type(value)(map(_without_delete, value))
+    return value
 
 
-def _name(key: Any, base: Table) -> Any:
+def _name_in_base(key: Any, base: Table) -> Any:
     if isinstance(key, str) and key not in base and key.isdecimal() and len(key) < 10:
         return int(key) if int(key) in base else key
     return key

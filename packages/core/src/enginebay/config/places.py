@@ -1,62 +1,70 @@
-"""Where things stand in config files."""
+"""Places in config files, for error messages."""
 
 from __future__ import annotations
 
 import os
 import re
-from bisect import bisect_right
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from enginebay.errors import ConfigError
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 class Place(NamedTuple):
-    """A character of a file.
+    """A place in a config file: a character of a ``.py`` file, a key of any other.
 
     Attributes:
         path: The file, absolute.
-        line: From 1.
+        line: From 1; 0 in a file whose values have no lines.
         column: From 1.
+        keys: The keys and indices that lead from the root to the place, without a line.
+
+    Example:
+        >>> str(Place("a.py", 2, 5)), str(Place("a.toml").inside("backend_config").inside("type"))
+        ('a.py:2:5', 'a.toml: backend_config.type')
     """
 
     path: str
-    line: int
-    column: int
+    line: int = 0
+    column: int = 0
+    keys: tuple[Any, ...] = ()
 
     @property
     def file(self) -> str:
-        """The file as messages show it."""
-        return shown(self.path)
+        """The file, as messages show it."""
+        return display_path(self.path)
+
+    def inside(self, key: Any) -> Place:
+        """The place of a key or an index of the value at this place."""
+        return self._replace(keys=(*self.keys, key))
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}"
+        if self.line:
+            return f"{self.file}:{self.line}:{self.column}"
+        return f"{self.file}: {'.'.join(map(_key, self.keys))}" if self.keys else self.file
 
 
 class Table(dict[Any, Any]):
-    """A dict that knows where its keys stand.
+    """A dict that knows the places of its keys.
 
     Attributes:
         places: A place for each key that came from a file.
-        helpers: Keys of a whole config that its files use as variables: they are no sections.
+        variables: Keys of a whole config that its files use themselves: they are no sections.
     """
 
-    __slots__ = ("helpers", "places")
+    __slots__ = ("places", "variables")
 
     def __init__(self, items: Any = (), places: dict[Any, Place] | None = None) -> None:
         super().__init__(items)
         self.places: dict[Any, Place] = places or {}
-        self.helpers: frozenset[str] = frozenset()
+        self.variables: frozenset[str] = frozenset()
 
     def find(self, path: tuple[Any, ...]) -> Place | None:
         """The place of the key that a path of keys and indices leads to, or of the nearest above.
 
         Example:
             >>> here = Place("a.py", 1, 1)
-            >>> Table({"a": [1, 2]}, {"a": here}).find(("a", 1))
-            Place(path='a.py', line=1, column=1)
+            >>> str(Table({"a": [1, 2]}, {"a": here}).find(("a", 1)))
+            'a.py:1:1'
         """
         found: Place | None = None
         value: Any = self
@@ -70,39 +78,18 @@ class Table(dict[Any, Any]):
         return found
 
 
-class Source:
-    """A config file's text.
-
-    Attributes:
-        path: The file, absolute.
-        where: The same as text.
-        text: What it holds.
-    """
-
-    def __init__(self, path: Path, text: str) -> None:
-        self.path = path
-        self.where = str(path)
-        self.text = text
-        self._starts: list[int] | None = None  # of the lines; most configs need no place
-
-    def at(self, line: int, column: int) -> Place:
-        """The place with a line and a column that both count from 1."""
-        return Place(self.where, line, column)
-
-    def at_offset(self, offset: int) -> Place:
-        """The place of a character that is counted from the start of the text."""
-        if self._starts is None:
-            self._starts = [0, *(match.end() for match in re.finditer("\n", self.text))]
-        line = bisect_right(self._starts, offset)
-        return Place(self.where, line, offset - self._starts[line - 1] + 1)
-
-
-def shown(path: str | Path) -> str:
-    """A path as people would type it here: relative where it lies below the current folder."""
+def display_path(path: str) -> str:
+    """The path as a user would type it: relative if it is below the current folder."""
     relative = os.path.relpath(path)
-    return str(path) if relative.startswith("..") else relative
+    return path if relative.startswith("..") else relative
 
 
-def wrong(place: Place | None, message: str, *, hint: str | None = None) -> ConfigError:
+def error_at(place: Place | None, message: str, *, hint: str | None = None) -> ConfigError:
     """The error about something at a place."""
     return ConfigError(f"{place}: {message}" if place else message, hint=hint)
+
+
+def _key(key: Any) -> str:
+    """The key as it is, or in quotes if it would not be one line of plain text with dots."""
+    text = str(key)
+    return text if re.fullmatch(r"[^\s.\ud800-\udfff]+", text) else f"{text!r:.80}"

@@ -6,39 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay.config.sections.kinds import SECTIONS
+from enginebay.config.sections import SECTIONS
 from enginebay.params import FileName, Shapes, declared_fields, read_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from enginebay.params import BackendParams, ConfigKey, Field
+    from enginebay.params import BackendParams, Field
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _DIMS = {"type": "array", "items": {"type": "integer"}}
-_RANGES = {
-    "type": "object",
-    "additionalProperties": {
-        "anyOf": [
-            _DIMS,
-            {
-                "type": "object",
-                "properties": dict.fromkeys(("min_shape", "opt_shape", "max_shape"), _DIMS),
-                "additionalProperties": False,
-            },
-        ]
-    },
-}
-_MODEL_INPUTS = {
-    "description": "Shapes of the inputs: [{input_shapes: {x: {min_shape, opt_shape, max_shape}}}]",
-    "type": "array",
-    "maxItems": 1,
-    "items": {
-        "type": "object",
-        "properties": {"input_shapes": _RANGES, "opt_shapes": _RANGES},
-        "additionalProperties": False,
-    },
-}
 
 
 def config_schema(backends: Mapping[str, type[BackendParams]]) -> dict[str, Any]:
@@ -53,68 +30,65 @@ def config_schema(backends: Mapping[str, type[BackendParams]]) -> dict[str, Any]
         >>> schema["properties"]["backend_config"]["anyOf"][0]["properties"]["type"]
         {'const': 'mine'}
     """
-    sections: dict[str, Any] = {
-        name: _section(kind) for name, kind in SECTIONS.items() if kind is not None
-    }
-    known = [_backend(name, params) for name, params in backends.items()]
     # A config may be for a backend that is not installed here, or inherit the name of its own.
-    other = {
-        "type": "object",
-        "properties": {"type": {"type": "string", "not": {"enum": list(backends)}}},
-    }
+    other = {"properties": {"type": {"type": "string", "not": {"enum": list(backends)}}}}
+    known = [_backend(name, params) for name, params in backends.items()]
     paths = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+    properties = {
+        "$schema": {"type": "string"},
+        "_base_": {"description": "Configs to inherit from, by relative path.", **paths},
+        "backend_config": {"anyOf": [*known, {"type": "object", **other}]},
+        **{name: _section(kind) for name, kind in SECTIONS.items() if kind is not None},
+    }
     return {
         "$schema": _DIALECT,
         "title": "Enginebay deploy config",
-        "type": "object",
-        "properties": {
-            "$schema": {"type": "string"},
-            "_base_": {"description": "Configs to inherit from, by relative path.", **paths},
-            "backend_config": {"anyOf": [*known, other]},
-            **sections,
-        },
         "patternProperties": {"^(ext_|_)": {}},
-        "additionalProperties": False,
+        **_object(properties),
     }
+
+
+def _object(properties: Mapping[str, Any], *, others: bool = False) -> dict[str, Any]:
+    """A dict with these keys, and with any others if they are allowed."""
+    return {"type": "object", "properties": properties, "additionalProperties": others}
 
 
 def _section(kind: type[msgspec.Struct]) -> dict[str, Any]:
     texts = read_fields(kind.__doc__ or "")
-    return {
-        "type": "object",
-        "properties": {
-            name: _described(_field(field), texts.get(name, ""))
-            for name, field in declared_fields(kind).items()
-        },
-        "additionalProperties": not kind.__struct_config__.forbid_unknown_fields,
+    properties = {
+        name: _described(_field(field), texts.get(name, ""))
+        for name, field in declared_fields(kind).items()
     }
+    return _object(properties, others=not kind.__struct_config__.forbid_unknown_fields)
 
 
 def _backend(name: str, params: type[BackendParams]) -> dict[str, Any]:
     texts: dict[str, str] = {}
     for base in reversed(params.__mro__):
         texts.update(read_fields(vars(base).get("__doc__") or ""))
-    properties: dict[str, Any] = {"type": {"const": name}, "model_inputs": _MODEL_INPUTS}
+    properties: dict[str, Any] = {"type": {"const": name}, "model_inputs": _model_inputs()}
     for dotted, key in params.config_keys().items():
-        _put(properties, dotted.split("."), key)
+        *above, last = dotted.split(".")
+        inner = properties
+        for word in above:
+            inner = inner.setdefault(word, _object({}))["properties"]
+        inner[last] = _described(_type(key.type), key.no_effect)
     for field_name, field in declared_fields(params).items():
         if field_name != "work_dir":
             properties[field_name] = _described(_field(field), texts.get(field_name, ""))
+    return {"title": name, **_object(properties)}
+
+
+def _model_inputs() -> dict[str, Any]:
+    sizes = _object(dict.fromkeys(("min_shape", "opt_shape", "max_shape"), _DIMS))
+    ranges = {"type": "object", "additionalProperties": {"anyOf": [_DIMS, sizes]}}
     return {
-        "title": name,
-        "type": "object",
-        "properties": properties,
-        "additionalProperties": False,
+        "description": "Shapes of the inputs: "
+        "[{input_shapes: {x: {min_shape, opt_shape, max_shape}}}]",
+        "type": "array",
+        "maxItems": 1,
+        "items": _object({"input_shapes": ranges, "opt_shapes": ranges}),
     }
-
-
-def _put(properties: dict[str, Any], keys: list[str], key: ConfigKey) -> None:
-    first, *rest = keys
-    if not rest:
-        properties[first] = _described(_type(key.type), key.no_effect)
-        return
-    empty = {"type": "object", "properties": {}, "additionalProperties": False}
-    _put(properties.setdefault(first, empty)["properties"], rest, key)
 
 
 def _field(field: Field) -> dict[str, Any]:

@@ -1,31 +1,26 @@
-"""One ONNX model becomes several, which run one after the other."""
+"""Cut one ONNX model into several, which run one after the other."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay.errors import ExportError, UsageError
-from enginebay.exporters.marked_graph import (
-    Levels,
-    find_cuts,
-    initializer_names,
-    is_mark,
-    reads,
-    remove_marks,
-)
-from enginebay.exporters.part_file import save_part
+from enginebay.errors import ExportError, UsageError, nearest
 from enginebay.ir import read_onnx
+from enginebay.models import unused
+from enginebay.rewriting import DOMAIN, OPERATOR
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
+    from onnx_ir import Graph, Model, Node, Shape, Value
 
     from enginebay.ir import IRModel
+
+#: They read nothing, and yet are no constants: drawn in two parts, the numbers would differ.
+_RANDOM = {"RandomNormal", "RandomUniform"}
 
 
 def split(ir: IRModel, cuts: Sequence[str], folder: Path) -> list[IRModel]:
@@ -37,6 +32,7 @@ def split(ir: IRModel, cuts: Sequence[str], folder: Path) -> list[IRModel]:
 
     Args:
         ir: An ONNX model that was exported with :func:`~enginebay.rewriting.mark_nodes`.
+            Its external data was checked when it was read.
         cuts: Names of marks in the order of the model. Tensors that are marked with the same
             name are cut together.
         folder: Where ``part_0.onnx``, ``part_1.onnx`` … go, and the weights of each, where the
@@ -47,96 +43,213 @@ def split(ir: IRModel, cuts: Sequence[str], folder: Path) -> list[IRModel]:
 
     Raises:
         UsageError: No mark has the name, or the graph does not come apart there.
-        ExportError: The dtype of a tensor that is cut at is not known.
+        ExportError: The dtype of a tensor that is cut at is not known, or the model has sparse
+            initializers.
+    """
+    import onnx_ir
+
+    model = _load(ir.path)
+    cut_values = _find_cuts(model.graph, cuts)
+    levels = _assign_levels(model.graph, cut_values)
+    _remove_marks(model, cut_values)
+    # A trace writes the sizes of its example down, also where they are open.
+    _infer_types(model, trusted="dynamo" in ir.exporter or all(s.is_static for s in ir.inputs))
+    parts = _extract_parts(model.graph, levels, cuts)
+    folder.mkdir(parents=True, exist_ok=True)
+    name, saved = model.graph.name, []
+    for number, part in enumerate(parts):
+        path = folder / f"part_{number}.onnx"
+        part.name = f"{name}_{path.stem}"
+        model.graph = part
+        weights = f"{path.name}.data" if len(ir.files) > 1 else None
+        onnx_ir.save(model, path, external_data=weights)  # copied from file to file
+        saved.append(msgspec.structs.replace(read_onnx(path), exporter=ir.exporter, notes=ir.notes))
+    return saved
+
+
+def _load(path: Path) -> Model:
+    import onnx
+    import onnx_ir
+
+    proto = onnx.load(path, load_external_data=False)
+    if sparse := proto.graph.sparse_initializer:  # onnx_ir would lose them
+        raise ExportError(
+            f"the graph cannot be cut: its initializer '{sparse[0].values.name}' is sparse",
+            hint="store it as a dense tensor",
+        )
+    model: Model = onnx_ir.from_proto(proto)
+    onnx_ir.external_data.set_base_dir(model.graph, path.parent)
+    return model
+
+
+def _find_cuts(graph: Graph, cuts: Sequence[str]) -> dict[Value, int]:
+    """Map the output of each mark that is cut at to the number of its cut."""
+    marks = [(_mark_name(node), node.outputs[0]) for node in graph if _is_mark(node)]
+    found: dict[Value, int] = {}
+    for number, cut in enumerate(cuts):
+        if cut in cuts[:number]:
+            raise UsageError(f"the graph is to be cut at '{cut}' twice")
+        here = [output for name, output in marks if cut in _names_for(name)]
+        if not here:
+            raise _unknown_mark(cut, [name for name, _ in marks])
+        for output in here:
+            found.setdefault(output, number)
+    return found
+
+
+def _is_mark(node: Node) -> bool:
+    return node.domain == DOMAIN and node.op_type == OPERATOR
+
+
+def _mark_name(node: Node) -> str:
+    return node.attributes["name"].as_string()
+
+
+def _names_for(mark: str) -> tuple[str, ...]:
+    """List the names for a mark: ``head:input_0`` is also found as ``head:input`` and ``head``."""
+    function, _, place = mark.rpartition(":")
+    side, _, number = place.partition("_")
+    if not function or side not in ("input", "output") or not number.isdecimal():
+        return (mark,)
+    names = (mark, f"{function}:{side}")
+    return (*names, function) if side == "input" else names
+
+
+def _unknown_mark(cut: str, names: Sequence[str]) -> UsageError:
+    close = nearest(cut, dict.fromkeys(each for name in names for each in _names_for(name)))
+    there = f"its marks are {', '.join(dict.fromkeys(names))}" if names else "it has no marks"
+    return UsageError(
+        f"the graph cannot be cut at '{cut}': {there}",
+        hint=f"did you mean '{close}'?"
+        if close
+        else "mark a tensor in the model: x = enginebay.mark(x, name)",
+    )
+
+
+def _assign_levels(graph: Graph, cuts: Mapping[Value, int]) -> dict[Value, int | None]:
+    """Count the cuts before each value; None for a constant, which every part has for itself."""
+    levels: dict[Value, int | None] = {
+        value: 0 for value in graph.inputs if not value.is_initializer()
+    }
+    for node in graph:
+        read = [level for value in _reads(node) if (level := levels.get(value)) is not None]
+        level = max(read, default=0 if node.op_type in _RANDOM else None)
+        cut = cuts.get(node.outputs[0])
+        if level is not None and cut is not None:
+            if level > cut:
+                raise UsageError(
+                    f"the graph cannot be cut at '{_mark_name(node)}': this mark lies behind its "
+                    "own cut, or behind one that comes later in the list",
+                    hint="name the cuts in the order of the model, and give each place its own "
+                    "name",
+                )
+            level = cut + 1
+        levels.update(dict.fromkeys(node.outputs, level))
+    return levels
+
+
+def _reads(node: Node) -> list[Value]:
+    """List the values that a node and the nodes in its bodies (of an If, of a Loop) read."""
+    from onnx_ir import GraphView
+    from onnx_ir.traversal import RecursiveGraphIterator
+
+    nodes = RecursiveGraphIterator(GraphView((), (), nodes=(node,)))
+    return [value for each in nodes for value in each.inputs if value is not None]
+
+
+def _remove_marks(model: Model, cuts: Mapping[Value, int]) -> None:
+    """Take every mark out of a model; a tensor that is cut at gets the name of its mark."""
+    from onnx_ir.convenience import create_value_mapping
+
+    taken = set(create_value_mapping(model.graph))
+    named: set[Value] = set()
+    every = [
+        *model.graph.all_nodes(),
+        *(n for f in model.functions.values() for n in f.all_nodes()),
+    ]
+    for node in filter(_is_mark, every):
+        source, output = node.inputs[0], node.outputs[0]
+        assert source is not None
+        kept = source in named or source.is_graph_output() or source.producer() is None
+        if output in cuts and not kept:
+            source.name = unused(_mark_name(node), taken)
+            taken.add(source.name)
+            named.add(source)
+        if output.is_graph_output() or node.graph is not model.graph:
+            # The model's outputs keep their names, and bodies and functions are never cut.
+            node.domain, node.op_type = "", "Identity"
+            node.attributes.clear()
+        else:
+            output.replace_all_uses_with(source)
+            model.graph.remove(node, safe=True)
+    model.graph.opset_imports.pop(DOMAIN, None)
+
+
+def _infer_types(model: Model, *, trusted: bool) -> None:
+    """Find the dtype and shape of every value, as far as they can be known.
+
+    Args:
+        model: The model, without marks; changed.
+        trusted: The shapes in the file are right. If not, only dtypes and ranks are kept of them.
     """
     import onnx
+    import onnx_ir
+    from onnx_ir.convenience import create_value_mapping
 
-    model = onnx.load(ir.path, load_external_data=False)
-    at = find_cuts(model.graph, cuts)
-    levels = Levels(model.graph, at)
-    results = {value.name for value in model.graph.output}
-    kept = [
-        level
-        for node, level in zip(model.graph.node, levels.nodes, strict=True)
-        if not is_mark(node) or node.output[0] in results  # these stay, as Identity
-    ]
-    remove_marks(model, at)
-    types = _types(model, trusted=_shapes_are_right(ir))
-    parts = _Cut(model.graph, kept, len(cuts) + 1).parts(cuts)
-    folder.mkdir(parents=True, exist_ok=True)
-    return [
-        _saved(model, part, types, ir, folder / f"part_{number}.onnx")
-        for number, part in enumerate(parts)
-    ]
+    made = (value for node in model.graph for value in node.outputs)
+    values = {v.name: v for v in made if v.name and not v.is_graph_output()}
+    recorded = {name: (value.type, value.shape) for name, value in values.items()}
+    if not trusted:
+        for name, value in values.items():
+            recorded[name] = value.type, _open(value.shape)
+            value.type = value.shape = None
+    proto = onnx.shape_inference.infer_shapes(onnx_ir.to_proto(model), data_prop=True)
+    inferred = create_value_mapping(onnx_ir.from_proto(proto).graph, include_subgraphs=False)
+    for name, value in values.items():
+        found = inferred[name]
+        value.type, value.shape = (found.type, found.shape) if found.type else recorded[name]
 
 
-@dataclass(frozen=True)
-class _Part:
-    nodes: list[NodeProto]
-    inputs: list[str]
-    outputs: list[str]
+def _open(shape: Shape | None) -> Shape | None:
+    from onnx_ir import Shape
+
+    return None if shape is None else Shape([None] * len(shape))
 
 
-class _Cut:
-    """A graph without marks whose nodes have levels."""
+def _extract_parts(
+    graph: Graph, levels: Mapping[Value, int | None], cuts: Sequence[str]
+) -> list[Graph]:
+    """Copy each level, with the constants that it reads, into a graph of its own."""
+    from onnx_ir.convenience import extract
 
-    def __init__(self, graph: GraphProto, levels: Sequence[int | None], count: int) -> None:
-        self._count = count
-        self._nodes = list(zip(graph.node, levels, strict=True))
-        self._weights = initializer_names(graph)
-        self._results = [value.name for value in graph.output]
-        #: Where each value comes from: 0 also for the model's inputs and for constants.
-        self._from = {value.name: 0 for value in graph.input if value.name not in self._weights}
-        self._inputs = set(self._from)
-        self._constants: set[str] = set(self._weights)
-        for node, level in self._nodes:
-            self._from.update(dict.fromkeys(filter(None, node.output), level or 0))
-            if level is None:
-                self._constants.update(node.output)
-
-    def parts(self, cuts: Sequence[str]) -> list[_Part]:
-        """The parts in order."""
-        for level in range(self._count):
-            if not any(
-                there == level and node.op_type != "Identity" for node, there in self._nodes
-            ):
-                raise _nothing_there(cuts, level)
-        chosen = [self._chosen(level) for level in range(self._count)]
-        wanted = [self._wanted(nodes) for nodes in chosen]
-        return [
-            _Part(
-                nodes,
-                wanted[level],
-                [
-                    name
-                    for name, origin in self._from.items()
-                    if origin == level and self._leaves(name, wanted[level + 1 :])
-                ],
-            )
-            for level, nodes in enumerate(chosen)
+    made = [value for node in graph for value in node.outputs if value.name]
+    values = list(dict.fromkeys([*graph.inputs, *graph.initializers.values(), *made]))
+    inputs = [_inputs(graph, level, levels) for level in range(len(cuts) + 1)]
+    parts = []
+    for level, read in enumerate(inputs):
+        later = set().union(*inputs[level + 1 :]).difference(graph.inputs)  # the caller has these
+        outputs = [
+            value
+            for value in values
+            if (levels.get(value) or 0) == level and (value.is_graph_output() or value in later)
         ]
+        if not outputs:
+            raise _nothing_there(cuts, level)
+        part = extract(graph, [value for value in values if value in read], outputs)
+        if all(node.op_type == "Identity" for node in part):
+            raise _nothing_there(cuts, level)
+        for value in (*part.inputs, *part.outputs):
+            _check_type(value)
+        parts.append(part)
+    return parts
 
-    def _chosen(self, level: int) -> list[NodeProto]:
-        """The nodes of a level with the constants that they read, which each part has itself."""
-        wanted = set(self._results) if level == 0 else set()
-        chosen = []
-        for node, there in reversed(self._nodes):
-            if there == level or (there is None and not wanted.isdisjoint(node.output)):
-                chosen.append(node)
-                wanted.update(reads(node))
-        return chosen[::-1]
 
-    def _wanted(self, nodes: Sequence[NodeProto]) -> list[str]:
-        """What some nodes read and do not make, in the order of the whole graph."""
-        made = {name for node in nodes for name in node.output} | self._weights
-        needed = {name for node in nodes for name in reads(node)} - made
-        return [name for name in self._from if name in needed]
-
-    def _leaves(self, name: str, later: Sequence[Sequence[str]]) -> bool:
-        if name in self._results:
-            return True
-        # The caller has the model's inputs at hand for every part.
-        return name not in self._inputs and any(name in names for names in later)
+def _inputs(graph: Graph, level: int, levels: Mapping[Value, int | None]) -> set[Value]:
+    """Collect what the nodes of a level read of earlier levels and of the model's inputs."""
+    nodes = (node for node in graph if levels[node.outputs[0]] == level)
+    read = {value for node in nodes for value in _reads(node)}
+    found = {value: number for value in read if (number := levels.get(value)) is not None}
+    return {value for value, number in found.items() if number < level or not value.producer()}
 
 
 def _nothing_there(cuts: Sequence[str], level: int) -> UsageError:
@@ -152,65 +265,9 @@ def _nothing_there(cuts: Sequence[str], level: int) -> UsageError:
     )
 
 
-def _shapes_are_right(ir: IRModel) -> bool:
-    """Whether the file's shapes can be believed: a trace writes an example's open sizes down."""
-    return "dynamo" in ir.exporter or all(spec.is_static for spec in ir.inputs)
-
-
-def _types(model: ModelProto, *, trusted: bool) -> dict[str, ValueInfoProto]:
-    """The dtype and shape of every value, as far as they are known."""
-    import onnx
-
-    graph = model.graph
-    recorded = {info.name: info for info in graph.value_info}
-    if not trusted:
-        del graph.value_info[:]
-    inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
-    found = {info.name: info for info in (*graph.input, *graph.output, *inferred.value_info)}
-    for name, info in recorded.items():
-        if name not in found or not found[name].type.tensor_type.elem_type:
-            found[name] = info if trusted else _open(info)
-    return found
-
-
-def _open(info: ValueInfoProto) -> ValueInfoProto:
-    """The dtype and the rank of a value, with every dimension open."""
-    for dim in info.type.tensor_type.shape.dim:
-        dim.Clear()
-    return info
-
-
-def _saved(
-    model: ModelProto,
-    part: _Part,
-    types: Mapping[str, ValueInfoProto],
-    ir: IRModel,
-    path: Path,
-) -> IRModel:
-    import onnx
-
-    own = onnx.ModelProto()
-    own.CopyFrom(model)  # operator sets, local functions, who made it
-    own.ClearField("graph")
-    graph, whole = own.graph, model.graph
-    graph.name = f"{whole.name}_{path.stem}"
-    graph.node.extend(part.nodes)
-    graph.input.extend(_typed(name, types) for name in part.inputs)
-    graph.output.extend(_typed(name, types) for name in part.outputs)
-    used = {name for node in part.nodes for name in reads(node)} | set(part.outputs)
-    graph.initializer.extend(each for each in whole.initializer if each.name in used)
-    graph.sparse_initializer.extend(e for e in whole.sparse_initializer if e.values.name in used)
-    made = {name for node in part.nodes for name in node.output} - set(part.outputs)
-    graph.value_info.extend(info for info in whole.value_info if info.name in made)
-    save_part(own, path, ir.path.parent)
-    return msgspec.structs.replace(read_onnx(path), exporter=ir.exporter, notes=ir.notes)
-
-
-def _typed(name: str, types: Mapping[str, ValueInfoProto]) -> ValueInfoProto:
-    info = types.get(name)
-    if info is None or not info.type.WhichOneof("value"):
+def _check_type(value: Value) -> None:
+    if not value.dtype:
         raise ExportError(
-            f"the graph cannot be cut at '{name}': its dtype is not known",
+            f"the graph cannot be cut at '{value.name}': its dtype is not known",
             hint="mark a tensor before or after it, or choose the other exporter",
         )
-    return info

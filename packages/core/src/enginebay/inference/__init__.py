@@ -1,6 +1,6 @@
 """Running an engine: the wrapper contract, its receipt, and timing.
 
-The receipt is read where nothing runs, and then NumPy is not imported.
+Imported lazily: a receipt is also read where nothing runs, and then NumPy is not imported.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from enginebay.inference.admission import Admission
     from enginebay.inference.chain import ChainedWrapper
+    from enginebay.inference.input_check import InputCheck
     from enginebay.inference.receipt import Receipt
     from enginebay.inference.timing import Latency, latency
     from enginebay.inference.wrapper import Wrapper
 
-__all__ = ["Admission", "ChainedWrapper", "Latency", "Receipt", "Wrapper", "latency"]
+__all__ = ["ChainedWrapper", "InputCheck", "Latency", "Receipt", "Wrapper", "latency"]
 
 __getattr__ = lazy_names(
     __name__,
     {
-        "Admission": "inference.admission",
+        "InputCheck": "inference.input_check",
         "ChainedWrapper": "inference.chain",
         "Latency": "inference.timing",
         "Receipt": "inference.receipt",

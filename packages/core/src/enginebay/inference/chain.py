@@ -23,8 +23,8 @@ class ChainedWrapper(Wrapper):
 
     Args:
         parts: The wrappers in order, of one backend; the chain owns and closes them.
-        inputs: What the whole takes.
-        outputs: What the whole gives, in order.
+        inputs: The inputs of the whole.
+        outputs: Its outputs, in order.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class ChainedWrapper(Wrapper):
         self._last_uses = self._find_last_uses()
 
     def _find_last_uses(self) -> list[list[str]]:
-        """For each part the tensors that nobody needs after it: large ones must not pile up."""
+        """List for each part the tensors that no later part needs."""
         last = dict.fromkeys(self.input_names, -1)
         for number, part in enumerate(self._parts):
             last.update(dict.fromkeys((*part.input_names, *part.output_names), number))
@@ -62,13 +62,13 @@ class ChainedWrapper(Wrapper):
         tensors = dict(feed)
         for part, done in zip(self._parts, self._last_uses, strict=True):
             tensors.update(part({name: tensors[name] for name in part.input_names}))
-            for name in done:
+            for name in done:  # large ones must not pile up
                 del tensors[name]
         return [tensors[name] for name in self.output_names]
 
     @property
     def receipt(self) -> Receipt:
-        """The first part's, with the coarsest precision and the fallbacks of all."""
+        """The first part's receipt, with the coarsest precision and the fallbacks of all parts."""
         receipts = [part.receipt for part in self._parts]
         return msgspec.structs.replace(
             receipts[0],
@@ -93,5 +93,5 @@ class ChainedWrapper(Wrapper):
 
 
 def _coarseness(precision: str) -> int:
-    """The place in the order; one that nobody knows comes last, so that it is seen."""
+    """Return the place in the order; an unknown precision comes last, so that it is shown."""
     return PRECISIONS.index(precision) if precision in PRECISIONS else len(PRECISIONS)

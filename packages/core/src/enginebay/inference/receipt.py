@@ -1,4 +1,4 @@
-"""What really ran: the engine's own account of where and how it computes."""
+"""The engine's own account of where and how it computes."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ PRECISIONS = ("fp32", "fp16", "bf16", "int8", "fp8")
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What an engine says about itself once it is loaded, not what it was asked for.
+    """The settings that an engine reports once it is loaded, which may not be those requested.
 
     Attributes:
-        device: Where it computes: ``cpu``, ``cuda:0`` …
+        device: The device that computes: ``cpu``, ``cuda:0`` …
         device_name: The device's own name, empty where the engine does not know it.
         engine: Name and version: ``onnxruntime 1.31.1``.
         provider: The part of the engine that does the work: ``CPUExecutionProvider``.
         precision: The effective one: ``fp32``, ``fp16``, ``bf16``, ``int8`` or ``fp8``.
-        fallbacks: One sentence for each thing that was asked for and did not happen.
+        fallbacks: One sentence for each request that the engine did not follow.
         driver: The device driver's version, empty where there is none.
         details: Anything else worth keeping, in the engine's words.
 

@@ -1,4 +1,4 @@
-"""How long the engine alone takes, counted where a wrapper calls it."""
+"""Durations of the engine's calls alone, without the conversions around them."""
 
 from __future__ import annotations
 
@@ -10,40 +10,33 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from enginebay.inference.wrapper import Wrapper
-
 
 class Timing:
     """The engine calls of one wrapper, in seconds, the warm-up calls left out.
 
     Args:
-        warmup: How many first calls are not counted.
-        with_sync: Wait for the device before each clock reading, so that asynchronous work is
-            counted. Engines that return finished results ignore it.
+        warmup: The number of first calls that are not counted.
+        synchronize: Waits for the device. Called before each reading of the clock, so that
+            asynchronous work is counted; None where it is not to be counted.
 
     Attributes:
         seconds: One duration for each counted call, in order.
     """
 
-    def __init__(self, *, warmup: int = 0, with_sync: bool = True) -> None:
+    def __init__(self, *, warmup: int = 0, synchronize: Callable[[], None] | None = None) -> None:
         self.warmup = warmup
-        self.with_sync = with_sync
+        self._synchronize = synchronize or (lambda: None)
         self.seconds: list[float] = []
         self._calls = 0
 
     def measure(
-        self,
-        wrapper: Wrapper,
-        execute: Callable[[Any], Sequence[Any]],
-        feed: Mapping[str, Any],
+        self, execute: Callable[[Any], Sequence[Any]], feed: Mapping[str, Any]
     ) -> Sequence[Any]:
         """Run one engine call and count it."""
-        if self.with_sync:
-            wrapper.synchronize()
+        self._synchronize()
         start = time.perf_counter()
         outputs = execute(feed)
-        if self.with_sync:
-            wrapper.synchronize()
+        self._synchronize()
         elapsed = time.perf_counter() - start
         self._calls += 1
         if self._calls > self.warmup:
@@ -52,11 +45,11 @@ class Timing:
 
     @property
     def count(self) -> int:
-        """How many calls were counted."""
+        """The number of calls that were counted."""
         return len(self.seconds)
 
     def statistics(self) -> Latency:
-        """What the counted calls have in common.
+        """Summarise the counted calls.
 
         Raises:
             ValueError: No call was counted yet.
@@ -67,13 +60,13 @@ class Timing:
 
 
 class Latency(NamedTuple):
-    """How long calls took, in seconds.
+    """A summary of durations, in seconds.
 
     Attributes:
-        runs: How many calls there were.
+        runs: The number of calls.
         median: Half of them took less.
-        low: Where the 95 % confidence interval of the median begins.
-        high: Where it ends.
+        low: The lower end of the 95 % confidence interval of the median.
+        high: Its upper end.
         mean: The average.
         stdev: The standard deviation.
         p90: Nine in ten took less.
@@ -95,7 +88,7 @@ class Latency(NamedTuple):
 
 
 def latency(seconds: Sequence[float]) -> Latency:
-    """Summarise durations, of which there must be one at least.
+    """Summarise one duration or more.
 
     The interval of the median is taken between two of the durations themselves, whatever their
     distribution: their ranks are n/2 ± 0.98·√n, the normal approximation of the binomial (David
@@ -123,5 +116,5 @@ def latency(seconds: Sequence[float]) -> Latency:
 
 
 def _percentile(ordered: Sequence[float], percent: int) -> float:
-    """The nearest rank: a duration that was measured, not one in between."""
+    """Return the nearest rank: a duration that was measured, not one in between."""
     return ordered[math.ceil(len(ordered) * percent / 100) - 1]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from enginebay.errors import EnginebayError, InferenceError, UsageError
-from enginebay.inference.admission import Admission
+from enginebay.inference.input_check import InputCheck
 from enginebay.inference.timing import Timing
 from enginebay.tensors import host_tensor, host_view, is_torch, to_device, to_numpy, to_torch
 
@@ -37,12 +37,12 @@ class Wrapper(ABC):
     :meth:`release`.
 
     Args:
-        inputs: What the model takes, by the names that callers use.
-        outputs: What it gives, in order.
+        inputs: The model's inputs, by the names that callers use.
+        outputs: Its outputs, in order.
 
     Attributes:
-        concurrent: Whether ``execute`` may run in several threads at once. Where it is False,
-            calls wait for each other.
+        concurrent: True if ``execute`` may run in several threads at once. If not, calls wait for
+            each other.
         native_device: The torch device type whose tensors :meth:`execute_torch` takes as they
             are; None where every input goes through the host.
     """
@@ -55,8 +55,8 @@ class Wrapper(ABC):
         self.outputs = tuple(outputs)
         self.input_names = tuple(spec.name for spec in self.inputs)
         self.output_names = tuple(spec.name for spec in self.outputs)
-        self._admission = Admission(self.inputs)
-        self._exact = self._admission.exact
+        self._input_check = InputCheck(self.inputs)
+        self._exact = self._input_check.exact
         self._lock = None if self.concurrent else threading.Lock()
         self._timing: Timing | None = None
         self._closed = False
@@ -75,21 +75,21 @@ class Wrapper(ABC):
     def execute_torch(self, feed: dict[str, torch.Tensor]) -> Sequence[torch.Tensor]:
         """Call the engine on tensors that are already on its device.
 
-        Only asked for where ``native_device`` is set; the contract is :meth:`execute`'s.
+        Called only where ``native_device`` is set; the contract is :meth:`execute`'s.
         """
         raise NotImplementedError(f"{type(self).__name__} sets native_device without execute_torch")
 
     @property
     @abstractmethod
     def receipt(self) -> Receipt:
-        """What runs: engine, device, provider, effective precision, and what fell back."""
+        """The account of what runs: engine, device, provider, effective precision, fallbacks."""
 
     def synchronize(self) -> None:
         """Wait until the device has finished; nothing to do where ``execute`` waits itself."""
         return
 
     def release(self) -> None:
-        """Let go of the engine; called once, by :meth:`close`."""
+        """Free the engine; called once, by :meth:`close`."""
         return
 
     def __call__(self, inputs: Mapping[str, Array]) -> dict[str, Any]:
@@ -128,14 +128,14 @@ class Wrapper(ABC):
     def _call_converting(self, inputs: Mapping[str, Array]) -> dict[str, Any]:
         if self._closed:
             raise UsageError("this wrapper is closed", hint="load the artifact again")
-        self._admission.check_names(inputs)
+        self._input_check.check_names(inputs)
         device = next((value.device for value in inputs.values() if is_torch(value)), None)
         if device is not None and device.type == self.native_device:
             tensors = {name: to_device(inputs[name], device) for name in self.input_names}
-            self._admission.check_torch(tensors)
+            self._input_check.check(tensors)
             return self._named(self._run(self.execute_torch, tensors))
         feed = {name: to_numpy(inputs[name]) for name in self.input_names}
-        self._admission.check(feed)
+        self._input_check.check(feed)
         outputs = self._run(self.execute, feed)
         if device is None:
             return self._named(outputs)
@@ -146,7 +146,7 @@ class Wrapper(ABC):
 
     def _run(self, execute: Callable[[Any], Sequence[Any]], feed: Mapping[str, Any]) -> Any:
         if self._timing is not None:
-            execute = partial(self._timing.measure, self, execute)
+            execute = partial(self._timing.measure, execute)
         try:
             if self._lock is None:
                 return execute(feed)
@@ -163,17 +163,19 @@ class Wrapper(ABC):
         """Count the engine calls made inside the ``with`` block.
 
         Args:
-            warmup: How many first calls are not counted.
-            with_sync: Wait for the device before each clock reading.
+            warmup: The number of first calls that are not counted.
+            with_sync: Wait for the device before each reading of the clock, so that asynchronous
+                work is counted.
         """
-        before, self._timing = self._timing, Timing(warmup=warmup, with_sync=with_sync)
+        synchronize = self.synchronize if with_sync else None
+        before, self._timing = self._timing, Timing(warmup=warmup, synchronize=synchronize)
         try:
             yield self._timing
         finally:
             self._timing = before
 
     def output_to_list(self, outputs: Mapping[str, Any]) -> list[Any]:
-        """The outputs as a list in the order of ``output_names``."""
+        """Return the outputs as a list in the order of ``output_names``."""
         return [outputs[name] for name in self.output_names]
 
     def close(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enginebay.ir.description import describe
-from enginebay.ir.external_data import byte_size, tensors
 from enginebay.ir.half import to_half
 from enginebay.ir.model import IR_FOLDER, SUFFIXES, IRKind, IRModel
 from enginebay.ir.noise import no_graph_dump, quiet
@@ -15,7 +14,6 @@ __all__ = [
     "SUFFIXES",
     "IRKind",
     "IRModel",
-    "byte_size",
     "describe",
     "no_graph_dump",
     "program_specs",
@@ -23,6 +21,5 @@ __all__ = [
     "read_exported_program",
     "read_onnx",
     "read_torchscript",
-    "tensors",
     "to_half",
 ]

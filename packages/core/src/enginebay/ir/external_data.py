@@ -87,7 +87,7 @@ def _check_size(tensor: TensorProto, file: Path, path: Path) -> None:
     try:
         offset, length = (
             int(fields.get("offset") or 0),
-            int(fields.get("length") or byte_size(tensor)),
+            int(fields.get("length") or _byte_size(tensor)),
         )
     except ValueError as err:
         raise _refused(tensor, path, "has an offset or a length that is no number") from err
@@ -97,7 +97,7 @@ def _check_size(tensor: TensorProto, file: Path, path: Path) -> None:
         raise _refused(tensor, path, found)
 
 
-def byte_size(tensor: TensorProto) -> int:
+def _byte_size(tensor: TensorProto) -> int:
     """The number of bytes that a tensor's elements take."""
     from math import prod
 

@@ -1,8 +1,8 @@
 """Run something in a child process, so that its crash, hang or noise stays there.
 
 :func:`run` starts a program, :func:`call` a Python function. Both capture what the child prints,
-hold it to a time limit, name the signal or exit code it ended with, and leave nothing running
-behind: not after a time-out, not after Ctrl-C, not when this process itself is killed.
+hold it to a time limit, name the signal or exit code it ended with, and leave no process behind:
+not after a time-out, not after Ctrl-C, not when this process itself is killed.
 """
 
 from __future__ import annotations

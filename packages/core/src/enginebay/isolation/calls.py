@@ -9,7 +9,7 @@ import msgspec
 
 from enginebay import errors
 from enginebay.errors import IsolationError
-from enginebay.isolation import wire
+from enginebay.isolation.child import Raised, Returned, decode, encode
 from enginebay.isolation.programs import Finished, crashed, run_to_end
 
 if TYPE_CHECKING:
@@ -46,11 +46,11 @@ def call(
             importable at run time.
         *args: Its positional arguments.
         timeout: Seconds it may take, imports included; None where it may take for ever.
-        result_type: What it returns.
-        on_line: As for :func:`run`: gets each line that the function prints.
+        result_type: The type of its result.
+        on_line: Called with each line that the function prints, as in :func:`run`.
 
     Returns:
-        What the function returned.
+        The function's result.
 
     Raises:
         EnginebayError: The function raised it: the same class, message and hint. Of a class from
@@ -67,18 +67,18 @@ def call(
     import tempfile  # the child, which needs this room too, never uses it
 
     request = _encode(function, args)
-    # The child reads its standard input and writes the answer behind it. Both its outputs are the
-    # log, so nothing that an engine prints can get into the answer. The file has no name: it is
+    # The child reads its standard input and writes the reply behind it. Both its outputs are the
+    # log, so nothing that an engine prints can get into the reply. The file has no name: it is
     # gone with the last process that holds it.
     with tempfile.TemporaryFile() as exchange:
         exchange.write(request)
         exchange.seek(0)
         finished = run_to_end(_command(function), [function], timeout, on_line, stdin=exchange)
         exchange.seek(len(request))
-        answer = _answer(exchange.read(), finished)
-    if isinstance(answer, wire.Raised):
-        _raise(function, answer)
-    return _result(function, answer, result_type)
+        reply = _read_reply(exchange.read(), finished)
+    if isinstance(reply, Raised):
+        _raise(function, reply)
+    return _result(function, reply, result_type)
 
 
 def _command(function: str) -> list[str]:
@@ -89,25 +89,25 @@ def _command(function: str) -> list[str]:
 
 def _encode(function: str, args: tuple[Any, ...]) -> bytes:
     try:
-        return wire.encode(args)
+        return encode(args)
     except (TypeError, NotImplementedError, ValueError, OverflowError) as error:
         raise IsolationError(f"an argument of '{function}' cannot be sent: {error}") from error
 
 
-def _answer(reply: bytes, finished: Finished) -> wire.Returned | wire.Raised:
+def _read_reply(data: bytes, finished: Finished) -> Returned | Raised:
     try:
-        answer = wire.decode(reply, wire.Returned | wire.Raised)
+        reply: Returned | Raised = decode(data, Returned | Raised)
     except msgspec.DecodeError:
-        error = crashed(finished, " before it answered")
-        if reply:
-            error.add_note(f"In the child process:\n{reply.decode(errors='replace')}")
+        error = crashed(finished, " before it returned")
+        if data:
+            error.add_note(f"In the child process:\n{data.decode(errors='replace')}")
         raise error from None
-    if isinstance(answer, wire.Returned) and finished.exit_code:
-        raise crashed(finished, " after it had answered")
-    return cast("wire.Returned | wire.Raised", answer)
+    if isinstance(reply, Returned) and finished.exit_code:
+        raise crashed(finished, " after it had returned")
+    return reply
 
 
-def _raise(function: str, raised: wire.Raised) -> NoReturn:
+def _raise(function: str, raised: Raised) -> NoReturn:
     error = (
         getattr(errors, raised.kind)(raised.message, hint=raised.hint)
         if raised.kind
@@ -117,8 +117,8 @@ def _raise(function: str, raised: wire.Raised) -> NoReturn:
     raise error
 
 
-def _result(function: str, returned: wire.Returned, result_type: type[T]) -> T:
+def _result(function: str, returned: Returned, result_type: type[T]) -> T:
     try:
-        return cast("T", wire.decode(returned.value, result_type))
+        return cast("T", decode(returned.value, result_type))
     except msgspec.ValidationError as error:
         raise IsolationError(f"'{function}' returned something else: {error}") from error

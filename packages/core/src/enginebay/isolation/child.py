@@ -1,4 +1,8 @@
-"""What runs inside the child that :func:`~enginebay.isolation.call` starts."""
+"""The child that :func:`~enginebay.isolation.call` starts, and the messages between both processes.
+
+Messages are MessagePack by msgspec: unlike JSON it keeps NaN, infinities, bytes and integer keys.
+Never pickle.
+"""
 
 from __future__ import annotations
 
@@ -10,42 +14,103 @@ import os
 import signal
 import sys
 import traceback
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, BinaryIO, get_type_hints
+from pathlib import PurePath
+from types import GenericAlias, SimpleNamespace
+from typing import TYPE_CHECKING, Any, BinaryIO, cast, get_type_hints
+
+import msgspec
 
 from enginebay import errors
-from enginebay.isolation import wire
 
 if TYPE_CHECKING:
+    import io
     from collections.abc import Callable
 
 
+class Returned(msgspec.Struct, tag="returned"):
+    """The function returned.
+
+    Attributes:
+        value: Its result, encoded.
+    """
+
+    value: bytes
+
+
+class Raised(msgspec.Struct, tag="raised"):
+    """The function raised.
+
+    Attributes:
+        kind: The name of the nearest class in ``enginebay.errors``; None where there is none.
+        message: Its text.
+        summary: Its own class and its text.
+        traceback: The traceback as Python prints it.
+        hint: The error's hint.
+    """
+
+    kind: str | None
+    message: str
+    summary: str
+    traceback: str
+    hint: str | None
+
+
+def encode(value: Any) -> bytes:
+    """Encode a value.
+
+    Raises:
+        TypeError: msgspec does not know its type; the message names it.
+    """
+    return msgspec.msgpack.encode(value, enc_hook=_encode_path)
+
+
+def decode(data: bytes, kind: Any) -> Any:
+    """Decode a value of type ``kind``.
+
+    Raises:
+        msgspec.ValidationError: The bytes hold something else; the message says where.
+    """
+    return msgspec.msgpack.decode(data, type=kind, dec_hook=_decode_path)
+
+
+def _encode_path(value: Any) -> str:
+    if isinstance(value, PurePath):
+        return os.fspath(value)
+    raise NotImplementedError(f"values of type '{type(value).__qualname__}' cannot be sent")
+
+
+def _decode_path(kind: type, value: Any) -> Any:
+    if issubclass(kind, PurePath) and isinstance(value, str):
+        return kind(value)
+    raise NotImplementedError(f"values of type '{kind.__qualname__}' cannot be received")
+
+
 def serve(function: str) -> None:
-    """Call a function with the arguments on standard input, and write the answer behind them.
+    """Call a function with the arguments on standard input, and write the reply behind them.
 
     Args:
         function: ``module:qualname``.
     """
     exchange = _take_standard_input()
-    # After a crash in native code the answer is the Python lines that led there.
+    # After a crash in native code the reply is the Python lines that led there.
     faulthandler.enable(exchange)
     _make_outputs_immediate()
     # An exception where Python's default would be sudden death: `finally` clauses run, so that
     # what the function itself had started ends too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     request = exchange.read()
-    answer: wire.Returned | wire.Raised
+    reply: Returned | Raised
     try:
-        answer = wire.Returned(wire.encode(_call(function, request)))
-    except Exception as error:  # noqa: BLE001 - it goes to the parent, whatever it is
-        answer = _describe(error)
+        reply = Returned(encode(_call(function, request)))
+    except Exception as error:  # noqa: BLE001 - the parent gets it, whatever it is
+        reply = _describe(error)
     faulthandler.disable()
-    exchange.write(wire.encode(answer))
+    exchange.write(encode(reply))
     exchange.close()
 
 
 def _take_standard_input() -> BinaryIO:
-    """The file that is standard input; from here on the function finds that empty."""
+    """Return the file that is standard input, and leave an empty one in its place."""
     exchange = os.fdopen(os.dup(0), "r+b")
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -56,15 +121,14 @@ def _take_standard_input() -> BinaryIO:
 def _make_outputs_immediate() -> None:
     """Let no line wait in a buffer: it would be lost in a crash."""
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(  # type: ignore[union-attr] # both are text files in a fresh Python
-            encoding="utf-8", errors="backslashreplace", write_through=True
-        )
+        text = cast("io.TextIOWrapper", stream)  # what both are in a fresh Python
+        text.reconfigure(encoding="utf-8", errors="backslashreplace", write_through=True)
 
 
 def _call(name: str, request: bytes) -> Any:
     function = _find(name)
-    count = len(wire.decode(request, list[Any]))
-    return function(*wire.decode(request, tuple[tuple(_types(function, count))]))  # type: ignore[misc] # built at run time
+    types = _types(function, len(decode(request, list[Any])))
+    return function(*decode(request, GenericAlias(tuple, tuple(types))))
 
 
 def _find(name: str) -> Callable[..., Any]:
@@ -78,7 +142,7 @@ def _find(name: str) -> Callable[..., Any]:
 
 
 def _types(function: Callable[..., Any], count: int) -> list[Any]:
-    """The type of each of ``count`` positional arguments, by the function's annotations."""
+    """Return the type of each of ``count`` positional arguments, by the annotations."""
     hints = _hints(inspect.unwrap(function))
     if not hints:  # functions written in C may not even have a signature
         return [Any] * count
@@ -103,7 +167,7 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
         ) from error
 
 
-def _describe(error: Exception) -> wire.Raised:
+def _describe(error: Exception) -> Raised:
     # MismatchError carries a verdict that does not travel: the parent gets its base class.
     kinds = [
         kind.__name__
@@ -112,7 +176,7 @@ def _describe(error: Exception) -> wire.Raised:
     ]
     hint = getattr(error, "hint", None) if kinds else None
     name, text = type(error).__qualname__, str(error)
-    return wire.Raised(
+    return Raised(
         kind=kinds[0] if kinds else None,
         message=_sendable(text),
         summary=_sendable(f"{name}: {text}" if text else name),
@@ -122,5 +186,5 @@ def _describe(error: Exception) -> wire.Raised:
 
 
 def _sendable(text: str) -> str:
-    """The text without lone surrogates, which the name of a file can bring into a message."""
+    """Remove lone surrogates, which a file's name can bring into a message."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,8 +1,10 @@
-"""A process group that ends as a whole, at the latest when this process does."""
+"""A process group that ends as a whole, at the latest when this process does, and its output."""
 
 from __future__ import annotations
 
+import codecs
 import contextlib
+import io
 import os
 import selectors
 import signal
@@ -12,18 +14,19 @@ import time
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from types import TracebackType
-
-    from enginebay.isolation.log import Log
 
 #: Seconds between SIGTERM and SIGKILL.
 GRACE = 2.0
-#: Seconds between two looks at a child whose output stays open: an unusual case, since the end of
-#: a child closes its output and wakes us at once. Then some other process holds the output.
+#: Seconds between two checks of a child whose output stays open. That is unusual: the end of a
+#: child closes its output and wakes us at once, unless another process holds the output too.
 LOOK = 0.1
 #: Seconds to wait for the rest of the output when a process that left the group holds it open.
 REST = 0.2
+#: Characters kept from the start, and again from the end, of what a child prints. A converter
+#: that dumps a weight tensor must not take the parent's memory with it.
+KEPT = 256 * 1024
 
 # The guard leads the group and does nothing until its standard input closes, which happens in
 # whatever way this process ends, SIGKILL included. It also reserves the group's number: a group
@@ -63,7 +66,7 @@ class Group:
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to every process in the group."""
-        # EPERM is what macOS answers for a group of which only unreaped processes are left.
+        # EPERM is what macOS returns for a group of which only unreaped processes are left.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._guard.pid, number)
 
@@ -81,6 +84,61 @@ class Group:
             process_group=self._guard.pid,
             **options,
         )
+
+
+class Log:
+    r"""Text that arrives in pieces of bytes.
+
+    Bytes that are not UTF-8 become ``�``; ``\r\n`` and the ``\r`` of progress bars become ``\n``.
+
+    Args:
+        on_line: Called with every line as it is complete, without its line end.
+
+    Example:
+        >>> log = Log(print)
+        >>> log.feed(b"one\ntw"), log.feed(b"o", final=True)
+        one
+        two
+        (None, None)
+        >>> log.text()
+        'one\ntwo'
+    """
+
+    def __init__(self, on_line: Callable[[str], None]) -> None:
+        self._on_line = on_line
+        utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._decoder = io.IncrementalNewlineDecoder(utf8, translate=True)
+        self._head = self._tail = self._line = ""
+        self._left_out = 0
+
+    def feed(self, data: bytes, *, final: bool = False) -> None:
+        """Add the next bytes; ``final`` says that no more will come."""
+        text = self._decoder.decode(data, final)
+        self._keep(text)
+        *lines, self._line = (self._line + text).split("\n")
+        if self._line and (final or len(self._line) > KEPT):
+            lines.append(self._line)
+            self._line = ""
+        for line in lines:
+            self._on_line(line)
+
+    def mute(self) -> None:
+        """Pass on no more lines, but keep them."""
+        self._on_line = lambda _: None
+
+    def text(self) -> str:
+        """Return the text, or its start and end with a note of how much is left out."""
+        if not self._left_out:
+            return self._head + self._tail
+        return f"{self._head}\n[… {self._left_out} characters left out …]\n{self._tail}"
+
+    def _keep(self, text: str) -> None:
+        room = KEPT - len(self._head)
+        self._head += text[:room]
+        self._tail += text[room:]
+        surplus = max(0, len(self._tail) - KEPT)
+        self._tail = self._tail[surplus:]
+        self._left_out += surplus
 
 
 def follow(process: subprocess.Popen[bytes], log: Log, seconds: float | None) -> bool:
@@ -103,7 +161,7 @@ def read_rest(process: subprocess.Popen[bytes], log: Log) -> None:
 
 
 def _chunks(stream: IO[bytes] | None, log: Log, deadline: float | None) -> Iterator[bool]:
-    """Feed the log as bytes come; yield, at least every LOOK seconds, whether more can come."""
+    """Feed the log as bytes come; yield, at least every LOOK seconds, True while more can come."""
     assert stream is not None
     with selectors.DefaultSelector() as selector:
         selector.register(stream, selectors.EVENT_READ)

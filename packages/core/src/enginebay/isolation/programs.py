@@ -1,4 +1,4 @@
-"""Run a program to its end: its output, its exit code, the files it promised."""
+"""Run a program to its end: its output, its exit code, the files that it must write."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from enginebay.errors import ChildCrashedError, ChildTimeoutError, IsolationError
-from enginebay.isolation.group import GRACE, Group, follow, read_rest
-from enginebay.isolation.log import Log
+from enginebay.isolation.group import GRACE, Group, Log, follow, read_rest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,8 +33,8 @@ class Finished(msgspec.Struct, frozen=True):
     Attributes:
         argv: The command.
         exit_code: Its exit code; minus the signal's number where a signal ended it.
-        output: What it printed to both outputs; only the start and the end where it is enormous.
-        seconds: How long it ran.
+        output: All that it printed, to both outputs; of an enormous text the start and the end.
+        seconds: Its duration.
     """
 
     argv: tuple[str, ...]
@@ -58,16 +57,15 @@ def run(
     Args:
         argv: The program and its arguments.
         timeout: Seconds it may take; None where it may take for ever.
-        cwd: Where it runs; here where None.
-        env: Its whole environment; ours where None.
+        cwd: Its working directory; this process's where None.
+        env: Its whole environment; this process's where None.
         required_outputs: Files it must write, relative to ``cwd``. One that stood there before
             and was not written again counts as missing.
         on_line: Called with each line it prints, in this thread. Where None, the lines go to the
             logger ``enginebay.isolation`` at level DEBUG.
 
     Returns:
-        What it printed and how long it took. Its exit code was 0. Processes that it left behind
-        have been ended.
+        Its output and duration. Its exit code was 0. Processes that it left behind have been ended.
 
     Raises:
         ChildCrashedError: It ended with another exit code or with a signal.
@@ -102,7 +100,7 @@ def run_to_end(
 
     Args:
         argv: The command.
-        shown: The command as messages and the answer show it.
+        shown: The command as messages and the result show it.
         timeout: Seconds it may take.
         on_line: Called with each line it prints.
         **options: As for ``subprocess.Popen``.
@@ -125,7 +123,7 @@ def run_to_end(
 
 
 def crashed(finished: Finished, when: str = "") -> ChildCrashedError:
-    """The error for a child that ended wrongly; ``when`` says more about the moment."""
+    """Build the error for a child that ended wrongly; ``when`` says more about the moment."""
     return _error(ChildCrashedError, f"ended with {_ending(finished.exit_code)}{when}", finished)
 
 
@@ -143,7 +141,7 @@ def _start(group: Group, argv: list[str], options: dict[str, Any]) -> subprocess
 def _follow_or_end(
     group: Group, process: subprocess.Popen[bytes], log: Log, timeout: float | None
 ) -> bool:
-    """Whether the child ended by itself within its time; it has ended in any case."""
+    """Return True if the child ended by itself in time; it has ended in any case."""
     try:
         ended = follow(process, log, timeout)
         if not ended:
@@ -175,7 +173,7 @@ def _ending(exit_code: int) -> str:
 
 
 def _stamp(file: Path) -> tuple[int, int, int] | None:
-    """What changes when a file is written; None where there is no such file."""
+    """Return values that change when a file is written; None where there is no such file."""
     if not file.is_file():
         return None
     stat = file.stat()
@@ -196,7 +194,7 @@ def _check_output(file: Path, before: tuple[int, int, int] | None, finished: Fin
 
 
 def _error(kind: type[_Error], problem: str, finished: Finished) -> _Error:
-    """An error whose message ends with the last lines of output, and whose note has them all."""
+    """Build an error with the last lines of output in its message, and all in its notes."""
     lines = [line for line in finished.output.splitlines() if line.strip()][-LAST_LINES:]
     shown = "".join(f"\n  {line[:200]}" for line in lines)
     said = f"; the last it said:{shown}" if lines else "; it said nothing"

@@ -12,7 +12,7 @@ from enginebay.models.options import Options, image_size, read_options
 from enginebay.models.plugin_sources import find_model
 from enginebay.models.signature import Signature
 from enginebay.models.sources import ModelSource
-from enginebay.models.weights import load_weights, same_each_time, settle_norms, take_weights
+from enginebay.models.weights import fixed_seed, load_weights, measure_norms, take_weights
 
 __all__ = [
     "BoundModel",
@@ -26,13 +26,13 @@ __all__ = [
     "evaluation",
     "extreme_shapes",
     "find_model",
+    "fixed_seed",
     "image_size",
     "load_weights",
+    "measure_norms",
     "output_tensors",
     "read_options",
     "renamed",
-    "same_each_time",
-    "settle_norms",
     "shapes_of",
     "take_weights",
     "unused",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from enginebay.errors import InputError
-from enginebay.inference import Admission
+from enginebay.inference import InputCheck
 from enginebay.models.dynamic import to_profiles
 from enginebay.models.examples import example_inputs, open_dimensions, range_profiles
 from enginebay.models.programs import captured_dimensions, check_captured
@@ -157,9 +157,9 @@ def _bind_onnx(
     file = source.ir
     assert file is not None
     examples = _by_name(args, file.inputs)
-    admission = Admission(file.inputs)
-    admission.check_names(examples)
-    admission.check(examples)
+    input_check = InputCheck(file.inputs)
+    input_check.check_names(examples)
+    input_check.check(examples)
     usual = {name: array.shape for name, array in examples.items()}
     return BoundModel(
         source=source,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from enginebay.errors import InputError
 from enginebay.models.dynamic import from_profiles, normalise
 from enginebay.params import name_shapes, resolve_profiles
-from enginebay.tensors import TensorSpec, made_up, resize
+from enginebay.tensors import TensorSpec, generate_input, resize
 
 if TYPE_CHECKING:
     from enginebay.models.dynamic import DynamicShapes
@@ -43,18 +43,18 @@ def example_inputs(
     if not isinstance(args, Mapping):
         return args
     if "" in args or any(isinstance(value, TensorSpec) for value in args.values()):
-        args = _made_up(args, source)
+        args = _generate_missing(args, source)
     return source.arguments(args)
 
 
-def _made_up(args: Mapping[str, Any], source: ModelSource) -> dict[str, Any]:
+def _generate_missing(args: Mapping[str, Any], source: ModelSource) -> dict[str, Any]:
     """Arrays in the place of specs, and names in the place of the only input's empty one."""
     names = source.input_names
     named = {names[0] if not name and len(names) == 1 else name: v for name, v in args.items()}
     # A file says which dtypes it takes; whoever types a shape need not repeat them.
     known = {spec.name: spec for spec in (source.ir.inputs if source.ir else ())}
     return {
-        name: made_up(known.get(name, TensorSpec(name, value.dtype, value.dims)), value)
+        name: generate_input(known.get(name, TensorSpec(name, value.dtype, value.dims)), value)
         if isinstance(value, TensorSpec)
         else value
         for name, value in named.items()

@@ -1,4 +1,4 @@
-"""Weights: random ones that are the same each time, or those of a local file."""
+"""Weights: random ones from a fixed seed, or those of a local file."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _WRAPPERS = ("state_dict", "model")
 
 
 @contextmanager
-def same_each_time() -> Iterator[None]:
-    """Random numbers from one seed inside, and the caller's own untouched.
+def fixed_seed() -> Iterator[None]:
+    """Seed torch's random numbers inside the block; the caller's own go on as they were.
 
-    A model with random weights is the same one each time then, and so is its artifact.
+    A model with random weights is then the same in every run, and so is its artifact.
 
     Example:
         >>> import torch
-        >>> with same_each_time():
+        >>> with fixed_seed():
         ...     first = torch.rand(2)
-        >>> with same_each_time():
+        >>> with fixed_seed():
         ...     print(torch.equal(first, torch.rand(2)))
         True
     """
@@ -38,21 +38,22 @@ def same_each_time() -> Iterator[None]:
         yield
 
 
-def settle_norms(model: nn.Module, examples: Tensor) -> None:
-    """Let the batch normalisation of a model with random weights measure some examples.
+def measure_norms(model: nn.Module, examples: Tensor) -> None:
+    """Measure the batch normalisation statistics of a model with random weights.
 
-    As it is built it has measured none, and then the output of a deep network hardly depends on
-    its input: MobileNet-V2's scores of two images can be the same to five digits, EfficientNet's
-    are as small as 1e-14, and an engine that gets the last bias right would be verified.
+    Without them the output of a deep network hardly depends on its input: MobileNet-V2's scores
+    of two images can be the same to five digits, EfficientNet's are as small as 1e-14, and an
+    engine that gets only the last bias right would be verified.
 
     Args:
         model: The model, which is in evaluation mode afterwards.
-        examples: ``N×… float32``; more than one, since a norm behind a pooling sees single values.
+        examples: ``N×… float32`` with N > 1: behind global pooling a norm gets one value for each
+            example and channel, and the variance of a single value is not defined.
 
     Example:
         >>> import torch
         >>> norm = torch.nn.BatchNorm1d(1)
-        >>> settle_norms(norm, torch.tensor([[3.0], [5.0]]))
+        >>> measure_norms(norm, torch.tensor([[3.0], [5.0]]))
         >>> norm(torch.tensor([[4.0]])).item()
         0.0
     """
@@ -75,10 +76,10 @@ def settle_norms(model: nn.Module, examples: Tensor) -> None:
 
 
 def load_weights(model: nn.Module, path: str) -> None:
-    """Load a local file into the model; nothing in it is executed.
+    """Load weights from a local file; nothing in it is executed.
 
     Args:
-        model: The model, which must have just the parameters and buffers that the file has.
+        model: The model, with exactly the parameters and buffers that the file has.
         path: A ``state_dict`` that ``torch.save`` wrote, by itself or in a checkpoint under
             ``state_dict`` or ``model``; or a ``.safetensors`` file.
 
@@ -92,16 +93,15 @@ def load_weights(model: nn.Module, path: str) -> None:
 
 
 def take_weights(model: nn.Module, weights: Mapping[str, Any], origin: str) -> None:
-    """Give the model weights that were read already.
+    """Load weights that are in memory already.
 
     Args:
-        model: The model, which must have just the parameters and buffers that there are weights
-            for.
+        model: The model, with exactly the parameters and buffers that there are weights for.
         weights: A ``state_dict``, or a checkpoint with one under ``state_dict`` or ``model``.
-        origin: Where they come from, for the message.
+        origin: The file or address they come from, for the message.
 
     Raises:
-        ModelSourceError: They are another model's.
+        ModelSourceError: They belong to another model.
     """
     inner = (weights[name] for name in _WRAPPERS if isinstance(weights.get(name), dict))
     try:

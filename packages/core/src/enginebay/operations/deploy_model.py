@@ -13,12 +13,12 @@ from enginebay.inference import Receipt
 from enginebay.ir import IR_FOLDER
 from enginebay.models import bind, find_model, shapes_of
 from enginebay.operations.build_engine import Build, build_engine
-from enginebay.operations.settings import settle
+from enginebay.operations.settings import resolve_settings
 from enginebay.operations.steps import Step, Steps
 from enginebay.rewriting import RewriteReport, check_sets
 from enginebay.tensors import save_samples
 from enginebay.verdict import Verification
-from enginebay.verification import judge, reference_for, reference_samples, run_unverified
+from enginebay.verification import judge, record_reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -134,7 +134,7 @@ def deploy(
         ...     eb.deploy(torch.nn.ReLU(), torch.ones(1, 3), work_dir=f"{folder}/relu").verdict
         'verified'
     """
-    settings = settle(
+    settings = resolve_settings(
         config,
         backend=backend,
         params=params,
@@ -150,27 +150,21 @@ def deploy(
     with staging(work_dir, overwrite=overwrite) as stage:
         with steps("reference") as set_detail:
             bound = _bind(model, args, settings)
-            reference = reference_for(bound, settings.engine.name)
-            samples, why_no_reference = reference_samples(bound, reference)
+            reference = record_reference(bound, settings.engine.name)
             set_detail(reference.description)
-        engine = build_engine(
-            Build(settings, bound, tuple(samples), tuple(rewriters), stage.dir, steps)
-        )
+        build = Build(settings, bound, reference.samples, tuple(rewriters), stage.dir, steps)
+        engine = build_engine(build)
         with steps("verify") as set_detail:
-            recorded = stage.dir / SAMPLES_FILE
-            save_samples(recorded, engine.samples)
-            request = engine.load_request(strict=strict)
-            if why_no_reference:
-                verification, receipt = run_unverified(
-                    request, recorded, why_no_reference, timeout=timeout
-                )
-            else:
-                verification, receipt = judge(
-                    *(request, recorded, reference.description),
-                    rtol=rtol,
-                    atol=atol,
-                    timeout=timeout,
-                )
+            save_samples(stage.dir / SAMPLES_FILE, engine.samples)
+            verification, receipt = judge(
+                engine.load_request(strict=strict),
+                stage.dir / SAMPLES_FILE,
+                reference.description,
+                missing=reference.missing,
+                rtol=rtol,
+                atol=atol,
+                timeout=timeout,
+            )
             set_detail(verification.verdict)
         if not allow_mismatch:
             _raise_on_mismatch(verification)

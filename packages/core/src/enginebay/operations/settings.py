@@ -1,4 +1,4 @@
-"""What a deployment is told: by its caller, and for the rest by a config."""
+"""The settings of a deployment: its caller's arguments, and a config for the rest."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 
 import msgspec
 
-from enginebay.backend import Backend, default_backend, get_backend
-from enginebay.config import Problems, Sections, Table, backend_params, plain, read, read_sections
+from enginebay.backend import default_backend, get_backend
+from enginebay.config import Problems, Sections, backend_params, plain, read, read_sections
 from enginebay.config import dynamic_shapes as open_axes
-from enginebay.errors import ConfigError, UsageError
+from enginebay.errors import UsageError
 from enginebay.exporters import ExporterName
 from enginebay.ir import IRKind
 from enginebay.params import BackendParams
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a deployment is told.
+    """The settings of a deployment.
 
     Attributes:
         engine: The backend.
@@ -28,11 +28,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         opset: The ONNX operator set; None for the exporter's own.
         input_names: None for the parameter names of ``forward``.
         output_names: None for the exporter's own.
-        dynamic_shapes: None for the dimensions where the params' shapes differ.
+        dynamic_shapes: None for those that differ between the params' shapes.
         partition: Names of marks to cut the model at.
-        codebase_config: Whose model it is, for a model source; None for nobody's in particular.
+        codebase_config: The section for model sources; None if the config has none.
         values: The config as rewriters see it.
-        notes: What the config says to no effect.
+        notes: Keys of the config that have no effect, with the reason.
     """
 
     engine: Any
@@ -49,7 +49,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-def settle(
+def resolve_settings(
     config: Mapping[str, Any] | str | Path | None,
     *,
     backend: str | None = None,
@@ -57,14 +57,14 @@ def settle(
     partition: Sequence[str] = (),
     **given: Any,
 ) -> Settings:
-    """The settings of a deployment: what is given wins over the config.
+    """The settings of a deployment: arguments win over the config.
 
     Args:
         config: A config or the path of one; None for none.
         backend: The backend's name.
         params: Fields that win over the config's; an instance replaces all of them.
         partition: Names of marks.
-        **given: Fields of :class:`Settings`; None is not given.
+        **given: Fields of :class:`Settings`; None counts as not given.
 
     Raises:
         ConfigError: The config is wrong, or for another backend.
@@ -81,7 +81,7 @@ def settle(
     if not isinstance(table, Mapping):
         raise UsageError(f"config is a {type(config).__name__}: wanted a mapping or a path")
     problems = Problems()
-    sections = sections_of(table, problems)
+    sections = read_sections(table, problems)
     engine = get_backend(backend or sections.backend or default_backend())
     if sections.backend not in (None, engine.name):
         problems.wrong(
@@ -89,49 +89,22 @@ def settle(
             f"the config is for backend '{sections.backend}', not '{engine.name}'",
             f"leave --backend {engine.name} out, or change the config",
         )
-        locate(problems, table).raise_first()
-    notes = list(sections.notes)
-    asked = _params(engine, params, sections, problems, notes)
-    locate(problems, table).raise_first()
+        problems.with_places(table).raise_first()
+    over = params if isinstance(params, Mapping) else {}
+    resolved = backend_params(engine.Params, sections, problems, over=over)
+    problems.with_places(table).raise_first()
+    if isinstance(params, BackendParams):
+        resolved = engine.params_from(params)
     values = plain(table)
     return Settings(
         engine=engine,
-        params=asked,
+        params=resolved,
         partition=partition or (sections.partition.apply_marks and sections.partition.cuts) or (),
         codebase_config=values.get("codebase_config"),
         values=values,
-        notes=tuple(notes),
-        **_from_ir(sections, asked) | chosen,
+        notes=tuple(problems.notes),
+        **_from_ir(sections, resolved) | chosen,
     )
-
-
-def sections_of(config: Mapping[str, Any], problems: Problems) -> Sections:
-    """A config's sections, checked; what is wrong goes to ``problems``."""
-    helpers = config.helpers if isinstance(config, Table) else None
-    return read_sections(config, problems, helpers=helpers)
-
-
-def locate(problems: Problems, config: Mapping[str, Any]) -> Problems:
-    """The same problems with the places in the file that their messages start with."""
-    return Problems(_located(problem, config) for problem in problems)
-
-
-def _located(problem: ConfigError, config: Mapping[str, Any]) -> ConfigError:
-    place = config.find(problem.path) if isinstance(config, Table) else None
-    message = f"{place}: {problem}" if place else str(problem)
-    return ConfigError(message, hint=problem.hint, path=problem.path)
-
-
-def _params(
-    engine: Backend,
-    given: BackendParams | Mapping[str, Any] | None,
-    sections: Sections,
-    problems: Problems,
-    notes: list[str],
-) -> BackendParams:
-    over: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
-    found = backend_params(engine.Params, sections, problems, over=over, notes=notes)
-    return engine.params_from(given) if isinstance(given, BackendParams) else found
 
 
 def _from_ir(sections: Sections, params: BackendParams) -> dict[str, Any]:

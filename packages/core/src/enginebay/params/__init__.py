@@ -1,4 +1,4 @@
-"""What a backend can be told: declared parameters, file names, shapes, and the flags they become.
+"""The parameters of backends: declared fields, file names, shapes, and the flags they become.
 
 A backend declares its parameters once: annotated fields with defaults, and a docstring that says
 what they are. It gets a frozen value that is checked when it is made, a flag for every field that
@@ -7,13 +7,17 @@ the docstring names, and the same names as keys of a config. :class:`BackendPara
 
 from __future__ import annotations
 
-from enginebay.params.base import BackendParams
-from enginebay.params.config_keys import ConfigKey
-from enginebay.params.docstring import read_fields
-from enginebay.params.fields import Field, declared_fields
+from enginebay.params.base import BackendParams, ConfigKey
+from enginebay.params.fields import Field, declared_fields, read_fields
 from enginebay.params.file_names import FileName
-from enginebay.params.profiles import ShapeProfile, name_shapes, resolve_profiles
-from enginebay.params.shapes import Shapes, format_dims, parse_shapes
+from enginebay.params.shapes import (
+    ShapeProfile,
+    Shapes,
+    format_dims,
+    name_shapes,
+    parse_shapes,
+    resolve_profiles,
+)
 
 __all__ = [
     "BackendParams",

@@ -68,9 +68,9 @@ def _describe(action: argparse.Action, taken: set[str]) -> str:
 
 
 def _default_text(field: Field) -> str:
-    """The default for the help, where it tells something.
+    """Write the default for the help, where it is of use.
 
-    A file name is not shown: what is added to it depends on what is given.
+    A file name is not shown: its suffix depends on other parameters.
     """
     default = field.default.value if isinstance(field.default, Enum) else field.default
     if isinstance(default, FileName) or field.type is FileName or default in (None, "", (), {}):
@@ -83,7 +83,7 @@ def _default_text(field: Field) -> str:
 
 
 def _options(field: Field) -> dict[str, Any]:
-    """What ``add_argument`` must be told about the field's type."""
+    """Choose the options of ``add_argument`` for the field's type."""
     if field.type is bool:
         return {"action": argparse.BooleanOptionalAction}
     if field.choices:

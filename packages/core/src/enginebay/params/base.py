@@ -2,30 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
 from enginebay.errors import ParamsError, nearest
-from enginebay.params.docstring import read_fields
-from enginebay.params.fields import Field, declared_fields, to_plain
+from enginebay.params.fields import Field, declared_fields, read_fields, to_plain
 from enginebay.params.file_names import FileName
-from enginebay.params.profiles import ShapeProfile, resolve_profiles
-from enginebay.params.shapes import Shapes
+from enginebay.params.shapes import ShapeProfile, Shapes, resolve_profiles
 
 if TYPE_CHECKING:
     import argparse
 
-    from enginebay.params.config_keys import ConfigKey
+
+class ConfigKey(msgspec.Struct, frozen=True):
+    """A key of ``backend_config`` besides the fields, for configs written for other tools.
+
+    Attributes:
+        type: The type of its value, as in an annotation.
+        fields: Its meaning: a callable that takes the value and returns fields of the params. It
+            raises :class:`~enginebay.errors.ParamsError` for a value that is not supported.
+        no_effect: The reason why it does nothing here, for a note to the user.
+
+    Example:
+        >>> use_vulkan = ConfigKey(bool, lambda on: {"device": "vulkan"} if on else {})
+        >>> use_vulkan.fields(True)
+        {'device': 'vulkan'}
+    """
+
+    type: Any
+    fields: Callable[[Any], Mapping[str, Any]] = lambda _value: {}
+    no_effect: str = ""
 
 
 class _ParamsMeta(msgspec.StructMeta):
     """Makes every params class frozen, keyword-only and strict, and checks what it is given.
 
-    The check stands here, before msgspec's own constructor: that one checks no types, and its
-    errors name no field that was meant.
+    The check comes before msgspec's own constructor, which checks no types and suggests no name
+    for a misspelled field.
     """
 
     def __new__(
@@ -43,7 +59,7 @@ class _ParamsMeta(msgspec.StructMeta):
         for name in given:
             if name not in fields:
                 raise _unknown_field(cls.__name__, name, fields)
-        values = {name: field.settle(given) for name, field in fields.items()}
+        values = {name: field.value_from(given) for name, field in fields.items()}
         params = super().__call__(**values)
         if params.input_shapes:
             params.shape_profiles()  # raises where the three kinds of shapes do not fit each other
@@ -51,11 +67,11 @@ class _ParamsMeta(msgspec.StructMeta):
 
 
 class BackendParams(msgspec.Struct, metaclass=_ParamsMeta):
-    """What a backend is told when it converts or runs a model.
+    """The parameters with which a backend converts or runs a model.
 
     A subclass adds fields with defaults and documents them; nothing else is needed. Values are
-    checked when an instance is made: a list may stand for a tuple, a path for a text, text in the
-    grammar for shapes, and None for "not given". Nothing else is converted.
+    checked when an instance is made: a list may stand for a tuple, a path for a text, a text like
+    ``x:1x3`` for shapes, and None for "not given". Nothing else is converted.
 
     The fields in the ``Args:`` or ``Attributes:`` section of a class become flags, in that order,
     and no others: a subclass with such a section decides anew which of the fields it inherits are
@@ -64,7 +80,7 @@ class BackendParams(msgspec.Struct, metaclass=_ParamsMeta):
     Attributes:
         work_dir: Folder of the artifact's files.
         file_name: Name of the artifact's main file.
-        device: Where it runs: cpu, cuda, cuda:1, gpu, as the backend calls it.
+        device: Device to run on: cpu, cuda, cuda:1, gpu, as the backend calls it.
         input_shapes: Shapes of the inputs, like input:1x3x224x224,mask:1x77.
         min_shapes: Smallest shapes, with ? where they are as in the main ones.
         max_shapes: Largest shapes, with ? where they are as in the main ones.
@@ -87,7 +103,7 @@ class BackendParams(msgspec.Struct, metaclass=_ParamsMeta):
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> Self:
-        """Params from a config's section or from what :meth:`to_mapping` wrote.
+        """Make params from a config's section or from what :meth:`to_mapping` wrote.
 
         Raises:
             ParamsError: It is not a mapping, a key is not a field, or a value does not fit.
@@ -100,7 +116,7 @@ class BackendParams(msgspec.Struct, metaclass=_ParamsMeta):
         return cls(**{str(name): value for name, value in mapping.items()})
 
     def to_mapping(self) -> dict[str, Any]:
-        """The fields as JSON has them; those that are empty by default, and are empty, left out.
+        """Return the fields as JSON has them, without those that are empty by default and now.
 
         Other defaults are written, so that a file keeps its meaning when a default changes.
 
@@ -118,7 +134,7 @@ class BackendParams(msgspec.Struct, metaclass=_ParamsMeta):
         }
 
     def replace(self, **changes: Any) -> Self:
-        """The same params with other values for some fields, checked like new ones.
+        """Copy the params with other values for some fields, checked like new ones.
 
         Raises:
             ParamsError: A field is unknown, or a value does not fit.
@@ -160,13 +176,13 @@ class BackendParams(msgspec.Struct, metaclass=_ParamsMeta):
 
     @classmethod
     def given_arguments(cls, namespace: argparse.Namespace) -> dict[str, Any]:
-        """The fields that were given as flags, to lay over a config's section."""
+        """Return the fields that were given as flags; they win over a config's section."""
         found = {field.name: getattr(namespace, field.name, None) for field, _ in _documented(cls)}
         return {name: value for name, value in found.items() if value is not None}
 
     @classmethod
     def from_args(cls, namespace: argparse.Namespace, **overrides: Any) -> Self:
-        """Params from the flags that were given; ``overrides`` win over them.
+        """Make params from the flags that were given; ``overrides`` win over them.
 
         Raises:
             ParamsError: A field is unknown, or a value does not fit.
@@ -175,9 +191,9 @@ class BackendParams(msgspec.Struct, metaclass=_ParamsMeta):
 
     @classmethod
     def config_keys(cls) -> Mapping[str, ConfigKey]:
-        """Keys that ``backend_config`` may have besides the fields; none by default.
+        """Return more keys for ``backend_config`` than the fields; none by default.
 
-        A backend overrides it so that configs written for another tool kit keep working. A key
+        A backend overrides it so that configs for another tool kit keep working. A key
         inside another one is written with a dot. Where a field and such a key are both given,
         the field wins; of two such keys for one field, the one that is declared later::
 
@@ -188,9 +204,9 @@ class BackendParams(msgspec.Struct, metaclass=_ParamsMeta):
         return {}
 
     def get_model_files(self) -> tuple[str, ...]:
-        """The files that hold the artifact, inside ``work_dir`` where there is one.
+        """Return the files of the artifact, inside ``work_dir`` where there is one.
 
-        A backend that writes several files says so here::
+        A backend that writes several files overrides it::
 
             def get_model_files(self):
                 return self.in_work_dir(self.file_name, self.file_name.sibling(".bin"))
@@ -198,11 +214,11 @@ class BackendParams(msgspec.Struct, metaclass=_ParamsMeta):
         return self.in_work_dir(self.file_name)
 
     def in_work_dir(self, *names: str) -> tuple[str, ...]:
-        """The paths of files of the artifact; the names themselves where there is no work_dir."""
+        """Return paths in ``work_dir``; the names themselves where there is none."""
         return tuple(str(PurePath(self.work_dir or "", name)) for name in names)
 
     def shape_profiles(self, usual: Shapes | None = None) -> dict[str, ShapeProfile]:
-        """The smallest, usual and largest shapes of every input that has some.
+        """Return the smallest, usual and largest shapes of every input that has some.
 
         Args:
             usual: The shapes of example inputs, for where ``input_shapes`` are left out.
@@ -228,7 +244,7 @@ def _plain(params: BackendParams, name: str) -> Any:
 
 
 def _documented(owner: type[BackendParams]) -> list[tuple[Field, str]]:
-    """The fields that become flags, with their help."""
+    """List the fields that become flags, with their help."""
     fields = declared_fields(owner)
     pairs = []
     for name, text in _documentation(owner).items():
@@ -240,7 +256,7 @@ def _documented(owner: type[BackendParams]) -> list[tuple[Field, str]]:
 
 
 def _documentation(owner: type) -> dict[str, str]:
-    """What the nearest class with a section about its fields says in it."""
+    """Read the section about fields of the nearest class that has one."""
     texts = (read_fields(vars(base).get("__doc__") or "") for base in owner.__mro__)
     return next(filter(None, texts), {})
 

@@ -1,4 +1,4 @@
-"""One declared field: its type, its default, and the check of a value against both."""
+"""Declared fields: type, default and documentation of each, and the check of values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import types
 from collections.abc import Mapping
 from enum import Enum
 from functools import cache
-from inspect import formatannotation
+from inspect import cleandoc, formatannotation
 from pathlib import PurePath
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -20,18 +20,20 @@ from enginebay.params.shapes import Shapes, check_shapes, parse_shapes
 _MSGSPEC_MESSAGE = re.compile(
     r"Expected (?P<wanted>.*?)(?:, got (?P<found>.*?))?(?: - at (?P<place>.*))?"
 )
+_SECTION = re.compile(r"(?:Args|Arguments|Attributes):\s*")
+_FIELD = re.compile(r"(?P<name>[A-Za-z_]\w*)\s*(?:\(.*?\))?\s*:(?:\s+(?P<help>.*))?")
 
 
 class Field(msgspec.Struct, frozen=True):
     """One field of a params class.
 
     Attributes:
-        owner: The name of the class that is asked.
+        owner: The name of the params class.
         name: The field's name.
         type: Its type, without ``| None``.
-        optional: Whether None is one of its values.
-        required: Whether it has no default.
-        default: What it is where nothing is given; None for a required field.
+        optional: True if None is one of its values.
+        required: True if it has no default.
+        default: Its default; None for a required field.
     """
 
     owner: str
@@ -50,8 +52,8 @@ class Field(msgspec.Struct, frozen=True):
             return tuple(member.value for member in self.type)
         return ()
 
-    def settle(self, given: Mapping[str, Any]) -> Any:
-        """The field's value among the given ones; its default for None, where that is no value.
+    def value_from(self, given: Mapping[str, Any]) -> Any:
+        """Return the checked value among the given ones; the default for a None that is none.
 
         Raises:
             ParamsError: It is missing, or it does not fit the type.
@@ -64,7 +66,7 @@ class Field(msgspec.Struct, frozen=True):
         return None if value is None else self.convert(value)
 
     def convert(self, value: Any, *, typed: str | None = None) -> Any:
-        """``value`` as the field's type.
+        """Convert a value to the field's type.
 
         Args:
             value: What was given.
@@ -103,7 +105,7 @@ class Field(msgspec.Struct, frozen=True):
         return msgspec.convert(value, self.type, strict=strict, str_keys=True, dec_hook=_decode)
 
     def _expectation(self, message: str, value: Any, *, typed: bool) -> str:
-        """What msgspec's message says was wanted, and found, in Python's words."""
+        """Translate msgspec's message on what was wanted and found to Python's words."""
         if self.choices:
             return "wanted one of " + ", ".join(map(repr, self.choices))
         found = f", found {type(value).__name__}"
@@ -113,7 +115,7 @@ class Field(msgspec.Struct, frozen=True):
         if match is None:
             return f"wanted {self.describe()}{found}"
         place = re.sub(r"\$| in \$", "", match["place"] or "")
-        # Everything on a command line is text: to say that it was found helps nobody.
+        # Everything on a command line is text, so "found str" would not help.
         found = f", found {match['found']}" if match["found"] and not typed else ""
         return "wanted " + _in_python(match["wanted"] + (place and f" at {place}") + found)
 
@@ -124,7 +126,7 @@ class Field(msgspec.Struct, frozen=True):
 
 @cache
 def declared_fields(owner: type[msgspec.Struct]) -> dict[str, Field]:
-    """Every field of a params class by name, in the order of declaration.
+    """Return every field of a params class by name, in the order of declaration.
 
     Raises:
         ParamsError: An annotation names something that cannot be found at run time.
@@ -139,11 +141,56 @@ def declared_fields(owner: type[msgspec.Struct]) -> dict[str, Field]:
     return {field.name: _field(owner.__name__, field) for field in declared}
 
 
+def read_fields(docstring: str) -> dict[str, str]:
+    """Read the help of every field in the ``Args:`` and ``Attributes:`` sections, in their order.
+
+    Types in parentheses are left out; help over several lines is joined with single blanks. No
+    library is used: one section is needed, word by word.
+
+    Example:
+        >>> read_fields('''What it is.
+        ...
+        ... Args:
+        ...     threads (int): How many threads
+        ...         to use.
+        ... ''')
+        {'threads': 'How many threads to use.'}
+    """
+    fields: dict[str, list[str]] = {}
+    help_lines: list[str] = []
+    for line in _section_lines(docstring):
+        match = _FIELD.fullmatch(line)
+        if match:
+            help_lines = fields.setdefault(match["name"], [])
+            line = match["help"] or ""
+        help_lines.append(line.strip())
+    return {name: _join(lines) for name, lines in fields.items()}
+
+
+def _section_lines(docstring: str) -> list[str]:
+    """List the lines of the sections, shifted so that a field starts in the first column."""
+    lines: list[str] = []
+    inside, indent = False, 0
+    for line in cleandoc(docstring).splitlines():
+        depth = len(line) - len(line.lstrip())
+        if line and not depth:
+            inside, indent = bool(_SECTION.fullmatch(line)), 0
+        elif line and inside:
+            indent = indent or depth
+            lines.append(line[min(indent, depth) :])
+    return lines
+
+
+def _join(lines: list[str]) -> str:
+    # Double backquotes are for the documentation; a terminal shows them as noise.
+    return " ".join(" ".join(lines).replace("``", "").split())
+
+
 def to_plain(value: Any) -> Any:
-    """``value`` in terms of dicts, lists, tuples, texts and numbers.
+    """Convert a value to dicts, lists, tuples, texts and numbers.
 
     Raises:
-        TypeError: It holds something that has no such form.
+        TypeError: A part of it has no such form.
     """
     return msgspec.to_builtins(value, str_keys=True, enc_hook=_encode)
 
@@ -165,13 +212,13 @@ def _without_none(type_: Any) -> tuple[Any, bool]:
 
 
 def _shown(value: Any) -> str:
-    """The value on one line, cut where it is long: it may be somebody's whole data set."""
+    """Show the value on one line, cut where it is long: it may be a whole data set."""
     text = " ".join(repr(value).splitlines())
     return text if len(text) <= 200 else text[:199] + "…"
 
 
 def _in_python(words: str) -> str:
-    """Translate: msgspec speaks of arrays and objects, as JSON does."""
+    """Translate the names of types: msgspec writes array and object, as JSON does."""
     return re.sub(r"\bobject\b", "dict", re.sub(r"\barray\b", "list", words))
 
 
@@ -179,7 +226,7 @@ def _convert_shapes(value: Any) -> Any:
     if isinstance(value, str):
         return parse_shapes(value)
     if isinstance(value, Mapping):
-        # A framework's own kind of tuple (torch.Size) is one too.
+        # msgspec does not take a subclass of tuple, such as torch.Size.
         value = {name: tuple(d) if isinstance(d, tuple) else d for name, d in value.items()}
     shapes = msgspec.convert(value, Shapes)
     check_shapes(shapes)

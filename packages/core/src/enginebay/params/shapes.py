@@ -1,4 +1,4 @@
-"""The shape grammar: ``input:1x3x224x224,mask:1x?``.
+"""Shapes: as text like ``input:1x3x224x224,mask:1x?``, and the smallest and largest of them.
 
 ::
 
@@ -15,12 +15,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from enginebay.errors import ParamsError
+import msgspec
 
-#: Dims by input name. None stands for ``?``; the empty name for the only input.
-Shapes: TypeAlias = Mapping[str, tuple[int | None, ...]]
+from enginebay.errors import ParamsError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: One shape. None stands for ``?``.
+Dims: TypeAlias = tuple[int | None, ...]
+
+#: Dims by input name; the empty name for the only input.
+Shapes: TypeAlias = Mapping[str, Dims]
 
 #: No framework or file format counts further than a signed 64-bit number.
 _LARGEST_DIM = 2**63 - 1
@@ -28,7 +36,7 @@ _LARGEST_DIM = 2**63 - 1
 _SHAPE = re.compile(r"(?:(?P<name>.*)[:=])?(?P<dims>(?:(?:[0-9]+|\?)(?:x(?:[0-9]+|\?))*)?)")
 
 
-def parse_shapes(text: str) -> dict[str, tuple[int | None, ...]]:
+def parse_shapes(text: str) -> dict[str, Dims]:
     """Read shapes from text.
 
     Returns:
@@ -43,7 +51,7 @@ def parse_shapes(text: str) -> dict[str, tuple[int | None, ...]]:
         >>> parse_shapes("1x3")
         {'': (1, 3)}
     """
-    shapes: dict[str, tuple[int | None, ...]] = {}
+    shapes: dict[str, Dims] = {}
     for item in filter(None, re.split(r"[,\s]+", text)):
         name, dims = _parse_shape(item)
         if name in shapes:
@@ -54,27 +62,13 @@ def parse_shapes(text: str) -> dict[str, tuple[int | None, ...]]:
     return shapes
 
 
-def format_shapes(shapes: Shapes) -> str:
-    """Write shapes as text that :func:`parse_shapes` reads back.
-
-    Raises:
-        ParamsError: A name cannot be written in the grammar, or a dim is negative.
-
-    Example:
-        >>> format_shapes({"x": (1, None), "scale": ()})
-        'x:1x?,scale:'
-    """
-    check_shapes(shapes)
-    return ",".join(_format_shape(name, dims) for name, dims in shapes.items())
-
-
-def format_dims(dims: tuple[int | None, ...]) -> str:
-    """One shape's dims as text: ``1x3x?``."""
+def format_dims(dims: Dims) -> str:
+    """Write one shape's dims: ``1x3x?``."""
     return "x".join("?" if dim is None else str(dim) for dim in dims)
 
 
 def check_shapes(shapes: Shapes) -> None:
-    """Refuse what no text could have given.
+    """Check shapes that were not read from text.
 
     Raises:
         ParamsError: A name holds a comma or a blank, one of several names is missing, or a dim
@@ -92,7 +86,7 @@ def check_shapes(shapes: Shapes) -> None:
             _check_dim(name, dim)
 
 
-def _parse_shape(item: str) -> tuple[str, tuple[int | None, ...]]:
+def _parse_shape(item: str) -> tuple[str, Dims]:
     match = _SHAPE.fullmatch(item)
     if match is None:
         raise ParamsError(f"{item!r} is not a shape: wanted {_wanted(item)}", hint=_hint(item))
@@ -103,7 +97,7 @@ def _parse_shape(item: str) -> tuple[str, tuple[int | None, ...]]:
 def _parse_dim(item: str, dim: str) -> int | None:
     if dim == "?":
         return None
-    # Python refuses to read a number of more than 4300 digits with an error of its own.
+    # Python raises a ValueError for a number of more than 4300 digits.
     if len(dim) > 4300:
         raise ParamsError(f"'{item[:20]}…' is not a shape: a dim has {len(dim)} digits")
     return int(dim)
@@ -121,11 +115,6 @@ def _hint(item: str) -> str | None:
     return None
 
 
-def _format_shape(name: str, dims: tuple[int | None, ...]) -> str:
-    text = format_dims(dims)
-    return f"{name}:{text}" if name or not text else text
-
-
 def _check_name(name: str) -> None:
     if re.search(r"[,\s]", name):
         raise ParamsError(f"{name!r} cannot name a shape: commas and blanks separate shapes")
@@ -137,3 +126,119 @@ def _check_dim(name: str, dim: int | None) -> None:
             f"{dim} is not a dim of {name!r}: wanted 0 to 2**63 - 1",
             hint="give None (in text: ?) for a dim that is not fixed" if dim < 0 else None,
         )
+
+
+class ShapeProfile(msgspec.Struct, frozen=True):
+    """The shapes that one input may take.
+
+    Attributes:
+        min: Its smallest dims.
+        opt: The dims to tune for.
+        max: Its largest dims. None stands for a dim that is not fixed.
+    """
+
+    min: Dims
+    opt: Dims
+    max: Dims
+
+    @property
+    def is_static(self) -> bool:
+        """True where every dim is a number and cannot change."""
+        return self.min == self.max and None not in self.min
+
+
+def resolve_profiles(
+    main: Shapes, minimum: Shapes | None = None, maximum: Shapes | None = None
+) -> dict[str, ShapeProfile]:
+    """Combine the three kinds of shapes.
+
+    Args:
+        main: The usual shapes.
+        minimum: The smallest ones, with None (``?``) for a dim that is as in ``main``; nothing
+            where all are as in ``main``.
+        maximum: The largest ones, likewise.
+
+    Returns:
+        One profile an input, in the order of ``main``.
+
+    Raises:
+        ParamsError: The names or ranks differ, or a dim is not min ≤ main ≤ max.
+
+    Example:
+        >>> resolve_profiles({"x": (4, 3)}, {"x": (1, None)}, {"x": (8, None)})
+        {'x': ShapeProfile(min=(1, 3), opt=(4, 3), max=(8, 3))}
+    """
+    smallest = _complete(main, minimum or main, "smallest")
+    largest = _complete(main, maximum or main, "largest")
+    for name, opt in main.items():
+        _check_order(name, smallest[name], opt, largest[name])
+    return {name: ShapeProfile(smallest[name], main[name], largest[name]) for name in main}
+
+
+def name_shapes(shapes: Shapes, input_names: Iterable[str]) -> dict[str, Dims]:
+    """Give the shape without a name the name of the only input, and check the other names.
+
+    Raises:
+        ParamsError: A name is not an input's, or a name is missing and there are several inputs.
+
+    Example:
+        >>> name_shapes({"": (1, 3)}, ["x"])
+        {'x': (1, 3)}
+    """
+    known = list(input_names)
+    if "" in shapes and len(known) != 1:
+        raise ParamsError(
+            f"the shape '{format_dims(shapes[''])}' has no name: "
+            f"the model's inputs are {_listed(known)}",
+            hint="write NAME:" + format_dims(shapes[""]),
+        )
+    for name in shapes:
+        if name and name not in known:
+            raise _unknown(name, known, "an input: the model's inputs are")
+    return {name or known[0]: dims for name, dims in shapes.items()}
+
+
+def _complete(main: Shapes, given: Shapes, which: str) -> dict[str, Dims]:
+    """Order ``given`` like ``main``, and fill every None with ``main``'s dim."""
+    for name in given:
+        if name not in main:
+            raise _unknown(name, main, "in the main shapes: those have")
+    for name in main:
+        if name not in given:
+            raise ParamsError(
+                f"the {which} shapes do not give {name!r}: they have {_listed(given)}",
+                hint=f"add {name}:{format_dims(main[name])}",
+            )
+    return {name: _fill(name, main[name], given[name], which) for name in main}
+
+
+def _fill(name: str, main: Dims, given: Dims, which: str) -> Dims:
+    if len(given) != len(main):
+        raise ParamsError(
+            f"the {which} shape '{format_dims(given)}' of {name!r} has rank {len(given)}: "
+            f"wanted {len(main)}, as in '{format_dims(main)}'"
+        )
+    return tuple(usual if dim is None else dim for usual, dim in zip(main, given, strict=True))
+
+
+def _check_order(name: str, smallest: Dims, usual: Dims, largest: Dims) -> None:
+    for place, dims in enumerate(zip(smallest, usual, largest, strict=True)):
+        known = [dim for dim in dims if dim is not None]
+        if known != sorted(known):
+            low, middle, high = map(format_dims, (smallest, usual, largest))
+            raise ParamsError(
+                f"dim {place} of {name!r} is out of order: wanted min ≤ main ≤ max, "
+                f"found '{low}', '{middle}', '{high}'"
+            )
+
+
+def _unknown(name: str, known: Iterable[str], wanted: str) -> ParamsError:
+    guess = nearest(name, known)
+    return ParamsError(
+        f"{name!r} is not {wanted} {_listed(known)}",
+        hint=f"did you mean {guess!r}?" if guess else None,
+    )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names)) or "none"

@@ -1,7 +1,7 @@
-"""Which plugins are installed, and loading one of them by its name.
+"""Plugins: listing those that are installed, and loading one by its name.
 
 Listing (``discovery``) reads metadata and imports nothing of any plugin. Loading (``loading``)
-imports one backend, checks it (``vetting``), and puts it together with the plugins that see
+imports one backend, checks it (``checks``), and registers it together with the plugins that see
 every backend. What needs pluggy and msgspec is imported when a plugin is loaded: it would cost
 every ``enginebay backends`` 60 ms.
 """

@@ -1,4 +1,4 @@
-"""What is installed, read from metadata alone.
+"""The installed plugins, read from metadata alone.
 
 Nothing of a plugin is imported here, and neither is pluggy, msgspec or NumPy: this module is most
 of what ``enginebay backends`` does, and may cost a few dozen milliseconds with 300 distributions.
@@ -54,8 +54,8 @@ class BackendStatus(NamedTuple):
         state: ``installed`` (nothing wrong so far: nothing was imported), ``disabled`` by an
             environment variable, ``duplicate`` (several distributions claim the name; one line
             for each) or ``broken``.
-        reason: Why it is not ``installed``; None where it is.
-        fix: What to type about it; None where there is nothing to fix.
+        reason: The reason why it is not ``installed``; None where it is.
+        fix: The command to type; None where there is nothing to fix.
     """
 
     name: str
@@ -78,14 +78,14 @@ class BackendStatus(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """Why a plugin cannot be used, what to type about it, and the exception that told."""
+    """The reason why a plugin cannot be used, the command that helps, and the exception."""
 
     reason: str
     fix: str
     cause: BaseException | None = None
 
 
-#: What went wrong at loading, earlier in this process; by group and entry point.
+#: The plugins that failed to load earlier in this process: by group, name and module.
 load_faults: dict[tuple[str, str, str], Fault] = {}
 
 
@@ -110,7 +110,7 @@ def list_plugins() -> list[BackendStatus]:
 
 
 def disabled_by(backend: str) -> Fault | None:
-    """Why the environment keeps a backend out, or None where it does not."""
+    """Return why an environment variable disables a backend; None where none does."""
     allowed = _names_in("ENGINEBAY_BACKENDS")
     if allowed is not None and backend not in allowed:
         listed = ",".join([*allowed, backend])
@@ -124,17 +124,17 @@ def disabled_by(backend: str) -> Fault | None:
 
 
 def is_strict() -> bool:
-    """Whether a broken plugin is an error even where it could stay out."""
+    """True if a broken plugin is an error even where it could be left out."""
     return os.environ.get("ENGINEBAY_STRICT_PLUGINS", "0") not in ("", "0")
 
 
 def fault_of(group: str, status: BackendStatus) -> Fault | None:
-    """What went wrong when it was loaded earlier in this process, or None."""
+    """Return why it failed to load earlier in this process; None if it did not fail."""
     return load_faults.get((group, status.name, status.module))
 
 
 def error_for(group: str, status: BackendStatus) -> PluginError:
-    """The error to raise where a backend or plugin that cannot be used is asked for."""
+    """Build the error for a request for a backend or plugin that cannot be used."""
     kind = "backend" if group == BACKENDS else "plugin"
     return PluginError(
         f"{kind} {status.name!r} of {status.provider} cannot be used: {status.reason}",
@@ -143,7 +143,7 @@ def error_for(group: str, status: BackendStatus) -> PluginError:
 
 
 def strict_error(err: PluginError) -> PluginError:
-    """The error about a fault that nobody asked for, and that could stay out."""
+    """Build the error for a broken plugin that was not requested by name."""
     return PluginError(f"{err}; ENGINEBAY_STRICT_PLUGINS makes that an error", hint=err.hint)
 
 
@@ -206,21 +206,21 @@ def _metadata_fault(entry: BackendStatus) -> Fault | None:
 def _is_missing(package: str) -> bool:
     try:
         return find_spec(package) is None
-    except Exception:  # noqa: BLE001 -- a stranger's import hook raised; only importing can tell
+    except Exception:  # noqa: BLE001 - another package's import hook raised; importing will show why
         return False
 
 
 def _names_in(variable: str) -> list[str] | None:
-    """The names in a comma-separated environment variable; None where it is not set."""
+    """Read the names in a comma-separated environment variable; None where it is not set."""
     value = os.environ.get(variable)
     return None if value is None else [name for item in value.split(",") if (name := item.strip())]
 
 
 def _entries(group: str) -> Iterator[BackendStatus]:
-    """Every entry point of a group, as a status that nothing was checked for.
+    """Yield every entry point of a group, as a status that is not checked yet.
 
-    The files are read here and not by ``entry_points()``: that one raises for everybody at the
-    first malformed line of any installed distribution, and the header's parser costs 25 ms.
+    ``importlib.metadata.entry_points()`` is not used: it raises at the first malformed line of any
+    installed distribution, and its parser of the header costs 25 ms.
     """
     seen: set[str] = set()
     for distribution in distributions():

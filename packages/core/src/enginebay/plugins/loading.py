@@ -1,7 +1,7 @@
-"""Loading plugins: by name, on use, once in a process.
+"""Load plugins: by name, on use, once in a process.
 
-A plugin that cannot be loaded is remembered as a :class:`~enginebay.plugins.discovery.Fault`. It
-harms nobody else: a backend fails when it is asked for, any other plugin stays out with a warning.
+A plugin that cannot be loaded is kept as a :class:`~enginebay.plugins.discovery.Fault`. A broken
+backend raises only when it is requested; any other broken plugin is left out with a warning.
 """
 
 from __future__ import annotations
@@ -13,10 +13,15 @@ from importlib import import_module
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from enginebay.errors import BackendNotFoundError, EnginebayError, PluginError, nearest
-from enginebay.plugins import discovery
+from enginebay.errors import (
+    BackendNotFoundError,
+    EnginebayError,
+    PluginError,
+    nearest,
+    one_line,
+)
+from enginebay.plugins import checks, discovery
 from enginebay.plugins.discovery import BACKENDS, KNOWN_DISTRIBUTIONS, PLUGINS, BackendStatus, Fault
-from enginebay.plugins.vetting import enlist, new_manager, told, vet_backend, vet_plugin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -24,69 +29,68 @@ if TYPE_CHECKING:
 
     from enginebay.hooks import BackendInfo
 
-
-Answer = TypeVar("Answer")
-Vetted = TypeVar("Vetted")
+T = TypeVar("T")
 
 
 class PluginWarning(UserWarning):
-    """A plugin that sees every backend is broken and stays out.
+    """A plugin that sees every backend is broken and left out.
 
-    A warning and not a log line: what such a plugin would have changed silently stays unchanged,
-    so a caller who configured no logging must see it, and a test run may turn it into an error.
+    A warning and not a log line: without the plugin results may differ, so it must be visible
+    without any logging, and a test run can turn it into an error.
     """
 
 
 class PluginTeam:
-    """Plugins that answer hooks together, in a plugin manager of their own.
+    """Plugins whose hooks are called together, in a plugin manager of their own.
 
     A team never changes. A backend's team holds that backend and the plugins that see every
     backend, and no other backend: a thread that loads one meanwhile cannot get into its calls.
 
     Attributes:
-        members: The modules, checked, with where each comes from. The later answer first.
+        members: The checked modules, each with its status. Hooks of later ones are called first.
     """
 
     def __init__(self, members: Mapping[ModuleType, BackendStatus]) -> None:
         self.members = members
-        self._manager = new_manager()
+        self._manager = checks.new_manager()
         for module in members:
-            enlist(self._manager, module)
+            checks.register(self._manager, module)
 
     def call(self, hook: str, **arguments: Any) -> Any:
-        """The first answer to a hook that asks for one, or None where nobody answers.
+        """Return the first result of a hook that is not None; None where there is none.
 
-        The backend is asked first, unless another plugin's implementation says ``tryfirst`` or is
-        a wrapper. What an implementation raises passes unchanged.
+        The backend is called first, unless another plugin's implementation says ``tryfirst`` or is
+        a wrapper. Exceptions pass unchanged.
         """
         return getattr(self._manager.hook, hook)(**arguments)
 
     def call_all(self, hook: str, **arguments: Any) -> list[tuple[BackendStatus, Any]]:
-        """Everybody's answers to a hook that collects them, each with who gave it.
+        """Return the results of all plugins, each with its plugin, the backend's first.
 
-        The backend's comes first. Plugins are asked one by one, so that an error has an owner;
-        wrappers go around each of them.
+        Plugins are called one by one, so that an error can name its plugin; wrappers go around
+        each of them.
 
         Raises:
             PluginError: An implementation raised something that is not an EnginebayError.
         """
         implementations = reversed(getattr(self._manager.hook, hook).get_hookimpls())
-        speakers = [one.plugin for one in implementations if not (one.wrapper or one.hookwrapper)]
-        answers = []
-        for speaker in speakers:
-            others = [other for other in speakers if other is not speaker]
+        plugins = [one.plugin for one in implementations if not (one.wrapper or one.hookwrapper)]
+        results: list[tuple[BackendStatus, Any]] = []
+        for plugin in plugins:
+            others = [other for other in plugins if other is not plugin]
             caller = self._manager.subset_hook_caller(hook, remove_plugins=others)
-            status = self.members[speaker]
-            answers += [(status, answer) for answer in _ask(caller, hook, status, arguments)]
-        return answers
+            status = self.members[plugin]
+            with _errors_named(hook, status):
+                results += [(status, result) for result in caller(**arguments)]
+        return results
 
 
 class LoadedPlugin(PluginTeam):
     """One backend, together with the plugins that see every backend.
 
     Attributes:
-        status: Where it comes from.
-        info: What it says about itself.
+        status: Its distribution and module.
+        info: Its own description.
     """
 
     def __init__(
@@ -96,41 +100,34 @@ class LoadedPlugin(PluginTeam):
         self.status = status
         self.info = info
 
-    def ask(self, hook: str, wanted: type[Answer], request: object) -> Answer | None:
-        """The first answer to a hook, or None where nobody answers.
+    def call_typed(self, hook: str, result_type: type[T], request: object) -> T | None:
+        """Return the first result of a hook, checked; None where there is none.
 
         Raises:
-            PluginError: It is not of the type that is wanted, or an implementation raised something
-                that is not an EnginebayError.
+            PluginError: It has another type, or an implementation raised something that is not an
+                EnginebayError.
         """
-        with _blamed(hook, self.status):
-            answer = self.call(hook, request=request)
-        if answer is not None and not isinstance(answer, wanted):
+        with _errors_named(hook, self.status):
+            result = self.call(hook, request=request)
+        if result is not None and not isinstance(result, result_type):
             raise PluginError(
-                f"{hook}() of {self.status.name!r} ({self.status.provider}) answered "
-                f"{answer!r}: wanted {wanted.__name__}",
+                f"{hook}() of {self.status.name!r} ({self.status.provider}) returned "
+                f"{result!r}: wanted {result_type.__name__}",
                 hint=f"pip install -U {self.status.distribution}",
             )
-        return answer
-
-
-def _ask(
-    caller: Callable[..., Any], hook: str, status: BackendStatus, arguments: dict[str, Any]
-) -> list[Any]:
-    with _blamed(hook, status):
-        return list(caller(**arguments))
+        return result
 
 
 @contextmanager
-def _blamed(hook: str, status: BackendStatus) -> Iterator[None]:
-    """What a hook raises by mistake becomes an error that says whose hook it is."""
+def _errors_named(hook: str, status: BackendStatus) -> Iterator[None]:
+    """Turn any other exception of a hook into an error that names its plugin."""
     try:
         yield
     except EnginebayError:
         raise
     except Exception as err:
         raise PluginError(
-            f"{hook}() of {status.name!r} ({status.provider}) raised {told(err)}",
+            f"{hook}() of {status.name!r} ({status.provider}) raised {one_line(err)}",
             hint=f"pip install -U {status.distribution}",
         ) from err
 
@@ -141,7 +138,7 @@ _plugins: list[PluginTeam] = []  # one at most: the team of those that see every
 
 
 def load_backend(name: str) -> LoadedPlugin:
-    """Load a backend, or answer the one that this process has loaded already.
+    """Load a backend, or return the one that this process has loaded already.
 
     Raises:
         BackendNotFoundError: No installed distribution provides it.
@@ -152,22 +149,22 @@ def load_backend(name: str) -> LoadedPlugin:
             return _backends[name]
         status = _find(name)
         everywhere = load_plugins().members
-        module, info = _load(BACKENDS, status, vet_backend)
+        module, info = _load(BACKENDS, status, checks.check_backend)
         _backends[name] = LoadedPlugin({**everywhere, module: status}, status, info)
         return _backends[name]
 
 
 def load_plugins() -> PluginTeam:
-    """Load the plugins that see every backend, or answer them where they are loaded already.
+    """Load the plugins that see every backend, or return them where they are loaded already.
 
-    One that is broken stays out, with a :class:`PluginWarning`.
+    One that is broken is left out, with a :class:`PluginWarning`.
 
     Raises:
         PluginError: ``ENGINEBAY_STRICT_PLUGINS=1``, and one is broken.
     """
     with _lock:
         if not _plugins:
-            team, errors = _gather()
+            team, errors = _load_all()
             _plugins.append(team)  # before a warning that a filter may turn into an exception
             for error in errors:
                 message = f"{error}; it stays out. Fix: {error.hint}"
@@ -176,19 +173,19 @@ def load_plugins() -> PluginTeam:
 
 
 def reset() -> None:
-    """Forget everything that was loaded and every fault; for tests. Imported modules stay."""
+    """Forget all loaded plugins and all faults; for tests. Imported modules stay."""
     with _lock:
         _backends.clear()
         _plugins.clear()
         discovery.load_faults.clear()
 
 
-def _gather() -> tuple[PluginTeam, list[PluginError]]:
+def _load_all() -> tuple[PluginTeam, list[PluginError]]:
     members: dict[ModuleType, BackendStatus] = {}
     errors = []
     for status in discovery.list_plugins():
         try:
-            module, _ = _load(PLUGINS, status, vet_plugin)
+            module, _ = _load(PLUGINS, status, checks.check_plugin)
             members.setdefault(module, status)
         except PluginError as err:
             if discovery.is_strict():
@@ -219,8 +216,8 @@ def _hint_for_unknown(name: str, installed: list[str]) -> str:
 
 
 def _load(
-    group: str, status: BackendStatus, vet: Callable[[ModuleType, BackendStatus], Vetted]
-) -> tuple[ModuleType, Vetted]:
+    group: str, status: BackendStatus, check: Callable[[ModuleType, BackendStatus], T]
+) -> tuple[ModuleType, T]:
     """Import a plugin and check it; where that fails, the fault is kept for the process."""
     if status.state != "installed":
         known = discovery.fault_of(group, status)
@@ -229,7 +226,7 @@ def _load(
         # stdout belongs to the command's data, whatever a plugin prints.
         with redirect_stdout(sys.stderr):
             module = _import(status.module)
-            return module, vet(module, status)
+            return module, check(module, status)
     except PluginError as err:
         fix = err.hint or f"pip install -U {status.distribution}"
         fault = Fault(str(err), fix, err.__cause__)
@@ -242,4 +239,4 @@ def _import(module: str) -> ModuleType:
     try:
         return import_module(module)
     except (Exception, SystemExit) as err:
-        raise PluginError(f"importing {module!r} raised {told(err)}") from err
+        raise PluginError(f"importing {module!r} raised {one_line(err)}") from err

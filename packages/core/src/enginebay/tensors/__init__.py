@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         to_numpy,
         to_torch,
     )
-    from enginebay.tensors.inputs import inputs_for, made_up, parse_inputs, resize
+    from enginebay.tensors.inputs import generate_input, inputs_for, parse_inputs, resize
     from enginebay.tensors.samples import (
         Sample,
         load_inputs,
@@ -34,6 +34,7 @@ __all__ = [
     "Sample",
     "TensorSpec",
     "dtype_name",
+    "generate_input",
     "host_tensor",
     "host_view",
     "inputs_for",
@@ -41,7 +42,6 @@ __all__ = [
     "leaves",
     "load_inputs",
     "load_samples",
-    "made_up",
     "map_leaves",
     "numpy_dtype",
     "output_leaves",
@@ -70,7 +70,7 @@ __getattr__ = lazy_names(
         "leaves": "tensors.tree",
         "load_inputs": "tensors.samples",
         "load_samples": "tensors.samples",
-        "made_up": "tensors.inputs",
+        "generate_input": "tensors.inputs",
         "map_leaves": "tensors.tree",
         "numpy_dtype": "tensors.arrays",
         "output_leaves": "tensors.tree",

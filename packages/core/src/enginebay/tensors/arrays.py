@@ -1,7 +1,7 @@
-"""NumPy arrays and torch tensors, told apart and turned into each other without importing torch.
+"""Convert between NumPy arrays and torch tensors, and tell them apart without importing torch.
 
-Nobody can hold a torch tensor in a process that never imported torch, so ``sys.modules`` answers
-the question, and a NumPy-only process stays one.
+In a process that never imported torch there is no torch tensor, so a look at ``sys.modules`` is
+enough, and inference with NumPy alone imports no torch.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ NumpyArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """The NumPy dtype of a :class:`~enginebay.tensors.spec.TensorSpec`'s name.
+    """Return the NumPy dtype of a name in a :class:`~enginebay.TensorSpec`.
 
     Raises:
-        MissingDependencyError: ``bfloat16`` or a float8 is asked for without ``ml_dtypes``,
-            the package that teaches them to NumPy.
+        MissingDependencyError: It is ``bfloat16``, a float8 or the like, which NumPy knows only
+            with the package ``ml_dtypes``, and that is not installed.
         InputError: There is no such dtype.
 
     Example:
@@ -59,7 +59,7 @@ def is_torch(value: object) -> TypeGuard[torch.Tensor]:
 
 
 def to_numpy(value: Array) -> NumpyArray:
-    """The same values as a NumPy array on the host, sharing memory where that is possible.
+    """Return the values as a NumPy array on the host, sharing memory where that is possible.
 
     Args:
         value: A torch tensor of any device, dtype and strides, or anything NumPy reads.
@@ -78,27 +78,30 @@ def to_numpy(value: Array) -> NumpyArray:
     if tensor.is_conj() or tensor.is_neg():
         tensor = tensor.resolve_conj().resolve_neg()
     if tensor.dtype is torch.bfloat16:
-        # torch hands no bfloat16 to NumPy; the same 16 bits are read under ml_dtypes' name.
+        # torch cannot convert bfloat16 to NumPy; the same 16 bits are read under ml_dtypes' name.
         return tensor.contiguous().view(torch.uint16).numpy().view(numpy_dtype("bfloat16"))
     return tensor.numpy()
 
 
-def host_view(value: object) -> NumpyArray | None:
-    """The array that shares the memory of a plain torch tensor on the host; None for all else.
+def host_view(value: Any) -> NumpyArray | None:
+    """Return an array that shares the memory of a plain torch tensor on the host.
 
-    None for what :func:`to_numpy` has to convert: another device, bfloat16, a gradient's part.
+    None for everything that :func:`to_numpy` has to convert: a tensor on another device, in
+    bfloat16, or with a gradient.
     """
+    # Not is_torch: a subclass of Tensor may change what its operators do.
     torch = sys.modules.get("torch")
     if torch is None or value.__class__ is not torch.Tensor:
         return None
     try:
-        return value.numpy()  # type: ignore[attr-defined, no-any-return]  # it is a tensor
+        array: NumpyArray = value.numpy()
     except (TypeError, RuntimeError):
         return None
+    return array
 
 
 def host_tensor(array: NumpyArray) -> torch.Tensor:
-    """A torch tensor on the host that shares the array's memory."""
+    """Return a torch tensor on the host that shares the array's memory."""
     import torch
 
     array = np.asarray(array)
@@ -111,11 +114,11 @@ def host_tensor(array: NumpyArray) -> torch.Tensor:
 
 
 def to_torch(array: NumpyArray, device: torch.device) -> torch.Tensor:
-    """A torch tensor on ``device`` with the array's values; shares memory on the CPU."""
+    """Return a torch tensor on ``device`` with the array's values; shares memory on the CPU."""
     tensor = host_tensor(array)
     return tensor if device.type == "cpu" else tensor.to(device)
 
 
 def to_device(value: Array, device: torch.device) -> torch.Tensor:
-    """The value as a torch tensor on ``device``; the same tensor where it is one already."""
+    """Return the value as a torch tensor on ``device``; the same tensor where it is one."""
     return value.detach().to(device) if is_torch(value) else to_torch(to_numpy(value), device)

@@ -1,4 +1,4 @@
-"""Example inputs: read from text and files, made up, and stretched to other shapes."""
+"""Example inputs: read from text and files, generated, and resized."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def parse_input(text: str) -> dict[str, TensorSpec | NumpyArray]:
             (``n=:int64``) is a single number.
 
     Returns:
-        A spec to make up values for, or the array in the file, by name; an ``.npz`` may hold many.
+        By name a spec to generate values for, or the array in the file; an ``.npz`` may hold many.
 
     Raises:
         InputError: The text is none of these, or the file cannot be read.
@@ -73,32 +73,34 @@ def parse_inputs(texts: Iterable[str]) -> dict[str, TensorSpec | NumpyArray]:
 def inputs_for(
     specs: Sequence[TensorSpec], given: Mapping[str, TensorSpec | Array]
 ) -> dict[str, Array]:
-    """One array for each input: as given, or made up where only its shape is known.
+    """Return one array for each input: as given, or generated where only its shape is known.
 
     Args:
         specs: The model's inputs.
-        given: What :func:`parse_inputs` read; a name may be left out where there is one input.
+        given: The result of :func:`parse_inputs`; a name may be missing where there is one input.
 
     Raises:
         InputError: An input is left out and its shape is open, or a name is not the model's.
     """
     named = {_only_name(name, specs): value for name, value in given.items()}
+    known = {spec.name: spec for spec in specs}
     arrays: dict[str, Array] = {}
-    for spec in specs:
-        value = named.pop(spec.name, spec)
-        arrays[spec.name] = value if not isinstance(value, TensorSpec) else made_up(spec, value)
-    return {**arrays, **named}  # type: ignore[dict-item]  # unknown names: the wrapper refuses them
+    for name, value in {**known, **named}.items():  # the wrapper refuses unknown names
+        if isinstance(value, TensorSpec):
+            value = generate_input(known.get(name, value), value)
+        arrays[name] = value
+    return arrays
 
 
-def made_up(spec: TensorSpec, wanted: TensorSpec) -> NumpyArray:
-    """An array for an input whose dtype the model knows, at a shape that somebody typed.
+def generate_input(spec: TensorSpec, wanted: TensorSpec) -> NumpyArray:
+    """Generate an array for an input: of the model's dtype, at a shape that the user typed.
 
     Raises:
         InputError: Another dtype was typed.
     """
-    if wanted.dtype not in (spec.dtype, "float32"):  # float32 is what is read where none is typed
+    if wanted.dtype not in (spec.dtype, "float32"):  # float32 is read where none is typed
         raise InputError(
-            f"input '{spec.name}' is asked for as {wanted.dtype}, wanted {spec.dtype}",
+            f"input '{spec.name}' is requested as {wanted.dtype}, wanted {spec.dtype}",
             hint=f"leave ':{wanted.dtype}' out",
         )
     return random_inputs([TensorSpec(spec.name, spec.dtype, wanted.dims)])[spec.name]
@@ -114,13 +116,13 @@ def _only_name(name: str, specs: Sequence[TensorSpec]) -> str:
 
 
 def random_inputs(specs: Iterable[TensorSpec], seed: int = 0) -> dict[str, NumpyArray]:
-    """Made-up inputs, the same for the same specs and seed. Needs no torch.
+    """Generate inputs, the same for the same specs and seed. Needs no torch.
 
     Floats are normally distributed; integers are 0 or 1, so that they are valid indices into any
     embedding with two rows.
 
     Raises:
-        InputError: A dimension is open, or nothing can be made up for the dtype.
+        InputError: A dimension is open, or there are no values for the dtype.
 
     Example:
         >>> random_inputs([TensorSpec("mask", "bool", (3,))])["mask"].dtype
@@ -133,9 +135,9 @@ def random_inputs(specs: Iterable[TensorSpec], seed: int = 0) -> dict[str, Numpy
 
 
 def resize(array: _A, shape: Sequence[int]) -> _A:
-    """The array at another shape of the same rank: cut, or repeated along each axis.
+    """Return the array at another shape of the same rank: cut, or repeated along each axis.
 
-    Values are the array's own, so that indices stay valid and masks stay masks.
+    No new values are made, so that indices stay valid and masks stay masks.
 
     Args:
         array: A tensor or NumPy array.
@@ -175,12 +177,12 @@ def _stretch(array: _A, axis: int, size: int) -> _A:
 
 def _random(spec: TensorSpec, generator: np.random.Generator) -> NumpyArray:
     if not spec.is_static:
-        message = f"cannot make up an input for {spec.describe()}: its shape is open"
+        message = f"cannot generate an input for {spec.describe()}: its shape is open"
         raise InputError(message, hint=f"--input {spec.name}=1x3x224x224")
     dtype = numpy_dtype(spec.dtype)
     shape = [int(dim) for dim in spec.dims or ()]
     if dtype.kind == "O":
-        message = f"cannot make up an input for {spec.describe()}"
+        message = f"cannot generate an input for {spec.describe()}"
         raise InputError(message, hint=f"--input {spec.name}=file.npy")
     if dtype.kind in "biu":
         return generator.integers(0, 2, shape).astype(dtype)
@@ -234,5 +236,5 @@ def _reading(path: Path) -> Iterator[BinaryIO]:
 def _only(name: str, arrays: dict[str, Any]) -> dict[str, Any]:
     if len(arrays) != 1:
         message = f"'{name}' names one input, and the .npz holds {len(arrays)} arrays"
-        raise InputError(message, hint="leave the name out: the arrays bring their own")
+        raise InputError(message, hint="leave the name out: the arrays have their own")
     return {name: next(iter(arrays.values()))}

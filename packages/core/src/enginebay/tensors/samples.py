@@ -1,4 +1,4 @@
-"""Recorded inputs with the outputs that the unpatched model gave for them, in one ``.npz`` file.
+"""Recorded inputs with the outputs of the unpatched model for them, in one ``.npz`` file.
 
 An artifact carries them, so that it can be verified again on another machine, without the model
 and without torch.
@@ -42,7 +42,7 @@ def save_samples(path: Path, samples: Iterable[Sample]) -> None:
 
 
 def save_arrays(path: Path, arrays: Mapping[str, NumpyArray]) -> None:
-    """Write an ``.npz`` with any names in it: ``numpy.savez`` refuses one called ``file``."""
+    """Write an ``.npz`` with any names in it: ``numpy.savez`` takes none called ``file``."""
     with ZipFile(path, "w") as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
@@ -50,7 +50,7 @@ def save_arrays(path: Path, arrays: Mapping[str, NumpyArray]) -> None:
 
 
 def load_samples(path: Path) -> list[Sample]:
-    """Read what :func:`save_samples` wrote.
+    """Read a file of :func:`save_samples`.
 
     Raises:
         ArtifactError: The file is something else, or damaged. Nothing is unpickled.
@@ -87,10 +87,10 @@ def _restored(array: NumpyArray, dtype: str) -> NumpyArray:
 
 
 def load_inputs(path: Path) -> list[dict[str, NumpyArray]]:
-    """Read recorded inputs alone, as calibration wants them.
+    """Read recorded inputs without outputs, as calibration needs them.
 
     Args:
-        path: What :func:`save_samples` wrote, or an ``.npz`` file with one array for each input
+        path: A file of :func:`save_samples`, or an ``.npz`` file with one array for each input
             whose entries along the first axis are one sample each: ``numpy.savez(path, x=inputs)``,
             where ``inputs[0]`` is the first whole input.
 

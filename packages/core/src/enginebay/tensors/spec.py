@@ -1,4 +1,4 @@
-"""What a tensor is called, holds and measures, in words that every framework and file shares."""
+"""The names, dtypes and shapes of tensors, in words that every framework and file shares."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
-#: What callers hand over and get back: a NumPy array or a torch tensor.
+#: The tensors of callers: a NumPy array or a torch tensor.
 Array: TypeAlias = "np.ndarray[Any, Any] | torch.Tensor"
 
 
@@ -40,13 +40,13 @@ class TensorSpec(msgspec.Struct, frozen=True):
         return self.dims is not None and all(isinstance(dim, int) for dim in self.dims)
 
     def describe(self) -> str:
-        """The spec in one line, for messages."""
+        """Write the spec in one line, for messages."""
         dims = "unknown rank" if self.dims is None else ", ".join(map(str, self.dims))
         return f"{self.name} {self.dtype}[{dims}]"
 
 
 def dtype_name(tensor: torch.Tensor) -> str:
-    """NumPy's name of a tensor's dtype.
+    """Return NumPy's name of a tensor's dtype.
 
     Example:
         >>> import torch
@@ -57,5 +57,5 @@ def dtype_name(tensor: torch.Tensor) -> str:
 
 
 def specs(tensors: Mapping[str, torch.Tensor]) -> tuple[TensorSpec, ...]:
-    """The names, dtypes and sizes of tensors."""
+    """Return the names, dtypes and sizes of tensors."""
     return tuple(TensorSpec(name, dtype_name(t), tuple(t.shape)) for name, t in tensors.items())

@@ -1,8 +1,8 @@
 """Nested inputs and outputs as named leaves.
 
-torch's own pytree knows a dataclass only once somebody registered it, and a model that returns an
-unregistered one still has to come out by names. So: mappings, sequences, named tuples and
-dataclasses are walked here, and pytree is asked about whatever else is registered with it.
+torch's own pytree knows a dataclass only once it is registered, and a model may return one that is
+not, whose outputs need names too. So mappings, sequences, named tuples and dataclasses are walked
+here, and pytree does everything else that is registered with it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 
 
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every leaf with its dotted path, in order.
+    """Yield every leaf with its dotted path, in order.
 
     Example:
         >>> list(leaves({"logits": 1, "aux": [2, 3]}))
         [('logits', 1), ('aux.0', 2), ('aux.1', 3)]
     """
-    parts = children(value)
+    parts = _children(value)
     if parts is None:
         yield path, value
         return
@@ -29,8 +29,8 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def output_leaves(result: Any) -> Iterator[tuple[str, Any]]:
-    """Every leaf of a forward's result by path; ``output``, ``output_0 …`` where it has none."""
-    if children(result) is None:
+    """Yield every leaf of a forward's result by path; ``output``, ``output_0 …`` where none is."""
+    if _children(result) is None:
         yield "output", result
     elif isinstance(result, list | tuple) and not hasattr(result, "_fields"):
         for index, part in enumerate(result):
@@ -40,20 +40,20 @@ def output_leaves(result: Any) -> Iterator[tuple[str, Any]]:
 
 
 def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
-    """The same structure with every leaf replaced; the original is left alone.
+    """Return the same structure with every leaf replaced; the original is not changed.
 
     Example:
         >>> map_leaves(lambda n: n * 10, {"a": 1, "b": (2, 3)})
         {'a': 10, 'b': (20, 30)}
     """
-    parts = children(value)
+    parts = _children(value)
     if parts is None:
         return function(value)
     return _rebuild(value, [map_leaves(function, child) for _, child in parts])
 
 
-def children(value: Any) -> list[tuple[str, Any]] | None:
-    """What a container holds, by key; None for a leaf."""
+def _children(value: Any) -> list[tuple[str, Any]] | None:
+    """List a container's items by key; None for a leaf."""
     if isinstance(value, Mapping):
         return [(str(key), child) for key, child in value.items()]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -94,7 +94,7 @@ def _rebuild(value: Any, parts: list[Any]) -> Any:
 
 
 def _refilled(mapping: Any, items: Iterator[tuple[Any, Any]]) -> Any:
-    # Key by key: transformers' ModelOutput forbids update() and keeps its attributes in step here.
+    # Key by key: transformers' ModelOutput has no update(), and sets its attributes with its keys.
     clone = copy.copy(mapping)
     for key, part in items:
         clone[key] = part

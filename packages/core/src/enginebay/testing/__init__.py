@@ -1,4 +1,4 @@
-"""What the authors of plugins test with: the conformance kit, and backends for a moment."""
+"""Tests for authors of plugins: the conformance kit, and backends that are installed briefly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running ``enginebay`` in a test: in the test's own process, or in one of its own."""
+"""Run ``enginebay`` in a test: in the test's process, or in a process of its own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Ran(NamedTuple):
-    """What a command left behind.
+    """The result of a command.
 
     Attributes:
         code: Its exit code.
@@ -48,7 +48,7 @@ def run_command(*words: object, env: Mapping[str, str] | None = None, **options:
     """Run a command line in a process of its own.
 
     Args:
-        *words: What comes after ``enginebay``.
+        *words: The arguments after ``enginebay``.
         env: Added to this process's environment.
         **options: As for ``subprocess.run``.
     """
@@ -63,10 +63,10 @@ def run_command(*words: object, env: Mapping[str, str] | None = None, **options:
 
 
 def command(*words: object) -> list[str]:
-    """A command line as an argument list for a process."""
+    """Return a command line as an argument list for a process."""
     return [sys.executable, "-m", "enginebay", *map(str, words)]
 
 
 def environment(**more: str) -> dict[str, str]:
-    """This process's environment; a child with it finds every module that this process finds."""
+    """Return an environment in which a child process finds every module that this one finds."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **more}

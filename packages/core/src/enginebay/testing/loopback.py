@@ -50,7 +50,7 @@ def backend_info() -> eb.BackendInfo:
 
 
 @eb.hookimpl
-def check_env(request: CheckEnvRequest) -> eb.EnvReport:
+def check_env(request: CheckEnvRequest[LoopbackParams]) -> eb.EnvReport:
     """Check that the evaluator imports; core checks the distribution and runs a tiny model."""
     if request.tier is Tier.IMPORT:
         return check_import("onnx.reference", fix="pip install 'onnx>=1.21'")
@@ -58,7 +58,7 @@ def check_env(request: CheckEnvRequest) -> eb.EnvReport:
 
 
 @eb.hookimpl
-def to_backend(request: ConvertRequest) -> list[Path]:
+def to_backend(request: ConvertRequest[LoopbackParams]) -> list[Path]:
     """Copy the model; its external data keeps its name, which the model refers to."""
     written = []
     for file in request.ir.files:
@@ -70,7 +70,7 @@ def to_backend(request: ConvertRequest) -> list[Path]:
 
 
 @eb.hookimpl
-def build_wrapper(request: WrapperRequest) -> eb.Wrapper:
+def build_wrapper(request: WrapperRequest[LoopbackParams]) -> eb.Wrapper:
     """Load the model into the evaluator."""
     return LoopbackWrapper(request)
 
@@ -78,7 +78,7 @@ def build_wrapper(request: WrapperRequest) -> eb.Wrapper:
 class LoopbackWrapper(eb.Wrapper):
     """Runs one model, one call at a time."""
 
-    def __init__(self, request: WrapperRequest) -> None:
+    def __init__(self, request: WrapperRequest[LoopbackParams]) -> None:
         from onnx.reference import ReferenceEvaluator
 
         from enginebay.authors import read_onnx
@@ -89,7 +89,7 @@ class LoopbackWrapper(eb.Wrapper):
             inputs=request.inputs or model.inputs, outputs=request.outputs or model.outputs
         )
         self._evaluator: Any = ReferenceEvaluator(str(path))
-        self._gain = request.params.gain if isinstance(request.params, LoopbackParams) else 1.0
+        self._gain = request.params.gain
 
     @property
     def receipt(self) -> eb.Receipt:

@@ -1,7 +1,7 @@
-"""What pytest loads wherever Enginebay is installed: the kit's report, and its command line.
+"""The pytest plugin of Enginebay: the conformance kit's command line and its reports.
 
-``--backend`` exists only where the kit itself is asked for, so that it cannot clash with another
-project's option of that name.
+pytest loads it wherever Enginebay is installed, so ``--backend`` exists only where the kit itself
+is run: another project may have an option of that name.
 """
 
 from __future__ import annotations
@@ -14,37 +14,36 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-#: What to write after ``--pyargs``.
+#: The argument of ``--pyargs``.
 KIT = "enginebay.testing"
 
 #: Where pytest keeps the value of ``--backend``; another project's has another place.
 OPTION = "enginebay_backend"
 
-#: The tests that ``--backend`` names the backend of; its name keeps other runs from collecting it.
+#: The tests of the backend that ``--backend`` names. pytest does not collect a file of that name.
 _TESTS = Path(__file__).with_name("conformance") / "command_line.py"
 
+#: The attribute of pytest's own report that holds a law's outcome.
+_OUTCOME = "enginebay_law"
 
-#: What becomes of a law, as an attribute of pytest's own report of it.
-NOTED = "enginebay_law"
-
-_OUTCOMES = "enginebay-outcomes"
+_COLLECTOR = "enginebay-outcomes"
 
 
-class Outcomes:
-    """What became of each law, wherever it ran: pytest-xdist runs them in several processes."""
+class OutcomeCollector:
+    """Collects the outcome of each law from every process: pytest-xdist has several."""
 
     def __init__(self) -> None:
-        self.noted: list[Any] = []
+        self.outcomes: list[Any] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep what a law's report brings along."""
-        noted = getattr(report, NOTED, None)
-        if noted is not None:
-            self.noted.append(noted)
+        """Keep the outcome in a law's report."""
+        outcome = getattr(report, _OUTCOME, None)
+        if outcome is not None:
+            self.outcomes.append(outcome)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add what a backend's own tests may be given."""
+    """Add the option of a backend's own tests."""
     parser.getgroup("enginebay").addoption(
         "--conformance-report",
         metavar="DIR",
@@ -63,8 +62,8 @@ def pytest_load_initial_conftests(parser: pytest.Parser, args: list[str]) -> Non
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuse to run the kit for nobody, or towards a report that cannot be written."""
-    config.pluginmanager.register(Outcomes(), _OUTCOMES)
+    """Raise where the backend is not installed, or the report cannot be written."""
+    config.pluginmanager.register(OutcomeCollector(), _COLLECTOR)
     _make_folder(config.getoption("--conformance-report"))
     wanted = config.getoption(OPTION, default="")
     if wanted == "":
@@ -102,33 +101,33 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Mod
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Keep the outcome of each law."""
+    """Attach a law's outcome to its report."""
     report = yield
     if _is_law(item):
-        from enginebay.testing.conformance.report import note
+        from enginebay.testing.conformance.report import law_outcome
 
-        note(item, report)
+        setattr(report, _OUTCOME, law_outcome(item, report))
     return report
 
 
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Say what each backend kept, and list what was left out with the reason."""
-    outcomes = config.pluginmanager.get_plugin(_OUTCOMES)
-    if not (outcomes and outcomes.noted) or hasattr(config, "workerinput"):
-        return  # no law ran, or this is one of several processes, and the first one tells of all
-    from enginebay.testing.conformance import report
+    """Print how many laws each backend kept, and the reason for each that it did not."""
+    collector = config.pluginmanager.get_plugin(_COLLECTOR)
+    if not (collector and collector.outcomes) or hasattr(config, "workerinput"):
+        return  # no law ran, or this is one of pytest-xdist's workers: the first process reports
+    from enginebay.testing.conformance.report import collect_reports, summary_lines, write_report
 
-    for found in report.reports(outcomes.noted):
-        terminalreporter.section(f"conformance of {found.backend}")
-        terminalreporter.write_line("\n".join(report.lines(found)))
-        folder = config.getoption("--conformance-report")
+    folder = config.getoption("--conformance-report")
+    for report in collect_reports(collector.outcomes):
+        terminalreporter.section(f"conformance of {report.backend}")
+        terminalreporter.write_line("\n".join(summary_lines(report)))
         if folder:
-            report.write(found, Path(folder))
+            write_report(report, Path(folder))
 
 
 def _is_law(item: pytest.Item) -> bool:
-    """Whether an item is one of the kit's; imports the kit only where a class may be its."""
+    """Return True for a law; imports nothing of the kit to find out."""
     families = getattr(getattr(item, "cls", None), "__mro__", ())
     return any(each.__module__.startswith(f"{KIT}.conformance") for each in families)

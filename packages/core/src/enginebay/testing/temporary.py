@@ -1,4 +1,4 @@
-"""A backend that is installed for the length of a ``with`` block."""
+"""A backend that is installed while a ``with`` block runs."""
 
 from __future__ import annotations
 

@@ -6,15 +6,14 @@ Comparing needs NumPy only. Torch tensors are accepted where the caller has them
 from __future__ import annotations
 
 from enginebay.verification.comparison import compare
-from enginebay.verification.judgement import judge, run_unverified
+from enginebay.verification.judgement import judge
 from enginebay.verification.reference import reference_for, reference_model
-from enginebay.verification.samples import reference_samples
+from enginebay.verification.samples import record_reference
 
 __all__ = [
     "compare",
     "judge",
+    "record_reference",
     "reference_for",
     "reference_model",
-    "reference_samples",
-    "run_unverified",
 ]

@@ -22,6 +22,7 @@ def judge(
     samples: Path,
     reference: str,
     *,
+    missing: str = "",
     rtol: float | None = None,
     atol: float | None = None,
     timeout: float,
@@ -32,18 +33,22 @@ def judge(
         request: The engine.
         samples: A file of recorded samples: inputs with the reference's outputs.
         reference: What gave these outputs, for the verdict: ``the PyTorch model, unpatched``.
+        missing: Why there is nothing to compare with, if so: the engine must load and run all the
+            same.
         rtol: Replaces the relative tolerance.
         atol: Replaces the absolute tolerance.
         timeout: Seconds that loading and all runs may take together.
 
     Returns:
         The verdict, ``crashed`` where the engine took its process down or did not end in time,
-        and the engine's receipt, None where it crashed.
+        ``unverified`` where something is missing; and the engine's receipt, None where it crashed.
     """
     try:
         found, receipt = run_trial(request, samples, timeout=timeout)
     except (ChildCrashedError, ChildTimeoutError) as err:
-        return _crashed(request, err, reference), None
+        return _crashed(request, err, "" if missing else reference), None
+    if missing:
+        return Verification.unverified(missing), receipt
     comparisons = [
         compare(sample.outputs, outputs, precision=receipt.precision, rtol=rtol, atol=atol)
         for sample, outputs in zip(load_samples(samples), found, strict=True)
@@ -52,22 +57,7 @@ def judge(
     return verification, receipt
 
 
-def run_unverified(
-    request: LoadRequest, samples: Path, why_no_reference: str, *, timeout: float
-) -> tuple[Verification, Receipt | None]:
-    """Run an engine where there is nothing to compare with: it must load, and it must run.
-
-    Returns:
-        ``unverified`` or ``crashed``, and the engine's receipt, None where it crashed.
-    """
-    try:
-        _, receipt = run_trial(request, samples, timeout=timeout)
-    except (ChildCrashedError, ChildTimeoutError) as err:
-        return _crashed(request, err), None
-    return Verification.unverified(why_no_reference), receipt
-
-
-def _crashed(request: LoadRequest, err: Exception, reference: str = "") -> Verification:
+def _crashed(request: LoadRequest, err: Exception, reference: str) -> Verification:
     # The child process is called by its function, which means nothing to a user.
     reason = str(err).replace(f"'{FUNCTION}'", f"the engine of backend '{request.backend}'")
     return Verification.crashed(reason, reference=reference)

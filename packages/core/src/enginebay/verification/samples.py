@@ -2,39 +2,59 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from enginebay.errors import EnginebayError, ModelError
 from enginebay.models import extreme_shapes
 from enginebay.tensors import Sample, resize
+from enginebay.verification.reference import reference_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from enginebay.models import BoundModel
     from enginebay.tensors import NumpyArray
-    from enginebay.verification.reference import Reference
 
 
-def reference_samples(model: BoundModel, reference: Reference) -> tuple[list[Sample], str]:
-    """Record what the reference gives, before any rewriter touches the model.
+@dataclass(frozen=True)
+class RecordedReference:
+    """The reference's outputs, recorded.
+
+    Attributes:
+        description: Its name in the verdict: ``the PyTorch model, unpatched``.
+        samples: The example inputs, and the same at the smallest and the largest sizes, with
+            their outputs; without outputs where something is missing.
+        missing: Why nothing can give any outputs; empty where they are there.
+    """
+
+    description: str
+    samples: tuple[Sample, ...]
+    missing: str = ""
+
+
+def record_reference(model: BoundModel, backend: str) -> RecordedReference:
+    """Record what the model gives, before any rewriter touches it.
 
     Otherwise a wrong rewriter would verify itself.
 
-    Returns:
-        The example inputs, and the same at the smallest and the largest sizes, each with its
-        outputs; and why there are no outputs, where nothing can give any.
+    Args:
+        model: The model.
+        backend: The engine that is to be verified, which cannot vouch for itself.
 
     Raises:
         ModelError: The model does not run at a size that should be open.
     """
+    reference = reference_for(model, backend)
     if model.signature is not None:
-        return list(_samples(model)), ""
+        return RecordedReference(reference.description, tuple(_samples(model)))
     try:
         outputs = reference.outputs(model.examples)
     except EnginebayError as err:
-        return [Sample(model.examples, {})], str(err)
-    return [Sample(model.examples, outputs)], ""
+        return RecordedReference(
+            reference.description, (Sample(model.examples, {}),), missing=str(err)
+        )
+    return RecordedReference(reference.description, (Sample(model.examples, outputs),))
 
 
 def _samples(model: BoundModel) -> Iterator[Sample]:

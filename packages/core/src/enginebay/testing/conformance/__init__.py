@@ -24,7 +24,7 @@ _FAMILIES = ("discovery", "environment", "params", "artifacts", "processes", "in
 pytest.register_assert_rewrite(*(f"{__name__}.{family}" for family in _FAMILIES))
 pytest.register_assert_rewrite(f"{__name__}.numbers", f"{__name__}.rewriting")
 
-from enginebay.testing.conformance.optout import xfail  # noqa: E402  # rewriting comes first
+from enginebay.testing.conformance.opt_out import xfail  # noqa: E402  # rewriting comes first
 from enginebay.testing.conformance.suite import Conformance  # noqa: E402
 
 __all__ = ["Conformance", "xfail"]

@@ -46,7 +46,7 @@ else:
 
 
 class ArtifactLaws:
-    """A folder that says what it is, works anywhere, and is checked before it is used."""
+    """A folder that describes itself, works anywhere, and is checked before it is used."""
 
     def test_a_moved_artifact_runs_in_another_process(self, kit: Kit, tmp_path: Path) -> None:
         """Built, saved, moved, loaded by another process: the numbers are the same."""
@@ -94,12 +94,12 @@ class ArtifactLaws:
     def test_conversion_and_loading_work_without_an_artifact(
         self, kit: Kit, tmp_path: Path
     ) -> None:
-        """What ``to_backend`` writes, ``build_wrapper`` loads with the same parameters."""
+        """``build_wrapper`` loads what ``to_backend`` writes, with the same parameters."""
         files = kit.backend.to_backend(kit.ir("fixed"), work_dir=str(tmp_path))
         assert all(file.is_file() for file in files)
         example = kit.example("fixed")
         with kit.backend.build_wrapper(work_dir=str(tmp_path)) as wrapper:
-            assert wrapper.inputs, "the request names no inputs and outputs: ask the engine"
+            assert wrapper.inputs, "the request names no inputs: read them from the engine"
             found = wrapper.output_to_list(wrapper(example.arrays()))
             wanted = list(example.run(example.arrays()).values())
             precision = wrapper.receipt.precision
@@ -121,15 +121,15 @@ class ArtifactLaws:
             assert name in str(error), f"'{error}' does not name {name}"
 
     def test_files_that_are_no_model_are_an_error(self, kit: Kit, tmp_path: Path) -> None:
-        """Given files that are no model of its, the engine answers with one error, not a crash."""
+        """Files that are no model of the engine's raise one error, and do not crash it."""
         files = kit.artifact("fixed").manifest.model_files
         for number, content in enumerate((b"", b"not a model\n", bytes(range(256)) * 4)):
             folder = tmp_path / str(number)
             for file in files:
                 (folder / file).parent.mkdir(parents=True, exist_ok=True)
                 (folder / file).write_bytes(content)
-            answer = kit.python(_LOAD_BARE, folder, *files)
-            assert answer.startswith("refused: "), f"{content[:16]!r} was {answer}"
+            outcome = kit.python(_LOAD_BARE, folder, *files)
+            assert outcome.startswith("refused: "), f"{content[:16]!r} was {outcome}"
 
 
 def _copy(kit: Kit, model: str, target: Path) -> Path:
@@ -138,7 +138,7 @@ def _copy(kit: Kit, model: str, target: Path) -> Path:
 
 
 def _run_elsewhere(kit: Kit, artifact: Path, tmp_path: Path) -> tuple[set[str], dict[str, object]]:
-    """The modules and the outputs of a process that runs the model ``fixed``."""
+    """Return the modules and the outputs of a process that runs the model ``fixed``."""
     import numpy as np
 
     inputs, outputs = tmp_path / "inputs.npz", tmp_path / "outputs.npz"

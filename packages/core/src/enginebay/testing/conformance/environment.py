@@ -1,4 +1,4 @@
-"""Laws of ``check-env``: green means that it runs, red says why and what to type."""
+"""Laws of ``check-env``: green means that it runs, red comes with the reason and the fix."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class EnvironmentLaws:
-    """The truth in every tier."""
+    """True in every tier."""
 
     def test_check_env_has_an_answer_for_every_tier(self, kit: Kit) -> None:
         """Each check has one tier and says what was found; each red one says how to fix it."""
@@ -30,10 +30,10 @@ class EnvironmentLaws:
             assert check.found, f"check '{check.name}' does not say what was found"
             assert "\n" not in check.found, f"check '{check.name}' found more than a line"
             if check.status == "failed" and check.tier is not Tier.SMOKE:
-                assert check.fix, f"check '{check.name}' failed and says no fix"
+                assert check.fix, f"check '{check.name}' failed and names no fix"
 
     def test_green_means_that_it_runs(self, kit: Kit, tmp_path: Path) -> None:
-        """Where check-env is green a small model is deployed, and where it is red it is not."""
+        """A small model deploys where check-env is green, and only there."""
         kit.require_dtypes("float32")
         example = kit.example("fixed")
         try:
@@ -55,7 +55,7 @@ class EnvironmentLaws:
     def test_a_runtime_that_does_not_import_is_red(
         self, kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Where the engine's modules do not import, check-env is red in the tier ``import``."""
+        """check-env is red in the tier ``import`` if the engine's modules do not import."""
         if not kit.engine_modules:
             kit.skip("no installed distribution in runtime_distributions has a module to hide")
         for module in kit.engine_modules:
@@ -67,12 +67,12 @@ class EnvironmentLaws:
         assert failed.tier in (Tier.METADATA, Tier.IMPORT), (
             f"only tier {failed.tier.value} noticed that the engine does not import: {failed.found}"
         )
-        assert failed.fix, f"check '{failed.name}' failed and says no fix"
+        assert failed.fix, f"check '{failed.name}' failed and names no fix"
 
     def test_the_version_is_the_engines(self, kit: Kit) -> None:
         """The engine's version is that of an installed distribution, and the receipt names it."""
         kit.require_engine()
         version = kit.backend.get_version()
-        assert version, "get_version() answers nothing"
+        assert version, "get_version() returns nothing"
         engine = kit.wrapper("fixed").receipt.engine
-        assert version in engine, f"get_version() answers {version}, the receipt '{engine}'"
+        assert version in engine, f"get_version() returns {version}, the receipt '{engine}'"

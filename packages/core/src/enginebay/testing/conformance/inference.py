@@ -136,7 +136,7 @@ class InferenceLaws:
         kit.check("pair", others[0], kit.example("pair").arrays())
 
     def test_calls_may_overlap(self, kit: Kit) -> None:
-        """One wrapper answers calls from several threads, each with its own numbers."""
+        """One wrapper serves calls from several threads at once, each with its own numbers."""
         wrapper = kit.wrapper("pair")
 
         def call(number: int) -> bool:
@@ -186,7 +186,7 @@ _FACTORS = {"sum": 2, "scaled": 2, "same": 1}
 
 
 def _views() -> dict[str, NumpyArray]:
-    """Arrays of shape 2×3 with every kind of strides."""
+    """Return arrays of shape 2×3 with every kind of strides."""
     base = np.random.default_rng(0).standard_normal((12, 12), np.float32)
     frozen = base[:2, :3].copy()
     frozen.flags.writeable = False
@@ -203,7 +203,7 @@ def _views() -> dict[str, NumpyArray]:
 
 
 def _unaligned(array: NumpyArray) -> NumpyArray:
-    """A copy that begins at an odd address."""
+    """Return a copy that begins at an odd address."""
     memory = np.frombuffer(b"\0" + array.tobytes(), np.uint8)
     return memory[1:].view(array.dtype).reshape(array.shape)
 

@@ -1,4 +1,4 @@
-"""What the laws share: one backend, models deployed for it once, children to look at it in."""
+"""The kit of the laws: one backend, its artifacts and wrappers, and child processes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Kit:
 
     Args:
         name: The backend's name.
-        folder: An empty folder for whatever the laws write.
+        folder: An empty folder for the laws' files.
     """
 
     def __init__(self, name: str, folder: Path) -> None:
@@ -46,15 +46,15 @@ class Kit:
 
     @cached_property
     def status(self) -> BackendStatus:
-        """Where the backend comes from."""
+        """The backend's row in the list of backends."""
         found = {one.name: one for one in eb.list_backends()}
         if self.name not in found:
-            eb.get_backend(self.name)  # raises, and says what is installed
+            eb.get_backend(self.name)  # raises, with the names that are installed
         return found[self.name]
 
     @cached_property
     def environment(self) -> eb.EnvReport:
-        """What ``check_env`` says."""
+        """The report of ``check_env``."""
         return self.backend.check_env()
 
     @cached_property
@@ -76,36 +76,36 @@ class Kit:
             if module.isidentifier() and wanted.intersection(map(canonicalize_name, distributions))
         }
 
-    # -- what does not apply ------------------------------------------------------------------
+    # -- laws that do not apply -----------------------------------------------------------------
 
     def skip(self, reason: str) -> NoReturn:
-        """Leave a law out; the reason stands in the report."""
+        """Skip a law; the reason is in the report."""
         pytest.skip(reason)
 
     def require_engine(self) -> None:
-        """Leave a law out where this machine has not got the engine or its device.
+        """Skip a law where this machine lacks the engine or its device.
 
-        Where it has, and a tiny model does not run, the fault is the backend's.
+        Where it has both and a tiny model does not run, the backend is at fault.
         """
         failed = self.environment.failed
         if failed is not None and failed.tier is not Tier.SMOKE:
             self.skip(f"check-env, {failed.tier.value}: {failed.name}: {failed.found}")
 
     def require_dtypes(self, *dtypes: str) -> None:
-        """Leave a law out for a dtype that the backend does not claim."""
+        """Skip a law for a dtype that the backend does not claim."""
         for dtype in dtypes:
             if dtype not in self.backend.info.dtypes:
                 self.skip(f"the backend lists no {dtype} among its dtypes")
 
     def require_dynamic_shapes(self) -> None:
-        """Leave a law out where the backend claims fixed shapes only."""
+        """Skip a law where the backend claims fixed shapes only."""
         if not self.backend.info.dynamic_shapes:
             self.skip("the backend says dynamic_shapes=False")
 
     # -- models -------------------------------------------------------------------------------
 
     def example(self, model: str) -> Example:
-        """A reference model with its inputs."""
+        """Return a reference model with its inputs."""
         from enginebay.testing.conformance import models
 
         return models.build(model, dynamic=self.backend.info.dynamic_shapes)
@@ -126,9 +126,9 @@ class Kit:
         )
 
     def artifact(self, model: str) -> eb.Artifact:
-        """A reference model's artifact, made once; the laws do not change it.
+        """Return a reference model's artifact, made once; the laws do not change it.
 
-        Wrong numbers are let through: the laws find them, and say what is wrong.
+        It may have wrong numbers: the laws about numbers find and name them.
         """
         if model not in self._artifacts:
             folder = self.folder / f"artifact-{len(self._artifacts)}"
@@ -136,13 +136,13 @@ class Kit:
         return self._artifacts[model]
 
     def wrapper(self, model: str) -> eb.Wrapper:
-        """A reference model's wrapper, loaded once; the laws do not close it."""
+        """Return a reference model's wrapper, loaded once; the laws do not close it."""
         if model not in self._wrappers:
             self._wrappers[model] = eb.load(self.artifact(model))
         return self._wrappers[model]
 
     def ir(self, model: str, kind: Any = None) -> eb.IRModel:
-        """A reference model as a file, by default in the IR that its artifact was made from."""
+        """Return a reference model as a file, by default in the IR of its artifact."""
         record = self.artifact(model).manifest.ir
         assert record is not None
         kind = kind or record.kind
@@ -160,14 +160,14 @@ class Kit:
         )
 
     def check(self, model: str, wrapper: eb.Wrapper, inputs: Mapping[str, NumpyArray]) -> None:
-        """Run a wrapper and hold its outputs against PyTorch's."""
+        """Run a wrapper and compare its outputs with PyTorch's."""
         found = wrapper(inputs)
         compare(self.example(model).run(inputs), found, precision=wrapper.receipt.precision)
 
     # -- child processes ----------------------------------------------------------------------
 
     def python(self, code: str, *arguments: object, **options: Any) -> str:
-        """Run code in a Python of its own; what it prints on stdout."""
+        """Run code in another Python process and return what it prints on stdout."""
         child = self.start(code, *arguments, **options)
         try:
             out, err = child.communicate(timeout=TIMEOUT)
@@ -181,7 +181,7 @@ class Kit:
     def start(
         self, code: str, *arguments: object, env: Mapping[str, str] | None = None, **options: Any
     ) -> subprocess.Popen[str]:
-        """Start code in a Python of its own, which finds every plugin that this one finds."""
+        """Start code in another Python process, which finds every plugin that this one finds."""
         return subprocess.Popen(
             [sys.executable, "-W", "ignore", "-c", code, self.name, *map(str, arguments)],
             env=environment(**(env or {})),
@@ -209,7 +209,7 @@ def compare(
 
 
 def error_of(kind: type[Exception], call: Callable[[], object], what: str) -> Exception:
-    """The exception that a call raises; AssertionError where it raises none of that kind."""
+    """Return the exception that a call raises; AssertionError if it raises none of that kind."""
     try:
         call()
     except kind as err:

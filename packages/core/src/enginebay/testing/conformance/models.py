@@ -34,7 +34,7 @@ class Example(NamedTuple):
         return {name: to_numpy(tensor.clone()) for name, tensor in self.inputs.items()}
 
     def run(self, inputs: Mapping[str, NumpyArray]) -> dict[str, NumpyArray]:
-        """What PyTorch gives."""
+        """Return the outputs of PyTorch."""
         tensors = {name: _tensor(array) for name, array in inputs.items()}
         return {name: to_numpy(each) for name, each in self._outputs(tensors).items()}
 
@@ -167,20 +167,14 @@ NUMBERS: dict[str, tuple[type[nn.Module], dict[str, tuple[int, ...]]]] = {
 #: The largest size of an open dimension: an engine may be built for a range.
 LARGEST = 8
 
-#: Every dtype that arrays, torch and a wrapper share.
-DTYPES = (
-    *("float16", "float32", "float64", "bfloat16", "bool"),
-    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-)
-
 
 def build(name: str, *, dynamic: bool) -> Example:
-    """A reference model, always with the same numbers.
+    """Return a reference model, always with the same numbers.
 
     Args:
         name: ``pair``, ``pair:empty``, ``fixed``, ``names``, ``scalar``, ``twice:DTYPE``, or one
             of NUMBERS.
-        dynamic: Whether the first dimension of ``pair`` and ``twice`` is open: from 1 to LARGEST,
+        dynamic: Open the first dimension of ``pair`` and ``twice``, from 1 to LARGEST, and
             that of ``pair:empty`` from 0.
     """
     with torch.random.fork_rng(devices=[]):

@@ -15,7 +15,7 @@ _MODELS = (
 
 
 class NumberLaws:
-    """Small reference models, held against PyTorch."""
+    """Small reference models, compared with PyTorch."""
 
     @pytest.mark.parametrize("model", _MODELS)
     def test_numbers_of_reference_models(self, kit: Kit, model: str) -> None:

@@ -66,7 +66,7 @@ def _flags(backend: eb.Backend) -> dict[str, argparse.Action]:
 
 
 def _other_values(backend: eb.Backend) -> dict[str, Any]:
-    """A value other than the default for each flag; fields that refuse it are left out."""
+    """Return another value than the default for each flag; a field that refuses it is left out."""
     fields, found = declared_fields(backend.Params), {}
     for name in _flags(backend):
         value = _other_value(fields[name])
@@ -98,7 +98,7 @@ def _other_value(field: Field) -> Any:
 
 
 def _words(name: str, value: Any) -> list[str]:
-    """The words of a command line that give a field a value."""
+    """Return the arguments that give a field a value."""
     flag = "--" + name.replace("_", "-")
     if isinstance(value, bool):
         return [flag if value else "--no-" + flag[2:]]

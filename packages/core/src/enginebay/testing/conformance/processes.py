@@ -1,4 +1,4 @@
-"""Laws of the process: nothing outside the work folder, nobody left behind, kills survived."""
+"""Laws of processes: no file outside the work folder, no process left, no harm from a kill."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from enginebay.testing.conformance.kit import Kit
 
-#: Converts an IR, loads the artifact and says so. Several times where it is told to.
+#: Converts an IR as often as its last argument, then loads the artifact.
 _CONVERT = """\
 import sys, enginebay as eb
 _, name, ir, folder, times = sys.argv
@@ -42,12 +42,12 @@ _PATIENCE = 10.0
 
 
 class ProcessLaws:
-    """A conversion is a guest on the machine."""
+    """A conversion leaves the machine as it was."""
 
     def test_nothing_is_written_outside_the_work_dir(self, kit: Kit, tmp_path: Path) -> None:
         """Converting and loading write the artifact and nothing else.
 
-        What merely importing the engine leaves at home is not the backend's doing.
+        Files that the engine writes when it is merely imported do not count.
         """
         ir = kit.ir("fixed")
         source = _content(ir.path.parent)
@@ -72,7 +72,7 @@ class ProcessLaws:
         ir = kit.ir("fixed").path
         kit.python(_CONVERT, ir, tmp_path / "artifact", 1, env={_MARK: mark})
         ended = _wait_for(lambda: not _marked(mark), seconds=2)
-        assert ended, f"left running: {', '.join(_end(mark))}"
+        assert ended, f"left running: {', '.join(_kill(mark))}"
 
     def test_a_kill_leaves_nothing(self, kit: Kit, tmp_path: Path) -> None:
         """A conversion that is killed leaves no half artifact, no process, nothing in the way."""
@@ -94,10 +94,10 @@ def _kill_while_converting(kit: Kit, ir: Path, target: Path, seconds: float) -> 
         time.sleep(seconds)
         child.kill()
         ended = _wait_for(lambda: not _marked(mark), seconds=_PATIENCE)
-        left = "" if ended else ", ".join(_end(mark))
-        _, told = child.communicate()
+        left = "" if ended else ", ".join(_kill(mark))
+        _, stderr = child.communicate()
     assert not left, f"left running: {left}"
-    assert child.returncode == -signal.SIGKILL, told
+    assert child.returncode == -signal.SIGKILL, stderr
 
 
 def _require_proc(kit: Kit) -> None:
@@ -110,7 +110,7 @@ def _content(folder: Path) -> dict[str, bytes]:
 
 
 def _staged(folder: Path, before: set[Path]) -> bool:
-    """Whether there is a new folder beside the artifact's final name, in which it is built."""
+    """Return True once the folder in which the artifact is built exists."""
     return any(path.is_dir() for path in folder.iterdir() if path not in before)
 
 
@@ -123,8 +123,8 @@ def _wait_for(condition: Callable[[], object], *, seconds: float) -> bool:
     return True
 
 
-def _end(mark: str) -> list[str]:
-    """End the processes of one run; what they were."""
+def _kill(mark: str) -> list[str]:
+    """Kill the processes of one run and return them."""
     found = _marked(mark)
     for process in found:
         with suppress(ProcessLookupError):
@@ -133,7 +133,7 @@ def _end(mark: str) -> list[str]:
 
 
 def _marked(mark: str) -> list[str]:
-    """The running processes of one run, as ``pid command``."""
+    """Return the running processes of one run, as ``pid command``."""
     found = []
     for folder in Path("/proc").iterdir():
         if not folder.name.isdecimal():

@@ -1,4 +1,4 @@
-"""What the kit found about a backend: as lines, as JSON, as a badge and a table in Markdown."""
+"""Reports of the kit: as lines, as JSON, as a badge and a table in Markdown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pytest
 
 import enginebay as eb
 from enginebay.plugins import list_plugins
-from enginebay.testing.pytest_plugin import NOTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,7 +44,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Claims(msgspec.Struct, frozen=True, kw_only=True):
-    """What a backend says that it can do, as in its ``BackendInfo``: the laws hold it to that.
+    """The fields of a ``BackendInfo`` that the laws test.
 
     Attributes:
         irs: The IRs it converts from, the preferred one first.
@@ -65,12 +64,12 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, info: eb.BackendInfo) -> Claims:
-        """What a backend says about itself."""
+        """Copy the claims of a backend."""
         return cls(**{name: getattr(info, name) for name in cls.__struct_fields__})
 
 
 class Report(msgspec.Struct, kw_only=True):
-    """What the kit found about one backend.
+    """The findings about one backend.
 
     Attributes:
         backend: Its name.
@@ -80,8 +79,8 @@ class Report(msgspec.Struct, kw_only=True):
         enginebay: The version of the kit.
         python: The interpreter's version.
         platform: The system.
-        claims: What the backend says about itself; empty where it cannot be loaded.
-        plugins: The plugins that see every backend, and took part: what they do, the laws see too.
+        claims: The backend's own; empty where it cannot be loaded.
+        plugins: The plugins that see every backend: what they do, the laws see too.
         findings: Law by law.
         schema: Grows when a reader would have to change.
     """
@@ -100,17 +99,17 @@ class Report(msgspec.Struct, kw_only=True):
 
     @property
     def counts(self) -> Counter[str]:
-        """How many laws had each outcome."""
+        """The number of laws with each outcome."""
         return Counter(finding.outcome for finding in self.findings)
 
 
 _KEY = pytest.StashKey[dict[str, Report]]()
 
 
-def note(item: pytest.Item, report: pytest.TestReport) -> None:
-    """Attach the outcome of a law to pytest's report of it, which may come from another process."""
+def law_outcome(item: pytest.Item, report: pytest.TestReport) -> Any:
+    """The outcome of a law as plain data, which may go to another process; None while it runs."""
     if report.when != "call" and report.passed:
-        return
+        return None
     law = getattr(item, "originalname", item.name)
     function = inspect.unwrap(item.function)  # type: ignore[attr-defined]  # a law is a function
     sentence = (inspect.getdoc(function) or "").partition("\n\n")[0]
@@ -123,19 +122,19 @@ def note(item: pytest.Item, report: pytest.TestReport) -> None:
         reason=_reason(report),
         seconds=round(report.duration, 3),
     )
-    setattr(report, NOTED, msgspec.to_builtins((_about(item), finding)))
+    return msgspec.to_builtins((_report_of(item), finding))
 
 
-def reports(noted: Iterable[Any]) -> list[Report]:
-    """The reports of a test run, one for each backend, from what :func:`note` left."""
+def collect_reports(outcomes: Iterable[Any]) -> list[Report]:
+    """Return a report for each backend, from what :func:`law_outcome` returned."""
     found: dict[str, Report] = {}
-    for about, finding in msgspec.convert(list(noted), list[tuple[Report, Finding]]):
-        found.setdefault(about.backend, about).findings.append(finding)
+    for report, finding in msgspec.convert(list(outcomes), list[tuple[Report, Finding]]):
+        found.setdefault(report.backend, report).findings.append(finding)
     return list(found.values())
 
 
-def lines(report: Report) -> list[str]:
-    """The report for people: the counts, then what is not held, by reason."""
+def summary_lines(report: Report) -> list[str]:
+    """Return the counts, then each law that is not held, with the reason."""
     counts = ", ".join(f"{number} {outcome}" for outcome, number in report.counts.items())
     others = (f"  with the plugin {each}, which sees every backend" for each in report.plugins)
     shown = [counts, *others]
@@ -145,8 +144,8 @@ def lines(report: Report) -> list[str]:
     return shown
 
 
-def write(report: Report, folder: Path) -> None:
-    """Write ``BACKEND.json`` and ``BACKEND.md`` into a folder that is there."""
+def write_report(report: Report, folder: Path) -> None:
+    """Write ``BACKEND.json`` and ``BACKEND.md`` into a folder."""
     document = msgspec.to_builtins(report) | {"counts": dict(report.counts)}
     text = msgspec.json.format(msgspec.json.encode(document)) + b"\n"
     (folder / f"{report.backend}.json").write_bytes(text)
@@ -154,7 +153,7 @@ def write(report: Report, folder: Path) -> None:
 
 
 def markdown(report: Report) -> str:
-    """A badge, the versions, and a table of the laws."""
+    """Return a badge, the versions, and a table of the laws."""
     colour = "red" if report.counts["broken"] else "brightgreen"
     counts = ", ".join(f"{number} {outcome}" for outcome, number in report.counts.items())
     badge = f"https://img.shields.io/badge/enginebay_conformance-{counts}-{colour}"
@@ -180,18 +179,18 @@ def markdown(report: Report) -> str:
     )
 
 
-def _about(item: pytest.Item) -> Report:
-    """The report of a law's backend, without a finding; made once in a process."""
+def _report_of(item: pytest.Item) -> Report:
+    """Return the report of a law's backend, without findings; made once in a process."""
     found = item.config.stash.setdefault(_KEY, {})
     values = getattr(item, "funcargs", {})
     name = str(values.get("backend") or (item.parent and item.parent.name))
     if name not in found:
-        found[name] = _described(Report(backend=name, findings=[]), values.get("kit"))
+        found[name] = _with_versions(Report(backend=name, findings=[]), values.get("kit"))
     return found[name]
 
 
-def _described(report: Report, kit: Any) -> Report:
-    """The report with the versions, as far as the backend can be asked for them."""
+def _with_versions(report: Report, kit: Any) -> Report:
+    """Return the report with the versions, as far as the backend can be loaded."""
     if kit is not None:
         try:
             report.distribution, report.version = kit.status.distribution, kit.status.version
@@ -199,7 +198,7 @@ def _described(report: Report, kit: Any) -> Report:
             report.plugins = tuple(f"{one.name} of {one.provider}" for one in list_plugins())
             report.engine_version = kit.backend.get_version()
         except eb.EnginebayError:
-            return report  # a test says what is wrong
+            return report  # a law fails for the same reason
     return report
 
 
@@ -224,7 +223,7 @@ def _title(finding: Finding) -> str:
 
 
 def _row(findings: list[Finding]) -> str:
-    """One law's row; its cases are counted."""
+    """Return one law's row, with the number of cases for each outcome."""
     counts = Counter(finding.outcome for finding in findings)
     outcome = ", ".join(f"{number} {name}" for name, number in counts.items())
     reasons = dict.fromkeys(finding.reason for finding in findings if finding.reason)

@@ -19,7 +19,7 @@ class RewriterLaws:
         """The backend's rewriters are sets of declarations, for each IR that it takes."""
         for ir in kit.backend.info.irs:
             for rewriters in kit.backend.rewriters(ir):
-                assert isinstance(rewriters, eb.RewriterSet), f"for {ir} it answers {rewriters!r}"
+                assert isinstance(rewriters, eb.RewriterSet), f"for {ir} it returns {rewriters!r}"
                 for rewriter in rewriters:
                     assert rewriter.name, f"a {rewriter.kind} rewriter has no name"
 
@@ -65,7 +65,7 @@ class RewriterLaws:
 
 
 def _state_of_torch(module: Any) -> dict[str, Any]:
-    """What a rewriter may replace: torch's functions, Tensor's methods, the model's modules."""
+    """Return what a rewriter may replace: torch's functions, Tensor's methods, modules."""
     import torch
 
     places = {"torch": torch, "F": torch.nn.functional, "Tensor": torch.Tensor, "nn": torch.nn}

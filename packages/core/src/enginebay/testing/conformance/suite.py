@@ -13,7 +13,7 @@ from enginebay.testing.conformance.environment import EnvironmentLaws
 from enginebay.testing.conformance.inference import InferenceLaws
 from enginebay.testing.conformance.kit import Kit
 from enginebay.testing.conformance.numbers import NumberLaws
-from enginebay.testing.conformance.optout import settle
+from enginebay.testing.conformance.opt_out import apply_opt_outs
 from enginebay.testing.conformance.params import ParamsLaws
 from enginebay.testing.conformance.processes import ProcessLaws
 from enginebay.testing.conformance.rewriting import RewriterLaws
@@ -37,7 +37,7 @@ class Conformance(
 
     @pytest.fixture
     def backend(self) -> str:
-        """The name of the backend: a subclass answers it."""
+        """The name of the backend: a subclass returns it."""
         raise TypeError(
             f"{type(self).__name__} does not name its backend: write a fixture 'backend' in it "
             "that returns the name"
@@ -55,14 +55,14 @@ class Conformance(
     def kit(
         self, backend: str, _kits: dict[str, Kit], tmp_path_factory: pytest.TempPathFactory
     ) -> Kit:
-        """What the laws share: one kit for all tests of a class."""
+        """The kit: one for all tests of a class."""
         if backend not in _kits:
             _kits[backend] = Kit(backend, tmp_path_factory.mktemp("conformance"))
         return _kits[backend]
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        settle(cls, {law.name: getattr(Conformance, law.name) for law in laws()})
+        apply_opt_outs(cls, {law.name: getattr(Conformance, law.name) for law in laws()})
 
 
 class Law(NamedTuple):
@@ -80,7 +80,7 @@ class Law(NamedTuple):
 
 
 def laws() -> list[Law]:
-    """Every law, family by family, in the order in which they run."""
+    """Return every law, family by family, in the order in which they run."""
     found = []
     for family in reversed(Conformance.__bases__):
         for name, law in vars(family).items():

@@ -1,0 +1,160 @@
+"""Matching of tensors and blobs, first by the network's graph, then by the first run's numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from enginebay.authors import numpy_dtype
+from enginebay.errors import ConversionError
+from enginebay_ncnn.plan import Plan, Port
+from enginebay_ncnn.shapes import batch_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from enginebay import IRModel, TensorSpec
+    from enginebay.authors import NumpyArray
+    from enginebay_ncnn.candidates import Candidate
+    from enginebay_ncnn.graph import Graph
+    from enginebay_ncnn.plan import BlobType
+    from enginebay_ncnn.pnnx import Converted
+
+#: The largest error, relative to the largest number of an output, that can be rounding. A larger
+#: one is a wrong conversion. The verdict on the artifact comes later and is stricter.
+_TOLERANCE = 1e-2
+
+
+def match_blobs(ir: IRModel, candidate: Candidate, converted: Converted, graph: Graph) -> Plan:
+    """Return the plan that follows from the graph and the specs; it takes outputs for floats.
+
+    Raises:
+        ConversionError: The network does not have all outputs of the model.
+    """
+    batch = batch_name(ir.inputs)
+    specs = {spec.name: spec for spec in ir.inputs}
+    inputs = [
+        Port(
+            name=feed.shape.name,
+            blob=blob,
+            dtype=feed.dtype,
+            stored=feed.stored or _stored(graph, blob, feed.dtype),
+            shape=feed.shape.smallest,
+            batch_axis=converted.batch_axis(blob),
+            loop_axis=_loop_axis(specs[feed.shape.name], batch),
+        )
+        for blob, feed in ((f"in{index}", feed) for index, feed in enumerate(candidate.feeds))
+        if graph.is_read(blob)
+    ]
+    outputs = [
+        _output(index, spec, batch, converted, graph.blobs, candidate.reference)
+        for index, spec in enumerate(ir.outputs)
+    ]
+    return Plan(inputs=tuple(inputs), outputs=tuple(outputs))
+
+
+def _output(
+    index: int,
+    spec: TensorSpec,
+    batch: str | None,
+    converted: Converted,
+    blobs: set[str],
+    reference: Sequence[NumpyArray] | None,
+) -> Port:
+    blob = f"out{index}"
+    if blob not in blobs:
+        raise ConversionError(f"pnnx left out the output '{spec.name}' ({blob})")
+    if reference is not None:
+        shape = reference[index].shape
+    elif spec.is_static:
+        shape = spec.dims
+    else:
+        assert spec.dims is not None
+        shape = tuple(1 if dim == batch else -1 for dim in spec.dims)
+    return Port(
+        name=spec.name,
+        blob=blob,
+        dtype="float32",  # resolve_outputs corrects both after the first run
+        stored="float32",
+        shape=shape,
+        batch_axis=converted.batch_axis(blob),
+        loop_axis=_loop_axis(spec, batch),
+    )
+
+
+def _loop_axis(spec: TensorSpec, batch: str | None) -> int | None:
+    return spec.dims.index(batch) if batch and spec.dims and batch in spec.dims else None
+
+
+def _stored(graph: Graph, blob: str, dtype: str) -> BlobType:
+    """Return int32 for an input that looks up a table; all other layers compute with floats."""
+    if dtype.startswith("float"):
+        return "float32"
+    return "int32" if any(layer.type == "Embed" for layer in graph.readers(blob)) else "float32"
+
+
+def resolve_outputs(
+    plan: Plan,
+    specs: Sequence[TensorSpec],
+    found: Sequence[NumpyArray],
+    reference: Sequence[NumpyArray] | None,
+) -> tuple[Plan, float]:
+    """Complete the plan with the types of the output blobs, and compare the first run.
+
+    Args:
+        plan: The plan of :func:`match_blobs`.
+        specs: The model's outputs.
+        found: The outputs of the first run, read as floats.
+        reference: The right outputs; None if they are not known.
+
+    Returns:
+        The plan, and the largest difference, relative to the largest number of its output.
+
+    Raises:
+        ConversionError: The outputs differ from the reference.
+    """
+    outputs, error = [], 0.0
+    for index, (matched, spec, array) in enumerate(zip(plan.outputs, specs, found, strict=True)):
+        wanted = None if reference is None else reference[index]
+        port = msgspec.structs.replace(matched, dtype=spec.dtype)
+        stored = _output_type(port, array, wanted)
+        if wanted is not None:
+            error = max(error, _relative_error(port, array.view(stored), wanted))
+        outputs.append(msgspec.structs.replace(port, stored=stored))
+    return msgspec.structs.replace(plan, outputs=tuple(outputs)), error
+
+
+def _output_type(port: Port, array: NumpyArray, wanted: NumpyArray | None) -> BlobType:
+    """Return int32 if the bits are integers: read as floats, small ones are subnormal numbers."""
+    if port.dtype.startswith("float"):
+        return "float32"
+    bits = array.view(np.int32)
+    if wanted is not None:
+        return "int32" if (bits == wanted).all() and (array != wanted).any() else "float32"
+    tiny = np.abs(array) < np.finfo(np.float32).tiny
+    return "int32" if tiny.all() and bits.any() else "float32"
+
+
+def _relative_error(port: Port, array: NumpyArray, wanted: NumpyArray) -> float:
+    """Return the largest difference, relative to the largest number."""
+    if array.shape != wanted.shape:
+        raise ConversionError(
+            f"pnnx's network gives '{port.name}' the shape {array.shape}, "
+            f"the TorchScript {wanted.shape}"
+        )
+    got = array.astype(numpy_dtype(port.dtype)).astype(np.float64)
+    want = wanted.astype(np.float64)
+    same = (got == want) | (np.isnan(got) & np.isnan(want))
+    with np.errstate(all="ignore"):
+        distance = np.where(same, 0, np.nan_to_num(np.abs(got - want), nan=np.inf))
+    worst = float(np.max(distance, initial=0.0))
+    scale = float(np.max(np.abs(want[np.isfinite(want)]), initial=0.0))
+    error = worst / max(scale, 1e-3)
+    if error > _TOLERANCE:
+        raise ConversionError(
+            f"pnnx's network gives other numbers than the TorchScript: "
+            f"'{port.name}' is off by {worst:.2g}"
+        )
+    return error

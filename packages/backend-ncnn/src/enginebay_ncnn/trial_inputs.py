@@ -1,0 +1,58 @@
+"""Inputs to run a model with for the first time: random ones, then the caller's samples."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from enginebay.authors import NumpyArray
+    from enginebay_ncnn.shapes import InputShape
+
+
+def trial_inputs(
+    samples: Sequence[Mapping[str, NumpyArray]], shapes: Sequence[InputShape]
+) -> list[dict[str, NumpyArray]]:
+    """Return inputs by name, in the order in which to try them.
+
+    The caller's samples come last: the artifact is verified with them, and a conversion that is
+    right for these numbers only shows with others.
+
+    Args:
+        samples: The caller's samples. Those of other sizes than pnnx converts for are left out.
+        shapes: The names, dtypes and sizes of the inputs.
+    """
+    wanted = [(shape.dtype, shape.smallest) for shape in shapes]
+    given = [{shape.name: sample[shape.name] for shape in shapes} for sample in samples]
+    fitting = [
+        arrays
+        for arrays in given
+        if [(array.dtype.name, array.shape) for array in arrays.values()] == wanted
+    ]
+    return [*_random_inputs(shapes), *fitting]
+
+
+def _random_inputs(shapes: Sequence[InputShape]) -> list[dict[str, NumpyArray]]:
+    """Return up to three sets of random inputs, for a model that does not accept the first.
+
+    Floats are of order one. Integers are ones and zeros, valid indices of any table and values of
+    any mask. Some models look up differences, such as the corners of boxes, which must not be
+    negative: the second set has its zeros before its ones, the third only ones.
+    """
+    mixed = {shape.name: _random(shape) for shape in shapes}
+    integers = {name: array for name, array in mixed.items() if array.dtype.kind != "f"}
+    if not integers:
+        return [mixed]
+    ordered = {name: np.sort(array) if array.ndim else array for name, array in integers.items()}
+    ones = {name: np.ones_like(array) for name, array in integers.items()}
+    return [mixed, mixed | ordered, mixed | ones]
+
+
+def _random(shape: InputShape) -> NumpyArray:
+    rng = np.random.default_rng(0)
+    if shape.dtype in ("float32", "float16"):
+        return rng.standard_normal(shape.smallest).astype(shape.dtype)
+    return (rng.random(shape.smallest) < 0.75).astype(shape.dtype)

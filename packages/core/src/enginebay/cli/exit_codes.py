@@ -1,0 +1,163 @@
+"""Exit codes: whatever a command raises becomes one, with a line and a hint on stderr."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import warnings
+from contextlib import contextmanager
+from io import TextIOWrapper
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from enginebay.errors import EnginebayError, MismatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+INTERRUPTED = 130
+
+
+class Terminated(BaseException):
+    """SIGTERM or SIGHUP. Not a SystemExit: a model's code that exits must stay apart from it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"terminated by {signal.Signals(number).name}")
+        self.exit_code = 128 + number
+
+
+def exit_code(arguments: list[str], command: Callable[[list[str]], int]) -> int:
+    """Run a command and turn whatever it raises into an exit code.
+
+    Args:
+        arguments: The command line; ``--traceback`` and ``--json`` in it change the report.
+        command: The function to run; it returns an exit code.
+    """
+    _prepare_stdout()
+    try:
+        with _signals_raised(), _short_warnings():
+            code = _code_of(arguments, command)
+            sys.stdout.flush()  # a closed pipe or a full disk must raise here
+            return code
+    except BrokenPipeError:  # whoever read stdout has left, as ``head -1`` does
+        _discard_stdout()
+        return 1
+    except OSError as err:  # all others were reported: this is stdout, on a full disk
+        _discard_stdout()
+        sys.stderr.write(f"error: stdout cannot be written: {err.strerror}\n")
+        return 1
+
+
+def _code_of(arguments: list[str], command: Callable[[list[str]], int]) -> int:
+    try:
+        return command(arguments)
+    except EnginebayError as err:
+        _report(arguments, err, str(err), err.hint)
+        return err.exit_code
+    except KeyboardInterrupt as err:
+        _report(arguments, err, "interrupted", None)
+        return INTERRUPTED
+    except Terminated as err:
+        _report(arguments, err, str(err), None)
+        return err.exit_code
+    except SystemExit as err:  # argparse, after -h
+        return err.code if isinstance(err.code, int) else 0
+    except BrokenPipeError:
+        raise
+    except OSError as err:  # a full disk, a file that may not be read: nothing unexpected
+        where = f"'{err.filename}': " if err.filename else ""
+        _report(arguments, err, f"{where}{err.strerror or err}", None)
+        return 1
+    except MemoryError as err:
+        _report(arguments, err, "out of memory", "close other programs, or use a larger machine")
+        return 1
+    except Exception as err:  # noqa: BLE001  # the last line of defence before a bare traceback
+        message = f"unexpected {type(err).__name__}: {err}"
+        _report(arguments, err, message, "run it again with --traceback, and report what it shows")
+        return 1
+
+
+@contextmanager
+def _signals_raised() -> Iterator[None]:
+    """Raise at SIGTERM and SIGHUP as at Ctrl-C, so that folders and child processes go too."""
+    numbers = [
+        number
+        for number in (signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) == signal.SIG_DFL  # nohup's choice stands
+    ]
+    for number in numbers:
+        signal.signal(number, _terminate)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
+
+
+@contextmanager
+def _short_warnings() -> Iterator[None]:
+    """Show Enginebay's own warnings in one line, without the place in its source."""
+    from enginebay.cli.output import styled
+
+    usual = warnings.formatwarning
+
+    def in_one_line(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        line: Any = None,
+    ) -> str:
+        if category.__module__.partition(".")[0] != "enginebay":
+            return usual(message, category, filename, lineno, line)
+        return f"{styled('warning:', 'red', sys.stderr)} {_one_line(str(message))}\n"
+
+    warnings.formatwarning = in_one_line
+    try:
+        yield
+    finally:
+        warnings.formatwarning = usual
+
+
+def _terminate(number: int, frame: Any) -> None:  # noqa: ARG001  # the signature is signal's
+    raise Terminated(number)
+
+
+def _prepare_stdout() -> None:
+    """Let stdout take every character, as an escape where its encoding has none; stderr does."""
+    if not sys.stdout:  # closed by the shell, as with ``>&-``
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  # to the end
+    if isinstance(sys.stdout, TextIOWrapper):  # a caller of main() may have put another there
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _discard_stdout() -> None:
+    """Point stdout to nowhere, so that Python's own flush at its exit is quiet."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _report(arguments: list[str], err: BaseException, message: str, hint: str | None) -> None:
+    from enginebay.cli.output import print_json, styled
+
+    if "--traceback" in arguments:
+        import traceback
+
+        traceback.print_exception(err, file=sys.stderr)
+    if "--json" in arguments:
+        document: dict[str, Any] = {
+            "error": {"type": type(err).__name__, "message": message, "hint": hint}
+        }
+        if isinstance(err, MismatchError):
+            import msgspec
+
+            document["verification"] = msgspec.to_builtins(err.verdict)
+        print_json(document)
+    sys.stderr.write(f"{styled('error:', 'red', sys.stderr)} {_one_line(message)}\n")
+    if hint:
+        sys.stderr.write(f"{styled('hint:', 'cyan', sys.stderr)} {_one_line(hint)}\n")
+
+
+def _one_line(text: str) -> str:
+    """Join the lines of an engine's message: an error has one."""
+    return " ".join(filter(None, map(str.strip, text.splitlines())))

@@ -1,0 +1,131 @@
+"""Summaries that several commands print: of a verdict, a receipt, an artifact, an IR."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from enginebay.cli.output import (
+    human_size,
+    print_fields,
+    print_labelled,
+    print_table,
+    short_path,
+    styled,
+)
+
+if TYPE_CHECKING:
+    from enginebay.artifact import Artifact
+    from enginebay.inference import Receipt
+    from enginebay.ir import IRModel
+    from enginebay.verdict import OutputComparison, Verification
+
+_COLOURS = {"verified": "green", "unverified": "yellow"}
+
+
+def verdict_text(verification: Verification) -> str:
+    """Return the verdict, its reference and the number of samples; or the reason for none.
+
+    Example:
+        >>> from enginebay.verdict import Verification
+        >>> verdict_text(Verification.unverified("nothing to compare with"))
+        'unverified: nothing to compare with'
+    """
+    verdict = styled(verification.verdict, _COLOURS.get(verification.verdict, "red"), sys.stdout)
+    if verification.reason:
+        return f"{verdict}: {verification.reason}"
+    samples = f"{verification.samples} sample{'' if verification.samples == 1 else 's'}"
+    return f"{verdict} against {verification.reference} on {samples}"
+
+
+def print_outputs(verification: Verification) -> None:
+    """Print a row for each output that was compared, and a line for each that differs."""
+    if not verification.outputs:
+        return
+    print_table(
+        ("OUTPUT", "DTYPE", "SHAPE", "MAX ERROR", "RTOL", "ATOL", "RESULT"),
+        [
+            (
+                output.name,
+                output.dtype,
+                shape_text(output.shape),
+                "-" if output.max_abs_error is None else f"{output.max_abs_error:.3g}",
+                f"{output.rtol:.3g}",
+                f"{output.atol:.3g}",
+                _result(output),
+            )
+            for output in verification.outputs
+        ],
+        right=("MAX ERROR", "RTOL", "ATOL"),
+    )
+    for output in verification.outputs:
+        if not output.passed and output.worst_index is not None:
+            print_labelled("worst in ", output.describe())
+
+
+def _result(output: OutputComparison) -> str:
+    if output.passed:
+        return f"ok, {output.reason}" if output.reason else "ok"
+    if output.mismatched_count:
+        return f"{output.mismatched_count} of {output.total} differ"
+    return output.reason or "differs"
+
+
+def shape_text(shape: tuple[int, ...]) -> str:
+    """Return a shape as it is typed.
+
+    Example:
+        >>> shape_text((1, 3)), shape_text(())
+        ('1x3', 'scalar')
+    """
+    return "x".join(map(str, shape)) or "scalar"
+
+
+def engine_text(receipt: Receipt | None) -> str:
+    """Return the engine, its device and its precision; an empty text where nothing ran."""
+    if receipt is None:
+        return ""
+    return f"{receipt.engine} on {receipt.provider or receipt.device}, {receipt.precision}"
+
+
+def receipt_fields(receipt: Receipt | None) -> list[tuple[str, str]]:
+    """Return what ran, and what it fell back on."""
+    fallbacks = receipt.fallbacks if receipt else ()
+    return [("engine", engine_text(receipt)), *(("fallback", text) for text in fallbacks)]
+
+
+def artifact_text(artifact: Artifact) -> str:
+    """Return the folder, the number of files in it, and their size together."""
+    files = artifact.manifest.files
+    count = f"{len(files)} file{'' if len(files) == 1 else 's'}"
+    return f"{short_path(artifact.path)} ({count}, {human_size(sum(f.size for f in files))})"
+
+
+def artifact_document(artifact: Artifact) -> dict[str, Any]:
+    """Return an artifact as plain JSON values."""
+    import msgspec
+
+    return {"artifact": str(artifact.path), "manifest": msgspec.to_builtins(artifact.manifest)}
+
+
+def ir_document(model: IRModel) -> dict[str, Any]:
+    """Return an IR as plain JSON values."""
+    import msgspec
+
+    described: dict[str, Any] = msgspec.to_builtins(model, enc_hook=str)  # paths
+    return {"ir": {**described, "sha256": model.digest()}}
+
+
+def print_ir(model: IRModel) -> None:
+    """Describe an IR on stdout."""
+    opset = f", opset {model.opset}" if model.opset else ""
+    print_fields(
+        (
+            ("ir", model.kind + (f" by {model.exporter}" if model.exporter else "") + opset),
+            *(("file", f"{short_path(f)} ({human_size(f.stat().st_size)})") for f in model.files),
+            ("sha256", model.digest()),
+            *(("input", spec.describe()) for spec in model.inputs),
+            *(("output", spec.describe()) for spec in model.outputs),
+            *(("note", note) for note in model.notes),
+        )
+    )

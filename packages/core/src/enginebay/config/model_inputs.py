@@ -1,0 +1,64 @@
+"""``model_inputs`` in the backend's section: the shapes of the inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from enginebay.config.problems import Problems
+    from enginebay.params import Shapes
+
+_RANGE = {"min_shape": "min_shapes", "opt_shape": "input_shapes", "max_shape": "max_shapes"}
+_KEYS = ("input_shapes", "opt_shapes")
+_WHERE = ("backend_config", "model_inputs")
+
+
+def read_model_inputs(given: Any, problems: Problems) -> dict[str, Shapes]:
+    """Read ``input_shapes``, ``min_shapes`` and ``max_shapes`` for the params.
+
+    Args:
+        given: ``[{"input_shapes": {"x": {"min_shape": …, "opt_shape": …, "max_shape": …}}}]``; a
+            plain shape stands for all three, and ``opt_shapes`` for ``input_shapes``. A dimension
+            of -1 is open.
+        problems: The list for everything that is wrong.
+    """
+    shapes: dict[str, dict[str, Any]] = {field: {} for field in _RANGE.values()}
+    entries = given if isinstance(given, list | tuple) else [given]
+    if len(entries) > 1:
+        problems.wrong((*_WHERE, 1), "there are several entries: wanted one, for the whole model")
+    for index, entry in enumerate(entries[:1]):
+        path = (*_WHERE, index) if entries is given else _WHERE
+        if not isinstance(entry, Mapping):
+            problems.wrong(path, f"wanted input_shapes by name, found {type(entry).__name__}")
+            continue
+        for key, inputs in entry.items():
+            if key not in _KEYS:
+                problems.unknown((*path, key), _KEYS)
+            elif not isinstance(inputs, Mapping):
+                problems.wrong(
+                    (*path, key), f"wanted shapes by input, found {type(inputs).__name__}"
+                )
+            else:
+                for name, value in inputs.items():
+                    _read_input(str(name), value, (*path, key, name), shapes, problems)
+    return {field: found for field, found in shapes.items() if found}
+
+
+def _read_input(
+    name: str,
+    value: Any,
+    path: tuple[Any, ...],
+    shapes: dict[str, dict[str, Any]],
+    problems: Problems,
+) -> None:
+    if not isinstance(value, Mapping):
+        value = {"opt_shape": value}
+    usual = value.get("opt_shape", value.get("min_shape", value.get("max_shape")))
+    for key, dims in {**({} if usual is None else {"opt_shape": usual}), **value}.items():
+        if key not in _RANGE:
+            problems.unknown((*path, key), _RANGE)
+        elif not isinstance(dims, list | tuple) or not all(isinstance(dim, int) for dim in dims):
+            problems.wrong((*path, key), f"{dims!r:.80} is not a shape: wanted a list of integers")
+        else:
+            shapes[_RANGE[key]][name] = tuple(None if dim < 0 else dim for dim in dims)

@@ -1,0 +1,116 @@
+"""The sections of a deploy config, but for the backend's, whose keys the backend declares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+Size = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class IRSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``ir_config`` or ``onnx_config``: how the model is exported.
+
+    Attributes:
+        type: The IR; by default the backend's preferred ones in order, until one works. A section
+            called ``onnx_config`` means ``onnx``.
+        opset_version: The ONNX operator set; by default the exporter's own.
+        exporter: The ONNX exporter; by default the first that works.
+        input_names: Instead of the parameter names of ``forward``.
+        output_names: Instead of ``output``, ``output_0`` … or the keys of the result.
+        input_shape: Width and height of the one image that the model takes: ``[W, H]``.
+        dynamic_axes: Which dimensions stay open: input → axis → name, or input → list of axes.
+            Outputs may stand among them; exporters find those by themselves.
+        save_file: The file's name; the artifact's files get the same, with their own suffixes.
+        export_params: Only true: weights are part of every IR.
+        keep_initializers_as_inputs: Only false: weights are no inputs.
+        optimize: No effect: engines optimise the graph when they load it.
+        strip_doc_string: No effect.
+        verbose: No effect.
+    """
+
+    type: Literal["onnx", "torchscript", "exported_program"] | None = None
+    opset_version: Size | None = None
+    exporter: Literal["dynamo", "torchscript"] | None = None
+    input_names: tuple[str, ...] = ()
+    output_names: tuple[str, ...] = ()
+    input_shape: tuple[Size, Size] | None = None
+    dynamic_axes: Mapping[str, Mapping[int, str] | tuple[int, ...]] = {}
+    save_file: str | None = None
+    export_params: Literal[True] = True
+    keep_initializers_as_inputs: Literal[False] = False
+    optimize: bool = True
+    strip_doc_string: bool = True
+    verbose: bool = False
+
+
+class PartitionSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``partition_config``: where the model is cut into several engines.
+
+    Attributes:
+        cuts: Names of marks, in the order of the model.
+        apply_marks: False leaves the model in one piece.
+    """
+
+    cuts: tuple[str, ...] = ()
+    apply_marks: bool = True
+
+
+class CalibSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``calib_config``: what a quantised engine is calibrated with.
+
+    Attributes:
+        calib_file: An ``.npz`` file with recorded inputs, for backends with a parameter
+            ``calibration``.
+        create_calib: Only false: Enginebay has no data set to record the file from.
+    """
+
+    calib_file: str | None = None
+    create_calib: bool = False
+
+
+class CodebaseSection(msgspec.Struct, frozen=True, kw_only=True):
+    """``codebase_config``: whose model it is. Other keys are the codebase's own.
+
+    Attributes:
+        type: The scheme of the plugin's model source: a MODEL without one gets it.
+        task: What the model does, in the codebase's words.
+    """
+
+    type: str = ""
+    task: str | None = None
+
+
+#: The type of each section; ``backend_config`` has its keys from the backend's params class.
+SECTIONS: dict[str, type[msgspec.Struct] | None] = {
+    "backend_config": None,
+    "onnx_config": IRSection,
+    "ir_config": IRSection,
+    "codebase_config": CodebaseSection,
+    "partition_config": PartitionSection,
+    "calib_config": CalibSection,
+}
+#: Sections whose names start like this are an extension's own, and never looked at.
+EXTENSION = "ext_"
+#: What editors look for in a JSON file.
+SCHEMA = "$schema"
+
+
+class Sections(msgspec.Struct, frozen=True, kw_only=True):
+    """A config's sections, checked.
+
+    Attributes:
+        backend: The backend's name; None if the config names none.
+        backend_config: Its section without the name, as it was written.
+        ir: How the model is exported.
+        partition: Where the model is cut.
+        calib: What a quantised engine is calibrated with.
+    """
+
+    backend: str | None = None
+    backend_config: Mapping[str, Any] = {}
+    ir: IRSection = IRSection()
+    partition: PartitionSection = PartitionSection()
+    calib: CalibSection = CalibSection()

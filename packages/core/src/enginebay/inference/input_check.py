@@ -1,0 +1,92 @@
+"""The check of inputs against what the model takes, before any engine is called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from enginebay.errors import InputError, nearest
+from enginebay.tensors import is_torch, numpy_dtype
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
+
+    from enginebay.tensors import Array, TensorSpec
+
+
+class InputCheck:
+    """Checks names, dtypes and shapes against the specs.
+
+    Attributes:
+        exact: Name, dtype and shape of each input whose every dimension is fixed; a shape of
+            None, which equals no array's, stands for the others.
+    """
+
+    def __init__(self, specs: Sequence[TensorSpec]) -> None:
+        self._specs = {spec.name: spec for spec in specs}
+        self._dtypes = {spec.name: numpy_dtype(spec.dtype) for spec in specs}
+        self.exact: tuple[tuple[str, np.dtype[Any], tuple[int | str, ...] | None], ...] = tuple(
+            (spec.name, self._dtypes[spec.name], spec.dims if spec.is_static else None)
+            for spec in specs
+        )
+
+    def check_names(self, names: Mapping[str, object]) -> None:
+        """Raise InputError for a missing or an extra name."""
+        if names.keys() == self._specs.keys():
+            return
+        wanted = ", ".join(self._specs) or "no input"
+        missing = [name for name in self._specs if name not in names]
+        extra = [name for name in names if name not in self._specs]
+        if extra:
+            close = nearest(str(extra[0]), missing or self._specs)
+            raise InputError(
+                f"unknown input '{extra[0]}': the model takes {wanted}",
+                hint=f"did you mean '{close}'?" if close else f"leave '{extra[0]}' out",
+            )
+        raise InputError(
+            f"input '{missing[0]}' is missing: the model takes {wanted}",
+            hint=f"add '{missing[0]}': {self._specs[missing[0]].describe()}",
+        )
+
+    def check(self, feed: Mapping[str, Array]) -> None:
+        """Raise InputError for a wrong dtype, rank or size; names must have been checked."""
+        sizes: dict[str, tuple[int, str]] = {}
+        for name, value in feed.items():
+            spec = self._specs[name]
+            if is_torch(value):
+                wanted, call = f"torch.{spec.dtype}", f"to(torch.{spec.dtype})"
+                fits = str(value.dtype) == wanted
+            else:
+                wanted, call = spec.dtype, f"astype('{spec.dtype}')"
+                fits = value.dtype == self._dtypes[name]
+            if not fits:
+                raise InputError(
+                    f"input '{name}' has dtype {value.dtype}, wanted {wanted}",
+                    hint=f"convert it: {name}.{call}",
+                )
+            if spec.dims is not None:
+                self._check_shape(spec, tuple(value.shape), sizes)
+
+    def _check_shape(
+        self, spec: TensorSpec, shape: tuple[int, ...], sizes: dict[str, tuple[int, str]]
+    ) -> None:
+        assert spec.dims is not None
+        if len(shape) != len(spec.dims):
+            raise InputError(
+                f"input '{spec.name}' has {len(shape)} dimensions {shape}, "
+                f"wanted {len(spec.dims)}: {spec.describe()}"
+            )
+        for axis, (size, dim) in enumerate(zip(shape, spec.dims, strict=True)):
+            if isinstance(dim, int):
+                if size != dim:
+                    raise InputError(
+                        f"input '{spec.name}' has size {size} in dimension {axis} "
+                        f"of {shape}, wanted {dim}: {spec.describe()}"
+                    )
+            elif sizes.setdefault(dim, (size, spec.name))[0] != size:
+                other_size, other = sizes[dim]
+                raise InputError(
+                    f"input '{spec.name}' has size {size} in dimension '{dim}', "
+                    f"but input '{other}' has {other_size} there: they must be equal"
+                )

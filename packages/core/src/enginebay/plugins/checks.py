@@ -1,0 +1,177 @@
+"""The checks of a module that an entry point names as a plugin, before it is registered.
+
+Each check raises a :class:`PluginError` whose message is the reason alone; ``loading`` adds the
+plugin's name. The API version is compared first: a plugin written for another version may fail
+the other checks too, and their messages would mislead its user.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, get_args
+
+import pluggy
+
+from enginebay import hooks
+from enginebay.errors import PluginError, nearest, one_line
+from enginebay.hooks import API_VERSION, PROJECT, BackendInfo
+from enginebay.ir import IRKind
+from enginebay.params import BackendParams
+from enginebay.version import __version__
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from enginebay.plugins.discovery import BackendStatus
+
+#: The hooks without which nothing can be converted and run.
+REQUIRED = ("backend_info", "to_backend", "build_wrapper")
+
+
+def new_manager() -> pluggy.PluginManager:
+    """A plugin manager that knows Enginebay's hooks and no plugin."""
+    manager = pluggy.PluginManager(PROJECT)
+    manager.add_hookspecs(hooks)
+    return manager
+
+
+def register(manager: pluggy.PluginManager, module: ModuleType) -> None:
+    """Register a plugin, and check its hooks: ``register`` alone accepts misspelled ones."""
+    manager.register(module)
+    manager.check_pending()
+
+
+def check_backend(module: ModuleType, status: BackendStatus) -> BackendInfo:
+    """Check a backend's module and return its info.
+
+    Raises:
+        PluginError: It is no backend, or one for another API version.
+    """
+    marked = _marked_hooks(module)
+    _check_any(module, marked)
+    if "backend_info" in marked:
+        info = _get_info(module)
+        _check_api_version(info, status)
+    _check_spelling(module, marked)
+    _check_arguments(module)
+    _check_required(module, marked)
+    _check_info(info, status)
+    return info
+
+
+def check_plugin(module: ModuleType, _status: BackendStatus) -> None:
+    """Check a module of the group whose plugins see every backend.
+
+    Raises:
+        PluginError: It implements no hook, or one that does not exist or takes other arguments.
+    """
+    marked = _marked_hooks(module)
+    _check_any(module, marked)
+    _check_spelling(module, marked)
+    _check_arguments(module)
+
+
+def _known_hooks() -> list[str]:
+    return sorted(name for name in vars(new_manager().hook) if not name.startswith("_"))
+
+
+def _marked_hooks(module: ModuleType) -> dict[str, bool]:
+    """Return the hooks that a module implements, with True for those that core may not know."""
+    manager = pluggy.PluginManager(PROJECT)  # without hook specifications it refuses none
+    manager.register(module)
+    return {
+        caller.name: all(implementation.optionalhook for implementation in caller.get_hookimpls())
+        for caller in manager.get_hookcallers(module) or []
+    }
+
+
+def _check_any(module: ModuleType, marked: dict[str, bool]) -> None:
+    if not marked:
+        raise PluginError(
+            f"{module.__name__!r} implements no hook{_unmarked(module, _known_hooks())}",
+            hint="mark its functions with @enginebay.hookimpl",
+        )
+
+
+def _unmarked(module: ModuleType, names: list[str]) -> str:
+    found = [name for name in names if callable(vars(module).get(name))]
+    return f"; {', '.join(found)} is there without @enginebay.hookimpl" if found else ""
+
+
+def _get_info(module: ModuleType) -> BackendInfo:
+    manager = pluggy.PluginManager(PROJECT)
+    manager.register(module)
+    try:
+        results = manager.hook.backend_info()
+    except pluggy.HookCallError as err:
+        raise PluginError("backend_info() takes arguments, and gets none") from err
+    except (Exception, SystemExit) as err:
+        raise PluginError(f"backend_info() raised {one_line(err)}") from err
+    info = results[0] if results else None
+    if not isinstance(info, BackendInfo):
+        found = type(info).__name__
+        raise PluginError(f"backend_info() must return a BackendInfo, and returned {found}")
+    return info
+
+
+def _check_api_version(info: BackendInfo, status: BackendStatus) -> None:
+    wanted = info.api_version
+    if wanted == API_VERSION:
+        return
+    if not isinstance(wanted, int):
+        raise PluginError(f"its api_version must be an integer, and is {wanted!r}")
+    outdated = status.distribution if wanted < API_VERSION else "enginebay"
+    raise PluginError(
+        f"it is written for API version {wanted}, and enginebay {__version__} has "
+        f"API version {API_VERSION}",
+        hint=f"pip install -U {outdated}",
+    )
+
+
+def _check_spelling(module: ModuleType, marked: dict[str, bool]) -> None:
+    known = _known_hooks()
+    for name, optional in marked.items():
+        if name not in known and not optional:
+            close = nearest(name, known)
+            raise PluginError(
+                f"{module.__name__!r} implements {name!r}, and there is no such hook",
+                hint=f"rename it to {close}" if close else f"the hooks are {', '.join(known)}",
+            )
+
+
+def _check_arguments(module: ModuleType) -> None:
+    manager = new_manager()
+    try:
+        register(manager, module)
+    except pluggy.PluginValidationError as err:
+        # pluggy's own text has four lines; the last one says what is wrong.
+        name = next(n for n in _known_hooks() if repr(n) in str(err))
+        wanted = ", ".join(getattr(manager.hook, name).spec.argnames)
+        problem = str(err).splitlines()[-1]
+        raise PluginError(
+            f"{module.__name__!r} implements {name!r} wrongly: {problem}",
+            hint=f"write def {name}({wanted})" if problem.startswith("Argument") else None,
+        ) from err
+
+
+def _check_required(module: ModuleType, marked: dict[str, bool]) -> None:
+    missing = [name for name in REQUIRED if name not in marked]
+    if missing:
+        raise PluginError(
+            f"{module.__name__!r} does not implement {', '.join(missing)}"
+            f"{_unmarked(module, missing)}",
+        )
+
+
+def _check_info(info: BackendInfo, status: BackendStatus) -> None:
+    if info.name != status.name:
+        raise PluginError(
+            f"its entry point is named {status.name!r}, and its BackendInfo {info.name!r}",
+            hint="give both the same name",
+        )
+    kinds = get_args(IRKind)
+    if not isinstance(info.irs, tuple) or not info.irs or not set(info.irs) <= set(kinds):
+        raise PluginError(
+            f"its irs must be a tuple out of {', '.join(kinds)}, and are {info.irs!r}"
+        )
+    if not (isinstance(info.params, type) and issubclass(info.params, BackendParams)):
+        raise PluginError(f"its params must be a subclass of BackendParams, not {info.params!r}")

@@ -1,0 +1,138 @@
+"""Tables and fields: whole and plain in a file or a pipe, wrapped at words on a terminal."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from enginebay.cli.output import print_table
+from enginebay.testing import temporary_backend
+from enginebay.testing.commands import command, environment
+
+from .conftest import terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from .conftest import Run
+
+DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
+REASON = "a reason of many words, with /usr/lib/python3.11/site-packages/mine in it"
+
+
+def lines_at(columns: int, *words: str) -> list[str]:
+    code, seen = terminal(*words, COLUMNS=str(columns), NO_COLOR="1")
+    assert code == 0
+    return [line.rstrip() for line in seen.splitlines()]
+
+
+@pytest.fixture
+def broken(here: Path, loopback: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A backend with a long reason, and its row in a pipe."""
+    monkeypatch.setenv("ENGINEBAY_BACKENDS", "loopback,broken")
+    with temporary_backend("broken", f"raise OSError({REASON!r})"):
+        yield "broken"
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100])
+def test_a_table_on_a_terminal_breaks_between_words_only(columns: int, broken: str) -> None:
+    lines = lines_at(columns, "backends", "--load")
+    assert max(map(len, lines)) <= columns
+    words = {word for line in lines for word in line.split()}
+    assert words >= {"temporary-loopback", "installed", *REASON.split()}
+
+
+def test_a_table_is_as_wide_as_it_needs_to_be(broken: str) -> None:
+    (row,) = [line for line in lines_at(250, "backends", "--load") if line.startswith("broken  ")]
+    assert row.endswith(f"raised OSError: {REASON}")
+
+
+def test_rows_whose_words_do_not_fit_are_fields(broken: str) -> None:
+    text = "\n".join(lines_at(40, "backends", "--load"))
+    assert "\nname          loopback\nstate         installed\ndistribution  " in text
+    assert "/usr/lib/python3.11/site-packages/mine" in text
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100])
+def test_a_digest_is_whole_or_ends_in_dots(columns: int, cli: Run, here: Path) -> None:
+    assert cli("convert", "loopback", "tiny.onnx", "--work-dir", "out").code == 0
+    manifest = cli("inspect", "out", "--json").document["manifest"]
+    (row,) = [line for line in lines_at(columns, "inspect", "out") if line.startswith("model.onnx")]
+    (digest,) = [file["sha256"] for file in manifest["files"] if file["path"] == "model.onnx"]
+    shown = row.split()[-1]
+    assert shown == digest or (len(shown) > 12 and digest.startswith(shown.removesuffix("…")))
+    assert (shown == digest) == (columns == 100)
+    assert digest in cli("inspect", "out").out
+
+
+def test_fields_are_wrapped_beside_their_names_and_commands_are_not(cli: Run, here: Path) -> None:
+    assert cli("convert", "loopback", "tiny.onnx", "--work-dir", "out").code == 0
+    lines = lines_at(50, "inspect", "out")
+    manifest = cli("inspect", "out", "--json").document["manifest"]
+    assert f"command   {manifest['command']}" in lines
+    start = lines.index("verdict   unverified: converted without a")
+    assert lines[start + 1].startswith(" " * 10 + "reference to compare with")
+
+
+def test_numbers_end_at_the_same_place_wherever_they_are_printed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    table = (("NAME", "SIZE", "NOTE"), [("a", "1.5", "short"), ("bcd", "20.25", "[bold]\x1b[2J")])
+    expected = ["NAME   SIZE  NOTE", r"a       1.5  short", r"bcd   20.25  [bold]\x1b[2J"]
+    print_table(*table, right=("SIZE",))
+    assert capsys.readouterr().out.splitlines() == expected
+    with monkeypatch.context() as patch:
+        patch.setattr("sys.stdout.isatty", lambda: True)
+        patch.setenv("NO_COLOR", "1")
+        print_table(*table, right=("SIZE",))
+    assert [line.rstrip() for line in capsys.readouterr().out.splitlines()] == expected
+
+
+def test_a_table_without_rows_is_its_header(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("NAME", "STATE"), [])
+    assert capsys.readouterr().out == "NAME  STATE\n"
+
+
+def test_colours_can_be_forced(cli: Run, broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = cli("backends", "--load").out
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    coloured = cli("backends", "--load").out
+    assert coloured.startswith("\x1b[1mNAME")
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == plain
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert cli("backends", "--load").out == plain
+
+
+def test_an_ascii_stdout_is_no_error(here: Path, loopback: str, cli: Run) -> None:
+    assert cli("convert", "loopback", "tiny.onnx", "--work-dir", "out").code == 0
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run(
+        command("benchmark", "out", "--seconds", "0.01", "--input", "x=1x3x4x4"),
+        capture_output=True,
+        check=False,
+        env=environment(**ascii_only),
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert rb"\u2013" in done.stdout
+    assert done.stdout.isascii()
+    code, seen = terminal("inspect", "out", COLUMNS="60", **ascii_only)
+    assert code == 0
+    assert seen.isascii()
+
+
+def test_a_reader_of_coloured_rows_may_leave_early(here: Path, loopback: str) -> None:
+    line = " ".join(command("rewriters", "--backend", "loopback"))
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"{line} | head -1"],
+        capture_output=True,
+        check=False,
+        env=environment(FORCE_COLOR="1", TERM="xterm"),
+    )
+    assert done.stderr == b""
+    assert done.stdout.startswith(b"\x1b[1mKIND")

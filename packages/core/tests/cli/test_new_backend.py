@@ -1,0 +1,105 @@
+"""The package of ``new-backend``: files, names, errors. ``nox -s scaffold`` runs its tests."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from enginebay.cli import main
+from enginebay.cli.new_backend import write_package
+from enginebay.errors import ArtifactExistsError, UsageError
+from enginebay.testing import temporary_backend
+
+
+def code_lines(text: str) -> int:
+    """Lines that are neither blank, nor comments, nor docstrings."""
+    documented: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(
+            node
+        ):
+            documented |= set(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+    lines = enumerate(text.splitlines(), 1)
+    return sum(
+        bool(line.strip()) and not line.lstrip().startswith("#") and number not in documented
+        for number, line in lines
+    )
+
+
+def test_the_package_is_whole_and_short(tmp_path: Path) -> None:
+    files = write_package("fast-engine_2", tmp_path)
+    folder = tmp_path / "enginebay-fast-engine_2"
+    names = [path.relative_to(folder).as_posix() for path in files]
+    package = "src/enginebay_fast_engine_2"
+    assert names == [
+        *("pyproject.toml", ".github/workflows/test.yml", "README.md"),
+        *(f"{package}/{name}.py" for name in ("__init__", "convert", "environment", "params")),
+        *(f"{package}/{name}" for name in ("plugin.py", "py.typed", "rewriters.py", "wrapper.py")),
+        "tests/test_conformance.py",
+    ]
+    texts = [path.read_text(encoding="utf-8") for path in files]
+    assert not [text for text in texts if "myengine" in text.lower()]
+    own = [path.read_text(encoding="utf-8") for path in files if path.suffix == ".py"]
+    assert sum(map(code_lines, own)) < 120
+    project = texts[0]
+    assert 'name = "enginebay-fast-engine_2"' in project
+    assert 'fast-engine_2 = "enginebay_fast_engine_2.plugin"' in project
+    assert any("class FastEngine2Wrapper(eb.Wrapper):" in text for text in texts)
+
+
+@pytest.mark.parametrize("name", ["", "3d", "My", "my engine", "my/engine", "-my", "my-", "é"])
+def test_a_name_that_is_none(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        write_package(name, tmp_path)
+    assert str(caught.value) == (
+        f"'{name}' cannot be a backend's name: wanted lower-case letters, digits, - and _, "
+        "a letter first"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_that_is_taken(loopback: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        write_package(loopback, tmp_path)
+    assert str(caught.value) == (
+        "backend 'loopback' is installed already, from temporary-loopback 0"
+    )
+
+
+def test_a_name_of_one_of_our_own_backends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("enginebay.plugins.list_backends", list)  # whatever is installed here
+    with pytest.raises(UsageError) as caught:
+        write_package("onnxruntime", tmp_path)
+    assert str(caught.value) == (
+        "backend 'onnxruntime' is Enginebay's own: pip install 'enginebay-onnxruntime[cpu]'"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_whose_distribution_is_installed(tmp_path: Path) -> None:
+    source = "import enginebay as eb"
+    with (
+        temporary_backend("x", source, group="enginebay.plugins", distribution="enginebay-my"),
+        pytest.raises(UsageError) as caught,
+    ):
+        write_package("my", tmp_path)
+    assert str(caught.value) == "distribution 'enginebay-my' is installed already: 0"
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    write_package("mine", tmp_path)
+    with pytest.raises(ArtifactExistsError, match="enginebay-mine' is there already"):
+        write_package("mine", tmp_path)
+
+
+def test_the_command_lists_the_files_and_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["new-backend", "mine"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.splitlines()[0] == "enginebay-mine/pyproject.toml"
+    assert all(Path(line).is_file() for line in shown.out.splitlines())
+    assert shown.err == "Next: cd enginebay-mine && pip install -e '.[testing]' && pytest\n"
