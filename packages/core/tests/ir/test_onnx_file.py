@@ -262,7 +262,7 @@ def test_a_missing_package_says_what_to_install(tmp_path, monkeypatch) -> None:
 
 
 def test_an_old_onnx_is_refused(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(environment.metadata, "version", lambda name: "1.20.1")
+    monkeypatch.setattr(environment, "installed_version", lambda name: "1.20.1")
     with pytest.raises(MissingDependencyError) as caught:
         read_onnx(tmp_path / "m.onnx")
     message = "'onnx' 1.20.1 is installed, and this step needs 1.21 or newer"
