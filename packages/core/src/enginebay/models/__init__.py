@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from enginebay.models.binding import eager
     from enginebay.models.bound import BoundModel, bind
     from enginebay.models.dynamic import DynamicDim, DynamicShapes, extreme_shapes
     from enginebay.models.examples import shapes_of
     from enginebay.models.forward import evaluation, output_tensors
-    from enginebay.models.names import renamed, unused
+    from enginebay.models.names import unused
     from enginebay.models.options import Options, image_size, read_options
     from enginebay.models.plugin_sources import find_model
     from enginebay.models.signature import Signature
@@ -30,7 +29,6 @@ __all__ = [
     "Options",
     "Signature",
     "bind",
-    "eager",
     "evaluation",
     "extreme_shapes",
     "find_model",
@@ -40,7 +38,6 @@ __all__ = [
     "measure_norms",
     "output_tensors",
     "read_options",
-    "renamed",
     "shapes_of",
     "take_weights",
     "unused",
@@ -56,7 +53,6 @@ __getattr__ = lazy_names(
         "Options": "models.options",
         "Signature": "models.signature",
         "bind": "models.bound",
-        "eager": "models.binding",
         "evaluation": "models.forward",
         "extreme_shapes": "models.dynamic",
         "find_model": "models.plugin_sources",
@@ -66,7 +62,6 @@ __getattr__ = lazy_names(
         "measure_norms": "models.weights",
         "output_tensors": "models.forward",
         "read_options": "models.options",
-        "renamed": "models.names",
         "shapes_of": "models.examples",
         "take_weights": "models.weights",
         "unused": "models.names",
