@@ -1,4 +1,4 @@
-"""The verbs: deploy, export, convert, load, verify, benchmark. One file each.
+"""The verbs: deploy, export, rewrite, convert, load, verify, benchmark. One file each.
 
 Loading an artifact must not import what deploying one needs.
 """
@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from enginebay.operations.check_config import check
     from enginebay.operations.convert_ir import convert
     from enginebay.operations.deploy_model import Deployment, deploy
-    from enginebay.operations.export_model import export, rewrite
+    from enginebay.operations.export_model import export
     from enginebay.operations.load_artifact import load
+    from enginebay.operations.rewrite_model import rewrite
     from enginebay.operations.steps import Step
     from enginebay.operations.verify_artifact import verify
 
@@ -45,7 +46,7 @@ __getattr__ = lazy_names(
         "deploy": "operations.deploy_model",
         "export": "operations.export_model",
         "load": "operations.load_artifact",
-        "rewrite": "operations.export_model",
+        "rewrite": "operations.rewrite_model",
         "verify": "operations.verify_artifact",
     },
 )
