@@ -1,4 +1,4 @@
-"""How a config overrides what it inherits."""
+"""Merging a config with those that it inherits."""
 
 from __future__ import annotations
 
