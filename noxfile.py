@@ -273,7 +273,7 @@ def no_torch(session: nox.Session) -> None:
 
 @nox.session(requires=ENGINES)
 def together(session: nox.Session) -> None:
-    """Test what crosses packages: all wheels in one environment, the example, the README's commands."""
+    """Test what crosses packages, with all wheels, the example and the README's commands."""
     install(session, *EVERY_ENGINE, "scikit-learn", ZOO, shared=ENGINES)
     pytest(session, "tests", "--ignore=tests/no_torch", "--ignore=tests/mmengine")
 
