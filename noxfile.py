@@ -134,7 +134,7 @@ def pytest(session: nox.Session, *arguments: str, env: dict[str, str] | None = N
 
 @nox.session
 def base(session: nox.Session) -> None:
-    """What core's extra ``export`` needs, for every session that has torch."""
+    """Install what core's extra ``export`` needs, for every session that has torch."""
     session.install("-c", "constraints.txt", "torch", "onnx>=1.21", "onnxscript")
 
 
@@ -226,7 +226,7 @@ def gpu(session: nox.Session) -> None:
     (report,) = json.loads(str(answer))["backends"]
     for check in report["checks"]:
         if check["status"] == "failed":
-            # A GPU that answers and computes something wrong is what this session is for.
+            # A GPU that responds and computes something wrong is what this session is for.
             end = session.error if check["tier"] == "smoke" else session.skip
             end(f"{check['tier']}: {check['name']}: {check['found']}")
     tests = ("packages/backend-tensorrt", "tests/zoo/test_gpu.py")
@@ -277,7 +277,7 @@ def no_torch(session: nox.Session) -> None:
 
 @nox.session(requires=ENGINES)
 def together(session: nox.Session) -> None:
-    """What crosses packages: all wheels in one environment, the example, the README's commands."""
+    """Test what crosses packages, with all wheels, the example and the README's commands."""
     install(session, *EVERY_ENGINE, "scikit-learn", ZOO, shared=ENGINES)
     pytest(session, "tests", "--ignore=tests/no_torch", "--ignore=tests/mmengine")
 

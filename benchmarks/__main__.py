@@ -14,7 +14,7 @@ from benchmarks.table import Budget, Row, table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Each is a module of this package; its ``run()`` answers rows, or names that end with a unit,
+#: Each is a module of this package; its ``run()`` returns rows, or names that end with a unit,
 #: figures and limits.
 GROUPS = ("wrapper", "openvino", "ncnn", "startup", "rewriting", "deploy")
 

@@ -1,4 +1,4 @@
-"""What a deployment is without Enginebay: ``python -m benchmarks.by_hand MODEL FOLDER``.
+"""A deployment by hand, without Enginebay: ``python -m benchmarks.by_hand MODEL FOLDER``.
 
 The model's forward, its export, a session, and the same inputs through it.
 """

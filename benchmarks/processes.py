@@ -19,7 +19,7 @@ _INTERVAL = 0.005
 
 
 class Cost(NamedTuple):
-    """What a command took, in seconds: by the clock, and of the processors with its children."""
+    """The seconds that a command took: by the clock, and of the processors with its children."""
 
     wall: float
     processor: float

@@ -1,4 +1,4 @@
-"""What rewriting costs: the context, a rewritten call, and an export with a context around it."""
+"""The cost of rewriting: the context, a rewritten call, and an export inside a context."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def _other_call() -> float:
 
 
 def _export(*, dynamo: bool) -> float:
-    """How many per cent more processor time an export takes inside a context with 200 rewriters.
+    """Per cent of processor time that a context with 200 rewriters adds to an export.
 
     The medians of many each, taken in turns. The quickest of each is no measure here: of two
     times 45 exports without any context, the quickest were 4.7 % apart and the medians 0.2 %.

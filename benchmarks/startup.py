@@ -58,7 +58,7 @@ def _row(
 
 
 def _starts(command: Sequence[str], environment: dict[str, str] | None) -> Side:
-    """A side that runs a command to its end ``n`` times and answers the seconds of one."""
+    """A side that runs a command to its end ``n`` times and returns the seconds of one."""
 
     def side(n: int) -> float:
         start = time.perf_counter()

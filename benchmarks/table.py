@@ -1,4 +1,4 @@
-"""What a group answers, and the one table that it ends in."""
+"""The rows that a group returns, and the one table that they end in."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Row:
 
     @property
     def holds(self) -> bool:
-        """Whether the ratio is within its limit."""
+        """True where the ratio is within its limit."""
         return self.ratio <= self.limit
 
     def to_json(self) -> dict[str, Any]:
@@ -83,7 +83,7 @@ class Budget:
 
     @property
     def holds(self) -> bool:
-        """Whether the figure is within its limit."""
+        """True where the figure is within its limit."""
         return self.ours <= self.limit
 
     def to_json(self) -> dict[str, Any]:

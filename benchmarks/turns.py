@@ -25,7 +25,7 @@ class Measured(NamedTuple):
 
 
 def calls(function: Callable[..., object], *args: object) -> Side:
-    """A side that makes ``n`` calls and answers the seconds of one."""
+    """A side that makes ``n`` calls and returns the seconds of one."""
 
     def side(n: int) -> float:
         start = time.perf_counter()
@@ -40,7 +40,7 @@ def compare(ours: Side, bare: Side, *, calls_a_turn: int, turns: int, warmup: in
     """Run both sides in turns, either of them first in every other one.
 
     Args:
-        ours: Enginebay's side: given a number of calls, answers the seconds of one.
+        ours: Enginebay's side: given a number of calls, returns the seconds of one.
         bare: The same without Enginebay.
         calls_a_turn: How many calls make one figure: some milliseconds' worth, shorter than the
             time for which the system leaves a process alone.

@@ -18,7 +18,7 @@ from __future__ import annotations
 import sys
 import time
 from enum import StrEnum
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -321,10 +321,11 @@ def require(*packages: str) -> None:
 
 def _require_version(package: str) -> None:
     wanted = MINIMUM.get(package)
-    if not wanted:
+    found = installed_version(package) if wanted else None
+    if not (wanted and found):
         return
     from packaging.version import Version
 
-    if Version(found := metadata.version(package)) < Version(wanted):
+    if Version(found) < Version(wanted):
         message = f"'{package}' {found} is installed, and this step needs {wanted} or newer"
         raise MissingDependencyError(message, hint=_INSTALL)

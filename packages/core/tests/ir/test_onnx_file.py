@@ -262,7 +262,7 @@ def test_a_missing_package_says_what_to_install(tmp_path, monkeypatch) -> None:
 
 
 def test_an_old_onnx_is_refused(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(environment.metadata, "version", lambda name: "1.20.1")
+    monkeypatch.setattr(environment, "installed_version", lambda name: "1.20.1")
     with pytest.raises(MissingDependencyError) as caught:
         read_onnx(tmp_path / "m.onnx")
     message = "'onnx' 1.20.1 is installed, and this step needs 1.21 or newer"
@@ -298,3 +298,22 @@ def test_the_rooms_import_nothing_heavy() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{", "Input data was truncated"),
+        ('{"example_shapes": {"x": [-1]}}', "Expected `int` >= 0"),
+        ('{"example_shapes": {"x": ["2"]}}', "Expected `int`, got `str`"),
+    ],
+)
+def test_a_damaged_description_is_refused(tmp_path, text: str, why: str) -> None:
+    model = add_model(numpy_helper.from_array(np.ones(2, np.float32), "w"))
+    onnx.helper.set_model_props(model, {"enginebay.json": text})
+    path = tmp_path / "m.onnx"
+    onnx.save(model, path)
+    with pytest.raises(ModelSourceError) as caught:
+        read_onnx(path)
+    start = f"'{path}' is damaged: its enginebay.json cannot be read: {why}"
+    assert str(caught.value).startswith(start)

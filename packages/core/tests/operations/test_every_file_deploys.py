@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import enginebay as eb
+from enginebay.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,3 +91,40 @@ def test_a_programs_open_dimensions_stay_open_between_the_same_sizes(
     assert image.dims == ("batch", 3)
     sizes = [sample.inputs["image"].shape[0] for sample in deployed.artifact.samples()]
     assert sizes == [2, 1, 5]
+
+
+def test_a_converted_file_is_compared_with_the_models_own_example(
+    loopback: str, tmp_path: Path
+) -> None:
+    model, args, inputs, outputs = MODELS["nested"]
+    eb.export(model, args, path=tmp_path / "m.onnx")
+    converted = eb.convert(tmp_path / "m.onnx", backend=loopback, work_dir=tmp_path / "artifact")
+    verification = eb.verify(converted, reference=(model, args))
+    assert verification.verdict == "verified"
+    assert names(converted.inputs) == inputs
+    assert [output.name for output in verification.outputs] == outputs
+
+
+def test_a_model_without_an_example_says_what_is_missing(loopback: str, tmp_path: Path) -> None:
+    model, args, *_ = MODELS["two"]
+    eb.export(model, args, path=tmp_path / "m.onnx")
+    converted = eb.convert(tmp_path / "m.onnx", backend=loopback, work_dir=tmp_path / "artifact")
+    with pytest.raises(InputError, match=r"comes without example inputs$"):
+        eb.verify(converted, reference=model)
+    with pytest.raises(UsageError, match=r"nothing is recorded in it$"):
+        eb.verify(converted, reference={"output": ONES})
+
+
+def test_an_artifact_with_names_of_its_own_is_compared_with_its_model(
+    loopback: str, tmp_path: Path
+) -> None:
+    model, args, *_ = MODELS["two"]
+    deployed = eb.deploy(
+        *(model, args),
+        backend=loopback,
+        work_dir=tmp_path / "artifact",
+        input_names=["a", "b"],
+        output_names=["c"],
+    )
+    for reference in (model, (model, args)):
+        assert eb.verify(deployed.artifact, reference=reference).verdict == "verified"

@@ -3,24 +3,31 @@
 It appears complete or not at all (:func:`staging`), and is checked file by file before any
 engine reads it (:func:`open_artifact`, :func:`load_request`). It can be moved and
 copied: it knows no path to itself.
+
+A manifest is read and shown without a backend.
 """
 
 from __future__ import annotations
 
-from enginebay.artifact.description import build_manifest, portable
-from enginebay.artifact.manifest import (
-    MANIFEST_FORMAT,
-    MANIFEST_NAME,
-    FileEntry,
-    IRRecord,
-    Manifest,
-    Part,
-    PluginRecord,
-)
-from enginebay.artifact.opening import SAMPLES_FILE, Artifact, open_artifact
-from enginebay.artifact.parts import convert_parts
-from enginebay.artifact.request import LoadRequest, load_request
-from enginebay.artifact.stage import Staging, staging
+from typing import TYPE_CHECKING
+
+from enginebay.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from enginebay.artifact.description import build_manifest, portable
+    from enginebay.artifact.manifest import (
+        MANIFEST_FORMAT,
+        MANIFEST_NAME,
+        FileEntry,
+        IRRecord,
+        Manifest,
+        Part,
+        PluginRecord,
+    )
+    from enginebay.artifact.opening import SAMPLES_FILE, Artifact, open_artifact
+    from enginebay.artifact.parts import convert_parts
+    from enginebay.artifact.request import LoadRequest, load_request
+    from enginebay.artifact.stage import Staging, staging
 
 __all__ = [
     "MANIFEST_FORMAT",
@@ -41,3 +48,26 @@ __all__ = [
     "portable",
     "staging",
 ]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "Artifact": "artifact.opening",
+        "FileEntry": "artifact.manifest",
+        "IRRecord": "artifact.manifest",
+        "LoadRequest": "artifact.request",
+        "MANIFEST_FORMAT": "artifact.manifest",
+        "MANIFEST_NAME": "artifact.manifest",
+        "Manifest": "artifact.manifest",
+        "Part": "artifact.manifest",
+        "PluginRecord": "artifact.manifest",
+        "SAMPLES_FILE": "artifact.opening",
+        "Staging": "artifact.stage",
+        "build_manifest": "artifact.description",
+        "convert_parts": "artifact.parts",
+        "load_request": "artifact.request",
+        "open_artifact": "artifact.opening",
+        "portable": "artifact.description",
+        "staging": "artifact.stage",
+    },
+)

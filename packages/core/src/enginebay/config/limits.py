@@ -74,6 +74,6 @@ class Budget:
         if isinstance(value, Table):
             for key, item in value.items():
                 self.check_all(item, value.places.get(key, place), depth + 1)
-        elif isinstance(value, list | tuple):
+        elif isinstance(value, (list, tuple)):  # quicker than a union
             for item in value:
                 self.check_all(item, place, depth + 1)

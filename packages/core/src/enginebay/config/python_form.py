@@ -60,6 +60,7 @@ class PythonConfig:
     ) -> None:
         self._path = str(path)
         self._lines = text.encode().split(b"\n")
+        self._is_ascii = text.isascii()
         self._tree = _parse(text, self._path)
         self._budget = budget
         self._templates = Templates(path, environment)
@@ -292,9 +293,9 @@ class PythonConfig:
         return line[node.col_offset : end].decode(errors="ignore")
 
     def _place(self, node: ast.expr | ast.stmt | ast.keyword) -> Place:
-        line, column = self._line(node), node.col_offset
-        if not line.isascii():  # columns of syntax trees are counted in bytes
-            column = len(line[:column].decode(errors="ignore"))
+        column = node.col_offset
+        if not self._is_ascii:  # columns of syntax trees are counted in bytes
+            column = len(self._line(node)[:column].decode(errors="ignore"))
         return Place(self._path, node.lineno, column + 1)
 
     def _line(self, node: ast.expr | ast.stmt | ast.keyword) -> bytes:

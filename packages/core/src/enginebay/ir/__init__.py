@@ -1,13 +1,21 @@
-"""Intermediate representations as files: ONNX, TorchScript and exported programs."""
+"""Intermediate representations as files: ONNX, TorchScript and exported programs.
+
+A backend needs its types before any file is read.
+"""
 
 from __future__ import annotations
 
-from enginebay.ir.description import describe
-from enginebay.ir.half import to_half
-from enginebay.ir.model import IR_FOLDER, SUFFIXES, IRKind, IRModel
-from enginebay.ir.noise import no_graph_dump, quiet
-from enginebay.ir.onnx_file import read_onnx
-from enginebay.ir.torch_file import program_specs, read_exported_program, read_torchscript
+from typing import TYPE_CHECKING
+
+from enginebay.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from enginebay.ir.description import describe
+    from enginebay.ir.half import to_half
+    from enginebay.ir.model import IR_FOLDER, SUFFIXES, IRKind, IRModel
+    from enginebay.ir.noise import no_graph_dump, quiet
+    from enginebay.ir.onnx_file import read_onnx
+    from enginebay.ir.torch_file import program_specs, read_exported_program, read_torchscript
 
 __all__ = [
     "IR_FOLDER",
@@ -23,3 +31,21 @@ __all__ = [
     "read_torchscript",
     "to_half",
 ]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "IRKind": "ir.model",
+        "IRModel": "ir.model",
+        "IR_FOLDER": "ir.model",
+        "SUFFIXES": "ir.model",
+        "describe": "ir.description",
+        "no_graph_dump": "ir.noise",
+        "program_specs": "ir.torch_file",
+        "quiet": "ir.noise",
+        "read_exported_program": "ir.torch_file",
+        "read_onnx": "ir.onnx_file",
+        "read_torchscript": "ir.torch_file",
+        "to_half": "ir.half",
+    },
+)

@@ -6,7 +6,7 @@ metadata. With it every file that Enginebay exports can be deployed without a fu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import msgspec
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 #: The name of the extra file, and the key of the metadata.
 KEY = "enginebay.json"
 
+#: A file may come from anybody: a negative size is refused where it is read.
+Size: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+
 
 class Description(msgspec.Struct, frozen=True):
     """The content of the extra file.
@@ -32,7 +35,7 @@ class Description(msgspec.Struct, frozen=True):
 
     inputs: tuple[TensorSpec, ...] = ()
     outputs: tuple[TensorSpec, ...] = ()
-    example_shapes: dict[str, tuple[int, ...]] = {}
+    example_shapes: dict[str, tuple[Size, ...]] = {}
 
 
 def describe(

@@ -1,18 +1,25 @@
-"""From what a user names to a model whose inputs are bound: sources, signature, open dimensions."""
+"""From what a user names to a model whose inputs are bound: sources, signature, open dimensions.
+
+A plugin with a model source needs two of its files.
+"""
 
 from __future__ import annotations
 
-from enginebay.models.binding import eager
-from enginebay.models.bound import BoundModel, bind
-from enginebay.models.dynamic import DynamicDim, DynamicShapes, extreme_shapes
-from enginebay.models.examples import shapes_of
-from enginebay.models.forward import evaluation, output_tensors
-from enginebay.models.names import renamed, unused
-from enginebay.models.options import Options, image_size, read_options
-from enginebay.models.plugin_sources import find_model
-from enginebay.models.signature import Signature
-from enginebay.models.sources import ModelSource
-from enginebay.models.weights import fixed_seed, load_weights, measure_norms, take_weights
+from typing import TYPE_CHECKING
+
+from enginebay.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from enginebay.models.bound import BoundModel, bind
+    from enginebay.models.dynamic import DynamicDim, DynamicShapes, extreme_shapes
+    from enginebay.models.examples import shapes_of
+    from enginebay.models.forward import evaluation, output_tensors
+    from enginebay.models.names import unused
+    from enginebay.models.options import Options, image_size, read_options
+    from enginebay.models.plugin_sources import find_model
+    from enginebay.models.signature import Signature
+    from enginebay.models.sources import ModelSource
+    from enginebay.models.weights import fixed_seed, load_weights, measure_norms, take_weights
 
 __all__ = [
     "BoundModel",
@@ -22,7 +29,6 @@ __all__ = [
     "Options",
     "Signature",
     "bind",
-    "eager",
     "evaluation",
     "extreme_shapes",
     "find_model",
@@ -32,8 +38,32 @@ __all__ = [
     "measure_norms",
     "output_tensors",
     "read_options",
-    "renamed",
     "shapes_of",
     "take_weights",
     "unused",
 ]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "BoundModel": "models.bound",
+        "DynamicDim": "models.dynamic",
+        "DynamicShapes": "models.dynamic",
+        "ModelSource": "models.sources",
+        "Options": "models.options",
+        "Signature": "models.signature",
+        "bind": "models.bound",
+        "evaluation": "models.forward",
+        "extreme_shapes": "models.dynamic",
+        "find_model": "models.plugin_sources",
+        "fixed_seed": "models.weights",
+        "image_size": "models.options",
+        "load_weights": "models.weights",
+        "measure_norms": "models.weights",
+        "output_tensors": "models.forward",
+        "read_options": "models.options",
+        "shapes_of": "models.examples",
+        "take_weights": "models.weights",
+        "unused": "models.names",
+    },
+)

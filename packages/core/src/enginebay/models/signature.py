@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import InputError, ModelError, first_line
-from enginebay.models.binding import Call, bind, detached, eager, forward_parameters
+from enginebay.models.arguments import Call, bind_arguments, detached, eager, forward_parameters
 from enginebay.models.names import renamed, unused
 from enginebay.tensors import TensorSpec, specs
 
@@ -79,7 +79,7 @@ def read_signature(
         InputError: The example inputs do not fit ``forward``, or the names do not fit them.
         ModelError: The forward raised, or returned no tensor.
     """
-    call, inputs = bind(eager(model), args)
+    call, inputs = bind_arguments(eager(model), args)
     inputs = renamed("input", inputs, input_names)
     try:
         result, mutated = _forward(eager(model), call, list(inputs.values()))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from enginebay.environment import require
 from enginebay.errors import EnginebayError, ModelSourceError, first_line, nearest
-from enginebay.models.binding import eager, forward_parameters
+from enginebay.models.arguments import eager, forward_parameters
 from enginebay.models.python_source import import_file, import_name
 
 if TYPE_CHECKING:

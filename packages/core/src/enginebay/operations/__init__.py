@@ -1,15 +1,24 @@
-"""The verbs: deploy, export, convert, load, verify, benchmark. One file each."""
+"""The verbs: deploy, export, rewrite, convert, load, verify, benchmark. One file each.
+
+Loading an artifact must not import what deploying one needs.
+"""
 
 from __future__ import annotations
 
-from enginebay.operations.benchmark_artifact import Benchmark, benchmark
-from enginebay.operations.check_config import check
-from enginebay.operations.convert_ir import convert
-from enginebay.operations.deploy_model import Deployment, deploy
-from enginebay.operations.export_model import export, rewrite
-from enginebay.operations.load_artifact import load
-from enginebay.operations.steps import Step
-from enginebay.operations.verify_artifact import verify
+from typing import TYPE_CHECKING
+
+from enginebay.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from enginebay.operations.benchmark_artifact import Benchmark, benchmark
+    from enginebay.operations.check_config import check
+    from enginebay.operations.convert_ir import convert
+    from enginebay.operations.deploy_model import Deployment, deploy
+    from enginebay.operations.export_model import export
+    from enginebay.operations.load_artifact import load
+    from enginebay.operations.rewrite_model import rewrite
+    from enginebay.operations.steps import Step
+    from enginebay.operations.verify_artifact import verify
 
 __all__ = [
     "Benchmark",
@@ -24,3 +33,20 @@ __all__ = [
     "rewrite",
     "verify",
 ]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "Benchmark": "operations.benchmark_artifact",
+        "Deployment": "operations.deploy_model",
+        "Step": "operations.steps",
+        "benchmark": "operations.benchmark_artifact",
+        "check": "operations.check_config",
+        "convert": "operations.convert_ir",
+        "deploy": "operations.deploy_model",
+        "export": "operations.export_model",
+        "load": "operations.load_artifact",
+        "rewrite": "operations.rewrite_model",
+        "verify": "operations.verify_artifact",
+    },
+)

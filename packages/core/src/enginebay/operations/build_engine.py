@@ -17,7 +17,7 @@ from enginebay.errors import (
 )
 from enginebay.exporters import split, write_ir
 from enginebay.ir import IR_FOLDER, SUFFIXES
-from enginebay.operations.export_model import Patch
+from enginebay.operations.rewrite_model import ExportPatch
 from enginebay.rewriting import mark_nodes
 from enginebay.tensors import Sample
 
@@ -165,7 +165,7 @@ def _export(build: Build, kind: IRKind) -> tuple[IRModel, RewriteReport | None]:
         return file, None
     settings = build.settings
     opset = settings.opset if kind == "onnx" else None
-    patch = Patch(
+    patch = ExportPatch(
         backend=settings.engine.name,
         ir=kind,
         rewriters=[*build.rewriters, *([mark_nodes()] if settings.partition else [])],

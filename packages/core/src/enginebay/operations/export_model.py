@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from enginebay.backend import get_backend, plugin_rewriters
 from enginebay.errors import ArtifactExistsError, UsageError
 from enginebay.ir import SUFFIXES
 from enginebay.models import shapes_of
-from enginebay.rewriting import check_sets
+from enginebay.operations.rewrite_model import ExportPatch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from torch import nn
+    from collections.abc import Mapping, Sequence
 
     from enginebay.exporters import ExporterName
     from enginebay.ir import IRKind, IRModel
     from enginebay.params import Shapes
-    from enginebay.rewriting import RewriteReport, RewriterSet, Rewriting
+    from enginebay.rewriting import RewriterSet
 
 
 def export(
@@ -95,7 +91,7 @@ def export(
         min_shapes=min_shapes,
         max_shapes=max_shapes,
     )
-    patch = Patch(backend=backend, ir=kind, rewriters=rewriters, config=config, opset=opset)
+    patch = ExportPatch(backend=backend, ir=kind, rewriters=rewriters, config=config, opset=opset)
     return write_ir(bound, kind, target, exporter=exporter, opset=opset, patch=patch)
 
 
@@ -109,78 +105,3 @@ def _kind_of(path: str | Path | None) -> IRKind:
         f"'{path}' does not say which IR to write: wanted {', '.join(SUFFIXES.values())}",
         hint="pass --ir (ir=…)",
     )
-
-
-def rewrite(
-    model: nn.Module | None = None,
-    *,
-    backend: str | None,
-    ir: IRKind = "onnx",
-    rewriters: Sequence[RewriterSet] = (),
-    config: Mapping[str, Any] | None = None,
-    **options: Any,
-) -> Rewriting:
-    """The context that every export runs in: the rewriters for an engine are in force inside it.
-
-    Args:
-        model: Whose modules may be exchanged; without one, functions alone are rewritten.
-        backend: The engine; None for the rewriters that serve every engine.
-        ir: What the model is exported to.
-        rewriters: Rewriters of your own.
-        config: The deployment config that rewriters see as ``ctx.config``.
-        **options: What :func:`enginebay.rewriting.rewrite` takes besides; anything else is for
-            the rewriters, as ``ctx.options``.
-
-    Returns:
-        A context manager; inside it ``.model`` is what to export, and ``.report`` says what fired.
-
-    Raises:
-        RewriterError: ``rewriters`` is not a sequence of sets, or one is for an unknown IR.
-
-    Example:
-        >>> import enginebay as eb, torch
-        >>> mine = eb.RewriterSet()
-        >>> @mine.function("torch.relu")
-        ... def clamped(ctx, x):
-        ...     return x.clamp(min=0)
-        >>> with rewrite(backend=None, rewriters=[mine]) as rewriting:
-        ...     _ = torch.relu(torch.ones(2))
-        >>> rewriting.report.fired
-        {'torch.relu': 1}
-    """
-    from enginebay import rewriting
-
-    check_sets(rewriters)
-    plugins = get_backend(backend).rewriters(ir) if backend else plugin_rewriters(ir)
-    return rewriting.rewrite(
-        model,
-        backend=backend or "",
-        ir=ir,
-        rewriters=[*rewriters, *plugins],
-        config=config,
-        **options,
-    )
-
-
-class Patch:
-    """Applies the rewriters for an engine around each attempt to export.
-
-    Attributes:
-        report: What was rewritten in the last attempt; None before it.
-    """
-
-    report: RewriteReport | None = None
-
-    def __init__(self, **options: Any) -> None:
-        self._options = options
-
-    @contextmanager
-    def __call__(self, model: nn.Module, exporter: str) -> Iterator[nn.Module]:
-        """Yield what is exported in the model's place."""
-        rewriting = rewrite(model, exporter=exporter, **self._options)
-        try:
-            with rewriting:
-                assert rewriting.model is not None
-                yield rewriting.model
-        finally:
-            self.report = rewriting.report  # of a failed attempt too

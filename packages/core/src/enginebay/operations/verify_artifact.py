@@ -30,7 +30,8 @@ def verify(
 
     Args:
         artifact: The folder, or what :func:`enginebay.deploy` returned.
-        inputs: The inputs by name; by default those that the artifact was verified with.
+        inputs: The inputs by name; by default those that the artifact was verified with, else
+            the model's own example.
         reference: What should come out: the outputs by name, or the PyTorch model (an
             ``nn.Module``, or text that names one as on the command line); by default the outputs
             that are recorded in the artifact, which needs no torch.
@@ -48,11 +49,11 @@ def verify(
     opened = open_artifact(artifact)
     request = load_request(opened)
     if inputs is None and reference is None:
-        samples, against = _recorded(opened, outputs=True), _recorded_reference(opened)
+        samples, against = _recorded(opened), _recorded_reference(opened)
     elif reference is None:
         raise UsageError("there are inputs, but nothing to compare with", hint="pass a reference")
     else:
-        given = [dict(inputs)] if inputs is not None else [s.inputs for s in _recorded(opened)]
+        given = [dict(inputs)] if inputs is not None else [s.inputs for s in opened.samples()]
         samples, against = _referenced(given, reference, opened)
     with TemporaryDirectory(prefix="enginebay-verify-") as folder:
         path = Path(folder) / SAMPLES_FILE
@@ -61,14 +62,18 @@ def verify(
     return verification
 
 
-def _recorded(artifact: Artifact, *, outputs: bool = False) -> list[Sample]:
+def _recorded(artifact: Artifact) -> list[Sample]:
     samples = artifact.samples()
-    if not samples or (outputs and not all(sample.outputs for sample in samples)):
-        raise UsageError(
-            f"'{artifact.path}' was made without a reference, so nothing is recorded in it",
-            hint="name the model: enginebay verify ARTIFACT --model MODEL --input NAME=SHAPE",
-        )
+    if not samples or not all(sample.outputs for sample in samples):
+        raise _nothing_recorded(artifact)
     return samples
+
+
+def _nothing_recorded(artifact: Artifact) -> UsageError:
+    return UsageError(
+        f"'{artifact.path}' was made without a reference, so nothing is recorded in it",
+        hint="name the model: enginebay verify ARTIFACT --model MODEL --input NAME=SHAPE",
+    )
 
 
 def _recorded_reference(artifact: Artifact) -> str:
@@ -83,6 +88,8 @@ def _referenced(
     """The samples with the reference's outputs, and the reference's name in the verdict."""
     arrays = [{name: to_numpy(value) for name, value in one.items()} for one in inputs]
     if isinstance(reference, Mapping):
+        if not arrays:
+            raise _nothing_recorded(artifact)
         if len(arrays) != 1:
             raise UsageError(
                 f"one set of outputs cannot be the reference of {len(arrays)} recorded samples",
@@ -92,7 +99,9 @@ def _referenced(
         return [Sample(arrays[0], outputs)], "the outputs given"
     from enginebay.verification import reference_for, reference_model
 
-    names = [spec.name for spec in artifact.outputs]
-    model = reference_model(reference, arrays[0], output_names=names or None)
+    names = [spec.name for spec in artifact.inputs]
+    output_names = [spec.name for spec in artifact.outputs]
+    model = reference_model(reference, names, arrays[0] if arrays else None, output_names or None)
     runner = reference_for(model, artifact.backend)
+    arrays = arrays or [{name: model.examples[name] for name in names or model.examples}]
     return [Sample(one, runner.outputs(one)) for one in arrays], runner.description

@@ -157,7 +157,10 @@ def reference_for(model: BoundModel, backend: str) -> Reference:
 
 
 def reference_model(
-    model: Any, inputs: Mapping[str, NumpyArray], output_names: Sequence[str] | None
+    model: Any,
+    names: Sequence[str],
+    inputs: Mapping[str, NumpyArray] | None,
+    output_names: Sequence[str] | None,
 ) -> BoundModel:
     """Bind a model so that it takes an artifact's inputs by the artifact's names.
 
@@ -166,16 +169,17 @@ def reference_model(
 
     Args:
         model: A model, or text that names one as on the command line.
-        inputs: The artifact's inputs by its names.
+        names: The artifact's names of the inputs.
+        inputs: Inputs by these names; None where there are none but the model's own.
         output_names: The artifact's names of the outputs.
 
     Raises:
         ModelSourceError: ``model`` does not lead to a model.
-        InputError: The inputs do not fit it.
+        InputError: The inputs do not fit it, or there are none.
     """
     source = find_model(model)
-    names = list(inputs)
-    if source.example_inputs is None:
+    if source.example_inputs is None and inputs is not None:
+        names = list(inputs)
         own_names = None if set(names) <= set(source.input_names) else names
         return bind(source, dict(inputs), input_names=own_names, output_names=output_names)
     bound = bind(source, output_names=output_names)

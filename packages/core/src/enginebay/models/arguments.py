@@ -43,7 +43,7 @@ class Call:
         return args, kwargs
 
 
-def bind(model: nn.Module, args: Any) -> tuple[Call, dict[str, Tensor]]:
+def bind_arguments(model: nn.Module, args: Any) -> tuple[Call, dict[str, Tensor]]:
     """Example inputs, as ``read_signature`` takes them: the call, and its tensors by name.
 
     Raises:

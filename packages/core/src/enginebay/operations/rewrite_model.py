@@ -1,0 +1,92 @@
+"""``rewrite``: the context in which the rewriters for an engine apply."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from enginebay.backend import get_backend, plugin_rewriters
+from enginebay.rewriting import check_sets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from torch import nn
+
+    from enginebay.ir import IRKind
+    from enginebay.rewriting import RewriteReport, RewriterSet, Rewriting
+
+
+def rewrite(
+    model: nn.Module | None = None,
+    *,
+    backend: str | None,
+    ir: IRKind = "onnx",
+    rewriters: Sequence[RewriterSet] = (),
+    config: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Rewriting:
+    """Return the context that every export runs in: inside it the rewriters for an engine apply.
+
+    Args:
+        model: Whose modules may be exchanged; without one, functions alone are rewritten.
+        backend: The engine; None for the rewriters that serve every engine.
+        ir: What the model is exported to.
+        rewriters: Rewriters of your own.
+        config: The deployment config that rewriters see as ``ctx.config``.
+        **options: What :func:`enginebay.rewriting.rewrite` takes besides; anything else is for
+            the rewriters, as ``ctx.options``.
+
+    Returns:
+        A context manager; inside it ``.model`` is what to export, and ``.report`` says what fired.
+
+    Raises:
+        RewriterError: ``rewriters`` is not a sequence of sets, or one is for an unknown IR.
+
+    Example:
+        >>> import enginebay as eb, torch
+        >>> mine = eb.RewriterSet()
+        >>> @mine.function("torch.relu")
+        ... def clamped(ctx, x):
+        ...     return x.clamp(min=0)
+        >>> with rewrite(backend=None, rewriters=[mine]) as rewriting:
+        ...     _ = torch.relu(torch.ones(2))
+        >>> rewriting.report.fired
+        {'torch.relu': 1}
+    """
+    from enginebay import rewriting
+
+    check_sets(rewriters)
+    plugins = get_backend(backend).rewriters(ir) if backend else plugin_rewriters(ir)
+    return rewriting.rewrite(
+        model,
+        backend=backend or "",
+        ir=ir,
+        rewriters=[*rewriters, *plugins],
+        config=config,
+        **options,
+    )
+
+
+class ExportPatch:
+    """Applies the rewriters for an engine around each attempt to export.
+
+    Attributes:
+        report: The rewriters of the last attempt, those that fired and the others; None before it.
+    """
+
+    report: RewriteReport | None = None
+
+    def __init__(self, **options: Any) -> None:
+        self._options = options
+
+    @contextmanager
+    def __call__(self, model: nn.Module, exporter: str) -> Iterator[nn.Module]:
+        """Yield what is exported in the model's place."""
+        rewriting = rewrite(model, exporter=exporter, **self._options)
+        try:
+            with rewriting:
+                assert rewriting.model is not None
+                yield rewriting.model
+        finally:
+            self.report = rewriting.report  # of a failed attempt too
