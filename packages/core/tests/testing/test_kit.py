@@ -90,14 +90,11 @@ def test_plugins_that_see_every_backend_are_named(tmp_path: Path, loopback: str)
     assert "  with the plugin log of temporary-log 0, which sees every backend\n" in ran.stdout
 
 
-def test_in_several_processes_the_report_is_whole(tmp_path: Path, loopback: str) -> None:
-    words = (
-        "-k",
-        "installed or says_what_it or unknown or bfloat16",
-        "--conformance-report",
-        "out",
-    )
-    ran = kit(tmp_path, "--backend", loopback, "-n", "2", "--dist", "load", *words)
+def test_in_several_processes_the_report_is_whole_and_in_order(
+    tmp_path: Path, loopback: str
+) -> None:
+    words = ("-k", "installed or says_what_it or unknown or bfloat16", "--conformance-report")
+    ran = kit(tmp_path, "--backend", loopback, "-n", "2", "--dist", "load", *words, "out")
     assert ran.returncode == 0, ran.stdout
     assert ran.stdout.count("conformance of loopback") == 1
     assert {name.partition("[")[0] for name in findings(tmp_path / "out")} == {
@@ -106,6 +103,8 @@ def test_in_several_processes_the_report_is_whole(tmp_path: Path, loopback: str)
         "test_it_is_installed_once",
         "test_it_says_what_it_is",
     }
+    assert kit(tmp_path, "--backend", loopback, *words, "alone").returncode == 0
+    assert list(findings(tmp_path / "out")) == list(findings(tmp_path / "alone"))
 
 
 @pytest.mark.parametrize(

@@ -122,13 +122,15 @@ def law_outcome(item: pytest.Item, report: pytest.TestReport) -> Any:
         reason=_reason(report),
         seconds=round(report.duration, 3),
     )
-    return msgspec.to_builtins((_report_of(item), finding))
+    place = item.session.items.index(item)  # the same in every process of pytest-xdist
+    return msgspec.to_builtins((place, _report_of(item), finding))
 
 
 def collect_reports(outcomes: Iterable[Any]) -> list[Report]:
-    """Return a report for each backend, from what :func:`law_outcome` returned."""
+    """Return a report for each backend, from what :func:`law_outcome` returned in any order."""
     found: dict[str, Report] = {}
-    for report, finding in msgspec.convert(list(outcomes), list[tuple[Report, Finding]]):
+    placed = msgspec.convert(list(outcomes), list[tuple[int, Report, Finding]])
+    for _, report, finding in sorted(placed, key=lambda one: one[0]):
         found.setdefault(report.backend, report).findings.append(finding)
     return list(found.values())
 
