@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import nn
 
@@ -30,7 +31,9 @@ class Masked(nn.Module):
         return nn.functional.scaled_dot_product_attention(x, x, x, attn_mask=mask)
 
 
-def test_a_number_does_not_make_float64_of_integers(deploy):
+@pytest.mark.parametrize("seed", range(3))
+def test_a_number_does_not_make_float64_of_integers(deploy, seed: int):
+    torch.manual_seed(seed)
     inputs = (torch.randn(1, 2, 4, 8), torch.tensor([[1, 1, 1, 0]]))
     assert deploy(Masked(), inputs, ir="torchscript").verdict == "verified"
 
