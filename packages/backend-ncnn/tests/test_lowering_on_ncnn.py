@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+import enginebay as eb
 from enginebay.errors import ConversionError, MismatchError
 from enginebay_ncnn import convert
 
@@ -147,3 +148,29 @@ def test_the_network_that_is_nearest_is_taken(deploy):
     deployed = deploy(Apply(written_out_gelu), x, ir="torchscript")
     assert deployed.verdict == "verified"
     assert deployed.verification.outputs[0].max_abs_error < 1e-5
+
+
+def rows_of_a_slice(x):
+    half = x[..., 4:]
+    running = half.cummax(1).values  # nothing but a lowering does this
+    return running + half * torch.rsqrt((half * half).mean(-1, keepdim=True) + (half + half).abs())
+
+
+def test_a_tensor_that_one_operator_takes_twice(deploy):
+    deployed = deploy(Apply(rows_of_a_slice), torch.randn(1, 16, 8), ir="torchscript")
+    assert deployed.verdict == "verified"
+
+
+class WithAnchors(nn.Module):
+    """One output depends on the input, and one does not."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x.cummax(1).values, torch.arange(6.0).reshape(1, 3, 2).expand(x.shape[0], 3, 2)
+
+
+def test_an_output_that_no_input_changes(deploy):
+    deployed = deploy(WithAnchors(), torch.randn(1, 16, 8), ir="torchscript")
+    assert deployed.verdict == "verified"
+    wrapper = eb.load(deployed.artifact.path)
+    (_, anchors) = wrapper(torch.full((1, 16, 8), math.inf)).values()
+    assert anchors.flatten().tolist() == [0, 1, 2, 3, 4, 5]

@@ -102,13 +102,21 @@ def _merged(shapes: list[tuple[int, ...]], result: tuple[int, ...]) -> list[list
     return merged
 
 
+# Where one operator takes a tensor twice that another takes too, pnnx loses count of who reads it
+# and writes outside of its memory. So x * x is a square here, x + x is 2 * x, and so on.
+
+
 @lowers("add")
 def lower_add(a: Any, b: Any, alpha: float = 1) -> Tensor:
+    if a is b:
+        return elementwise(lambda x, y: x * y, a, 1 + alpha)
     return elementwise(lambda x, y: x + (y if alpha == 1 else y * alpha), a, b)
 
 
 @lowers("sub", "subtract")
 def lower_sub(a: Any, b: Any, alpha: float = 1) -> Tensor:
+    if a is b:
+        return elementwise(lambda x, y: x * y, a, 1 - alpha)
     return elementwise(lambda x, y: x - (y if alpha == 1 else y * alpha), a, b)
 
 
@@ -119,6 +127,8 @@ def lower_rsub(a: Any, b: Any, alpha: float = 1) -> Tensor:
 
 @lowers("mul", "multiply")
 def lower_mul(a: Any, b: Any) -> Tensor:
+    if a is b:
+        return lower_square(a)
     return elementwise(lambda x, y: x * y, a, b)
 
 
@@ -166,8 +176,10 @@ def lower_atan2(a: Tensor, b: Tensor) -> Tensor:
 
 @lowers("pow")
 def lower_pow(a: Any, b: Any) -> Tensor:
-    if b in (2, 3):
-        return elementwise(lambda x, y: x * y, a, lower_pow(a, 2) if b == 3 else a)
+    if b == 2:
+        return lower_square(a)
+    if b == 3:
+        return lower_mul(lower_square(a), a)
     if b == 0.5:
         return flat(torch.sqrt, a)
     return elementwise(torch.pow, a, b)
@@ -190,7 +202,7 @@ def lower_erfc(x: Tensor) -> Tensor:
 
 @lowers("hypot")
 def lower_hypot(a: Tensor, b: Tensor) -> Tensor:
-    return elementwise(lambda x, y: (x * x + y * y).sqrt(), a, b)
+    return elementwise(lambda x, y: (x.square() + y.square()).sqrt(), a, b)
 
 
 @lowers("ldexp")
@@ -205,7 +217,7 @@ def lower_dist(a: Tensor, b: Tensor, p: float = 2) -> Tensor:
 
 @lowers("square")
 def lower_square(x: Tensor) -> Tensor:
-    return lower_mul(x, x)
+    return flat(torch.square, as_float(x))
 
 
 @lowers("softmax")

@@ -8,7 +8,9 @@ import torch
 
 from enginebay.errors import ConversionError
 from enginebay_ncnn.lowering import assignment
+from enginebay_ncnn.lowering.arithmetic import lower_add
 from enginebay_ncnn.lowering.calls import Call, lower
+from enginebay_ncnn.lowering.layout import narrow, reshape
 from enginebay_ncnn.lowering.nodes import evaluate, split
 from enginebay_ncnn.lowering.registry import as_float, constant, count_of
 from enginebay_ncnn.lowering.script import RENAMED
@@ -62,7 +64,10 @@ class Lowered(torch.nn.Module):
         for step in script.steps:
             if any(name in script.live for name in step.outputs):
                 self._step(step)
-        return tuple(_leaf(values[name]) for name in script.output_names)
+        return tuple(
+            _leaf(values[name]) if name in script.live else _tied(_leaf(values[name]), tensors[0])
+            for name in script.output_names
+        )
 
     def _step(self, step: Step) -> None:
         values, ints = self._values, self._ints
@@ -131,6 +136,13 @@ def _leaf(value: Any) -> Tensor:
     if not count_of(value):
         raise ConversionError("an output is empty: ncnn holds no empty tensor")
     return as_float(value)
+
+
+def _tied(fixed: Tensor, given: Tensor) -> Tensor:
+    """Return an output that is the same for every input, as one that torch can trace."""
+    zeros = given.clamp(0.0, 0.0)  # of infinity and NaN as well, which 0 * given would spread
+    zero = narrow(reshape(zeros, (1, 1, count_of(given))), 2, 0, 1)
+    return lower_add(fixed, reshape(zero, (1,) * max(fixed.ndim, 1)))
 
 
 def _is_int(value: Any) -> bool:
