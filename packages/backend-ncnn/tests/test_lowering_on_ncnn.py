@@ -172,5 +172,5 @@ def test_an_output_that_no_input_changes(deploy):
     deployed = deploy(WithAnchors(), torch.randn(1, 16, 8), ir="torchscript")
     assert deployed.verdict == "verified"
     wrapper = eb.load(deployed.artifact.path)
-    (_, anchors) = wrapper(torch.full((1, 16, 8), math.inf)).values()
+    (_, anchors) = wrapper({"x": torch.full((1, 16, 8), math.inf)}).values()
     assert anchors.flatten().tolist() == [0, 1, 2, 3, 4, 5]
