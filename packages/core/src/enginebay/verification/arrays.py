@@ -19,7 +19,7 @@ _SAMPLE = 1 << 20
 _OUTLIER = 100
 
 #: A slice with fewer values than this may be small by chance.
-_ENOUGH = 4
+_ENOUGH = 3
 
 #: A slice is apart where its magnitude is this many times below that of the whole.
 _APART = 16
@@ -73,9 +73,9 @@ def scale_of(values: np.ndarray[Any, Any], *, noise: float = 0.0) -> np.ndarray[
     import numpy as np
 
     flat = values.reshape(-1)
-    places = np.arange(flat.size)
-    if flat.size > _SAMPLE:
-        places = np.random.default_rng(0).integers(0, flat.size, _SAMPLE)
+    many = flat.size > _SAMPLE
+    rng = np.random.default_rng(0)
+    places = rng.integers(0, flat.size, _SAMPLE) if many else np.arange(flat.size)
     sizes = np.abs(widen(flat[places]))
     kept = np.isfinite(sizes)
     nonzero = sizes[kept & (sizes > 0)]
