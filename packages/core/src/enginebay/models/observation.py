@@ -72,14 +72,14 @@ class Observation:
     table_rows: dict[str, int] = field(default_factory=dict)
 
 
-class Observer(TorchDispatchMode):
+class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
     """Watches the operators of a forward, and follows what depends on its inputs.
 
     A dispatch mode and no function mode: modules of torch choose other code under the latter.
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # torch's is untyped
         self.observation = Observation()
         # A weak reference keeps the address of a freed storage from being used again.
         self._sources: dict[int, tuple[StorageWeakRef, frozenset[str]]] = {}
@@ -92,7 +92,7 @@ class Observer(TorchDispatchMode):
 
     def __enter__(self) -> Observer:
         self._undo.enter_context(_reporting_methods(self))
-        super().__enter__()
+        super().__enter__()  # type: ignore[no-untyped-call]  # torch's is untyped
         return self
 
     def __exit__(
@@ -101,7 +101,7 @@ class Observer(TorchDispatchMode):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        super().__exit__(kind, error, trace)
+        super().__exit__(kind, error, trace)  # type: ignore[no-untyped-call]  # torch's is untyped
         self._undo.close()
 
     def __torch_dispatch__(
@@ -193,7 +193,7 @@ def _storage(value: Any) -> StorageWeakRef | None:
     if not isinstance(value, torch.Tensor):
         return None
     try:
-        return StorageWeakRef(value.untyped_storage())
+        return StorageWeakRef(value.untyped_storage())  # type: ignore[no-untyped-call]  # torch's is untyped
     except (NotImplementedError, RuntimeError):  # sparse tensors have none
         return None
 

@@ -53,6 +53,13 @@ def widen(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return values.astype(np.complex128 if values.dtype.kind == "c" else np.float64)
 
 
+def says_nothing(array: np.ndarray[Any, Any]) -> bool:
+    """True if an array holds numbers, and all of them are NaN or infinite."""
+    import numpy as np
+
+    return array.size > 0 and array.dtype.kind in "fcV" and not np.isfinite(array).any()
+
+
 def scale_of(values: np.ndarray[Any, Any], *, noise: float = 0.0) -> np.ndarray[Any, Any]:
     """The magnitude that each place's values come from, broadcast to the shape of the array.
 
@@ -99,4 +106,5 @@ def scale_of(values: np.ndarray[Any, Any], *, noise: float = 0.0) -> np.ndarray[
             along = [1] * values.ndim
             along[axis] = -1
             scale = np.minimum(scale, np.where(apart, own, whole).reshape(along))
-    return scale * top
+    result: np.ndarray[Any, Any] = scale * top
+    return result
