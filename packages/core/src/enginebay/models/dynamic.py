@@ -88,19 +88,16 @@ def to_profiles(
 
 
 def extreme_shapes(
-    dynamic: DynamicShapes, inputs: Sequence[TensorSpec]
+    dynamic: DynamicShapes, usual: Mapping[str, tuple[int, ...]]
 ) -> Iterator[dict[str, tuple[int, ...]]]:
     """Each input's shape with every open dimension at its smallest, then at its largest size.
 
     Shapes that are the example's own are left out, and so is a size without a limit.
 
     Example:
-        >>> from enginebay.tensors import TensorSpec
-        >>> x = TensorSpec("x", "float32", (2, 3))
-        >>> list(extreme_shapes({"x": {0: DynamicDim("batch", 1, 8)}}, [x]))
+        >>> list(extreme_shapes({"x": {0: DynamicDim("batch", 1, 8)}}, {"x": (2, 3)}))
         [{'x': (1, 3)}, {'x': (8, 3)}]
     """
-    usual = {spec.name: tuple(int(dim) for dim in spec.dims or ()) for spec in inputs}
     for bound in ("min", "max"):
         shapes = {
             name: tuple(
@@ -109,7 +106,7 @@ def extreme_shapes(
             )
             for name, shape in usual.items()
         }
-        if shapes != usual:
+        if shapes != dict(usual):
             yield shapes
 
 
@@ -118,7 +115,7 @@ def _size(dim: DynamicDim | None, bound: str, size: int) -> int:
 
 
 def between_shapes(
-    dynamic: DynamicShapes, inputs: Sequence[TensorSpec]
+    dynamic: DynamicShapes, usual: Mapping[str, tuple[int, ...]]
 ) -> Iterator[dict[str, tuple[int, ...]]]:
     """Each input's shape with every open dimension at an odd and at a prime size in its range.
 
@@ -126,13 +123,10 @@ def between_shapes(
     and at the sizes of its example, it need not do at others.
 
     Example:
-        >>> from enginebay.tensors import TensorSpec
-        >>> x = TensorSpec("x", "float32", (2, 3))
-        >>> list(between_shapes({"x": {0: DynamicDim("batch", 1, 16)}}, [x]))
+        >>> list(between_shapes({"x": {0: DynamicDim("batch", 1, 16)}}, {"x": (2, 3)}))
         [{'x': (9, 3)}, {'x': (7, 3)}]
     """
-    usual = {spec.name: tuple(int(dim) for dim in spec.dims or ()) for spec in inputs}
-    seen = [usual, *extreme_shapes(dynamic, inputs)]
+    seen = [dict(usual), *extreme_shapes(dynamic, usual)]
     for choose in (_odd, _prime):
         shapes = {
             name: tuple(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from enginebay.models import DynamicShapes
-    from enginebay.tensors import NumpyArray, TensorSpec
+    from enginebay.tensors import NumpyArray
 
     Arrays = dict[str, NumpyArray]
     Shapes = Mapping[str, tuple[int, ...]]
@@ -55,19 +55,18 @@ class Probe:
     tiled: Arrays | None = None
 
 
-def extremes(example: Arrays, dynamic: DynamicShapes, specs: tuple[TensorSpec, ...]) -> list[Probe]:
+def extremes(example: Arrays, dynamic: DynamicShapes) -> list[Probe]:
     """The smallest and the largest sizes, with rows that differ; none where no size is open."""
     drawing = _Drawing(example, {}, seed=0)
     return [
         drawing.at(shapes, f"the sizes {_sizes(shapes)}", required=True)
-        for shapes in extreme_shapes(dynamic, specs)
+        for shapes in extreme_shapes(dynamic, _shapes(example))
     ]
 
 
 def probes(
     example: Arrays,
     dynamic: DynamicShapes,
-    specs: tuple[TensorSpec, ...],
     *,
     count: int = PROBES,
     domain: Domain | None = None,
@@ -83,13 +82,12 @@ def probes(
     Args:
         example: The example inputs by name.
         dynamic: The open dimensions.
-        specs: The model's inputs.
         count: How many at most.
         domain: Bounds to stay inside of.
         seed: Another seed, other probes.
     """
     drawing = _Drawing(example, domain or {}, seed)
-    return [probe for probe, _ in zip(drawing.all(dynamic, specs), range(count), strict=False)]
+    return [probe for probe, _ in zip(drawing.all(dynamic), range(count), strict=False)]
 
 
 class _Drawing:
@@ -100,10 +98,11 @@ class _Drawing:
         self._domain = domain
         self._random = np.random.default_rng(seed)
 
-    def all(self, dynamic: DynamicShapes, specs: tuple[TensorSpec, ...]) -> Iterator[Probe]:
+    def all(self, dynamic: DynamicShapes) -> Iterator[Probe]:
+        """Every probe, those first that find most."""
         yield self._probe("redrawn", self._redrawn)
         yield self._probe("permuted", self._permuted)
-        for shapes in between_shapes(dynamic, specs):
+        for shapes in between_shapes(dynamic, _shapes(self._example)):
             yield self.at(shapes, f"the sizes {_sizes(shapes)}")
         if any(_is_float(array) for array in self._example.values()):
             yield self._probe("the other sign", lambda array: self._floats(array, factor=-1.0))
@@ -202,6 +201,10 @@ def _is_float(array: NumpyArray) -> bool:
 
 def _is_mask(array: NumpyArray) -> bool:
     return bool(array.min() >= 0 and array.max() <= 1)
+
+
+def _shapes(example: Arrays) -> dict[str, tuple[int, ...]]:
+    return {name: array.shape for name, array in example.items()}
 
 
 def _sizes(shapes: Shapes) -> str:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from enginebay.errors import EnginebayError, InputError, ModelError, UsageError, first_line, nearest
-from enginebay.models import Observer
 from enginebay.tensors import Sample
 from enginebay.verdict import EXAMPLE, Basis
 from enginebay.verification.arrays import says_nothing
@@ -75,12 +74,12 @@ def record_reference(
     """
     _check_domain(domain or {}, model.examples)
     reference = reference_for(model, backend)
-    drawn = probes(model.examples, model.dynamic, model.inputs, count=count, domain=domain)
+    drawn = probes(model.examples, model.dynamic, count=count, domain=domain)
     if model.signature is None:
         return _recorded_elsewhere(model, reference, drawn, domain or {})
     recorder = _Recorder(model, domain or {})
     recorder.record_example()
-    for probe in extremes(model.examples, model.dynamic, model.inputs):
+    for probe in extremes(model.examples, model.dynamic):
         recorder.record(probe)
     given = len(recorder.samples)
     for probe in drawn:
@@ -116,7 +115,7 @@ def sample_model(
     for label, arrays in recorded:
         recorder.record(Probe(label, arrays, required=True, tiled=arrays))
     example = recorded[0][1]
-    for probe in probes(example, {}, model.inputs, domain=domain, seed=1):
+    for probe in probes(example, {}, domain=domain, seed=1):
         recorder.record(replace(probe, label=f"{probe.label} anew"))
     return RecordedReference(reference.description, tuple(recorder.samples), recorder.basis())
 
@@ -218,6 +217,8 @@ class _Recorder:
             self.beyond.append(probe.label)
 
     def _run(self, inputs: Arrays) -> Arrays:
+        from enginebay.models import Observer  # imports torch
+
         observer = Observer()
         outputs = self.model.run(inputs, observer)
         sizes = ",".join(str(array.shape) for array in inputs.values())
