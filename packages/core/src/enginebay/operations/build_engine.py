@@ -19,7 +19,6 @@ from enginebay.exporters import split, write_ir
 from enginebay.ir import IR_FOLDER, SUFFIXES
 from enginebay.operations.rewrite_model import ExportPatch
 from enginebay.rewriting import mark_nodes
-from enginebay.tensors import Sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from enginebay.operations.settings import Settings
     from enginebay.operations.steps import Steps
     from enginebay.rewriting import RewriteReport, RewriterSet
+    from enginebay.tensors import Sample
     from enginebay.verification import RecordedReference
 
 
@@ -154,7 +154,7 @@ def _through(build: Build, kind: IRKind) -> Engine:
         else:
             files = settings.engine.convert(
                 *(exported, settings.params, build.folder, set_detail, build.model.profiles),
-                [sample.inputs for sample in _used(build.reference.for_conversion, exported)],
+                [s.inputs for s in _used(build.reference.samples, exported) if not s.is_probe],
             )
         set_detail(", ".join(file.as_posix() for file in files))
     return Engine(build, exported, files, parts, rewriting)
@@ -197,7 +197,7 @@ def _convert_parts(
 
 def _used(samples: Sequence[Sample], ir: IRModel) -> list[Sample]:
     return [
-        Sample({spec.name: sample.inputs[spec.name] for spec in ir.inputs}, sample.outputs)
+        sample._replace(inputs={spec.name: sample.inputs[spec.name] for spec in ir.inputs})
         for sample in samples
     ]
 
