@@ -248,7 +248,7 @@ def _place(frame: FrameType | None) -> str:
     """The innermost line that is neither torch's nor ours; empty where there is none."""
     while frame is not None:
         file = frame.f_code.co_filename
-        if not file.startswith(_OWN_CODE) and not file.startswith("<"):
+        if not file.startswith((*_OWN_CODE, "<frozen")):
             return f"{'/'.join(Path(file).parts[-2:])}:{frame.f_lineno}"
         frame = frame.f_back
     return ""
