@@ -41,6 +41,10 @@ if TYPE_CHECKING:
 _GOOD_ENOUGH = 1e-4
 
 
+#: More than what is left of a disk that pnnx has filled up.
+_SOME_BYTES = 2**16
+
+
 @dataclass(frozen=True)
 class _Attempt:
     """A network that loads, runs, and gives the TorchScript's numbers up to rounding.
@@ -99,6 +103,7 @@ def _convert(request: ConvertRequest[NcnnParams], params: NcnnParams, scratch: P
         try:
             attempts.append(_attempt(prepare(), request, params, scratch / name, examples))
         except ConversionError as err:
+            _raise_if_full(scratch)
             failures[name] = err
             if request.ir.kind == "onnx":
                 err.hint = _ONLY_TORCHSCRIPT
@@ -109,6 +114,13 @@ def _convert(request: ConvertRequest[NcnnParams], params: NcnnParams, scratch: P
     if not attempts:
         raise _combined(failures)
     return _publish(min(attempts, key=lambda each: each.error), params, request.work_dir)
+
+
+def _raise_if_full(folder: Path) -> None:
+    """Raise the disk's own error where it is full: pnnx writes half a file and exits with 0."""
+    place = folder / "disk.probe"
+    place.write_bytes(bytes(_SOME_BYTES))
+    place.unlink()
 
 
 def _distinct(failures: dict[str, ConversionError]) -> dict[str, ConversionError]:

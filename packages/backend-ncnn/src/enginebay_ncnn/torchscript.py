@@ -93,12 +93,17 @@ class Frozen:
 
     def save(self, folder: Path) -> Path:
         """Write the file for pnnx."""
-        import torch
-
         target = folder / "frozen.pt"
-        with quiet():
-            torch.jit.save(self.module, str(target))
+        save(self.module, target)
         return target
+
+
+def save(module: Any, target: Path) -> None:
+    """Write TorchScript through a file of Python's: on a full disk torch's ends the process."""
+    import torch
+
+    with quiet(), target.open("wb") as file:
+        torch.jit.save(module, file)
 
 
 def _restore_numbers(model: Any) -> None:
