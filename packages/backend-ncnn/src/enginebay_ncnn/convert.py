@@ -21,6 +21,7 @@ from enginebay_ncnn import pnnx
 from enginebay_ncnn.blobs import match_blobs, resolve_outputs
 from enginebay_ncnn.candidates import candidates
 from enginebay_ncnn.graph import Graph
+from enginebay_ncnn.integers import refuse_large_integers
 from enginebay_ncnn.layers import check_layers
 from enginebay_ncnn.shapes import input_shapes
 from enginebay_ncnn.torchscript import Frozen
@@ -95,6 +96,7 @@ def _convert(request: ConvertRequest[NcnnParams], params: NcnnParams, scratch: P
     if request.ir.kind != "onnx":
         frozen = Frozen.read(request.ir.path, trials)
         examples = frozen.named
+        refuse_large_integers(frozen.module.graph, frozen.examples)
     failures: dict[str, ConversionError] = {}
     attempts: list[_Attempt] = []
     half = params.precision != "fp32" or params.fp16_arithmetic

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import ConversionError, MissingDependencyError
+from enginebay_ncnn.stable import replace_unstable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -69,6 +70,7 @@ class Frozen:
         with torch.no_grad(), quiet():
             # Without numerics: pnnx folds a batch norm into a convolution itself.
             frozen: Any = torch.jit.freeze(model, optimize_numerics=False)
+            replace_unstable(frozen.graph)
         failure: RuntimeError | None = None
         for named in trials:
             tensors = tuple(torch.from_numpy(array.copy()) for array in named.values())
