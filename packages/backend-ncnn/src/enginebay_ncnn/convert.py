@@ -21,6 +21,7 @@ from enginebay_ncnn import pnnx
 from enginebay_ncnn.blobs import match_blobs, resolve_outputs
 from enginebay_ncnn.candidates import candidates
 from enginebay_ncnn.graph import Graph
+from enginebay_ncnn.integers import refuse_large_integers
 from enginebay_ncnn.layers import check_layers
 from enginebay_ncnn.shapes import input_shapes
 from enginebay_ncnn.torchscript import Frozen
@@ -39,6 +40,10 @@ if TYPE_CHECKING:
 #: The error up to which no further candidate is tried: some of ncnn's layers round more than
 #: others. It is about the tolerance that an fp32 artifact is verified with.
 _GOOD_ENOUGH = 1e-4
+
+
+#: More than what is left of a disk that pnnx has filled up.
+_SOME_BYTES = 2**16
 
 
 @dataclass(frozen=True)
@@ -91,6 +96,7 @@ def _convert(request: ConvertRequest[NcnnParams], params: NcnnParams, scratch: P
     if request.ir.kind != "onnx":
         frozen = Frozen.read(request.ir.path, trials)
         examples = frozen.named
+        refuse_large_integers(frozen.module.graph, frozen.examples)
     failures: dict[str, ConversionError] = {}
     attempts: list[_Attempt] = []
     half = params.precision != "fp32" or params.fp16_arithmetic
@@ -99,6 +105,7 @@ def _convert(request: ConvertRequest[NcnnParams], params: NcnnParams, scratch: P
         try:
             attempts.append(_attempt(prepare(), request, params, scratch / name, examples))
         except ConversionError as err:
+            _raise_if_full(scratch)
             failures[name] = err
             if request.ir.kind == "onnx":
                 err.hint = _ONLY_TORCHSCRIPT
@@ -109,6 +116,13 @@ def _convert(request: ConvertRequest[NcnnParams], params: NcnnParams, scratch: P
     if not attempts:
         raise _combined(failures)
     return _publish(min(attempts, key=lambda each: each.error), params, request.work_dir)
+
+
+def _raise_if_full(folder: Path) -> None:
+    """Raise the disk's own error where it is full: pnnx writes half a file and exits with 0."""
+    place = folder / "disk.probe"
+    place.write_bytes(bytes(_SOME_BYTES))
+    place.unlink()
 
 
 def _distinct(failures: dict[str, ConversionError]) -> dict[str, ConversionError]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
+import os
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import ConversionError, MissingDependencyError, ParamsError
@@ -14,6 +17,10 @@ if TYPE_CHECKING:
     import ncnn
 
     from enginebay_ncnn.params import NcnnParams
+
+
+#: OpenMP 5.0, omp_pause_resource_t: the threads end, and the next parallel region starts new ones.
+_PAUSE_HARD = 2
 
 
 def vulkan_index(device: str) -> int | None:
@@ -44,6 +51,7 @@ def load(param: Path, weights: Path, params: NcnnParams) -> tuple[ncnn.Net, list
     """
     import ncnn
 
+    _make_forks_safe()
     net = ncnn.Net()
     fallbacks = _configure(net, params)
     for name, layer in custom_layers(params.custom_layers).items():
@@ -53,6 +61,23 @@ def load(param: Path, weights: Path, params: NcnnParams) -> tuple[ncnn.Net, list
     if net.load_model(str(weights)):
         raise ConversionError(f"ncnn cannot read the weights '{weights.name}'")
     return net, fallbacks
+
+
+@cache
+def _make_forks_safe() -> None:
+    """End this thread's OpenMP threads before each fork, so that ncnn runs in the child.
+
+    libgomp keeps them between calls, and a child, which has none of them, would wait for them.
+    """
+    import ncnn.ncnn
+
+    if not hasattr(os, "register_at_fork"):
+        return
+    # ncnn's package has a libgomp of its own. Where torch was imported first, torch's is used.
+    for library in (None, ncnn.ncnn.__file__):
+        end_threads = getattr(ctypes.CDLL(library), "omp_pause_resource_all", None)
+        if end_threads is not None:
+            os.register_at_fork(before=partial(end_threads, _PAUSE_HARD))
 
 
 def custom_layers(declared: Mapping[str, str]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import ConversionError, MissingDependencyError
+from enginebay_ncnn.stable import replace_unstable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -69,6 +70,7 @@ class Frozen:
         with torch.no_grad(), quiet():
             # Without numerics: pnnx folds a batch norm into a convolution itself.
             frozen: Any = torch.jit.freeze(model, optimize_numerics=False)
+            replace_unstable(frozen.graph)
         failure: RuntimeError | None = None
         for named in trials:
             tensors = tuple(torch.from_numpy(array.copy()) for array in named.values())
@@ -93,12 +95,17 @@ class Frozen:
 
     def save(self, folder: Path) -> Path:
         """Write the file for pnnx."""
-        import torch
-
         target = folder / "frozen.pt"
-        with quiet():
-            torch.jit.save(self.module, str(target))
+        save(self.module, target)
         return target
+
+
+def save(module: Any, target: Path) -> None:
+    """Write TorchScript through a file of Python's: on a full disk torch's ends the process."""
+    import torch
+
+    with quiet(), target.open("wb") as file:
+        torch.jit.save(module, file)
 
 
 def _restore_numbers(model: Any) -> None:

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from enginebay.errors import ChildCrashedError, ChildTimeoutError, IsolationError
-from enginebay.isolation import Finished, run
+from enginebay.isolation import Finished, run, time_limit
 from enginebay.isolation.group import KEPT, Log
 
 
@@ -351,3 +351,26 @@ class TestRequiredOutputs:
         (tmp_path / "a").write_text("same\n")
         os.utime(tmp_path / "a", (1, 1))
         run(["sh", "-c", "echo same >a"], timeout=20, cwd=tmp_path, required_outputs=["a"])
+
+
+class TestTimeLimitOfABlock:
+    def test_it_ends_a_child_whose_own_limit_is_longer(self):
+        with time_limit(0.3), pytest.raises(ChildTimeoutError) as caught:
+            run(["sleep", "30"], timeout=30)
+        assert str(caught.value) == ("'sleep' ran past the time limit of 0.3 s; it said nothing")
+
+    def test_it_counts_for_all_children_together(self):
+        with time_limit(0.6) as limit:
+            run(["sleep", "0.5"], timeout=None)
+            with pytest.raises(ChildTimeoutError):
+                run(["sleep", "0.5"], timeout=None)
+            assert limit.left == 0
+
+    def test_a_shorter_limit_of_the_childs_own_stays(self):
+        with time_limit(30), pytest.raises(ChildTimeoutError, match=r"its time limit of 0\.1 s"):
+            run(["sleep", "30"], timeout=0.1)
+
+    def test_it_ends_with_its_block(self):
+        with time_limit(0.1):
+            pass
+        run(["sleep", "0.2"], timeout=30)

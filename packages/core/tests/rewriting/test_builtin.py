@@ -51,6 +51,7 @@ def angles(positions):
 
 
 FREQUENCIES = rand(4)
+FAR = torch.tensor([-1000.0, -100, -20, -1, 0, 1, 100])
 POOL = "torch.nn.functional.avg_pool"
 FOURIER = (
     ("fft_fft", lambda x: torch.fft.fft(x, norm="ortho").imag),
@@ -276,6 +277,8 @@ def fallback():
             (rand(1, 6),),
             "torch.linspace",
         ),
+        ("dynamo", F.logsigmoid, (FAR,), "log_sigmoid"),
+        ("torchscript", F.logsigmoid, (FAR,), "log_sigmoid"),
         ("dynamo", lambda x: x + (x > 9)._is_all_true(), (rand(3),), "_is_all_true"),
         ("dynamo", lambda x: x + (x < 9)._is_all_true(), (rand(3),), "_is_all_true"),
         *(("torchscript", transform, (rand(2, 3, 4),), name) for name, transform in FOURIER),
@@ -506,7 +509,7 @@ def test_every_one_is_tested_here():
         *("torch.histc", "torch.Tensor.histc", "torch.autograd.Function.apply"),
         *("torch.nn.functional.grouped_mm", "torch._grouped_mm", FALLBACK),
         *("torch.Tensor.mT", "torch.Tensor.mH", "torch.Tensor.adjoint", "torch.adjoint"),
-        *("torch.Tensor.unfold", "col2im", "_is_all_true", POOL + "2d", POOL + "3d"),
+        *("torch.Tensor.unfold", "col2im", "_is_all_true", "log_sigmoid", POOL + "2d", POOL + "3d"),
         *(name for name, _ in FOURIER),
         *(name for name, _, _ in UNBATCHED),
     }

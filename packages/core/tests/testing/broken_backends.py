@@ -411,6 +411,32 @@ BROKEN = {
             return loopback.to_backend(request)
         """,
     ),
+    "it frees its engine in a forked process": Broken(
+        "test_a_fork_is_refused",
+        "the forked process hangs",
+        """
+        class Wrapper(Wrapper):
+            def close(self):
+                import os, time
+                if not getattr(self, "pid", os.getpid()) == os.getpid():
+                    time.sleep(60)
+                super().close()
+
+            def execute(self, feed):
+                import os
+                self.pid = os.getpid()
+                return super().execute(feed)
+        """,
+    ),
+    "its wrapper runs in a forked process": Broken(
+        "test_a_fork_is_refused",
+        "the inherited wrapper was not refused",
+        """
+        class Wrapper(Wrapper):
+            def disown(self):
+                pass
+        """,
+    ),
     "its converter outlives it": Broken(
         "test_a_kill_leaves_nothing",
         "left running: .* sleep",

@@ -11,7 +11,7 @@ from enginebay_ncnn.lowering import torch_internals
 from enginebay_ncnn.lowering.arithmetic import ATTENTION_APART
 from enginebay_ncnn.lowering.lowered import Lowered
 from enginebay_ncnn.lowering.script import Script
-from enginebay_ncnn.torchscript import quiet
+from enginebay_ncnn.torchscript import quiet, save
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,6 +55,5 @@ def retrace(
         raise ConversionError(f"{type(err).__name__}: {reason[0] if reason else err!r}") from err
     finally:
         ATTENTION_APART.reset(token)
-    with quiet():
-        torch.jit.save(result, str(target))
+    save(result, target)
     return module.tables

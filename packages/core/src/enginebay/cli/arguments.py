@@ -56,7 +56,7 @@ def add_tolerance(parser: ArgumentParser) -> None:
         type=float,
         default=1800.0,
         metavar="SECONDS",
-        help="limit for loading and running the engine (default: 1800)",
+        help="limit for processes that convert, and for those that run the engine (default: 1800)",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import ExportError
+from enginebay.exporters.exact_constants import exact_constants
 from enginebay.exporters.job import Job, Written, writing
 from enginebay.exporters.probe import output_dims
 from enginebay.ir import describe, no_graph_dump, quiet, read_onnx
@@ -29,11 +30,12 @@ def export_dynamo(job: Job) -> Written:
     """
     import torch
 
-    with quiet():
+    with quiet(), exact_constants() as exact:
         program = torch.onnx.export(
             job.flat,
             job.tensors,
             dynamo=True,
+            optimize=exact,
             verbose=False,
             input_names=list(job.samples),
             output_names=list(job.output_names),

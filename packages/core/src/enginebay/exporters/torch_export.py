@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from enginebay.exporters.job import Job, Written, writing
@@ -11,7 +12,7 @@ from enginebay.ir import describe, program_specs, quiet
 from enginebay.tensors import TensorSpec, specs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import torch
     from torch import Tensor
@@ -34,10 +35,8 @@ def export_trace(job: Job) -> Written:
         outputs = specs(dict(zip(job.output_names, expected, strict=True)))
         found = output_dims(job)
         outputs = _opened(outputs, found.axes)
-        with writing(job.target):
-            torch.jit.save(
-                traced, job.target, _extra_files=describe(inputs, outputs, job.example_shapes)
-            )
+        extra_files = describe(inputs, outputs, job.example_shapes)
+        _write(job, lambda file: torch.jit.save(traced, file, _extra_files=extra_files))
     return Written("torch.jit.trace", inputs, outputs, notes=(*notes, *found.notes, *different))
 
 
@@ -56,11 +55,17 @@ def export_torch(job: Job) -> Written:
         symbols = _symbols(program, job)
         inputs, outputs = program_specs(program, list(job.samples), job.output_names, symbols)
         check_open(inputs, job)
-        with writing(job.target):
-            torch.export.save(
-                program, job.target, extra_files=describe(inputs, outputs, job.example_shapes)
-            )
+        extra_files = describe(inputs, outputs, job.example_shapes)
+        _write(job, lambda file: torch.export.save(program, file, extra_files=extra_files))
     return Written("torch.export", inputs, outputs)
+
+
+def _write(job: Job, save: Callable[[BytesIO], None]) -> None:
+    """Save in memory, then write: on a full disk torch's own writer ends the process."""
+    memory = BytesIO()
+    save(memory)
+    with writing(job.target):
+        job.target.write_bytes(memory.getbuffer())
 
 
 def _symbols(program: torch.export.ExportedProgram, job: Job) -> dict[str, str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from enginebay.errors import EnginebayError, InferenceError, UsageError
+from enginebay.inference import forks
 from enginebay.inference.input_check import InputCheck
 from enginebay.inference.timing import Timing
 from enginebay.tensors import host_tensor, host_view, is_torch, to_device, to_numpy, to_torch
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
     from enginebay.inference.receipt import Receipt
     from enginebay.tensors import Array, NumpyArray, TensorSpec
+
+#: In the place of the inputs' specs: every call takes the way that says why it is refused.
+_NO_INPUT_FITS = (("", np.dtype(bool), None),)
 
 
 class Wrapper(ABC):
@@ -60,6 +64,8 @@ class Wrapper(ABC):
         self._lock = None if self.concurrent else threading.Lock()
         self._timing: Timing | None = None
         self._closed = False
+        self._inherited = False
+        forks.watch(self)
 
     @abstractmethod
     def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
@@ -126,8 +132,7 @@ class Wrapper(ABC):
         return self._call_converting(inputs)
 
     def _call_converting(self, inputs: Mapping[str, Array]) -> dict[str, Any]:
-        if self._closed:
-            raise UsageError("this wrapper is closed", hint="load the artifact again")
+        self._check_usable()
         self._input_check.check_names(inputs)
         device = next((value.device for value in inputs.values() if is_torch(value)), None)
         if device is not None and device.type == self.native_device:
@@ -140,6 +145,17 @@ class Wrapper(ABC):
         if device is None:
             return self._named(outputs)
         return self._named([to_torch(output, device) for output in outputs])
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise UsageError("this wrapper is closed", hint="load the artifact again")
+        if self._inherited:
+            raise UsageError(
+                "this wrapper was loaded before the process was forked, and its engine's threads "
+                "are not in the child process",
+                hint="load the artifact in the child, which an engine on a GPU allows only if "
+                'the child is started with multiprocessing.get_context("spawn")',
+            )
 
     def _named(self, outputs: Sequence[Any]) -> dict[str, Any]:
         return dict(zip(self.output_names, outputs, strict=True))
@@ -179,12 +195,18 @@ class Wrapper(ABC):
         return [outputs[name] for name in self.output_names]
 
     def close(self) -> None:
-        """Release the engine; a second call does nothing."""
+        """Release the engine; a second call does nothing, nor does one in a forked child."""
         if self._closed:
             return
         self._closed = True
-        self._exact = (("", np.dtype(bool), None),)  # no input fits any more
-        self.release()
+        self._exact = _NO_INPUT_FITS
+        if not self._inherited:
+            self.release()
+
+    def disown(self) -> None:
+        """Refuse all calls and never release the engine: it belongs to the parent process."""
+        self._inherited = True
+        self._exact = _NO_INPUT_FITS
 
     def __enter__(self) -> Self:
         return self

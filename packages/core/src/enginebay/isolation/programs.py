@@ -15,6 +15,7 @@ import msgspec
 
 from enginebay.errors import ChildCrashedError, ChildTimeoutError, IsolationError
 from enginebay.isolation.group import GRACE, Group, Log, follow, read_rest
+from enginebay.isolation.limit import shortest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -110,15 +111,16 @@ def run_to_end(
         IsolationError: It could not be started.
     """
     log = Log(on_line or _logger.debug)
+    limit, name = shortest(timeout)
     started = time.monotonic()
     with Group() as group, _start(group, argv, options) as process:
-        ended = _follow_or_end(group, process, log, timeout)
+        ended = _follow_or_end(group, process, log, limit)
         group.signal(signal.SIGKILL)  # what the child left behind may hold the output open
         read_rest(process, log)
     seconds = time.monotonic() - started
     finished = Finished(tuple(shown), process.returncode, log.text(), seconds)
     if not ended:
-        raise _error(ChildTimeoutError, f"ran past its time limit of {timeout:g} s", finished)
+        raise _error(ChildTimeoutError, f"ran past {name}", finished)
     return finished
 
 

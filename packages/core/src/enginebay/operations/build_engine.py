@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enginebay.artifact import LoadRequest, convert_parts, portable
 from enginebay.errors import (
+    ChildTimeoutError,
     ConversionError,
     EnginebayError,
     ExportError,
@@ -17,11 +19,12 @@ from enginebay.errors import (
 )
 from enginebay.exporters import split, write_ir
 from enginebay.ir import IR_FOLDER, SUFFIXES
+from enginebay.isolation import time_limit
 from enginebay.operations.rewrite_model import ExportPatch
 from enginebay.rewriting import mark_nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from enginebay.artifact import Part
     from enginebay.ir import IRKind, IRModel
@@ -44,6 +47,7 @@ class Build:
         rewriters: The caller's own.
         folder: Where the files go.
         steps: Records the steps.
+        timeout: Seconds that the converter's processes may take.
     """
 
     settings: Settings
@@ -52,6 +56,7 @@ class Build:
     rewriters: tuple[RewriterSet, ...]
     folder: Path
     steps: Steps
+    timeout: float
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,7 @@ def build_engine(build: Build) -> Engine:
     Raises:
         ExportError: The only IR could not be exported.
         ConversionError: The only IR could not be converted, or no IR went through.
+        ChildTimeoutError: A conversion ran past its time limit; no other IR was tried.
     """
     failures: dict[IRKind, EnginebayError] = {}
     for kind in _kinds(build.settings):
@@ -146,7 +152,12 @@ def _through(build: Build, kind: IRKind) -> Engine:
     with build.steps("export") as set_detail:
         exported, rewriting = _export(build, kind)
         set_detail(f"{exported.kind} by {exported.exporter}")
-    with build.steps("convert") as set_detail:
+    with build.steps("convert") as show, _in_time(build.timeout) as check:
+
+        def set_detail(detail: str) -> None:
+            check()
+            show(detail)
+
         parts: tuple[Part, ...] = ()
         if settings.partition:
             parts = _convert_parts(build, exported, rewriting, set_detail)
@@ -156,8 +167,28 @@ def _through(build: Build, kind: IRKind) -> Engine:
                 *(exported, settings.params, build.folder, set_detail, build.model.profiles),
                 [s.inputs for s in _used(build.reference.samples, exported) if not s.is_probe],
             )
-        set_detail(", ".join(file.as_posix() for file in files))
+        show(", ".join(file.as_posix() for file in files))
     return Engine(build, exported, files, parts, rewriting)
+
+
+@contextmanager
+def _in_time(seconds: float) -> Iterator[Callable[[], None]]:
+    """Hold a conversion to a time limit; the yielded function raises once it is over."""
+    with time_limit(seconds) as limit:
+
+        def check() -> None:
+            if not limit.left:
+                raise ChildTimeoutError("it has no time left")
+
+        try:
+            yield check
+        except (ConversionError, ChildTimeoutError) as err:
+            if limit.left:
+                raise
+            raise ChildTimeoutError(
+                f"the conversion ran past its time limit of {seconds:g} s",
+                hint=f"--timeout {2 * seconds:g}",
+            ) from err
 
 
 def _export(build: Build, kind: IRKind) -> tuple[IRModel, RewriteReport | None]:

@@ -121,7 +121,8 @@ def deploy(
         overwrite: Replace the artifact that is there already, once the new one is complete.
         keep_ir: Keep the IR in the artifact's folder ``ir``.
         strict: Refuse what the engine falls back on.
-        timeout: Seconds that loading and running the engine may take.
+        timeout: Seconds that the child processes of a conversion may take, and again those that
+            load and run the engine.
         watch: Called with each step when it starts, when its detail changes and when it ends.
         command: What to type to make the artifact again; kept in its manifest.
 
@@ -131,6 +132,7 @@ def deploy(
         ModelError: The model's forward raised.
         ExportError: No exporter could do it.
         ConversionError: The engine's converter failed.
+        ChildTimeoutError: Its processes ran past ``timeout``.
         MismatchError: The numbers differ, or the engine crashed; carries ``.verdict``.
 
     Example:
@@ -160,7 +162,7 @@ def deploy(
                 bound, settings.engine.name, count=probes, domain=dict(domain or {})
             )
             set_detail(reference.description)
-        build = Build(settings, bound, reference, tuple(rewriters), stage.dir, steps)
+        build = Build(settings, bound, reference, tuple(rewriters), stage.dir, steps, timeout)
         engine = build_engine(build)
         with steps("verify") as set_detail:
             save_samples(stage.dir / SAMPLES_FILE, engine.samples)

@@ -25,6 +25,8 @@ from __future__ import annotations
 from enginebay.rewriting.builtin import builtin_rewriters
 from enginebay.rewriting.declaration import RewriterSet, check_sets
 from enginebay.rewriting.marking import DOMAIN, OPERATOR, mark, mark_nodes, marks
+from enginebay.rewriting.names import NameNotFoundError
+from enginebay.rewriting.patches import replace_functions
 from enginebay.rewriting.report import AppliedRewriter, RewriteReport
 from enginebay.rewriting.rewriter import Context, Rewriter, RewriterKind, Target
 from enginebay.rewriting.rewriting import Rewriting, rewrite
@@ -35,6 +37,7 @@ __all__ = [
     "OPERATOR",
     "AppliedRewriter",
     "Context",
+    "NameNotFoundError",
     "RewriteReport",
     "Rewriter",
     "RewriterKind",
@@ -47,5 +50,6 @@ __all__ = [
     "mark",
     "mark_nodes",
     "marks",
+    "replace_functions",
     "rewrite",
 ]

@@ -17,6 +17,7 @@ def builtin_rewriters() -> RewriterSet:
     """Return core's rewriters; :func:`~enginebay.rewriting.rewrite` uses them by itself."""
     # Imported at the first export, and not at start-up. Each file adds its rewriters to the set.
     from enginebay.rewriting.builtin import (  # noqa: F401  # see above
+        activations,
         arithmetic,
         attention,
         autograd_function,

@@ -34,10 +34,41 @@ for name in sys.argv[2:]:
         __import__(name)
 """
 
+#: Forks with a wrapper that has run, which the child calls, closes and drops before it ends, as
+#: multiprocessing's children end: in a forked process an engine's own exit handlers may hang.
+_FORK = """\
+import gc, os, sys, time, numpy as np, enginebay as eb
+from enginebay.errors import UsageError
+_, name, folder, patience = sys.argv
+wrapper = eb.load(folder)
+inputs = {each.name: np.zeros(each.dims, each.dtype) for each in wrapper.inputs}
+wrapper(inputs)
+child = os.fork()
+if not child:
+    try:
+        wrapper(inputs)
+    except UsageError as err:
+        print(err, flush=True)
+    wrapper.close()
+    del wrapper
+    gc.collect()
+    os._exit(0)
+deadline = time.monotonic() + float(patience)
+while not (ended := os.waitpid(child, os.WNOHANG))[0] and time.monotonic() < deadline:
+    time.sleep(0.02)
+if not ended[0]:
+    os.kill(child, 9)
+    sys.exit("the forked process hangs")
+wrapper(inputs)
+wrapper.close()
+sys.exit(f"the forked process ended with status {ended[1]}" if ended[1] else 0)
+"""
+
 #: Marks the processes that belong to one run, through however many generations.
 _MARK = "ENGINEBAY_CONFORMANCE_RUN"
 
-#: Seconds that the processes of a killed conversion may take to end, on a busy machine.
+#: Seconds that the processes of a killed conversion, or a forked one, may take to end on a busy
+#: machine.
 _PATIENCE = 10.0
 
 
@@ -73,6 +104,13 @@ class ProcessLaws:
         kit.python(_CONVERT, ir, tmp_path / "artifact", 1, env={_MARK: mark})
         ended = _wait_for(lambda: not _marked(mark), seconds=2)
         assert ended, f"left running: {', '.join(_kill(mark))}"
+
+    def test_a_fork_is_refused(self, kit: Kit) -> None:
+        """In a forked process an inherited wrapper is refused, and closing it hangs nothing."""
+        if not hasattr(os, "fork"):
+            kit.skip("this system has no fork")
+        printed = kit.python(_FORK, kit.artifact("fixed").path, _PATIENCE)
+        assert "before the process was forked" in printed, "the inherited wrapper was not refused"
 
     def test_a_kill_leaves_nothing(self, kit: Kit, tmp_path: Path) -> None:
         """A conversion that is killed leaves no half artifact, no process, nothing in the way."""

@@ -1,0 +1,29 @@
+"""A disk that fills up while an IR is written is one error, and does not end the process."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+#: A file may have 100 kB, and the weights have more.
+_EXPORT = """
+import resource, sys, torch, enginebay as eb
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+try:
+    eb.export(torch.nn.Linear(200, 200), torch.ones(1, 200), ir=sys.argv[1], path=sys.argv[2])
+except eb.EnginebayError as err:
+    print(err)
+"""
+
+
+@pytest.mark.parametrize("ir", ["torchscript", "exported_program"])
+def test_a_full_disk_is_one_line(tmp_path, ir: str) -> None:
+    target = tmp_path / "m.pt"
+    command = [sys.executable, "-W", "ignore", "-c", _EXPORT, ir, str(target)]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert found.returncode == 0, found.stderr
+    assert re.fullmatch(r"cannot write '.*/m\.pt': File too large\n", found.stdout)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,54 @@
+"""A deployment's time limit ends a conversion too, with every process of it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from torch import nn
+
+import enginebay as eb
+from enginebay.errors import ChildTimeoutError
+from enginebay.testing import temporary_backend
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: Its converter sleeps, once for each way that it tries, and wraps the error as backends do.
+SOURCE = """
+from enginebay.testing.loopback import *
+from enginebay.testing import loopback
+from enginebay.authors import run
+from enginebay.errors import ConversionError, IsolationError
+
+check_env, build_wrapper = loopback.check_env, loopback.build_wrapper
+
+@eb.hookimpl
+def backend_info():
+    irs = ("torchscript", "onnx")
+    return eb.BackendInfo(name="slow", irs=irs, params=LoopbackParams, api_version=1)
+
+@eb.hookimpl
+def to_backend(request):
+    for way in ("first", "second"):
+        request.progress(way)
+        try:
+            run(["sleep", "60"], timeout=60)
+        except IsolationError as err:
+            last = err
+    raise ConversionError(f"every way failed: {last}") from last
+"""
+
+
+def test_a_conversion_ends_in_time(tmp_path: Path) -> None:
+    started = time.monotonic()
+    with temporary_backend("slow", SOURCE), pytest.raises(ChildTimeoutError) as caught:
+        eb.deploy(
+            nn.ReLU(), torch.ones(1, 3), backend="slow", work_dir=tmp_path / "out", timeout=0.5
+        )
+    assert str(caught.value) == "the conversion ran past its time limit of 0.5 s"
+    assert caught.value.hint == "--timeout 1"
+    assert time.monotonic() - started < 10
+    assert not list(tmp_path.iterdir())
