@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import InputError, ModelError, first_line
-from enginebay.models.arguments import Call, bind_arguments, detached, eager, forward_parameters
+from enginebay.models.arguments import Call, bind_arguments, eager, forward_parameters
+from enginebay.models.forward import detached, evaluation, output_tensors
 from enginebay.models.names import renamed, unused
 from enginebay.tensors import TensorSpec, specs
 
@@ -50,8 +51,6 @@ class Signature:
         names = [spec.name for spec in self.inputs]
         if set(names) != set(inputs):
             raise InputError(f"the model takes {', '.join(names)}; got {', '.join(inputs)}")
-        from enginebay.models.forward import output_tensors
-
         result, _ = _forward(eager(model), self.call, [inputs[name] for name in names])
         tensors = output_tensors(result, len(self.outputs))
         named = zip(self.outputs, tensors, strict=True)
@@ -104,8 +103,6 @@ def read_signature(
 def _forward(model: nn.Module, call: Call, inputs: Sequence[Tensor]) -> tuple[Any, frozenset[int]]:
     """The result on copies of the inputs, and which of these the forward wrote into."""
     import torch
-
-    from enginebay.models.forward import evaluation
 
     with torch.inference_mode(mode=False), torch.no_grad(), evaluation(model):
         tensors = [detached(tensor) for tensor in inputs]

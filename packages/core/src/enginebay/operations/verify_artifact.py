@@ -97,11 +97,14 @@ def _referenced(
             )
         outputs = {name: to_numpy(value) for name, value in reference.items()}
         return [Sample(arrays[0], outputs)], "the outputs given"
+    from enginebay.models import find_model, unchanged
     from enginebay.verification import reference_for, reference_model
 
     names = [spec.name for spec in artifact.inputs]
     output_names = [spec.name for spec in artifact.outputs]
-    model = reference_model(reference, names, arrays[0] if arrays else None, output_names or None)
-    runner = reference_for(model, artifact.backend)
-    arrays = arrays or [{name: model.examples[name] for name in names or model.examples}]
-    return [Sample(one, runner.outputs(one)) for one in arrays], runner.description
+    source = find_model(reference)
+    with unchanged(source):
+        model = reference_model(source, names, arrays[0] if arrays else None, output_names or None)
+        runner = reference_for(model, artifact.backend)
+        arrays = arrays or [{name: model.examples[name] for name in names or model.examples}]
+        return [Sample(one, runner.outputs(one)) for one in arrays], runner.description
