@@ -7,6 +7,7 @@ from pathlib import Path
 
 from enginebay.artifact.files import walk
 from enginebay.artifact.manifest import MANIFEST_NAME, is_manifest, listed_paths
+from enginebay.artifact.replacement import read_whole
 from enginebay.errors import ArtifactError, ArtifactExistsError
 
 _ELSEWHERE = "choose another --work-dir"
@@ -36,8 +37,7 @@ def check_target(work_dir: str | Path, *, overwrite: bool) -> Path:
     if there != target:
         return target
     _check_position(target)
-    if any(target.iterdir()):
-        _check_content(target, overwrite=overwrite)
+    read_whole(target, lambda: _check_content(target, overwrite=overwrite))
     return target
 
 
@@ -66,6 +66,8 @@ def _check_position(target: Path) -> None:
 def _check_content(target: Path, *, overwrite: bool) -> None:
     """Refuse a directory that is not empty, unless it may be overwritten and is an artifact."""
     where = target / MANIFEST_NAME
+    if not any(target.iterdir()):
+        return
     if not is_manifest(where):
         raise ArtifactExistsError(
             f'"{target}" exists and is not an artifact; wanted an empty directory or none',

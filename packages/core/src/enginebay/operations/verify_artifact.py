@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from enginebay.artifact import SAMPLES_FILE, Artifact, load_request, open_artifact
+from enginebay.artifact import SAMPLES_FILE, Artifact, load_request, use_artifact
 from enginebay.errors import UsageError
 from enginebay.tensors import Sample, save_samples, to_numpy
 from enginebay.verification import judge
@@ -46,20 +46,29 @@ def verify(
         ArtifactError: The artifact is damaged, or bound to another engine or device.
         UsageError: There are inputs without a reference, or nothing is recorded.
     """
-    opened = open_artifact(artifact)
-    request = load_request(opened)
+
+    def compare(opened: Artifact) -> Verification:
+        request = load_request(opened)
+        samples, against = _samples(opened, inputs, reference)
+        with TemporaryDirectory(prefix="enginebay-verify-") as folder:
+            path = Path(folder) / SAMPLES_FILE
+            save_samples(path, samples)
+            found, _ = judge(request, path, against, rtol=rtol, atol=atol, timeout=timeout)
+        return found
+
+    return use_artifact(artifact, compare)
+
+
+def _samples(
+    opened: Artifact, inputs: Mapping[str, Array] | None, reference: Any
+) -> tuple[list[Sample], str]:
+    """The inputs with the outputs to compare with, and whose these are."""
     if inputs is None and reference is None:
-        samples, against = _recorded(opened), _recorded_reference(opened)
-    elif reference is None:
+        return _recorded(opened), _recorded_reference(opened)
+    if reference is None:
         raise UsageError("there are inputs, but nothing to compare with", hint="pass a reference")
-    else:
-        given = [dict(inputs)] if inputs is not None else [s.inputs for s in opened.samples()]
-        samples, against = _referenced(given, reference, opened)
-    with TemporaryDirectory(prefix="enginebay-verify-") as folder:
-        path = Path(folder) / SAMPLES_FILE
-        save_samples(path, samples)
-        verification, _ = judge(request, path, against, rtol=rtol, atol=atol, timeout=timeout)
-    return verification
+    given = [dict(inputs)] if inputs is not None else [s.inputs for s in opened.samples()]
+    return _referenced(given, reference, opened)
 
 
 def _recorded(artifact: Artifact) -> list[Sample]:
