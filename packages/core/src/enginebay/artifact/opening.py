@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from enginebay.artifact import manifest as manifests
-from enginebay.artifact.files import check_file, check_paths, check_presence
+from enginebay.artifact.files import HINT, check_file, check_paths, check_presence
 from enginebay.artifact.manifest import MANIFEST_NAME, Manifest
 from enginebay.artifact.replacement import read_whole
 from enginebay.errors import ArtifactError
@@ -167,7 +167,10 @@ def _open(path: Path) -> Artifact:
 def _check_model_files(manifest: Manifest, where: Path) -> None:
     """The engine's files must be among those that have a digest."""
     listed = {entry.path for entry in manifest.files}
-    for name in (*manifest.model_files, *(path for part in manifest.parts for path in part.paths)):
+    names = (*manifest.model_files, *(path for part in manifest.parts for path in part.paths))
+    if not names:
+        raise ArtifactError(f'"{where}" lists no model file; wanted the engine\'s', hint=HINT)
+    for name in names:
         if name not in listed:
             raise ArtifactError(f'"{where}" has the model file "{name}" without its digest')
 

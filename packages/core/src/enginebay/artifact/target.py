@@ -8,7 +8,7 @@ from pathlib import Path
 from enginebay.artifact.files import walk
 from enginebay.artifact.manifest import MANIFEST_NAME, is_manifest, listed_paths
 from enginebay.artifact.replacement import read_whole
-from enginebay.errors import ArtifactError, ArtifactExistsError
+from enginebay.errors import ArtifactError, ArtifactExistsError, check_path
 
 _ELSEWHERE = "choose another --work-dir"
 
@@ -23,9 +23,11 @@ def check_target(work_dir: str | Path, *, overwrite: bool) -> Path:
 
     Raises:
         ArtifactExistsError: Says what is there.
+        UsageError: The path is not UTF-8.
         OSError: It cannot be looked at.
     """
     target = _absolute(Path(work_dir))
+    check_path(target, _ELSEWHERE)
     if target.is_symlink():
         raise ArtifactExistsError(
             f'"{target}" is a symbolic link; wanted a directory, or nothing yet',
