@@ -362,6 +362,16 @@ def benchmarks(session: nox.Session) -> None:
     session.run("python", "-m", "benchmarks", *session.posargs)
 
 
+@nox.session(requires=ENGINES)
+def races(session: nox.Session) -> None:
+    """Readers of an artifact that others overwrite, as a table; ``together`` runs a slice.
+
+    Two minutes, so not part of the default run.
+    """
+    install(session, "enginebay[export]", "enginebay-onnxruntime[cpu]", shared=ENGINES)
+    session.run("python", "-m", "tests.races", *session.posargs)
+
+
 @nox.session(requires=BASE)
 def scaffold(session: nox.Session) -> None:
     """A new backend as `new-backend` writes it, with core and pytest and nothing else around it."""

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import InputError, ModelError, first_line
-from enginebay.models.arguments import Call, bind_arguments, detached, eager, forward_parameters
+from enginebay.models.arguments import Call, bind_arguments, eager, forward_parameters
+from enginebay.models.forward import detached, evaluation, output_tensors
 from enginebay.models.names import renamed, unused
 from enginebay.tensors import TensorSpec, specs
 
@@ -62,8 +63,6 @@ class Signature:
         names = [spec.name for spec in self.inputs]
         if set(names) != set(inputs):
             raise InputError(f"the model takes {', '.join(names)}; got {', '.join(inputs)}")
-        from enginebay.models.forward import output_tensors
-
         ordered = {name: inputs[name] for name in names}
         result, _ = _forward(eager(model), self.call, ordered, observer)
         tensors = output_tensors(result, len(self.outputs))
@@ -123,8 +122,6 @@ def _forward(
 ) -> tuple[Any, frozenset[int]]:
     """The result on copies of the inputs, and which of these the forward wrote into."""
     import torch
-
-    from enginebay.models.forward import evaluation
 
     with torch.inference_mode(mode=False), torch.no_grad(), evaluation(model):
         tensors = [detached(tensor) for tensor in inputs.values()]
