@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 
 
-class Terminated(BaseException):
-    """SIGTERM or SIGHUP. Not a SystemExit: a model's code that exits must stay apart from it."""
+class Terminated(KeyboardInterrupt):
+    """SIGTERM or SIGHUP: like Ctrl-C, it passes where foreign code is called."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"terminated by {signal.Signals(number).name}")
@@ -55,14 +55,12 @@ def _code_of(arguments: list[str], command: Callable[[list[str]], int]) -> int:
     except EnginebayError as err:
         _report(arguments, err, str(err), err.hint)
         return err.exit_code
-    except KeyboardInterrupt as err:
-        _report(arguments, err, "interrupted", None)
-        return INTERRUPTED
     except Terminated as err:
         _report(arguments, err, str(err), None)
         return err.exit_code
-    except SystemExit as err:  # argparse, after -h
-        return err.code if isinstance(err.code, int) else 0
+    except KeyboardInterrupt as err:
+        _report(arguments, err, "interrupted", None)
+        return INTERRUPTED
     except BrokenPipeError:
         raise
     except OSError as err:  # a full disk, a file that may not be read: nothing unexpected
@@ -72,7 +70,7 @@ def _code_of(arguments: list[str], command: Callable[[list[str]], int]) -> int:
     except MemoryError as err:
         _report(arguments, err, "out of memory", "close other programs, or use a larger machine")
         return 1
-    except Exception as err:  # noqa: BLE001  # the last line of defence before a bare traceback
+    except BaseException as err:  # noqa: BLE001  # the last line of defence before a bare traceback
         message = f"unexpected {type(err).__name__}: {err}"
         _report(arguments, err, message, "run it again with --traceback, and report what it shows")
         return 1

@@ -209,9 +209,9 @@ def _missing_arguments(function: Callable[..., Any]) -> list[str]:
 def _called(function: Callable[[], Any], description: str) -> Any:
     try:
         return function()
-    except EnginebayError:
+    except (EnginebayError, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as err:
+    except BaseException as err:
         message = f"calling '{description}' raised {type(err).__name__}: {first_line(err)}"
         raise ModelSourceError(message) from err
 

@@ -123,9 +123,9 @@ def _errors_named(hook: str, status: BackendStatus) -> Iterator[None]:
     """Turn any other exception of a hook into an error that names its plugin."""
     try:
         yield
-    except EnginebayError:
+    except (EnginebayError, KeyboardInterrupt):
         raise
-    except Exception as err:
+    except BaseException as err:
         raise PluginError(
             f"{hook}() of {status.name!r} ({status.provider}) raised {one_line(err)}",
             hint=f"pip install -U {status.distribution}",
@@ -238,5 +238,7 @@ def _load(
 def _import(module: str) -> ModuleType:
     try:
         return import_module(module)
-    except (Exception, SystemExit) as err:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as err:
         raise PluginError(f"importing {module!r} raised {one_line(err)}") from err
