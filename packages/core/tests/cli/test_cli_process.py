@@ -78,6 +78,97 @@ def test_a_signal_unwinds_and_leaves_nothing_behind(
     assert left == {"net.py", "tiny.onnx", "waits.py"}
 
 
+#: Sends itself a signal at a given moment, and goes on as torch's lazy imports do.
+SWALLOWING = """\
+import os, signal, torch
+from torch import nn, ones
+class Deaf(nn.Module):
+    def forward(self, x):
+        if {when}:
+            try:
+                os.kill(os.getpid(), signal.{name})
+            except BaseException:
+                pass
+        return x + 1
+def build():
+    return Deaf(), ones(1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("when", "name", "code", "message"),
+    [
+        ("not torch.compiler.is_exporting()", "SIGINT", 130, "interrupted"),
+        ("torch.compiler.is_exporting()", "SIGTERM", 143, "terminated by SIGTERM"),
+    ],
+)
+def test_a_signal_that_is_swallowed_ends_the_command_all_the_same(
+    here: Path, cli: Run, when: str, name: str, code: int, message: str
+) -> None:
+    (here / "deaf.py").write_text(SWALLOWING.format(when=when, name=name))
+    ran = cli("deploy", "deaf.py:build", "--backend", "loopback", "--work-dir", "out")
+    assert (ran.code, ran.out, ran.err) == (code, "", f"error: {message}\n")
+    assert {path.name for path in here.iterdir()} - {"__pycache__"} == {
+        *("deaf.py", "net.py", "tiny.onnx"),
+    }
+
+
+def test_a_signal_that_is_swallowed_at_the_end_spares_the_old_artifact(
+    here: Path, cli: Run
+) -> None:
+    from enginebay.testing import temporary_backend
+
+    deaf = (
+        "import os, signal\n"
+        "from enginebay.testing.loopback import *\n"
+        "from enginebay.testing import loopback\n"
+        "to_backend, build_wrapper = loopback.to_backend, loopback.build_wrapper\n"
+        "@eb.hookimpl\n"
+        "def bound_to(request):\n"  # the last hook before the artifact is published
+        "    try: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    except BaseException: pass\n"
+        "    return {}\n"
+        "@eb.hookimpl\n"
+        "def backend_info():\n"
+        "    return eb.BackendInfo(name='deaf', irs=('onnx',), params=LoopbackParams)\n"
+    )
+    assert cli("deploy", "tiny.onnx", "--backend", "loopback", "--work-dir", "out").code == 0
+    before = cli("inspect", "out").out
+    with pytest.MonkeyPatch.context() as patch, temporary_backend("deaf", deaf):
+        patch.setenv("ENGINEBAY_BACKENDS", "loopback,deaf")
+        for words in (
+            ("deploy", "tiny.onnx", "--backend", "deaf"),
+            ("convert", "deaf", "tiny.onnx"),
+        ):
+            ran = cli(*words, "--work-dir", "out", "--overwrite")
+            assert (ran.code, ran.err) == (143, "error: terminated by SIGTERM\n")
+    assert cli("inspect", "out").out == before
+    assert {path.name for path in here.iterdir()} == {"net.py", "out", "tiny.onnx"}
+
+
+def test_an_exit_is_no_success(here: Path, cli: Run) -> None:
+    from enginebay.testing import temporary_backend
+
+    leaving = (
+        "from enginebay.testing.loopback import *\n"
+        "from enginebay.testing import loopback\n"
+        "to_backend = loopback.to_backend\n"
+        "class Leaving(LoopbackWrapper):\n"
+        "    def release(self): raise SystemExit(0)\n"
+        "@eb.hookimpl\n"
+        "def build_wrapper(request): return Leaving(request)\n"
+        "@eb.hookimpl\n"
+        "def backend_info():\n"
+        "    return eb.BackendInfo(name='leaving', irs=('onnx',), params=LoopbackParams)\n"
+    )
+    with pytest.MonkeyPatch.context() as patch, temporary_backend("leaving", leaving):
+        patch.setenv("ENGINEBAY_BACKENDS", "leaving")
+        assert cli("convert", "leaving", "tiny.onnx", "--work-dir", "out").code == 0
+        ran = cli("run", "out")
+    assert ran.code == 1
+    assert ran.err.startswith("error: unexpected SystemExit: 0\nhint: run it again with ")
+
+
 def test_an_interruption_is_a_document_too(here: Path, loopback: str) -> None:
     process = ended_by(signal.SIGINT, here, "slow", "--json")
     out, _ = process.communicate(timeout=30)

@@ -9,9 +9,10 @@ import warnings
 from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from enginebay.errors import EnginebayError, MismatchError
+from enginebay.interruption import forget, interrupt, raise_if_interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -47,50 +48,70 @@ def exit_code(arguments: list[str], command: Callable[[list[str]], int]) -> int:
         _discard_stdout()
         sys.stderr.write(f"error: stdout cannot be written: {err.strerror}\n")
         return 1
+    except KeyboardInterrupt as err:  # in the middle of the report
+        return _explain(err).exit_code
 
 
 def _code_of(arguments: list[str], command: Callable[[list[str]], int]) -> int:
     try:
-        return command(arguments)
-    except EnginebayError as err:
-        _report(arguments, err, str(err), err.hint)
-        return err.exit_code
-    except Terminated as err:
-        _report(arguments, err, str(err), None)
-        return err.exit_code
-    except KeyboardInterrupt as err:
-        _report(arguments, err, "interrupted", None)
-        return INTERRUPTED
+        return _uninterrupted(arguments, command)
     except BrokenPipeError:
         raise
-    except OSError as err:  # a full disk, a file that may not be read: nothing unexpected
-        where = f"'{err.filename}': " if err.filename else ""
-        _report(arguments, err, f"{where}{err.strerror or err}", None)
-        return 1
-    except MemoryError as err:
-        _report(arguments, err, "out of memory", "close other programs, or use a larger machine")
-        return 1
     except BaseException as err:  # noqa: BLE001  # the last line of defence before a bare traceback
-        message = f"unexpected {type(err).__name__}: {err}"
-        _report(arguments, err, message, "run it again with --traceback, and report what it shows")
-        return 1
+        failure = _explain(err)
+        _report(arguments, err, failure.message, failure.hint)
+        return failure.exit_code
+
+
+def _uninterrupted(arguments: list[str], command: Callable[[list[str]], int]) -> int:
+    """Run the command; one that a signal was to end fails, whatever it returned or raised."""
+    try:
+        return command(arguments)
+    finally:
+        raise_if_interrupted()
+
+
+class _Failure(NamedTuple):
+    """The exit code, message and hint of an exception."""
+
+    exit_code: int
+    message: str
+    hint: str | None = None
+
+
+def _explain(err: BaseException) -> _Failure:
+    if isinstance(err, EnginebayError):
+        return _Failure(err.exit_code, str(err), err.hint)
+    if isinstance(err, Terminated):
+        return _Failure(err.exit_code, str(err))
+    if isinstance(err, KeyboardInterrupt):
+        return _Failure(INTERRUPTED, "interrupted")
+    if isinstance(err, OSError):  # a full disk, a file that may not be read: nothing unexpected
+        where = f"'{err.filename}': " if err.filename else ""
+        return _Failure(1, f"{where}{err.strerror or err}")
+    if isinstance(err, MemoryError):
+        return _Failure(1, "out of memory", "close other programs, or use a larger machine")
+    message = f"unexpected {type(err).__name__}: {err}"
+    return _Failure(1, message, "run it again with --traceback, and report what it shows")
 
 
 @contextmanager
 def _signals_raised() -> Iterator[None]:
     """Raise at SIGTERM and SIGHUP as at Ctrl-C, so that folders and child processes go too."""
-    numbers = [
-        number
-        for number in (signal.SIGTERM, signal.SIGHUP)
-        if signal.getsignal(number) == signal.SIG_DFL  # nohup's choice stands
-    ]
-    for number in numbers:
-        signal.signal(number, _terminate)
+    forget()
+    usual = {
+        number: handler
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        if (handler := signal.getsignal(number))
+        in (signal.SIG_DFL, signal.default_int_handler)  # nohup's choice stands
+    }
+    for number in usual:
+        signal.signal(number, _raise_signal)
     try:
         yield
     finally:
-        for number in numbers:
-            signal.signal(number, signal.SIG_DFL)
+        for number, handler in usual.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
@@ -118,8 +139,8 @@ def _short_warnings() -> Iterator[None]:
         warnings.formatwarning = usual
 
 
-def _terminate(number: int, frame: Any) -> None:  # noqa: ARG001  # the signature is signal's
-    raise Terminated(number)
+def _raise_signal(number: int, frame: Any) -> NoReturn:  # noqa: ARG001  # the signature is signal's
+    interrupt(KeyboardInterrupt() if number == signal.SIGINT else Terminated(number))
 
 
 def _prepare_stdout() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from enginebay.errors import EnginebayError, ExportError, disk_error, reason
 from enginebay.exporters.job import CannotWriteError, Job, Written
 from enginebay.exporters.probe import sample
+from enginebay.interruption import raise_if_interrupted
 from enginebay.models import evaluation
 
 if TYPE_CHECKING:
@@ -140,6 +141,7 @@ def _exporters(module: nn.Module, ir: IRKind, chosen: ExporterName | None) -> di
 def _first_that_works(task: Task, exporters: Mapping[str, Exporter], target: Path) -> Written:
     failures: dict[str, BaseException] = {}
     for name, exporter in exporters.items():
+        raise_if_interrupted()  # the exporter before may have taken it for a failure of its own
         try:
             written = task.attempt(name, exporter, target)
         except KeyboardInterrupt:
