@@ -58,7 +58,7 @@ def check_backend(module: ModuleType, status: BackendStatus) -> BackendInfo:
     return info
 
 
-def check_plugin(module: ModuleType, _status: BackendStatus) -> None:
+def check_plugin(module: ModuleType) -> None:
     """Check a module of the group whose plugins see every backend.
 
     Raises:
