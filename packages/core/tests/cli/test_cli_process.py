@@ -260,21 +260,56 @@ def test_a_stdout_that_is_closed_is_no_error(here: Path, loopback: str, words: s
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_harm_no_deployment(here: Path, shell: Run, closed: str) -> None:
+    line = shlex.join(command("deploy", "tiny.onnx", "--backend", "loopback", "--work-dir", "out"))
+    done = subprocess.run(["/bin/sh", "-c", f"{line} {closed}"], env=environment(), check=False)
+    assert done.returncode == 0
+    assert shell("inspect", "out").code == 0
+
+
+@pytest.mark.parametrize("words", ["deploy nét.py:build --work-dir out", "inspect ö"])
+def test_a_name_that_is_no_text_in_the_locale_is_refused_at_once(shell: Run, words: str) -> None:
+    ascii_alone = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    ran = shell(*words.split(), env=ascii_alone)
+    name = words.split()[1].replace("é", r"\udcc3\udca9").replace("ö", r"\udcc3\udcb6")
+    wanted = f"error: '{name}' is not text in this locale (ascii)\nhint: set LC_ALL=C.UTF-8\n"
+    assert (ran.code, ran.out, ran.err) == (2, "", wanted)
+
+
+def test_nor_is_the_current_folder_then(shell: Run, here: Path) -> None:
+    ascii_alone = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    folder = here / "è"
+    folder.mkdir()
+    words = ("deploy", "../tiny.onnx", "--backend", "loopback", "--work-dir", "out")
+    ran = shell(*words, env=ascii_alone, cwd=folder)
+    assert ran.code == 2
+    assert r"\udcc3\udca8/out' is not text in this locale (ascii)" in ran.err
+    assert shell(*words, cwd=folder).code == 0
+    ran = shell("run", "out", env=ascii_alone, cwd=folder)
+    assert ran.code == 2
+    assert r"\udcc3\udca8/out' is not text in this locale (ascii)" in ran.err
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-@pytest.mark.parametrize("words", ["backends", "deploy -h"])
+@pytest.mark.parametrize(
+    "words", ["backends", "deploy -h", "deploy tiny.onnx --backend loopback --work-dir out"]
+)
 def test_a_full_disk_under_stdout_is_one_line(here: Path, loopback: str, words: str) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             command(*words.split()),
             stdout=full,
             stderr=subprocess.PIPE,
-            env=environment(PYTHONUNBUFFERED=""),
+            env=environment(PYTHONUNBUFFERED="1"),
             check=False,
             text=True,
         )
     assert done.returncode == 1
-    last = done.stderr.splitlines()[-1]
-    assert last == "error: stdout cannot be written: No space left on device"
+    assert done.stderr.splitlines()[-1] == (
+        "error: stdout cannot be written: No space left on device; the command itself succeeded"
+    )
+    assert (here / "out").exists() == ("out" in words.split())
 
 
 MODEL = ("deploy", "tiny.onnx", "--backend", "loopback")

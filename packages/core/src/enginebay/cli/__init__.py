@@ -68,6 +68,10 @@ def _run(arguments: list[str]) -> int:
     if arguments[0] in ("-h", "--help"):
         sys.stdout.write(_help())
         return 0
+    from enginebay.errors import check_text
+
+    for argument in arguments:
+        check_text(argument)
     name, rest = arguments[0], arguments[1:]
     parser = command_parser(name, rest)
     try:

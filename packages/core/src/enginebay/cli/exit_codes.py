@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import warnings
 from contextlib import contextmanager
-from io import TextIOWrapper
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from enginebay.errors import EnginebayError, MismatchError
+from enginebay.cli.standard_streams import discard, own_stdout
+from enginebay.errors import EnginebayError, MismatchError, disk_error, disk_failure
 from enginebay.interruption import forget, interrupt, raise_if_interrupted
 
 if TYPE_CHECKING:
@@ -35,21 +33,23 @@ def exit_code(arguments: list[str], command: Callable[[list[str]], int]) -> int:
         arguments: The command line; ``--traceback`` and ``--json`` in it change the report.
         command: The function to run; it returns an exit code.
     """
-    _prepare_stdout()
-    try:
-        with _signals_raised(), _short_warnings():
-            code = _code_of(arguments, command)
-            sys.stdout.flush()  # a closed pipe or a full disk must raise here
-            return code
-    except BrokenPipeError:  # whoever read stdout has left, as ``head -1`` does
-        _discard_stdout()
-        return 1
-    except OSError as err:  # all others were reported: this is stdout, on a full disk
-        _discard_stdout()
-        sys.stderr.write(f"error: stdout cannot be written: {err.strerror}\n")
-        return 1
-    except KeyboardInterrupt as err:  # in the middle of the report
-        return _explain(err).exit_code
+    with own_stdout() as stdout:
+        code = None
+        try:
+            with _signals_raised(), _short_warnings():
+                code = _code_of(arguments, command)
+                stdout.flush()  # a closed pipe or a full disk must raise here
+                return code
+        except BrokenPipeError:  # whoever read stdout has left, as ``head -1`` does
+            discard(stdout)
+            return 1
+        except OSError as err:  # all others were reported: this is stdout, on a full disk
+            discard(stdout)
+            done = "; the command itself succeeded" if code == 0 else ""
+            sys.stderr.write(f"error: stdout cannot be written: {err.strerror}{done}\n")
+            return 1
+        except KeyboardInterrupt as err:  # in the middle of the report
+            return _explain(err).exit_code
 
 
 def _code_of(arguments: list[str], command: Callable[[list[str]], int]) -> int:
@@ -80,13 +80,15 @@ class _Failure(NamedTuple):
 
 
 def _explain(err: BaseException) -> _Failure:
+    if isinstance(err, OSError) and disk_error(err):
+        err = disk_failure(err)
     if isinstance(err, EnginebayError):
         return _Failure(err.exit_code, str(err), err.hint)
     if isinstance(err, Terminated):
         return _Failure(err.exit_code, str(err))
     if isinstance(err, KeyboardInterrupt):
         return _Failure(INTERRUPTED, "interrupted")
-    if isinstance(err, OSError):  # a full disk, a file that may not be read: nothing unexpected
+    if isinstance(err, OSError):  # a file that may not be read: nothing unexpected
         where = f"'{err.filename}': " if err.filename else ""
         return _Failure(1, f"{where}{err.strerror or err}")
     if isinstance(err, MemoryError):
@@ -141,19 +143,6 @@ def _short_warnings() -> Iterator[None]:
 
 def _raise_signal(number: int, frame: Any) -> NoReturn:  # noqa: ARG001  # the signature is signal's
     interrupt(KeyboardInterrupt() if number == signal.SIGINT else Terminated(number))
-
-
-def _prepare_stdout() -> None:
-    """Let stdout take every character, as an escape where its encoding has none; stderr does."""
-    if not sys.stdout:  # closed by the shell, as with ``>&-``
-        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  # to the end
-    if isinstance(sys.stdout, TextIOWrapper):  # a caller of main() may have put another there
-        sys.stdout.reconfigure(errors="backslashreplace")
-
-
-def _discard_stdout() -> None:
-    """Point stdout to nowhere, so that Python's own flush at its exit is quiet."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _report(arguments: list[str], err: BaseException, message: str, hint: str | None) -> None:
