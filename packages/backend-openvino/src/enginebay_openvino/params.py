@@ -58,6 +58,11 @@ class OpenvinoParams(eb.BackendParams):
     cache_dir: str | None = None
     properties: dict[str, str] = {}
 
+    @property
+    def allowed_precision(self) -> str:
+        """Weights in half precision carry its error into single precision."""
+        return "fp16" if self.fp16_weights and self.precision == "fp32" else self.precision
+
     @classmethod
     def config_keys(cls) -> dict[str, eb.ConfigKey]:
         """Read MMDeploy's keys too."""

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from enginebay.plugins import BackendStatus, list_backends
     from enginebay.rewriting import RewriterSet, mark, marks
     from enginebay.tensors import TensorSpec
-    from enginebay.verdict import Verification
+    from enginebay.verdict import VerdictWarning, Verification
 
 __all__ = [
     "API_VERSION",
@@ -57,6 +57,7 @@ __all__ = [
     "Receipt",
     "RewriterSet",
     "TensorSpec",
+    "VerdictWarning",
     "Verification",
     "Wrapper",
     "__version__",
@@ -95,6 +96,7 @@ _fetch = lazy_names(
         "Receipt": "inference",
         "RewriterSet": "rewriting",
         "TensorSpec": "tensors",
+        "VerdictWarning": "verdict",
         "Verification": "verdict",
         "Wrapper": "inference",
         "benchmark": "operations",

@@ -7,6 +7,7 @@ is plain JSON: no NaN and no infinity, so a value that may be one of them is kep
 from __future__ import annotations
 
 import math
+import warnings
 from itertools import chain
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -16,6 +17,36 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Verdict: TypeAlias = Literal["verified", "mismatched", "unverified", "crashed"]
+
+
+class VerdictWarning(UserWarning):
+    """Says what limits a verdict, such as a line where Python reads a tensor's value."""
+
+
+#: The label of a sample that the caller gave.
+EXAMPLE = "example"
+
+
+class Basis(msgspec.Struct, frozen=True, kw_only=True):
+    """What a verdict rests on, besides its figures.
+
+    Attributes:
+        labels: What each recorded sample is: ``example``, ``redrawn``.
+        beyond: Labels of the samples with values outside of what the example has.
+        dropped: Probes that say nothing, and why: the model raises, or gives NaN alone.
+        warnings: What limits the verdict, a sentence each.
+        branches: Lines where Python read values that differ between samples: ``net.py:12``.
+        domain: Bounds of the probes by input, where the caller gave some.
+        doubt: Why nothing can be verified: the model is not deterministic.
+    """
+
+    labels: tuple[str, ...] = ()
+    beyond: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    branches: tuple[str, ...] = ()
+    domain: dict[str, tuple[float, float]] = {}
+    doubt: str = ""
 
 
 class OutputComparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +74,7 @@ class OutputComparison(msgspec.Struct, frozen=True, kw_only=True):
         atol_that_passes: An ``atol`` that would pass; None where none would.
         passed: Whether the output agrees with the reference.
         reason: What is wrong, or what is remarkable about an output that passed.
+        sample: What was compared on: ``example``, or a probe such as ``redrawn``.
     """
 
     name: str
@@ -61,6 +93,7 @@ class OutputComparison(msgspec.Struct, frozen=True, kw_only=True):
     atol_that_passes: float | None = None
     passed: bool
     reason: str = ""
+    sample: str = EXAMPLE
 
     @property
     def badness(self) -> tuple[bool, float, float]:
@@ -71,6 +104,8 @@ class OutputComparison(msgspec.Struct, frozen=True, kw_only=True):
     def describe(self) -> str:
         """The comparison in one line, for messages."""
         text = f'"{self.name}"'
+        if self.sample != EXAMPLE:
+            text += f" on the probe '{self.sample}'"
         if self.worst_index is not None:
             place = ", ".join(map(str, self.worst_index))
             text += f" at [{place}]: expected {self.worst_expected}, found {self.worst_found}"
@@ -102,6 +137,8 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         samples: How many sets of inputs were run.
         precision: The effective precision that the tolerances were chosen for.
         reason: Why there are no figures, for ``unverified`` and ``crashed``.
+        failed: Labels of the samples that do not pass.
+        basis: What the verdict rests on; None where nothing is known but the figures.
 
     Example:
         >>> Verification.unverified("no reference was given").summary()
@@ -114,6 +151,8 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     samples: int = 0
     precision: str = ""
     reason: str = ""
+    failed: tuple[str, ...] = ()
+    basis: Basis | None = None
 
     @classmethod
     def of(
@@ -122,6 +161,8 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         *,
         reference: str,
         precision: str = "fp32",
+        basis: Basis | None = None,
+        doubt: str = "",
     ) -> Verification:
         """The verdict on several samples; of each output, the worst one is kept.
 
@@ -129,26 +170,41 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
             samples: The result of :func:`~enginebay.verification.compare` for each set of inputs.
             reference: What the expected values came from.
             precision: The effective precision of the engine.
+            basis: What the verdict rests on.
+            doubt: Why it cannot be ``verified``, whatever the figures say.
 
         Returns:
-            ``verified`` or ``mismatched``; ``unverified`` where not one number was compared.
+            ``verified`` or ``mismatched``; ``unverified`` where not one number was compared, or
+            where agreement proves nothing.
         """
+        labels = (basis and basis.labels) or (EXAMPLE,) * len(samples)
         worst: dict[str, OutputComparison] = {}
-        for output in chain.from_iterable(samples):
-            known = worst.get(output.name)
-            if known is None or output.badness > known.badness:
-                worst[output.name] = output
-        verdict: Verdict = "verified" if all(o.passed for o in worst.values()) else "mismatched"
-        reason = ""
-        if verdict == "verified" and not any(o.total for o in chain.from_iterable(samples)):
-            verdict, reason = "unverified", "not one number was compared"
+        failed: dict[str, None] = {}
+        for label, outputs in zip(labels, samples, strict=True):
+            for output in outputs:
+                if not output.passed:
+                    failed[label] = None
+                known = worst.get(output.name)
+                if known is None or output.badness > known.badness:
+                    worst[output.name] = msgspec.structs.replace(output, sample=label)
+        verdict: Verdict = "mismatched" if failed else "verified"
+        if not failed and not any(o.total for o in chain.from_iterable(samples)):
+            doubt = "not one number was compared"
+        if basis is not None and basis.doubt:
+            verdict, doubt = "unverified", basis.doubt
+        elif doubt and not failed:
+            verdict = "unverified"
+        else:
+            doubt = ""
         return cls(
             verdict=verdict,
             reference=reference,
             outputs=tuple(worst.values()),
             samples=len(samples),
             precision=precision,
-            reason=reason,
+            reason=doubt,
+            failed=tuple(failed),
+            basis=basis,
         )
 
     @classmethod
@@ -171,10 +227,44 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         if self.reason or not self.outputs:
             return f"{self.verdict}: {self.reason}"
         worst = max(self.outputs, key=lambda output: output.badness)
-        against = f" against {self.reference}" if self.reference else ""
-        return f"{self.verdict}{against} on {self._extent()}; worst: {worst.describe()}"
+        text = f"{self.verdict}{self.extent()}; worst: {worst.describe()}"
+        return "; ".join((text, *self.causes()))
 
-    def _extent(self) -> str:
-        """The extent of the comparison: ``2 outputs, 3 samples``."""
-        parts = (("output", len(self.outputs)), ("sample", self.samples))
-        return ", ".join(f"{n} {word}{'' if n == 1 else 's'}" for word, n in parts)
+    def extent(self) -> str:
+        """The extent of the comparison: `` against … on 2 outputs, 3 samples``."""
+        against = f" against {self.reference}" if self.reference else ""
+        count = len(self.outputs)
+        text = f"{against} on {count} output{'' if count == 1 else 's'}, "
+        if self.samples == 1 and self.basis is not None:
+            return f"{text}on the example alone"
+        text += f"{self.samples} sample{'' if self.samples == 1 else 's'}"
+        domain = self.basis.domain if self.basis else {}
+        within = ", ".join(f"{name}={low:g}:{high:g}" for name, (low, high) in domain.items())
+        return f"{text} within {within}" if within else text
+
+    def warn(self) -> None:
+        """Warn of what limits the verdict: a :class:`~enginebay.VerdictWarning` for each."""
+        for text in self.warnings:
+            warnings.warn(text, VerdictWarning, stacklevel=3)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What limits the verdict, a sentence each."""
+        return self.basis.warnings if self.basis is not None else ()
+
+    def causes(self) -> tuple[str, ...]:
+        """Likely causes of a mismatch, and what to type."""
+        if self.verdict != "mismatched" or self.basis is None:
+            return ()
+        causes = []
+        if self.basis.branches:
+            lines = ", ".join(self.basis.branches)
+            causes.append(
+                f"Python reads values at {lines}, so the engine holds for one branch only"
+            )
+        if self.failed and set(self.failed) <= set(self.basis.beyond):
+            causes.append(
+                "it shows only outside of the example's range; if inputs never go there, "
+                "say so: --domain NAME=LOW:HIGH (domain={...})"
+            )
+        return tuple(causes)

@@ -62,10 +62,16 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Two, eb.Deployme
     return model, deployment
 
 
-def test_the_verdict_comes_from_three_sizes(deployed: tuple[Two, eb.Deployment]) -> None:
+def test_the_verdict_comes_from_several_sizes_and_probes(
+    deployed: tuple[Two, eb.Deployment],
+) -> None:
     _, deployment = deployed
     verification = deployment.verification
-    assert (deployment.verdict, verification.samples) == ("verified", 3)
+    assert deployment.verdict == "verified"
+    assert verification.basis is not None
+    assert verification.basis.labels[0] == "example"
+    assert {"redrawn", "permuted", "zeros"} < set(verification.basis.labels)
+    assert verification.samples == len(verification.basis.labels) == 9
     assert verification.reference == "the PyTorch model, unpatched"
     assert [step.name for step in deployment.steps] == [
         *("reference", "export", "convert", "verify", "publish"),
@@ -288,7 +294,7 @@ def test_shapes_alone_make_up_inputs_and_ranges_open_dimensions(tmp_path: Path) 
         params={"input_shapes": "2x3x8x8", "min_shapes": "1x3x8x8", "max_shapes": "4x3x8x8"},
     )
     assert deployment.verdict == "verified"
-    assert deployment.verification.samples == 3
+    assert deployment.verification.samples == 9
     assert deployment.artifact.inputs[0].dims == ("input_0", 3, 8, 8)
 
 

@@ -90,7 +90,8 @@ def test_a_programs_open_dimensions_stay_open_between_the_same_sizes(
     (image,) = deployed.artifact.inputs
     assert image.dims == ("batch", 3)
     sizes = [sample.inputs["image"].shape[0] for sample in deployed.artifact.samples()]
-    assert sizes == [2, 1, 5]
+    assert sizes[:3] == [2, 1, 5]
+    assert 3 in sizes  # and a prime size in between
 
 
 def test_a_converted_file_is_compared_with_the_models_own_example(

@@ -49,8 +49,10 @@ def test_underflow_is_allowed_for_and_no_more():
     )
 
 
-def test_the_scale_is_kept():
-    assert tolerance_for("float32", "fp32", scale=3.0).scale == 3.0
+def test_noise_is_far_below_what_counts_as_apart():
+    assert tolerance_for("float32", "fp32").noise == 32 * float(np.finfo(np.float32).eps)
+    assert tolerance_for("float16", "fp32").noise == 32 * float(np.finfo(np.float16).eps)
+    assert tolerance_for("float32", "int8").noise == 1.0
 
 
 def test_an_unknown_precision_is_refused():

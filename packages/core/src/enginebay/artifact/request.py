@@ -17,6 +17,7 @@ from enginebay.artifact.opening import Artifact, check_pinned, open_artifact
 from enginebay.artifact.parts import load_parts
 from enginebay.backend import get_backend
 from enginebay.hooks import WrapperRequest
+from enginebay.inference import coarseness
 from enginebay.ir import IR_FOLDER, SUFFIXES
 from enginebay.tensors import TensorSpec
 
@@ -65,6 +66,15 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
             strict=self.strict,
         )
         return load_parts(backend, request, self.parts)
+
+    def allowed_precision(self) -> str:
+        """The coarsest precision that the caller allowed: by the parameters, or by the dtypes."""
+        backend = get_backend(self.backend)
+        requested = backend.Params.from_mapping(self.params).allowed_precision
+        dtypes = {spec.dtype for spec in (*self.inputs, *self.outputs)}
+        by_dtype = {"float16": "fp16", "bfloat16": "bf16"}
+        own = [by_dtype[dtype] for dtype in sorted(dtypes & by_dtype.keys())]
+        return max([requested or backend.info.precisions[0], *own], key=coarseness)
 
 
 def load_request(

@@ -60,6 +60,50 @@ def add_tolerance(parser: ArgumentParser) -> None:
     )
 
 
+def add_probes(parser: ArgumentParser) -> None:
+    """Add ``--probes`` and ``--domain``."""
+    parser.add_argument(
+        "--probes",
+        type=int,
+        default=8,
+        metavar="N",
+        help="compare on at most N inputs of other values and sizes, besides the example "
+        "(default: 8; 0: on the example alone)",
+    )
+    parser.add_argument(
+        "--domain",
+        action="append",
+        default=[],
+        metavar="NAME=LOW:HIGH",
+        help="the values that an input takes, such as image=0:1: probes stay inside (repeatable)",
+    )
+
+
+def parse_domain(texts: Sequence[str]) -> dict[str, tuple[float, float]]:
+    """Read every ``--domain``.
+
+    Raises:
+        UsageError: A text is no bounds.
+
+    Example:
+        >>> parse_domain(["image=0:1"])
+        {'image': (0.0, 1.0)}
+    """
+    from enginebay.errors import UsageError
+
+    found = {}
+    for text in texts:
+        name, _, bounds = text.rpartition("=")
+        low, _, high = bounds.partition(":")
+        try:
+            found[name] = (float(low), float(high))
+        except ValueError:
+            raise UsageError(
+                f"'{text}' is no domain of an input", hint="write --domain image=0:1"
+            ) from None
+    return found
+
+
 def add_allow_env(parser: ArgumentParser) -> None:
     """Add ``--allow-env``."""
     parser.add_argument(

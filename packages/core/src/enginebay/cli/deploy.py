@@ -14,11 +14,13 @@ from enginebay.cli.arguments import (
     add_allow_env,
     add_backend_flags,
     add_inputs,
+    add_probes,
     add_strict,
     add_tolerance,
     add_work_dir,
     environment,
     flag_value,
+    parse_domain,
     repeatable_command,
 )
 from enginebay.cli.output import (
@@ -31,8 +33,10 @@ from enginebay.cli.output import (
 )
 from enginebay.cli.summaries import (
     artifact_text,
+    basis_fields,
     engine_text,
     print_outputs,
+    quiet_verdict,
     verdict_text,
 )
 
@@ -85,6 +89,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
         "other (repeatable, in the order of the model)",
     )
     parser.add_argument("--keep-ir", action="store_true", help="keep the IR in the artifact")
+    add_probes(parser)
     add_tolerance(parser)
     parser.add_argument(
         "--allow-mismatch",
@@ -117,7 +122,7 @@ def run(args: Namespace) -> int:
     config = read(args.config, environment=environment(args.allow_env)) if args.config else None
     backend = get_backend(_backend(args.argv) or default_backend())
     flags = [] if args.backend else ["--backend", backend.name]
-    with progress() as watch, stdout_on_stderr():
+    with progress() as watch, stdout_on_stderr(), quiet_verdict():
         deployment = deploy(
             args.model,
             parse_inputs(args.inputs) if args.inputs else None,
@@ -129,6 +134,8 @@ def run(args: Namespace) -> int:
             exporter=args.exporter,
             partition=args.cut,
             keep_ir=args.keep_ir,
+            probes=args.probes,
+            domain=parse_domain(args.domain),
             rtol=args.rtol,
             atol=args.atol,
             timeout=args.timeout,
@@ -188,6 +195,7 @@ def _print(deployment: Deployment) -> None:
     print_fields(
         (
             ("verdict", verdict_text(deployment.verification)),
+            *basis_fields(deployment.verification),
             ("engine", engine_text(deployment.receipt)),
             *(("note", note) for note in deployment.notes),
             *(("rewriters", line) for line in _rewriter_lines(deployment)),

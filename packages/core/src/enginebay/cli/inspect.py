@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from enginebay.cli.output import human_size, print_fields, print_json, print_table, short_path
 from enginebay.cli.summaries import (
     artifact_document,
+    basis_fields,
     ir_document,
     print_ir,
     print_outputs,
@@ -62,6 +63,7 @@ def _print(artifact: Artifact) -> None:
         (
             ("artifact", short_path(artifact.path)),
             ("verdict", verdict_text(verification) if verification else "unverified"),
+            *(basis_fields(verification) if verification else ()),
             ("backend", f"{manifest.backend} {manifest.engine_version}"),
             ("plugin", f"{manifest.plugin.distribution} {manifest.plugin.version}"),
             *receipt_fields(manifest.receipt),

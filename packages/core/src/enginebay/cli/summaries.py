@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import warnings
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from enginebay.cli.output import (
@@ -15,6 +17,8 @@ from enginebay.cli.output import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from enginebay.artifact import Artifact
     from enginebay.inference import Receipt
     from enginebay.ir import IRModel
@@ -34,8 +38,27 @@ def verdict_text(verification: Verification) -> str:
     verdict = styled(verification.verdict, _COLOURS.get(verification.verdict, "red"), sys.stdout)
     if verification.reason:
         return f"{verdict}: {verification.reason}"
-    samples = f"{verification.samples} sample{'' if verification.samples == 1 else 's'}"
-    return f"{verdict} against {verification.reference} on {samples}"
+    return f"{verdict}{verification.extent()}"
+
+
+def basis_fields(verification: Verification) -> list[tuple[str, str]]:
+    """Return what limits the verdict, what was not compared, and likely causes of a mismatch."""
+    dropped = verification.basis.dropped if verification.basis else ()
+    return [
+        *(("warning", styled(text, "yellow", sys.stdout)) for text in verification.warnings),
+        *(("cause", text) for text in verification.causes()),
+        *(("left out", text) for text in dropped),
+    ]
+
+
+@contextmanager
+def quiet_verdict() -> Iterator[None]:
+    """Let nothing warn of what :func:`basis_fields` shows."""
+    from enginebay.verdict import VerdictWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", VerdictWarning)
+        yield
 
 
 def print_outputs(verification: Verification) -> None:

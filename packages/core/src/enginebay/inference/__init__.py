@@ -12,11 +12,11 @@ from enginebay.lazy import lazy_names
 if TYPE_CHECKING:
     from enginebay.inference.chain import ChainedWrapper
     from enginebay.inference.input_check import InputCheck
-    from enginebay.inference.receipt import Receipt
+    from enginebay.inference.receipt import Receipt, coarseness
     from enginebay.inference.timing import Latency, latency
     from enginebay.inference.wrapper import Wrapper
 
-__all__ = ["ChainedWrapper", "InputCheck", "Latency", "Receipt", "Wrapper", "latency"]
+__all__ = ["ChainedWrapper", "InputCheck", "Latency", "Receipt", "Wrapper", "coarseness", "latency"]
 
 __getattr__ = lazy_names(
     __name__,
@@ -25,6 +25,7 @@ __getattr__ = lazy_names(
         "ChainedWrapper": "inference.chain",
         "Latency": "inference.timing",
         "Receipt": "inference.receipt",
+        "coarseness": "inference.receipt",
         "Wrapper": "inference.wrapper",
         "latency": "inference.timing",
     },

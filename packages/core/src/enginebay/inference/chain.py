@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay.inference.receipt import PRECISIONS, Receipt
+from enginebay.inference.receipt import Receipt, coarseness
 from enginebay.inference.wrapper import Wrapper
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class ChainedWrapper(Wrapper):
         receipts = [part.receipt for part in self._parts]
         return msgspec.structs.replace(
             receipts[0],
-            precision=max((each.precision for each in receipts), key=_coarseness),
+            precision=max((each.precision for each in receipts), key=coarseness),
             fallbacks=tuple(
                 f"part {number}: {fallback}"
                 for number, each in enumerate(receipts)
@@ -90,8 +90,3 @@ class ChainedWrapper(Wrapper):
         with ExitStack() as stack:
             for part in self._parts:
                 stack.callback(part.close)
-
-
-def _coarseness(precision: str) -> int:
-    """Return the place in the order; an unknown precision comes last, so that it is shown."""
-    return PRECISIONS.index(precision) if precision in PRECISIONS else len(PRECISIONS)

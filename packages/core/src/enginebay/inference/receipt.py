@@ -34,3 +34,13 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     fallbacks: tuple[str, ...] = ()
     driver: str = ""
     details: dict[str, str] = {}
+
+
+def coarseness(precision: str) -> int:
+    """The place in the order of precisions; an unknown one comes last, so that it is shown.
+
+    Example:
+        >>> max(["int8", "fp32", "bf16"], key=coarseness)
+        'int8'
+    """
+    return PRECISIONS.index(precision) if precision in PRECISIONS else len(PRECISIONS)

@@ -11,10 +11,11 @@ from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
     from enginebay.models.bound import BoundModel, bind
-    from enginebay.models.dynamic import DynamicDim, DynamicShapes, extreme_shapes
+    from enginebay.models.dynamic import DynamicDim, DynamicShapes, between_shapes, extreme_shapes
     from enginebay.models.examples import shapes_of
     from enginebay.models.forward import evaluation, output_tensors
     from enginebay.models.names import unused
+    from enginebay.models.observation import Observation, Observer
     from enginebay.models.options import Options, image_size, read_options
     from enginebay.models.plugin_sources import find_model
     from enginebay.models.signature import Signature
@@ -26,8 +27,11 @@ __all__ = [
     "DynamicDim",
     "DynamicShapes",
     "ModelSource",
+    "Observation",
+    "Observer",
     "Options",
     "Signature",
+    "between_shapes",
     "bind",
     "evaluation",
     "extreme_shapes",
@@ -50,8 +54,11 @@ __getattr__ = lazy_names(
         "DynamicDim": "models.dynamic",
         "DynamicShapes": "models.dynamic",
         "ModelSource": "models.sources",
+        "Observation": "models.observation",
+        "Observer": "models.observation",
         "Options": "models.options",
         "Signature": "models.signature",
+        "between_shapes": "models.dynamic",
         "bind": "models.bound",
         "evaluation": "models.forward",
         "extreme_shapes": "models.dynamic",

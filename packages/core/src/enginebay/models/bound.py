@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from enginebay.ir import IRKind, IRModel
     from enginebay.models.dynamic import DynamicShapes
+    from enginebay.models.observation import Observer
     from enginebay.models.sources import ModelSource
     from enginebay.params import ShapeProfile, Shapes
     from enginebay.tensors import NumpyArray, TensorSpec
@@ -57,11 +58,14 @@ class BoundModel:
         """The shape of each example input."""
         return {name: array.shape for name, array in self.examples.items()}
 
-    def run(self, inputs: Mapping[str, NumpyArray]) -> dict[str, NumpyArray]:
+    def run(
+        self, inputs: Mapping[str, NumpyArray], observer: Observer | None = None
+    ) -> dict[str, NumpyArray]:
         """Run the model as it is, without any rewriter, in PyTorch.
 
         Args:
             inputs: Arrays by name; what is left out is taken from the example.
+            observer: Watches the forward.
 
         Raises:
             ModelError: Its forward raised, or returned another number of tensors.
@@ -73,7 +77,7 @@ class BoundModel:
         device = next((p.device for p in module.parameters()), torch.device("cpu"))
         given = {name: inputs.get(name, example) for name, example in self.examples.items()}
         tensors = {name: to_torch(array, device) for name, array in given.items()}
-        return _arrays(self.signature.run(module, tensors))
+        return _arrays(self.signature.run(module, tensors, observer))
 
     def example_outputs(self) -> dict[str, NumpyArray]:
         """The outputs for the example inputs, as PyTorch gave them while the inputs were bound."""

@@ -88,19 +88,16 @@ def to_profiles(
 
 
 def extreme_shapes(
-    dynamic: DynamicShapes, inputs: Sequence[TensorSpec]
+    dynamic: DynamicShapes, usual: Mapping[str, tuple[int, ...]]
 ) -> Iterator[dict[str, tuple[int, ...]]]:
     """Each input's shape with every open dimension at its smallest, then at its largest size.
 
     Shapes that are the example's own are left out, and so is a size without a limit.
 
     Example:
-        >>> from enginebay.tensors import TensorSpec
-        >>> x = TensorSpec("x", "float32", (2, 3))
-        >>> list(extreme_shapes({"x": {0: DynamicDim("batch", 1, 8)}}, [x]))
+        >>> list(extreme_shapes({"x": {0: DynamicDim("batch", 1, 8)}}, {"x": (2, 3)}))
         [{'x': (1, 3)}, {'x': (8, 3)}]
     """
-    usual = {spec.name: tuple(int(dim) for dim in spec.dims or ()) for spec in inputs}
     for bound in ("min", "max"):
         shapes = {
             name: tuple(
@@ -109,12 +106,56 @@ def extreme_shapes(
             )
             for name, shape in usual.items()
         }
-        if shapes != usual:
+        if shapes != dict(usual):
             yield shapes
 
 
 def _size(dim: DynamicDim | None, bound: str, size: int) -> int:
     return (dim and getattr(dim, bound)) or size
+
+
+def between_shapes(
+    dynamic: DynamicShapes, usual: Mapping[str, tuple[int, ...]]
+) -> Iterator[dict[str, tuple[int, ...]]]:
+    """Each input's shape with every open dimension at an odd and at a prime size in its range.
+
+    A size without a limit is taken up to twice the example's. What a model does at powers of two,
+    and at the sizes of its example, it need not do at others.
+
+    Example:
+        >>> list(between_shapes({"x": {0: DynamicDim("batch", 1, 16)}}, {"x": (2, 3)}))
+        [{'x': (9, 3)}, {'x': (7, 3)}]
+    """
+    seen = [dict(usual), *extreme_shapes(dynamic, usual)]
+    for choose in (_odd, _prime):
+        shapes = {
+            name: tuple(
+                choose(dim, size) if (dim := dynamic.get(name, {}).get(axis)) else size
+                for axis, size in enumerate(shape)
+            )
+            for name, shape in usual.items()
+        }
+        if shapes not in seen:
+            seen.append(shapes)
+            yield shapes
+
+
+def _middle(dim: DynamicDim, size: int) -> int:
+    return (dim.min + (dim.max or 2 * size + 1)) // 2
+
+
+def _odd(dim: DynamicDim, size: int) -> int:
+    """The first odd size above the middle of the range."""
+    odd = (_middle(dim, size) + 1) | 1
+    return odd if dim.holds(odd) else size
+
+
+def _prime(dim: DynamicDim, size: int) -> int:
+    """The last prime size below the middle of the range, above 2 where there is one."""
+    for number in range(_middle(dim, size), max(dim.min, 2) - 1, -1):
+        if all(number % other for other in range(2, int(number**0.5) + 1)):
+            return number
+    return size
 
 
 def normalise(

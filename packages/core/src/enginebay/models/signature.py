@@ -6,6 +6,7 @@ Input names are the parameter names of ``forward``, output names the keys of wha
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from torch import Tensor, nn
+
+    from enginebay.models.observation import Observer
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,15 @@ class Signature:
     call: Call
     notes: tuple[str, ...] = ()
 
-    def run(self, model: nn.Module, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def run(
+        self, model: nn.Module, inputs: Mapping[str, Tensor], observer: Observer | None = None
+    ) -> dict[str, Tensor]:
         """The outputs of one forward pass, by name: in evaluation mode, without gradients.
+
+        Args:
+            model: The model.
+            inputs: The inputs by name.
+            observer: Watches the forward.
 
         Raises:
             InputError: An input is missing or unknown.
@@ -52,7 +62,8 @@ class Signature:
             raise InputError(f"the model takes {', '.join(names)}; got {', '.join(inputs)}")
         from enginebay.models.forward import output_tensors
 
-        result, _ = _forward(eager(model), self.call, [inputs[name] for name in names])
+        ordered = {name: inputs[name] for name in names}
+        result, _ = _forward(eager(model), self.call, ordered, observer)
         tensors = output_tensors(result, len(self.outputs))
         named = zip(self.outputs, tensors, strict=True)
         return {spec.name: detached(tensor) for spec, tensor in named}
@@ -82,7 +93,7 @@ def read_signature(
     call, inputs = bind_arguments(eager(model), args)
     inputs = renamed("input", inputs, input_names)
     try:
-        result, mutated = _forward(eager(model), call, list(inputs.values()))
+        result, mutated = _forward(eager(model), call, inputs)
     except ModelError as err:
         if isinstance(args, Mapping) and call.args and isinstance(call.args[0], Mapping):
             err.hint = (
@@ -101,18 +112,23 @@ def read_signature(
     )
 
 
-def _forward(model: nn.Module, call: Call, inputs: Sequence[Tensor]) -> tuple[Any, frozenset[int]]:
+def _forward(
+    model: nn.Module, call: Call, inputs: Mapping[str, Tensor], observer: Observer | None = None
+) -> tuple[Any, frozenset[int]]:
     """The result on copies of the inputs, and which of these the forward wrote into."""
     import torch
 
     from enginebay.models.forward import evaluation
 
     with torch.inference_mode(mode=False), torch.no_grad(), evaluation(model):
-        tensors = [detached(tensor) for tensor in inputs]
+        tensors = [detached(tensor) for tensor in inputs.values()]
         versions = [tensor._version for tensor in tensors]
         args, kwargs = call.fill(tensors)
         try:
-            result = model(*args, **kwargs)
+            with observer or nullcontext():
+                if observer is not None:
+                    observer.start_from(dict(zip(inputs, tensors, strict=True)))
+                result = model(*args, **kwargs)
         except KeyboardInterrupt:
             raise
         except BaseException as err:  # a model that exits has computed nothing

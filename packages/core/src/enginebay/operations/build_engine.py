@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from enginebay.operations.settings import Settings
     from enginebay.operations.steps import Steps
     from enginebay.rewriting import RewriteReport, RewriterSet
+    from enginebay.verification import RecordedReference
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Build:
     Attributes:
         settings: The backend, its parameters, and how to export.
         model: The model with its inputs bound.
-        samples: The inputs that the engine will be verified with.
+        reference: The samples that the engine will be verified with.
         rewriters: The caller's own.
         folder: Where the files go.
         steps: Records the steps.
@@ -47,7 +48,7 @@ class Build:
 
     settings: Settings
     model: BoundModel
-    samples: tuple[Sample, ...]
+    reference: RecordedReference
     rewriters: tuple[RewriterSet, ...]
     folder: Path
     steps: Steps
@@ -76,7 +77,7 @@ class Engine:
     @property
     def samples(self) -> list[Sample]:
         """The samples without the inputs that the exporter has dropped, as no node uses them."""
-        return _used(self.build.samples, self.ir)
+        return _used(self.build.reference.samples, self.ir)
 
     def load_request(self, *, strict: bool) -> LoadRequest:
         """The request that loads the engine."""
@@ -153,7 +154,7 @@ def _through(build: Build, kind: IRKind) -> Engine:
         else:
             files = settings.engine.convert(
                 *(exported, settings.params, build.folder, set_detail, build.model.profiles),
-                [sample.inputs for sample in _used(build.samples, exported)],
+                [sample.inputs for sample in _used(build.reference.for_conversion, exported)],
             )
         set_detail(", ".join(file.as_posix() for file in files))
     return Engine(build, exported, files, parts, rewriting)

@@ -18,7 +18,7 @@ from enginebay.operations.steps import Step, Steps
 from enginebay.rewriting import RewriteReport, check_sets
 from enginebay.tensors import save_samples
 from enginebay.verdict import Verification
-from enginebay.verification import judge, record_reference
+from enginebay.verification import check_probes, judge, record_reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -74,6 +74,8 @@ def deploy(
     rewriters: Sequence[RewriterSet] = (),
     partition: Sequence[str] = (),
     config: Mapping[str, Any] | str | Path | None = None,
+    probes: int = 8,
+    domain: Mapping[str, tuple[float, float]] | None = None,
     rtol: float | None = None,
     atol: float | None = None,
     allow_mismatch: bool = False,
@@ -103,13 +105,16 @@ def deploy(
         output_names: Instead of ``output``, ``output_0`` … or the keys of the result.
         dynamic_shapes: ``{"x": {0: "batch"}}`` or ``{"x": {0: ("batch", 1, 8)}}``; by default
             the dimensions where the params' smallest and largest shapes differ. The artifact is
-            verified at the example's, the smallest and the largest sizes.
+            verified at the example's, the smallest and the largest sizes, and at some in between.
         rewriters: Rewriters of your own.
         partition: Names of marks, in the order of the model, to cut it at: it becomes one
             artifact with several engines that run one after the other. See
             :func:`enginebay.mark` and :func:`enginebay.marks`.
         config: A deploy config or the path of one: it says what is not given here, and rewriters
             see it as ``ctx.config``.
+        probes: How many inputs of other values and sizes to verify the artifact on, at most,
+            besides the example; 0 for the example alone. See ``docs/verdict.md``.
+        domain: ``{"image": (0, 1)}``: bounds of an input's values that the probes stay inside of.
         rtol: Replaces the relative tolerance, which follows the dtype and the precision.
         atol: Replaces the absolute tolerance.
         allow_mismatch: Publish the artifact although its numbers differ or its engine crashed.
@@ -146,13 +151,16 @@ def deploy(
         partition=partition,
     )
     check_sets(rewriters)
+    check_probes(probes)
     steps = Steps(watch)
     with staging(work_dir, overwrite=overwrite) as stage:
         with steps("reference") as set_detail:
             bound = _bind(model, args, settings)
-            reference = record_reference(bound, settings.engine.name)
+            reference = record_reference(
+                bound, settings.engine.name, count=probes, domain=dict(domain or {})
+            )
             set_detail(reference.description)
-        build = Build(settings, bound, reference.samples, tuple(rewriters), stage.dir, steps)
+        build = Build(settings, bound, reference, tuple(rewriters), stage.dir, steps)
         engine = build_engine(build)
         with steps("verify") as set_detail:
             save_samples(stage.dir / SAMPLES_FILE, engine.samples)
@@ -161,6 +169,7 @@ def deploy(
                 stage.dir / SAMPLES_FILE,
                 reference.description,
                 missing=reference.missing,
+                basis=reference.basis,
                 rtol=rtol,
                 atol=atol,
                 timeout=timeout,
@@ -168,6 +177,7 @@ def deploy(
             set_detail(verification.verdict)
         if not allow_mismatch:
             _raise_on_mismatch(verification)
+        verification.warn()
         with steps("publish") as set_detail:
             manifest = build_manifest(
                 *(settings.engine, engine.ir, settings.params, engine.files),

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from enginebay.artifact import SAMPLES_FILE, Artifact, load_request, open_artifact
 from enginebay.errors import UsageError
 from enginebay.tensors import Sample, save_samples, to_numpy
-from enginebay.verification import judge
+from enginebay.verdict import EXAMPLE, Basis
+from enginebay.verification import RecordedReference, judge
 
 if TYPE_CHECKING:
     from enginebay.tensors import Array
@@ -49,24 +50,36 @@ def verify(
     opened = open_artifact(artifact)
     request = load_request(opened)
     if inputs is None and reference is None:
-        samples, against = _recorded(opened), _recorded_reference(opened)
+        recorded = _recorded(opened)
     elif reference is None:
         raise UsageError("there are inputs, but nothing to compare with", hint="pass a reference")
     else:
-        given = [dict(inputs)] if inputs is not None else [s.inputs for s in opened.samples()]
-        samples, against = _referenced(given, reference, opened)
+        recorded = _referenced(inputs, reference, opened)
     with TemporaryDirectory(prefix="enginebay-verify-") as folder:
         path = Path(folder) / SAMPLES_FILE
-        save_samples(path, samples)
-        verification, _ = judge(request, path, against, rtol=rtol, atol=atol, timeout=timeout)
+        save_samples(path, recorded.samples)
+        verification, _ = judge(
+            *(request, path, recorded.description),
+            basis=recorded.basis,
+            rtol=rtol,
+            atol=atol,
+            timeout=timeout,
+        )
+    verification.warn()
     return verification
 
 
-def _recorded(artifact: Artifact) -> list[Sample]:
+def _recorded(artifact: Artifact) -> RecordedReference:
     samples = artifact.samples()
     if not samples or not all(sample.outputs for sample in samples):
         raise _nothing_recorded(artifact)
-    return samples
+    return RecordedReference(_recorded_reference(artifact), tuple(samples), _basis(artifact))
+
+
+def _basis(artifact: Artifact) -> Basis:
+    """What the artifact's own verdict rests on; artifacts of old do not say."""
+    verification = artifact.manifest.verification
+    return (verification and verification.basis) or Basis()
 
 
 def _nothing_recorded(artifact: Artifact) -> UsageError:
@@ -83,25 +96,30 @@ def _recorded_reference(artifact: Artifact) -> str:
 
 
 def _referenced(
-    inputs: list[dict[str, Any]], reference: Any, artifact: Artifact
-) -> tuple[list[Sample], str]:
-    """The samples with the reference's outputs, and the reference's name in the verdict."""
-    arrays = [{name: to_numpy(value) for name, value in one.items()} for one in inputs]
+    inputs: Mapping[str, Any] | None, reference: Any, artifact: Artifact
+) -> RecordedReference:
+    """The samples with the reference's outputs, and probes anew where it is a model."""
+    basis = _basis(artifact)
+    if inputs is not None:
+        arrays = [{name: to_numpy(value) for name, value in inputs.items()}]
+        labels: tuple[str, ...] = (EXAMPLE,)
+    else:
+        arrays = [sample.inputs for sample in artifact.samples()]
+        labels = basis.labels or (EXAMPLE,) * len(arrays)
     if isinstance(reference, Mapping):
         if not arrays:
             raise _nothing_recorded(artifact)
-        if len(arrays) != 1:
-            raise UsageError(
-                f"one set of outputs cannot be the reference of {len(arrays)} recorded samples",
-                hint="pass the inputs that belong to it",
-            )
+        if len(arrays) != 1 and inputs is None:
+            arrays, labels = arrays[:1], labels[:1]  # outputs by name belong to the example
         outputs = {name: to_numpy(value) for name, value in reference.items()}
-        return [Sample(arrays[0], outputs)], "the outputs given"
-    from enginebay.verification import reference_for, reference_model
+        return RecordedReference(
+            "the outputs given", (Sample(arrays[0], outputs),), Basis(labels=labels)
+        )
+    from enginebay.verification import reference_model, sample_model
 
     names = [spec.name for spec in artifact.inputs]
     output_names = [spec.name for spec in artifact.outputs]
     model = reference_model(reference, names, arrays[0] if arrays else None, output_names or None)
-    runner = reference_for(model, artifact.backend)
     arrays = arrays or [{name: model.examples[name] for name in names or model.examples}]
-    return [Sample(one, runner.outputs(one)) for one in arrays], runner.description
+    recorded = list(zip(labels or (EXAMPLE,), arrays, strict=True))
+    return sample_model(model, artifact.backend, recorded, basis.domain)

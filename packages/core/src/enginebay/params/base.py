@@ -203,6 +203,16 @@ class BackendParams(msgspec.Struct, metaclass=_ParamsMeta):
         """
         return {}
 
+    @property
+    def allowed_precision(self) -> str:
+        """The coarsest precision that these parameters allow an engine to compute in.
+
+        The verdict's tolerances follow it, and an engine whose receipt claims a coarser one is a
+        mismatch. Override it where another field than ``precision`` allows one; empty for the
+        backend's default.
+        """
+        return getattr(self, "precision", "")
+
     def get_model_files(self) -> tuple[str, ...]:
         """Return the files of the artifact, inside ``work_dir`` where there is one.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -10,8 +11,18 @@ if TYPE_CHECKING:
 
     from enginebay.tensors import Array
 
+#: So many places, chosen at random, stand for an output that has more.
 _SAMPLE = 1 << 20
-_HUGE = 1e4
+
+#: A value this many times the median is an outlier and no part of an output's magnitude: a stand-in
+#: for infinity (-1e9, -65504 in masked scores), or one spike among thousands of small values.
+_OUTLIER = 100
+
+#: A slice with fewer values than this may be small by chance.
+_ENOUGH = 3
+
+#: A slice is apart where its magnitude is this many times below that of the whole.
+_APART = 16
 
 
 def as_numpy(array: Array) -> tuple[np.ndarray[Any, Any], str]:
@@ -42,25 +53,58 @@ def widen(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return values.astype(np.complex128 if values.dtype.kind == "c" else np.float64)
 
 
-def scale_of(values: np.ndarray[Any, Any]) -> float:
-    """The magnitude of an array: the root mean square of its finite values, 0 for none.
+def says_nothing(array: np.ndarray[Any, Any]) -> bool:
+    """True if an array holds numbers, and all of them are NaN or infinite."""
+    import numpy as np
 
-    The mean square and not the maximum, so that one spike does not excuse an error elsewhere.
-    Values of 1e4 and more that tower 1000 times over the median are stand-ins for infinity
-    (-1e9, -65504 in masked scores) and left out, or they would excuse everything. Of more than
-    2^20 values a random sample of as many is taken.
+    return array.size > 0 and array.dtype.kind in "fcV" and not np.isfinite(array).any()
+
+
+def scale_of(values: np.ndarray[Any, Any], *, noise: float = 0.0) -> np.ndarray[Any, Any]:
+    """The magnitude that each place's values come from, broadcast to the shape of the array.
+
+    It is the root mean square of the finite values, without outliers, so that no spike excuses an
+    error elsewhere. Where the slices along an axis differ by orders (boxes and scores in one
+    tensor), a small slice has its own: it was computed apart from the large ones. A slice that is
+    no more than rounding ``noise`` beside the whole is a difference of large values, and keeps
+    the whole's.
+
+    Args:
+        values: An output.
+        noise: The rounding noise of the computation, relative to the magnitude of the whole.
+
+    Returns:
+        An array with as many dimensions as ``values`` that broadcasts to it; 0 where there is no
+        finite value but 0.
     """
     import numpy as np
 
     flat = values.reshape(-1)
-    if flat.size > _SAMPLE:
-        flat = flat[np.random.default_rng(0).integers(0, flat.size, _SAMPLE)]
-    sizes = np.abs(widen(flat))
-    sizes = sizes[np.isfinite(sizes) & (sizes > 0)]
-    if sizes.size == 0:
-        return 0.0
-    with np.errstate(over="ignore"):  # the median of an even count is a mean of two
-        kept = sizes[(sizes < _HUGE) | (sizes / 1000 <= np.median(sizes))]
-    top = kept.max()  # squares of values near the ends of float64 would overflow or vanish
-    zeros = flat.size - np.count_nonzero(flat)
-    return float(top * np.sqrt(np.sum((kept / top) ** 2) / (kept.size + zeros)))
+    many = flat.size > _SAMPLE
+    rng = np.random.default_rng(0)
+    places = rng.integers(0, flat.size, _SAMPLE) if many else np.arange(flat.size)
+    sizes = np.abs(widen(flat[places]))
+    kept = np.isfinite(sizes)
+    nonzero = sizes[kept & (sizes > 0)]
+    if nonzero.size == 0:
+        return np.zeros((1,) * values.ndim)
+    kept &= sizes / _OUTLIER <= np.partition(nonzero, nonzero.size // 2)[nonzero.size // 2]
+    sizes, places = sizes[kept], places[kept]
+    top = sizes.max()  # squares of values near the ends of float64 would overflow or vanish
+    squares = (sizes / top) ** 2
+    whole = np.sqrt(squares.mean())
+    scale = np.full((1,) * values.ndim, whole)
+    for axis, length in enumerate(values.shape):
+        if length * _ENOUGH > values.size:
+            continue
+        stride = math.prod(values.shape[axis + 1 :])
+        place = places // stride % length
+        count = np.bincount(place, minlength=length)
+        own = np.sqrt(np.bincount(place, squares, length) / np.maximum(count, 1))
+        apart = (count >= _ENOUGH) & (own * _APART < whole) & (own > noise * whole)
+        if apart.any():
+            along = [1] * values.ndim
+            along[axis] = -1
+            scale = np.minimum(scale, np.where(apart, own, whole).reshape(along))
+    result: np.ndarray[Any, Any] = scale * top
+    return result

@@ -92,6 +92,8 @@ def _compare_one(
     atol: float | None,
 ) -> OutputComparison:
     """The comparison of an output that both sides have."""
+    import numpy as np
+
     wanted, wanted_dtype = as_numpy(expected)
     given, given_dtype = as_numpy(found)
     result = OutputComparison(name=name, dtype=wanted_dtype, shape=wanted.shape, passed=False)
@@ -104,8 +106,15 @@ def _compare_one(
     tolerance = _tolerance(wanted, wanted_dtype, precision, rtol, atol)
     tally = Tally(tolerance, exact=wanted.dtype.kind not in "fcV")
     left, right = wanted.reshape(-1), given.reshape(-1)
+    scale = np.zeros(())
+    if tolerance.noise is not None and wanted.size:
+        scale = scale_of(wanted, noise=tolerance.noise)
+    if scale.size > 1:
+        scale = np.broadcast_to(scale, wanted.shape)
+    everywhere = np.broadcast_to(scale.reshape(-1), left.shape)  # one number stays one
     for start in range(0, left.size, _CHUNK):
-        tally.add(start, left[start : start + _CHUNK], right[start : start + _CHUNK])
+        places = slice(start, start + _CHUNK)
+        tally.add(start, left[places], right[places], everywhere[places])
     return tally.fill(result, wanted, given)
 
 
@@ -125,4 +134,4 @@ def _tolerance(
     relative = default.rtol if rtol is None else rtol
     if atol is not None:
         return Tolerance(relative, atol)
-    return Tolerance(relative, 0.0 if rtol == 0 else default.atol, scale_of(wanted))
+    return Tolerance(relative, 0.0 if rtol == 0 else default.atol, default.noise)

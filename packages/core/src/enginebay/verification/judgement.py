@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+import numpy as np
+
 from enginebay.errors import ChildCrashedError, ChildTimeoutError
+from enginebay.inference import coarseness
 from enginebay.tensors import load_samples
 from enginebay.verdict import Verification
+from enginebay.verification.arrays import says_nothing
 from enginebay.verification.comparison import compare
 from enginebay.verification.trial import FUNCTION, run_trial
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from enginebay.artifact import LoadRequest
     from enginebay.inference import Receipt
+    from enginebay.tensors import Sample
+    from enginebay.verdict import Basis
 
 
 def judge(
@@ -23,6 +31,7 @@ def judge(
     reference: str,
     *,
     missing: str = "",
+    basis: Basis | None = None,
     rtol: float | None = None,
     atol: float | None = None,
     timeout: float,
@@ -33,6 +42,7 @@ def judge(
         request: The engine.
         samples: A file of recorded samples: inputs with the reference's outputs.
         reference: What gave these outputs, for the verdict: ``the PyTorch model, unpatched``.
+        basis: What the verdict rests on, with a label for each sample.
         missing: Why there is nothing to compare with, if so: the engine must load and run all the
             same.
         rtol: Replaces the relative tolerance.
@@ -49,12 +59,44 @@ def judge(
         return _crashed(request, err, "" if missing else reference), None
     if missing:
         return Verification.unverified(missing), receipt
+    recorded = load_samples(samples)
+    allowed = request.allowed_precision()
+    precision = min(receipt.precision, allowed, key=coarseness)
     comparisons = [
-        compare(sample.outputs, outputs, precision=receipt.precision, rtol=rtol, atol=atol)
-        for sample, outputs in zip(load_samples(samples), found, strict=True)
+        compare(sample.outputs, outputs, precision=precision, rtol=rtol, atol=atol)
+        for sample, outputs in zip(recorded, found, strict=True)
     ]
-    verification = Verification.of(comparisons, reference=reference, precision=receipt.precision)
+    verification = Verification.of(
+        comparisons,
+        reference=reference,
+        precision=receipt.precision,
+        basis=basis,
+        doubt=_unproven(recorded),
+    )
+    if coarseness(receipt.precision) > coarseness(allowed):
+        reason = f"the engine computed in {receipt.precision}, and {allowed} was requested"
+        verification = msgspec.structs.replace(verification, verdict="mismatched", reason=reason)
     return verification, receipt
+
+
+def _unproven(samples: Sequence[Sample]) -> str:
+    """Why agreement on these samples proves nothing; empty where it does prove something."""
+    outputs = [list(sample.outputs.values()) for sample in samples]
+    if all(says_nothing(array) for arrays in outputs for array in arrays):
+        return "the model gives nothing but NaN and infinity"
+    if len(samples) < 2:
+        return ""
+    first = outputs[0]
+    if all(
+        np.array_equal(left, right, equal_nan=left.dtype.kind in "fc")
+        for arrays in outputs[1:]
+        for left, right in zip(first, arrays, strict=True)
+    ):
+        return (
+            f"no output changes between the {len(samples)} samples; give an example whose values "
+            "matter to the model"
+        )
+    return ""
 
 
 def _crashed(request: LoadRequest, err: Exception, reference: str) -> Verification:

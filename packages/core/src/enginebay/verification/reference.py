@@ -31,8 +31,8 @@ class Reference(Protocol):
 
     description: str
 
-    def outputs(self, inputs: Mapping[str, NumpyArray]) -> Arrays:
-        """The outputs by name."""
+    def outputs(self, samples: Sequence[Mapping[str, NumpyArray]]) -> list[Arrays]:
+        """The outputs by name, for each set of inputs."""
         ...
 
 
@@ -46,9 +46,9 @@ class TorchReference:
             f"'{file.path.name}' in PyTorch" if file else "the PyTorch model, unpatched"
         )
 
-    def outputs(self, inputs: Mapping[str, NumpyArray]) -> Arrays:
-        """Run one forward pass in evaluation mode."""
-        return self._model.run(inputs)
+    def outputs(self, samples: Sequence[Mapping[str, NumpyArray]]) -> list[Arrays]:
+        """Run a forward pass in evaluation mode for each."""
+        return [self._model.run(inputs) for inputs in samples]
 
 
 class OnnxReference:
@@ -64,7 +64,7 @@ class OnnxReference:
         self._backend = backend
         self.description = "onnx's reference evaluator"
 
-    def outputs(self, inputs: Mapping[str, NumpyArray]) -> Arrays:
+    def outputs(self, samples: Sequence[Mapping[str, NumpyArray]]) -> list[Arrays]:
         """The outputs by the first judge that can run the file.
 
         Raises:
@@ -72,12 +72,12 @@ class OnnxReference:
         """
         failures = []
         try:
-            return self._evaluate(inputs)
+            return self._evaluate(samples)
         except EnginebayError as err:
             failures.append(str(err))
         for name in _other_engines(self._backend):
             try:
-                outputs = self._run_engine(name, inputs)
+                outputs = self._run_engine(name, samples)
             except EnginebayError as err:
                 failures.append(f"{name}: {err}")
             else:
@@ -87,12 +87,12 @@ class OnnxReference:
             f"nothing here can say what '{self._path.name}' should give: {'; '.join(failures)}"
         )
 
-    def _evaluate(self, inputs: Mapping[str, NumpyArray]) -> Arrays:
+    def _evaluate(self, samples: Sequence[Mapping[str, NumpyArray]]) -> list[Arrays]:
         from enginebay.isolation import call
 
         with TemporaryDirectory(prefix="enginebay-reference-") as folder:
             given, found = Path(folder) / "given.npz", Path(folder) / "found.npz"
-            save_samples(given, [Sample(dict(inputs), {})])
+            save_samples(given, [Sample(dict(inputs), {}) for inputs in samples])
             function = "enginebay.verification.reference:evaluate"
             call(
                 function,
@@ -102,9 +102,9 @@ class OnnxReference:
                 timeout=EVALUATOR_TIMEOUT,
                 result_type=type(None),
             )
-            return load_samples(found)[0].outputs
+            return [sample.outputs for sample in load_samples(found)]
 
-    def _run_engine(self, name: str, inputs: Mapping[str, NumpyArray]) -> Arrays:
+    def _run_engine(self, name: str, samples: Sequence[Mapping[str, NumpyArray]]) -> list[Arrays]:
         from enginebay.artifact import LoadRequest
         from enginebay.backend import get_backend, read_ir
         from enginebay.verification.trial import run_trial
@@ -116,7 +116,7 @@ class OnnxReference:
             params = backend.Params()
             files = backend.convert(ir, params, directory)
             given = directory / "given.npz"
-            save_samples(given, [Sample(dict(inputs), {})])
+            save_samples(given, [Sample(dict(inputs), {}) for inputs in samples])
             request = LoadRequest(
                 backend=name,
                 directory=directory,
@@ -125,8 +125,7 @@ class OnnxReference:
                 inputs=ir.inputs,
                 outputs=ir.outputs,
             )
-            (outputs,), _ = run_trial(request, given, timeout=EVALUATOR_TIMEOUT)
-            return outputs
+            return run_trial(request, given, timeout=EVALUATOR_TIMEOUT)[0]
 
 
 def evaluate(path: Path, given: Path, found: Path) -> None:

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from enginebay.errors import EnginebayError, ModelError
-from enginebay.models import extreme_shapes
-from enginebay.tensors import Sample, resize
+from enginebay.errors import EnginebayError, InputError, ModelError, UsageError, first_line, nearest
+from enginebay.tensors import Sample
+from enginebay.verdict import EXAMPLE, Basis
+from enginebay.verification.arrays import says_nothing
+from enginebay.verification.comparison import compare
+from enginebay.verification.probes import PROBES, Probe, extremes, probes
 from enginebay.verification.reference import reference_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from enginebay.models import BoundModel
+    from enginebay.models import BoundModel, Observation
     from enginebay.tensors import NumpyArray
+    from enginebay.verification.probes import Domain
+    from enginebay.verification.reference import Reference
+
+    Arrays = dict[str, NumpyArray]
+
+#: Seconds that onnx's evaluator, which is written for clarity, may take for an example whose
+#: probes it is to evaluate as well.
+_QUICK = 1.0
 
 
 @dataclass(frozen=True)
@@ -23,17 +35,29 @@ class RecordedReference:
 
     Attributes:
         description: Its name in the verdict: ``the PyTorch model, unpatched``.
-        samples: The example inputs, and the same at the smallest and the largest sizes, with
+        samples: The example inputs, the smallest and the largest sizes, and the probes, with
             their outputs; without outputs where something is missing.
+        basis: What the verdict will rest on, with a label for each sample.
+        given: How many samples, from the first, are the caller's: the example, and the smallest
+            and the largest sizes.
         missing: Why nothing can give any outputs; empty where they are there.
     """
 
     description: str
     samples: tuple[Sample, ...]
+    basis: Basis
+    given: int = 1
     missing: str = ""
 
+    @property
+    def for_conversion(self) -> tuple[Sample, ...]:
+        """The samples that a converter may try: no probes, which may be far from real inputs."""
+        return self.samples[: self.given]
 
-def record_reference(model: BoundModel, backend: str) -> RecordedReference:
+
+def record_reference(
+    model: BoundModel, backend: str, *, count: int = PROBES, domain: Domain | None = None
+) -> RecordedReference:
     """Record what the model gives, before any rewriter touches it.
 
     Otherwise a wrong rewriter would verify itself.
@@ -41,38 +65,217 @@ def record_reference(model: BoundModel, backend: str) -> RecordedReference:
     Args:
         model: The model.
         backend: The engine that is to be verified, which cannot vouch for itself.
+        count: How many probes to take at most; 0 for the example alone.
+        domain: Bounds that the probes stay inside of, by the inputs' names.
 
     Raises:
+        InputError: The domain names no input, or the example lies outside of it.
         ModelError: The model does not run at a size that should be open.
     """
+    _check_domain(domain or {}, model.examples)
     reference = reference_for(model, backend)
-    if model.signature is not None:
-        return RecordedReference(reference.description, tuple(_samples(model)))
-    try:
-        outputs = reference.outputs(model.examples)
-    except EnginebayError as err:
+    drawn = probes(model.examples, model.dynamic, count=count, domain=domain)
+    if model.signature is None:
+        return _recorded_elsewhere(model, reference, drawn, domain or {})
+    recorder = _Recorder(model, domain or {})
+    recorder.record_example()
+    for probe in extremes(model.examples, model.dynamic):
+        recorder.record(probe)
+    given = len(recorder.samples)
+    for probe in drawn:
+        recorder.record(probe)
+    return RecordedReference(
+        reference.description, tuple(recorder.samples), recorder.basis(), given
+    )
+
+
+def sample_model(
+    model: BoundModel, backend: str, recorded: Sequence[tuple[str, Arrays]], domain: Domain
+) -> RecordedReference:
+    """Record what a model gives for recorded inputs, and for probes that are drawn anew.
+
+    Args:
+        model: The model.
+        backend: The engine that is to be verified.
+        recorded: Labels and inputs, the example first.
+        domain: Bounds that the probes stay inside of.
+
+    Raises:
+        ModelError: The model does not run on recorded inputs.
+    """
+    reference = reference_for(model, backend)
+    if model.signature is None:
+        labels, inputs = zip(*recorded, strict=True)
+        found = zip(inputs, reference.outputs(inputs), strict=True)
+        samples = tuple(Sample(*pair) for pair in found)
         return RecordedReference(
-            reference.description, (Sample(model.examples, {}),), missing=str(err)
+            reference.description, samples, Basis(labels=labels, domain=domain)
         )
-    return RecordedReference(reference.description, (Sample(model.examples, outputs),))
+    recorder = _Recorder(model, domain)
+    for label, arrays in recorded:
+        recorder.record(Probe(label, arrays, required=True, tiled=arrays))
+    example = recorded[0][1]
+    for probe in probes(example, {}, domain=domain, seed=1):
+        recorder.record(replace(probe, label=f"{probe.label} anew"))
+    return RecordedReference(reference.description, tuple(recorder.samples), recorder.basis())
 
 
-def _samples(model: BoundModel) -> Iterator[Sample]:
-    yield Sample(model.examples, model.example_outputs())
-    for shapes in extreme_shapes(model.dynamic, model.inputs):
-        resized = {name: resize(array, shapes[name]) for name, array in model.examples.items()}
-        yield Sample(resized, _outputs_at(model, resized, shapes))
+def check_probes(count: int) -> None:
+    """Refuse a number of probes that is none.
+
+    Raises:
+        UsageError: It is negative.
+    """
+    if count < 0:
+        raise UsageError(f"{count} probes cannot be taken", hint="0 compares the example alone")
 
 
-def _outputs_at(
-    model: BoundModel, inputs: dict[str, NumpyArray], shapes: Mapping[str, tuple[int, ...]]
-) -> dict[str, NumpyArray]:
-    """The outputs at sizes that the caller did not pass: an error must name them."""
+def _recorded_elsewhere(
+    model: BoundModel, reference: Reference, drawn: Sequence[Probe], domain: Domain
+) -> RecordedReference:
+    """A file that PyTorch cannot run: its outputs come from a child process."""
+    start = time.monotonic()
     try:
-        return model.run(inputs)
-    except ModelError as err:
-        sizes = ",".join(f"{name}:{'x'.join(map(str, s))}" for name, s in shapes.items())
-        raise ModelError(
-            f"at the sizes {sizes}, which should be open, {err}",
-            hint="keep the smallest and the largest sizes to what the model takes",
-        ) from err
+        (outputs,) = reference.outputs([model.examples])
+    except EnginebayError as err:
+        sample, basis = Sample(model.examples, {}), Basis(labels=(EXAMPLE,), domain=domain)
+        return RecordedReference(reference.description, (sample,), basis, missing=str(err))
+    chosen = drawn if time.monotonic() - start < _QUICK else drawn[:1]
+    samples, dropped = [Sample(model.examples, outputs)], []
+    try:
+        found = reference.outputs([probe.inputs for probe in chosen]) if chosen else []
+    except EnginebayError as err:
+        found, dropped = [], [f"the probes: {first_line(err)}"]
+    labels = [EXAMPLE]
+    for probe, result in zip(chosen, found, strict=False):
+        if all(map(says_nothing, result.values())):
+            dropped.append(f"{probe.label}: the model gives nothing but NaN and infinity")
+        else:
+            samples.append(Sample(probe.inputs, result))
+            labels.append(probe.label)
+    beyond = tuple(probe.label for probe in chosen if probe.beyond)
+    basis = Basis(labels=tuple(labels), beyond=beyond, dropped=tuple(dropped), domain=domain)
+    return RecordedReference(reference.description, tuple(samples), basis)
+
+
+@dataclass
+class _Recorder:
+    """Runs the model on one sample after the other, and keeps what Python saw."""
+
+    model: BoundModel
+    domain: Domain
+    samples: list[Sample] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+    beyond: list[str] = field(default_factory=list)
+    dropped: list[str] = field(default_factory=list)
+    doubt: str = ""
+    #: What Python read, by the sizes of the inputs.
+    observed: dict[str, list[Observation]] = field(default_factory=dict)
+
+    def record_example(self) -> None:
+        """The example, which the model ran on when it was bound; twice, to see chance."""
+        first, again = self.model.example_outputs(), self._run(self.model.examples)
+        if unequal := [o.describe() for o in compare(first, again) if not o.passed]:
+            self.doubt = f"the model is not deterministic, a second run differs: {unequal[0]}"
+        self.samples.append(Sample(self.model.examples, first))
+        self.labels.append(EXAMPLE)
+
+    def record(self, probe: Probe) -> None:
+        """A probe, if the model says anything to it."""
+        try:
+            outputs = self._run(probe.inputs)
+        except ModelError as err:
+            if probe.required:
+                self._record_tiled(probe, err)
+            else:
+                self.dropped.append(f"{probe.label}: {first_line(err)}")
+            return
+        if all(map(says_nothing, outputs.values())):
+            self.dropped.append(f"{probe.label}: the model gives nothing but NaN and infinity")
+            if probe.required:
+                self._record_tiled(probe, None)
+            return
+        self._keep(probe, probe.inputs, outputs)
+
+    def _record_tiled(self, probe: Probe, error: ModelError | None) -> None:
+        """Sizes that the caller wants open: with the example's own values, and else an error."""
+        assert probe.tiled is not None
+        try:
+            self._keep(probe, probe.tiled, self._run(probe.tiled))
+        except ModelError as err:
+            if probe.tiled is probe.inputs:
+                raise
+            raise ModelError(
+                f"at {probe.label}, which should be open, {error or err}",
+                hint="keep the smallest and the largest sizes to what the model takes",
+            ) from err
+
+    def _keep(self, probe: Probe, inputs: Arrays, outputs: Arrays) -> None:
+        self.samples.append(Sample(inputs, outputs))
+        self.labels.append(probe.label)
+        if probe.beyond:
+            self.beyond.append(probe.label)
+
+    def _run(self, inputs: Arrays) -> Arrays:
+        from enginebay.models import Observer  # imports torch
+
+        observer = Observer()
+        outputs = self.model.run(inputs, observer)
+        sizes = ",".join(str(array.shape) for array in inputs.values())
+        self.observed.setdefault(sizes, []).append(observer.observation)
+        return outputs
+
+    def basis(self) -> Basis:
+        """What the verdict will rest on."""
+        branches, warnings = _python_values(self.observed.values())
+        return Basis(
+            labels=tuple(self.labels),
+            beyond=tuple(self.beyond),
+            dropped=tuple(self.dropped),
+            warnings=warnings,
+            branches=branches,
+            domain=self.domain,
+            doubt=self.doubt,
+        )
+
+
+def _python_values(
+    groups: Iterable[Sequence[Observation]],
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The lines whose values differ between samples of one size, and a warning for each other."""
+    values: dict[str, list[set[tuple[str, ...]]]] = {}
+    for group in groups:
+        for place in {reading.place for one in group for reading in one.readings}:
+            found = {
+                tuple(reading.value for reading in one.readings if reading.place == place)
+                for one in group
+            }
+            values.setdefault(place, []).append(found)
+    differing = sorted(place for place, found in values.items() if any(len(s) > 1 for s in found))
+    warnings = [
+        f"{place}: Python reads a value that depends on the inputs "
+        f"({', '.join(next(iter(found[0]))) or 'nothing'} in all samples); "
+        "if it decides a branch, the engine holds for that branch only"
+        for place, found in sorted(values.items())
+        if place not in differing
+    ]
+    return tuple(differing), tuple(warnings)
+
+
+def _check_domain(domain: Domain, examples: Mapping[str, NumpyArray]) -> None:
+    for name, (low, high) in domain.items():
+        if name not in examples:
+            guess = nearest(name, examples)
+            raise InputError(
+                f"the domain names '{name}', which is not an input; inputs: {', '.join(examples)}",
+                hint=f"did you mean '{guess}'?" if guess else None,
+            )
+        if not low < high:
+            raise InputError(f"the domain of '{name}' is {low}:{high}; wanted the least first")
+        values = examples[name]
+        if values.size and not (low <= values.min() and values.max() <= high):
+            raise InputError(
+                f"the example of '{name}' goes from {values.min()} to {values.max()}, outside of "
+                f"its domain {low}:{high}",
+                hint="give the model's whole range, or another example",
+            )

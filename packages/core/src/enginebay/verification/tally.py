@@ -31,17 +31,25 @@ class Tally:
         self.mismatched = self.one_sided = self.nan_in_both = self.worst_at = 0
         self.max_abs = self.max_rel = self.needed = 0.0
         self.worst_score = -1.0
+        self.worst_scale = 0.0
 
-    def add(self, start: int, left: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> None:
+    def add(
+        self,
+        start: int,
+        left: np.ndarray[Any, Any],
+        right: np.ndarray[Any, Any],
+        scale: np.ndarray[Any, Any],
+    ) -> None:
         """Take in a chunk of the flattened outputs that begins at place ``start``."""
         import numpy as np
 
         with np.errstate(all="ignore"):
             same, error, size = _differences(left, right)
-            allowed = self.tolerance.atol + self.tolerance.rtol * _reach(size, self.tolerance)
+            reach = np.minimum(size + scale, sys.float_info.max)  # infinity would pass everything
+            allowed = self.tolerance.atol + self.tolerance.rtol * reach
             # NaN is on the failing side of every comparison that is written this way round.
             self.mismatched += int(np.count_nonzero(~(same | (error <= allowed))))
-            needed = _needed(error, size, self.tolerance)
+            needed = _needed(error, reach, self.tolerance)
             finite = np.isfinite(error)
             relative = error[finite & (size > 0)] / size[finite & (size > 0)]
         self.one_sided += int(np.count_nonzero(np.isnan(error)))
@@ -54,6 +62,7 @@ class Tally:
         place = int(score.argmax())
         if score[place] > self.worst_score:
             self.worst_score, self.worst_at = float(score[place]), start + place
+            self.worst_scale = float(scale[place])
 
     def fill(
         self,
@@ -78,7 +87,7 @@ class Tally:
             worst_expected=_shown(wanted[place]),
             worst_found=_shown(given[place]),
             rtol=tolerance.rtol,
-            atol=min(tolerance.atol + tolerance.rtol * tolerance.scale, sys.float_info.max),
+            atol=min(tolerance.atol + tolerance.rtol * self.worst_scale, sys.float_info.max),
             rtol_that_passes=self._rtol_that_passes(),
             atol_that_passes=None if wanted.dtype.kind in "bOSU" else self._atol_that_passes(),
             passed=self.mismatched == 0,
@@ -144,19 +153,12 @@ def _differences(
     return same, error, np.abs(wide)
 
 
-def _reach(size: np.ndarray[Any, Any], tolerance: Tolerance) -> np.ndarray[Any, Any]:
-    """The scale that rtol is multiplied with; finite, or it would let everything pass."""
-    import numpy as np
-
-    return np.minimum(size + tolerance.scale, sys.float_info.max)
-
-
 def _needed(
-    error: np.ndarray[Any, Any], size: np.ndarray[Any, Any], tolerance: Tolerance
+    error: np.ndarray[Any, Any], reach: np.ndarray[Any, Any], tolerance: Tolerance
 ) -> np.ndarray[Any, Any]:
     """The rtol that each place needs to pass; infinite where none would do."""
     import numpy as np
 
     excess = np.maximum(error - tolerance.atol, 0.0)
-    needed = np.where(excess == 0, 0.0, excess / _reach(size, tolerance))
+    needed = np.where(excess == 0, 0.0, excess / reach)
     return np.where(np.isnan(needed), np.inf, needed)

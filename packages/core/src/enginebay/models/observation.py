@@ -1,0 +1,213 @@
+"""Observation of a forward: which values of its inputs Python gets to see, and where.
+
+A value that Python has seen can decide a branch or end up as a constant, and then an exported graph
+holds for that value only. Imports torch at its top, since a class cannot wait for its base.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+import numpy as np
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from types import FrameType, TracebackType
+
+    from torch import Tensor
+
+#: Operators whose results depend on their argument's shape alone.
+_SHAPE_ONLY = frozenset(
+    (
+        *("zeros_like", "ones_like", "empty_like", "full_like"),
+        *("new_zeros", "new_ones", "new_empty", "new_full", "new_empty_strided"),
+    )
+)
+
+#: Operators that look rows up in a table: the places of the table and of the indices.
+_LOOK_UPS = {"embedding": (0, 1)}
+
+#: Tensor methods that give Python the values without an operator.
+_METHODS = ("tolist", "numpy")
+
+#: Frames of these are nobody's model.
+_OWN_CODE = tuple(str(Path(str(module.__file__)).parent) for module in (torch, np))
+_OWN_CODE += (str(Path(__file__).parent.parent),)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A value that Python read from a tensor which depends on the inputs.
+
+    Attributes:
+        place: File and line of the model: ``folder/net.py:12``.
+        value: The value, as text.
+    """
+
+    place: str
+    value: str
+
+
+@dataclass
+class Observation:
+    """What was seen in one forward.
+
+    Attributes:
+        readings: The values that Python read, in order.
+        table_rows: For inputs that are looked up in a table, the rows of the smallest.
+    """
+
+    readings: list[Reading] = field(default_factory=list)
+    table_rows: dict[str, int] = field(default_factory=dict)
+
+
+class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
+    """Watches the operators of a forward, and follows what depends on its inputs.
+
+    A dispatch mode and no function mode: modules of torch choose other code under the latter.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # torch's is untyped
+        self.observation = Observation()
+        # A weak reference keeps the address of a freed storage from being used again.
+        self._sources: dict[int, tuple[StorageWeakRef, frozenset[str]]] = {}
+        self._undo = ExitStack()
+
+    def start_from(self, inputs: Mapping[str, Tensor]) -> None:
+        """Follow what depends on these tensors."""
+        for name, tensor in inputs.items():
+            self._mark([tensor], frozenset((name,)))
+
+    def __enter__(self) -> Observer:
+        self._undo.enter_context(_reporting_methods(self))
+        super().__enter__()  # type: ignore[no-untyped-call]  # torch's is untyped
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        super().__exit__(kind, error, trace)  # type: ignore[no-untyped-call]  # torch's is untyped
+        self._undo.close()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Run one operator, and note what its result depends on."""
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        sources = self._sources_of(tree_leaves((args, kwargs)))
+        name = func._schema.name.removeprefix("aten::").rstrip("_")
+        if not sources or name in _SHAPE_ONLY:
+            return result
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, bool | int | float | complex):
+                self.read(leaf)
+        written = zip(func._schema.arguments, args, strict=False)
+        changed = (value for argument, value in written if argument.is_write)
+        self._mark((*tree_leaves(result), *tree_leaves(list(changed))), sources)
+        if name in _LOOK_UPS:
+            table, indices = (args[place] for place in _LOOK_UPS[name])
+            for source in self._sources_of([indices]):
+                rows = self.observation.table_rows
+                rows[source] = min(rows.get(source, table.shape[0]), table.shape[0])
+        return result
+
+    def depends(self, tensor: Tensor) -> bool:
+        """True if a tensor depends on the inputs."""
+        return bool(self._sources_of([tensor]))
+
+    def read(self, value: object) -> None:
+        """Note a value that Python gets, and the line of the model that reads it."""
+        place = _place(sys._getframe(1))
+        if place:
+            self.observation.readings.append(Reading(place, _text(value)))
+
+    def _mark(self, values: Iterable[Any], sources: frozenset[str]) -> None:
+        for value in values:
+            if (reference := _storage(value)) is not None:
+                _, known = self._sources.get(reference.cdata, (None, frozenset()))
+                self._sources[reference.cdata] = (reference, known | sources)
+
+    def _sources_of(self, values: Iterable[Any]) -> frozenset[str]:
+        found: frozenset[str] = frozenset()
+        for value in values:
+            if (reference := _storage(value)) is not None and reference.cdata in self._sources:
+                found |= self._sources[reference.cdata][1]
+        return found
+
+
+_CURRENT: ContextVar[Observer | None] = ContextVar("_CURRENT", default=None)
+
+#: The observers of all threads, since torch's class is one for all of them.
+_active: list[Observer] = []
+_LOCK = threading.Lock()
+
+
+@contextmanager
+def _reporting_methods(observer: Observer) -> Iterator[None]:
+    """Let the methods that give values without an operator report to this thread's observer."""
+    token = _CURRENT.set(observer)
+    with _LOCK:
+        if not _active:
+            for name in _METHODS:
+                setattr(torch.Tensor, name, _reporting(getattr(torch.Tensor, name)))
+        _active.append(observer)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
+        with _LOCK:
+            _active.remove(observer)
+            if not _active:
+                for name in _METHODS:
+                    delattr(torch.Tensor, name)  # torch's base class has the original
+
+
+def _reporting(method: Any) -> Any:
+    def reporting(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        value = method(self, *args, **kwargs)
+        observer = _CURRENT.get()
+        if observer is not None and observer.depends(self):
+            observer.read(value)
+        return value
+
+    return reporting
+
+
+def _storage(value: Any) -> StorageWeakRef | None:
+    if not isinstance(value, torch.Tensor):
+        return None
+    try:
+        return StorageWeakRef(value.untyped_storage())  # type: ignore[no-untyped-call]  # torch's is untyped
+    except (NotImplementedError, RuntimeError):  # sparse tensors have none
+        return None
+
+
+def _place(frame: FrameType | None) -> str:
+    """The innermost line that is neither torch's nor ours; empty where there is none."""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(_OWN_CODE) and not file.startswith("<"):
+            return f"{'/'.join(Path(file).parts[-2:])}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
+
+
+def _text(value: object) -> str:
+    text = repr(value.tobytes() if isinstance(value, np.ndarray) else value)
+    return text if len(text) <= 40 else f"{text[:30]}… (crc32 {crc32(text.encode()):08x})"
