@@ -73,14 +73,18 @@ def decode(data: bytes, kind: Any) -> Any:
     return msgspec.msgpack.decode(data, type=kind, dec_hook=_decode_path)
 
 
-def _encode_path(value: Any) -> bytes:
+def _encode_path(value: Any) -> str | bytes:
     if isinstance(value, PurePath):
-        return os.fsencode(value)  # as bytes: a name need not be text in this locale
+        try:
+            os.fspath(value).encode()
+        except UnicodeEncodeError:  # a name need not be text in this locale
+            return os.fsencode(value)
+        return os.fspath(value)
     raise NotImplementedError(f"values of type '{type(value).__qualname__}' cannot be sent")
 
 
 def _decode_path(kind: type, value: Any) -> Any:
-    if issubclass(kind, PurePath) and isinstance(value, bytes):
+    if issubclass(kind, PurePath) and isinstance(value, str | bytes):
         return kind(os.fsdecode(value))
     raise NotImplementedError(f"values of type '{kind.__qualname__}' cannot be received")
 
