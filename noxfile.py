@@ -345,10 +345,31 @@ def zoo(session: nox.Session) -> None:
 
 
 @nox.session(requires=ENGINES)
+def verdicts(session: nox.Session) -> None:
+    """Wrong models and rewriters that must not be verified, in a table.
+
+    Not part of the default run, which tries a few of them. ``nox -s verdicts -- --pairs 900
+    --backend openvino`` tries all of them on another engine.
+    """
+    install(session, *EVERY_ENGINE, extras=(), shared=ENGINES)
+    session.run("python", "-m", "tests.verdicts", *session.posargs, env={"OMP_NUM_THREADS": "1"})
+
+
+@nox.session(requires=ENGINES)
 def benchmarks(session: nox.Session) -> None:
     """The ratios against the bare engine, printed as a table; not part of the default run."""
     install(session, *EVERY_ENGINE, extras=("psutil",), shared=ENGINES)
     session.run("python", "-m", "benchmarks", *session.posargs)
+
+
+@nox.session(requires=ENGINES)
+def races(session: nox.Session) -> None:
+    """Readers of an artifact that others overwrite, as a table; ``together`` runs a slice.
+
+    Two minutes, so not part of the default run.
+    """
+    install(session, "enginebay[export]", "enginebay-onnxruntime[cpu]", shared=ENGINES)
+    session.run("python", "-m", "tests.races", *session.posargs)
 
 
 @nox.session(requires=BASE)

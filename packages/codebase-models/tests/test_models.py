@@ -161,3 +161,24 @@ def test_engines_run_a_model_of_transformers(
     assert deployment.verdict == "verified"
     (image,) = deployment.artifact.manifest.inputs
     assert (image.name, image.dims) == ("pixel_values", (1, 3, 48, 64))
+
+
+def test_a_cache_of_transformers_stays_as_it_was(tmp_path: Path) -> None:
+    """A forward advances it, and the exporter used to leave its fake tensors in it."""
+    from transformers import DynamicCache
+
+    import enginebay as eb
+
+    class WithCache(torch.nn.Linear):
+        def forward(self, x: torch.Tensor, cache: DynamicCache) -> torch.Tensor:
+            keys, values = cache.update(super().forward(x), x, 0)
+            return keys * values
+
+    model, cache, x = WithCache(4, 4), DynamicCache(), torch.ones(1, 1, 2, 4)
+    model(x, cache)
+    keys = cache.layers[0].keys
+    for name in ("first", "second"):
+        deployed = eb.deploy(model, (x, cache), backend="onnxruntime", work_dir=tmp_path / name)
+        assert deployed.verdict == "verified"
+    assert cache.layers[0].keys is keys
+    assert cache.get_seq_length() == 2

@@ -212,6 +212,22 @@ def disk_error(error: BaseException | None) -> OSError | None:
     return None
 
 
+def check_path(path: object, hint: str) -> None:
+    """Refuse a path with bytes that are not UTF-8: neither an engine nor a manifest takes one.
+
+    Raises:
+        UsageError: Shows the path as Python writes it, since nothing else may print it.
+
+    Example:
+        >>> check_path("model.onnx", "rename it")
+    """
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        message = f"the path {str(path)!a} is not UTF-8, and no engine takes another"
+        raise UsageError(message, hint=hint) from None
+
+
 def windows_error() -> EnginebayError:
     """Build the error of every public name and every command on Windows.
 

@@ -227,17 +227,16 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         if self.reason or not self.outputs:
             return f"{self.verdict}: {self.reason}"
         worst = max(self.outputs, key=lambda output: output.badness)
-        text = f"{self.verdict}{self.extent()}; worst: {worst.describe()}"
+        against = f" against {self.reference}" if self.reference else ""
+        count = f"{len(self.outputs)} output{'' if len(self.outputs) == 1 else 's'}"
+        text = f"{self.verdict}{against} on {count}, {self.extent()}; worst: {worst.describe()}"
         return "; ".join((text, *self.causes()))
 
     def extent(self) -> str:
-        """The extent of the comparison: `` against … on 2 outputs, 3 samples``."""
-        against = f" against {self.reference}" if self.reference else ""
-        count = len(self.outputs)
-        text = f"{against} on {count} output{'' if count == 1 else 's'}, "
+        """The extent of the comparison: ``3 samples``, ``the example alone``."""
         if self.samples == 1 and self.basis is not None:
-            return f"{text}on the example alone"
-        text += f"{self.samples} sample{'' if self.samples == 1 else 's'}"
+            return "the example alone"
+        text = f"{self.samples} sample{'' if self.samples == 1 else 's'}"
         domain = self.basis.domain if self.basis else {}
         within = ", ".join(f"{name}={low:g}:{high:g}" for name, (low, high) in domain.items())
         return f"{text} within {within}" if within else text

@@ -199,6 +199,24 @@ def test_a_file_listed_twice(folder):
     assert str(refused(folder)) == f'"{where}" lists the file "model.bin" twice'
 
 
+def test_a_manifest_without_a_model_file(folder):
+    where = relist(folder, "model.bin")
+    error = refused(folder)
+    assert str(error) == f'"{where}" lists no model file; wanted the engine\'s'
+    assert error.hint == HINT
+
+
+@pytest.mark.parametrize("field", ["backend", "command", "params", "created"])
+def test_half_of_a_surrogate_pair_in_a_manifest(folder, field):
+    where = folder / "manifest.json"
+    data = json.loads(where.read_text())
+    data[field] = {"device": "\ud800"} if field == "params" else "\ud800"
+    where.write_text(json.dumps(data))
+    assert str(refused(folder)).startswith(
+        f'"{where}" is not an Enginebay manifest: JSON is malformed: unexpected end of hex escape'
+    )
+
+
 def test_a_model_file_without_a_digest(folder):
     where = relist(folder, model_files=("model.bin",))
     assert str(refused(folder)) == f'"{where}" has the model file "model.bin" without its digest'

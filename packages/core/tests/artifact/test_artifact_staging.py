@@ -316,9 +316,10 @@ def test_a_name_that_is_not_portable_cannot_be_published(tmp_path, manifest, nam
 
 def test_an_artifact_is_published_once(tmp_path, manifest):
     with staging(tmp_path / "model") as stage:
-        stage.publish(manifest())
+        (stage.dir / "model.bin").touch()
+        stage.publish(manifest("model.bin"))
         with pytest.raises(ArtifactError, match="cannot be written: No such file or directory"):
-            stage.publish(manifest())
+            stage.publish(manifest("model.bin"))
     assert open_artifact(tmp_path / "model")
 
 

@@ -291,7 +291,9 @@ def test_a_converter_gets_the_samples_of_a_deployment(tmp_path: Path) -> None:
             dynamic_shapes={"x": {0: ("n", 1, 2)}},
             watch=lambda step: told.append(step.detail),
         )
-    assert repr([[[1.0, 2.0]], [[1.0, 2.0], [1.0, 2.0]]]) in told
+    example, largest = next(eval(text) for text in told if text.startswith("[[["))  # our own repr
+    assert example == [[1.0, 2.0]]
+    assert np.shape(largest) == (2, 2)  # and no probe, which no converter need be right for
     assert deployed.verdict == "verified"
 
 

@@ -24,7 +24,12 @@ if TYPE_CHECKING:
         Part,
         PluginRecord,
     )
-    from enginebay.artifact.opening import SAMPLES_FILE, Artifact, open_artifact
+    from enginebay.artifact.opening import (
+        SAMPLES_FILE,
+        Artifact,
+        open_artifact,
+        use_artifact,
+    )
     from enginebay.artifact.parts import convert_parts
     from enginebay.artifact.request import LoadRequest, load_request
     from enginebay.artifact.stage import Staging, staging
@@ -47,6 +52,7 @@ __all__ = [
     "open_artifact",
     "portable",
     "staging",
+    "use_artifact",
 ]
 
 __getattr__ = lazy_names(
@@ -69,5 +75,6 @@ __getattr__ = lazy_names(
         "open_artifact": "artifact.opening",
         "portable": "artifact.description",
         "staging": "artifact.stage",
+        "use_artifact": "artifact.opening",
     },
 )

@@ -92,7 +92,7 @@ def check_file(root: Path, entry: FileEntry) -> None:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != entry.sha256:
         raise ArtifactError(
-            f'"{path}" was changed: wanted sha256 {entry.sha256}, found {digest}', hint=_HINT
+            f'"{path}" was changed: wanted sha256 {entry.sha256}, found {digest}', hint=HINT
         )
 
 
@@ -105,22 +105,22 @@ def check_presence(root: Path, entry: FileEntry) -> Path:
     path = root / entry.path
     real = Path(os.path.realpath(path))
     if not real.is_relative_to(root):
-        raise ArtifactError(f'"{path}" leads out of the artifact, to "{real}"', hint=_HINT)
+        raise ArtifactError(f'"{path}" leads out of the artifact, to "{real}"', hint=HINT)
     try:
         info = real.lstat()
     except (FileNotFoundError, NotADirectoryError):
-        raise ArtifactError(f'"{path}" is missing; the manifest lists it', hint=_HINT) from None
+        raise ArtifactError(f'"{path}" is missing; the manifest lists it', hint=HINT) from None
     if not stat.S_ISREG(info.st_mode):
-        raise ArtifactError(f'"{path}" is not a regular file', hint=_HINT)
+        raise ArtifactError(f'"{path}" is not a regular file', hint=HINT)
     if info.st_size != entry.size:
         state = _state(info.st_size, entry.size)
         raise ArtifactError(
-            f'"{path}" {state}: wanted {entry.size} bytes, found {info.st_size}', hint=_HINT
+            f'"{path}" {state}: wanted {entry.size} bytes, found {info.st_size}', hint=HINT
         )
     return path
 
 
-_HINT = "copy the whole artifact again, or make it again with the command in its manifest"
+HINT = "copy the whole artifact again, or make it again with the command in its manifest"
 
 
 def _state(found: int, wanted: int) -> str:

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from enginebay.artifact import manifest as manifests
-from enginebay.artifact.files import check_file, check_paths, check_presence
+from enginebay.artifact.files import HINT, check_file, check_paths, check_presence
 from enginebay.artifact.manifest import MANIFEST_NAME, Manifest
+from enginebay.artifact.replacement import read_whole
 from enginebay.errors import ArtifactError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from enginebay.tensors import Sample, TensorSpec
     from enginebay.verdict import Verdict
 
 #: Where an artifact keeps the inputs and outputs that it was verified with.
 SAMPLES_FILE = "samples.npz"
+
+_T = TypeVar("_T")
 
 
 class Artifact(msgspec.Struct, frozen=True):
@@ -63,12 +66,29 @@ class Artifact(msgspec.Struct, frozen=True):
         """The inputs that it was verified with, and the reference's outputs; maybe none.
 
         Raises:
-            ArtifactError: They cannot be read.
+            ArtifactError: They cannot be read, or another artifact has replaced this one.
         """
         from enginebay.tensors import load_samples
 
         path = self.path / SAMPLES_FILE
-        return load_samples(path) if path.is_file() else []
+        return use_artifact(self, lambda _: load_samples(path) if path.is_file() else [])
+
+    def check_current(self) -> None:
+        """Refuse to go on where another artifact has taken the place of this one.
+
+        Raises:
+            ArtifactError: It has, or the manifest is gone.
+        """
+        where = self.path / MANIFEST_NAME
+        try:
+            current = manifests.read(where)
+        except OSError as error:
+            raise ArtifactError(f'"{where}" cannot be read: {error.strerror}') from error
+        if current != self.manifest:
+            raise ArtifactError(
+                f'"{self.path}" was replaced by another artifact after it was opened',
+                hint="open it again",
+            )
 
 
 def open_artifact(artifact: str | Path | Artifact) -> Artifact:
@@ -89,15 +109,44 @@ def open_artifact(artifact: str | Path | Artifact) -> Artifact:
     """
     if isinstance(artifact, Artifact):
         return artifact
+    return use_artifact(artifact, lambda opened: opened)
+
+
+def use_artifact(artifact: str | Path | Artifact, use: Callable[[Artifact], _T]) -> _T:
+    """Read an artifact's files, all of them of one artifact, though others may replace it.
+
+    Args:
+        artifact: The directory, or an open artifact.
+        use: Called with the open artifact; again with the next one if it is replaced meanwhile.
+
+    Returns:
+        The result of ``use``.
+
+    Raises:
+        ArtifactError: As :func:`open_artifact`; or an artifact that was open is replaced.
+    """
+    if not isinstance(artifact, Artifact):
+        path = Path(artifact)
+        return read_whole(path, lambda: use(_checked(path)))
+
+    def read() -> _T:
+        artifact.check_current()
+        return use(artifact)
+
+    return read_whole(artifact.path, read)
+
+
+def _checked(path: Path) -> Artifact:
+    """The artifact at a path, or one line that says why it cannot be read."""
     try:
-        return _open(Path(artifact))
+        return _open(path)
     except OSError as error:
-        name = error.filename or artifact
+        name = error.filename or path
         raise ArtifactError(f'"{name}" cannot be read: {error.strerror}') from error
 
 
 def _open(path: Path) -> Artifact:
-    """:func:`open_artifact` with the system's errors as they come."""
+    """:func:`_checked` with the system's errors as they come."""
     if not path.is_dir():
         state = "is not a directory" if path.exists() else "does not exist"
         raise ArtifactError(f'"{path}" {state}; wanted the directory of an artifact')
@@ -118,7 +167,10 @@ def _open(path: Path) -> Artifact:
 def _check_model_files(manifest: Manifest, where: Path) -> None:
     """The engine's files must be among those that have a digest."""
     listed = {entry.path for entry in manifest.files}
-    for name in (*manifest.model_files, *(path for part in manifest.parts for path in part.paths)):
+    names = (*manifest.model_files, *(path for part in manifest.parts for path in part.paths))
+    if not names:
+        raise ArtifactError(f'"{where}" lists no model file; wanted the engine\'s', hint=HINT)
+    for name in names:
         if name not in listed:
             raise ArtifactError(f'"{where}" has the model file "{name}" without its digest')
 

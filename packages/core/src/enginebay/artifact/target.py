@@ -7,7 +7,8 @@ from pathlib import Path
 
 from enginebay.artifact.files import walk
 from enginebay.artifact.manifest import MANIFEST_NAME, is_manifest, listed_paths
-from enginebay.errors import ArtifactError, ArtifactExistsError
+from enginebay.artifact.replacement import read_whole
+from enginebay.errors import ArtifactError, ArtifactExistsError, check_path
 
 _ELSEWHERE = "choose another --work-dir"
 
@@ -22,9 +23,11 @@ def check_target(work_dir: str | Path, *, overwrite: bool) -> Path:
 
     Raises:
         ArtifactExistsError: Says what is there.
+        UsageError: The path is not UTF-8.
         OSError: It cannot be looked at.
     """
     target = _absolute(Path(work_dir))
+    check_path(target, _ELSEWHERE)
     if target.is_symlink():
         raise ArtifactExistsError(
             f'"{target}" is a symbolic link; wanted a directory, or nothing yet',
@@ -36,8 +39,7 @@ def check_target(work_dir: str | Path, *, overwrite: bool) -> Path:
     if there != target:
         return target
     _check_position(target)
-    if any(target.iterdir()):
-        _check_content(target, overwrite=overwrite)
+    read_whole(target, lambda: _check_content(target, overwrite=overwrite))
     return target
 
 
@@ -66,6 +68,8 @@ def _check_position(target: Path) -> None:
 def _check_content(target: Path, *, overwrite: bool) -> None:
     """Refuse a directory that is not empty, unless it may be overwritten and is an artifact."""
     where = target / MANIFEST_NAME
+    if not any(target.iterdir()):
+        return
     if not is_manifest(where):
         raise ArtifactExistsError(
             f'"{target}" exists and is not an artifact; wanted an empty directory or none',

@@ -179,4 +179,6 @@ def repeatable_command(argv: Sequence[str], *more: str) -> str:
         more: Flags for defaults that may differ another time.
     """
     here = shlex.join(["cd", str(Path.cwd())])
-    return f"{here} && {shlex.join(['enginebay', *argv, *more])}"
+    text = f"{here} && {shlex.join(['enginebay', *argv, *more])}"
+    # A manifest is UTF-8, and a file's name may have any bytes: these are shown escaped.
+    return text.encode(errors="backslashreplace").decode()

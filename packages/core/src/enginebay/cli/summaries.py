@@ -38,7 +38,7 @@ def verdict_text(verification: Verification) -> str:
     verdict = styled(verification.verdict, _COLOURS.get(verification.verdict, "red"), sys.stdout)
     if verification.reason:
         return f"{verdict}: {verification.reason}"
-    return f"{verdict}{verification.extent()}"
+    return f"{verdict} against {verification.reference} on {verification.extent()}"
 
 
 def basis_fields(verification: Verification) -> list[tuple[str, str]]:

@@ -6,7 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from enginebay.cli.arguments import MODEL_HELP, add_inputs, add_tolerance
-from enginebay.cli.output import print_fields, print_json, stdout_on_stderr
+from enginebay.cli.output import (
+    print_fields,
+    print_json,
+    print_labelled,
+    stdout_on_stderr,
+)
 from enginebay.cli.summaries import basis_fields, print_outputs, quiet_verdict, verdict_text
 from enginebay.errors import UsageError
 
@@ -54,7 +59,8 @@ def run(args: Namespace) -> int:
     if args.json:
         print_json({"verification": msgspec.to_builtins(verification)})
     else:
-        print_fields((("verdict", verdict_text(verification)), *basis_fields(verification)))
+        print_labelled("", verdict_text(verification))
+        print_fields(basis_fields(verification))
         print_outputs(verification)
     return 0 if verification.passed else 1
 

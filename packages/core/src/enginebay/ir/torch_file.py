@@ -1,8 +1,8 @@
 """TorchScript and exported-program files as IRs, without unpickling anything.
 
 ``torch.jit.load`` never runs Python code from the file. ``torch.export.load`` would unpickle custom
-objects and example inputs; here it may read tensors only. It still evaluates the size expressions
-in the file, so a ``.pt2`` from a stranger deserves as much trust as their Python code.
+objects and example inputs; here it may read tensors only. It would evaluate the size expressions in
+the file as Python and call any function that it names, so these are checked before.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from enginebay.errors import ModelSourceError, first_line
 from enginebay.ir.description import KEY, Description, read_description
 from enginebay.ir.model import IRKind, IRModel
 from enginebay.ir.noise import quiet
+from enginebay.ir.program_check import check_program
 from enginebay.ir.torch_archive import check_archive
 from enginebay.tensors import TensorSpec
 
@@ -63,6 +64,7 @@ def read_exported_program(path: str | Path) -> tuple[torch.export.ExportedProgra
     path = _checked(path, "exported_program")
     extra = {KEY: ""}
     with quiet(), _readable(path, "an exported program"), _tensors_only():
+        check_program(path)
         program = torch.export.load(path, extra_files=extra)
     description = read_description(extra[KEY], path) or Description(*program_specs(program))
     return program, _ir(path, "exported_program", description)
@@ -149,6 +151,8 @@ def _ir(path: Path, kind: IRKind, description: Description) -> IRModel:
 def _readable(path: Path, what: str) -> Iterator[None]:
     try:
         yield
+    except ModelSourceError:
+        raise
     # torch raises what its parsers raise: RuntimeError, KeyError, zipfile's and pickle's errors …
     except Exception as err:
         message = f"'{path}' is damaged or not {what} that torch can read: {first_line(err)}"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from enginebay.models.observation import Observation, Observer
     from enginebay.models.options import Options, image_size, read_options
     from enginebay.models.plugin_sources import find_model
+    from enginebay.models.restoration import unchanged
     from enginebay.models.signature import Signature
     from enginebay.models.sources import ModelSource
     from enginebay.models.weights import fixed_seed, load_weights, measure_norms, take_weights
@@ -44,6 +45,7 @@ __all__ = [
     "read_options",
     "shapes_of",
     "take_weights",
+    "unchanged",
     "unused",
 ]
 
@@ -71,6 +73,7 @@ __getattr__ = lazy_names(
         "read_options": "models.options",
         "shapes_of": "models.examples",
         "take_weights": "models.weights",
+        "unchanged": "models.restoration",
         "unused": "models.names",
     },
 )

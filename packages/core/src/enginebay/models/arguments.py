@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import InputError
+from enginebay.models.forward import detached
 from enginebay.models.names import unused
 from enginebay.tensors import leaves, map_leaves, to_torch
 
@@ -15,8 +16,19 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
+#: What a forward cannot change.
+_CONSTANTS = (int, float, complex, str, bytes, type(None))
+
+
 class _Slot(int):
     """The place of one input tensor among the arguments, by its index."""
+
+
+class _Object:  # no dataclass, which would be a container of arguments
+    """An object among the arguments, which each call gets a copy of."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
 
 
 @dataclass(frozen=True)
@@ -34,10 +46,19 @@ class Call:
     mutated: frozenset[int] = frozenset()
 
     def fill(self, tensors: Sequence[Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments with these tensors in the slots."""
+        """The arguments with these tensors in the slots, and a copy of every object.
+
+        A forward may change what it gets: a cache grows with each call, and the next call must
+        see it as the caller passed it.
+        """
+        from enginebay.models.copies import CopyObjects
+
+        copied = CopyObjects()
 
         def put(leaf: Any) -> Any:
-            return tensors[leaf] if isinstance(leaf, _Slot) else leaf
+            if isinstance(leaf, _Slot):
+                return tensors[leaf]
+            return copied(leaf.value) if isinstance(leaf, _Object) else leaf
 
         args, kwargs = map_leaves(put, (self.args, self.kwargs))
         return args, kwargs
@@ -54,10 +75,11 @@ def bind_arguments(model: nn.Module, args: Any) -> tuple[Call, dict[str, Tensor]
     bound = _bound(parameters, positional, keywords)
     named = _named_arguments(model, parameters, bound)
     tensors: dict[str, Tensor] = {}
+    put = _Put(tensors)
     call = Call((), {})
     for name, value in bound.items():
         parameter = parameters.parameters[name]
-        call = _extended(call, parameter, _slotted(parameter, value, tensors), name in named)
+        call = _extended(call, parameter, _slotted(parameter, value, put), name in named)
     if not tensors:
         raise InputError(f"the example inputs for forward{parameters} hold no tensor")
     return call, tensors
@@ -150,28 +172,45 @@ def _are_keywords(
     return True
 
 
-def _slotted(parameter: inspect.Parameter, value: Any, tensors: dict[str, Tensor]) -> Any:
-    """The argument with a slot for every tensor, which is added to ``tensors`` by its name."""
+def _slotted(parameter: inspect.Parameter, value: Any, put: _Put) -> Any:
+    """The argument with a slot for every tensor, and its objects copied."""
     if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
         named = [(f"{parameter.name}_{index}", part) for index, part in enumerate(value)]
-        return tuple(_slots(name, part, tensors) for name, part in named)
+        return tuple(put(name, part) for name, part in named)
     if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-        return {key: _slots(key, part, tensors) for key, part in value.items()}
-    return _slots(parameter.name, value, tensors)
+        return {key: put(key, part) for key, part in value.items()}
+    return put(parameter.name, value)
 
 
-def _slots(name: str, value: Any, tensors: dict[str, Tensor]) -> Any:
-    paths = iter([path for path, _ in leaves(value, name)])
+class _Put:
+    """Puts slots and copies into arguments.
 
-    def slot(leaf: Any) -> Any:
-        path = next(paths)
+    Args:
+        tensors: Gets the tensors by their names.
+    """
+
+    def __init__(self, tensors: dict[str, Tensor]) -> None:
+        from enginebay.models.copies import CopyObjects
+
+        self._tensors = tensors
+        self._copied = CopyObjects()
+
+    def __call__(self, name: str, value: Any) -> Any:
+        """The value of the argument that is called ``name``, nested or not."""
+        paths = iter([path for path, _ in leaves(value, name)])
+        return map_leaves(lambda leaf: self._leaf(next(paths), leaf), value)
+
+    def _leaf(self, path: str, leaf: Any) -> Any:
         tensor = _as_tensor(leaf)
-        if tensor is None:
+        if tensor is not None:
+            self._tensors[unused(path, self._tensors)] = tensor
+            return _Slot(len(self._tensors) - 1)
+        if isinstance(leaf, _CONSTANTS):
             return leaf
-        tensors[unused(path, tensors)] = tensor
-        return _Slot(len(tensors) - 1)
-
-    return map_leaves(slot, value)
+        try:
+            return _Object(self._copied(leaf))
+        except Exception:  # noqa: BLE001  # a lock, a generator: what cannot be copied is shared
+            return leaf
 
 
 def _as_tensor(leaf: Any) -> Tensor | None:
@@ -187,14 +226,3 @@ def _as_tensor(leaf: Any) -> Tensor | None:
 def eager(model: Any) -> Any:
     """The module that ``torch.compile`` wraps, or the model itself: compiled ones hide forward."""
     return getattr(model, "_orig_mod", model)
-
-
-def detached(tensor: Tensor) -> Tensor:
-    """A copy without history, of the plain kind even where the caller is in inference mode.
-
-    Inference tensors keep no version counter and cannot be traced.
-    """
-    import torch
-
-    with torch.inference_mode(mode=False):
-        return tensor.detach().clone()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,7 +16,7 @@ import msgspec
 from enginebay.errors import InputError
 from enginebay.inference import InputCheck
 from enginebay.models.dynamic import to_profiles
-from enginebay.models.examples import example_inputs, open_dimensions, range_profiles
+from enginebay.models.examples import are_made_up, example_inputs, open_dimensions, range_profiles
 from enginebay.models.programs import captured_dimensions, check_captured
 from enginebay.models.signature import Signature, read_signature
 from enginebay.tensors import to_numpy, to_torch
@@ -131,12 +132,18 @@ def bind(
     if source.model is None:
         return _bind_onnx(source, given, smallest, largest)
     known_inputs, known_outputs = (source.ir.inputs, source.ir.outputs) if source.ir else ((), ())
-    signature = read_signature(
+    read = partial(
+        read_signature,
         source.module,
-        given,
         input_names=input_names or _names(known_inputs),
         output_names=output_names or _names(known_outputs),
     )
+    signature = read(given)
+    rows = signature.observation.table_rows if signature.observation else {}
+    if rows and are_made_up(args, source):
+        # Zeros and ones would look up two rows of a table: the others would never be compared.
+        given = example_inputs(args, source, input_shapes or {}, input_names, below=rows)
+        signature = read(given)
     dynamic = open_dimensions(dynamic_shapes, signature, smallest, largest)
     if source.program is not None:
         captured = captured_dimensions(source.program, signature.inputs, known_inputs)

@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
 
 def example_inputs(
-    args: Any, source: ModelSource, shapes: Shapes, names: Sequence[str] | None = None
+    args: Any,
+    source: ModelSource,
+    shapes: Shapes,
+    names: Sequence[str] | None = None,
+    *,
+    below: Mapping[str, int] | None = None,
 ) -> Any:
     """The example inputs: as given, or made up where only their shapes are.
 
@@ -27,6 +32,7 @@ def example_inputs(
         source: The model, which may bring its own: they are stretched to the usual shapes.
         shapes: The usual shapes.
         names: What the caller calls the inputs, where that is not what the model calls them.
+        below: By name, what made-up integers are less than; 2 for the others.
 
     Raises:
         InputError: There is nothing to go by, or the model's own inputs have other ranks.
@@ -43,18 +49,31 @@ def example_inputs(
     if not isinstance(args, Mapping):
         return args
     if "" in args or any(isinstance(value, TensorSpec) for value in args.values()):
-        args = _generate_missing(args, source)
+        args = _generate_missing(args, source, below or {})
     return source.arguments(args)
 
 
-def _generate_missing(args: Mapping[str, Any], source: ModelSource) -> dict[str, Any]:
+def are_made_up(args: Any, source: ModelSource) -> bool:
+    """True if an example input has a shape alone, and no values of the caller or the model."""
+    if args is None:
+        return source.example_inputs is None
+    return isinstance(args, Mapping) and any(isinstance(v, TensorSpec) for v in args.values())
+
+
+def _generate_missing(
+    args: Mapping[str, Any], source: ModelSource, below: Mapping[str, int]
+) -> dict[str, Any]:
     """Arrays in the place of specs, and names in the place of the only input's empty one."""
     names = source.input_names
     named = {names[0] if not name and len(names) == 1 else name: v for name, v in args.items()}
     # A file says which dtypes it takes; whoever types a shape need not repeat them.
     known = {spec.name: spec for spec in (source.ir.inputs if source.ir else ())}
     return {
-        name: generate_input(known.get(name, TensorSpec(name, value.dtype, value.dims)), value)
+        name: generate_input(
+            known.get(name, TensorSpec(name, value.dtype, value.dims)),
+            value,
+            below=below.get(name, 2),
+        )
         if isinstance(value, TensorSpec)
         else value
         for name, value in named.items()

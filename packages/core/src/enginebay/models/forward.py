@@ -30,6 +30,17 @@ def output_tensors(result: Any, expected: int) -> list[Tensor]:
     return found
 
 
+def detached(tensor: Tensor) -> Tensor:
+    """A copy without history, of the plain kind even where the caller is in inference mode.
+
+    Inference tensors keep no version counter and cannot be traced.
+    """
+    import torch
+
+    with torch.inference_mode(mode=False):
+        return tensor.detach().clone()
+
+
 @contextmanager
 def evaluation(model: nn.Module) -> Iterator[None]:
     """Put a model into evaluation mode, and every submodule back into its own mode afterwards."""

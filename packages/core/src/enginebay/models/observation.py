@@ -10,7 +10,7 @@ import sys
 import threading
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from types import FrameType, TracebackType
 
-    from torch import Tensor
+    from torch import Tensor, nn
 
 #: Operators whose results depend on their argument's shape alone.
 _SHAPE_ONLY = frozenset(
@@ -59,6 +59,37 @@ class Reading:
     value: str
 
 
+@dataclass(frozen=True)
+class Kept:
+    """An attribute in which a forward keeps what it computed from its inputs.
+
+    Attributes:
+        name: Where it is: ``encoder.cache``.
+        module: The module that has it.
+        attribute: Its name there.
+        before: Its value before the forward.
+    """
+
+    name: str
+    module: nn.Module
+    attribute: str
+    before: Any
+
+    def exchange(self) -> Kept:
+        """Put the value from before in its place, and return how to put the other one back."""
+        values = vars(self.module)
+        other = replace(self, before=values.get(self.attribute, _ABSENT))
+        if self.before is _ABSENT:
+            values.pop(self.attribute, None)
+        else:
+            values[self.attribute] = self.before
+        return other
+
+
+#: Stands for an attribute that is not there.
+_ABSENT = object()
+
+
 @dataclass
 class Observation:
     """What was seen in one forward.
@@ -66,10 +97,12 @@ class Observation:
     Attributes:
         readings: The values that Python read, in order.
         table_rows: For inputs that are looked up in a table, the rows of the smallest.
+        kept: Attributes in which the model keeps what depends on the inputs.
     """
 
     readings: list[Reading] = field(default_factory=list)
     table_rows: dict[str, int] = field(default_factory=dict)
+    kept: tuple[Kept, ...] = ()
 
 
 class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
@@ -85,10 +118,23 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's i
         self._sources: dict[int, tuple[StorageWeakRef, frozenset[str]]] = {}
         self._undo = ExitStack()
 
-    def start_from(self, inputs: Mapping[str, Tensor]) -> None:
-        """Follow what depends on these tensors."""
+    def start(self, model: nn.Module, inputs: Mapping[str, Tensor]) -> None:
+        """Follow what depends on these tensors in a forward of the model."""
+        self._before = {name: (each, dict(vars(each))) for name, each in model.named_modules()}
         for name, tensor in inputs.items():
             self._mark([tensor], frozenset((name,)))
+
+    def finish(self) -> None:
+        """Look what the forward has left in its model."""
+        self.observation.kept = tuple(
+            Kept(
+                f"{name}.{attribute}".lstrip("."), module, attribute, before.get(attribute, _ABSENT)
+            )
+            for name, (module, before) in self._before.items()
+            for attribute, value in vars(module).items()
+            if value is not before.get(attribute, _ABSENT)
+            if self._sources_of(tree_leaves(value))
+        )
 
     def __enter__(self) -> Observer:
         self._undo.enter_context(_reporting_methods(self))
@@ -202,7 +248,7 @@ def _place(frame: FrameType | None) -> str:
     """The innermost line that is neither torch's nor ours; empty where there is none."""
     while frame is not None:
         file = frame.f_code.co_filename
-        if not file.startswith(_OWN_CODE) and not file.startswith("<"):
+        if not file.startswith((*_OWN_CODE, "<frozen")):
             return f"{'/'.join(Path(file).parts[-2:])}:{frame.f_lineno}"
         frame = frame.f_back
     return ""

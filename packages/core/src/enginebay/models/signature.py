@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import InputError, ModelError, first_line
-from enginebay.models.arguments import Call, bind_arguments, detached, eager, forward_parameters
+from enginebay.models.arguments import Call, bind_arguments, eager, forward_parameters
+from enginebay.models.forward import detached, evaluation, output_tensors
 from enginebay.models.names import renamed, unused
 from enginebay.tensors import TensorSpec, specs
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
-    from enginebay.models.observation import Observer
+    from enginebay.models.observation import Observation, Observer
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Signature:
         example_outputs: The model's outputs for them; copies, detached.
         call: How the flat inputs become the arguments of ``forward``.
         notes: For the user: outputs left out or renamed.
+        observation: What was seen in the pass.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -42,6 +44,7 @@ class Signature:
     example_outputs: dict[str, Tensor]
     call: Call
     notes: tuple[str, ...] = ()
+    observation: Observation | None = None
 
     def run(
         self, model: nn.Module, inputs: Mapping[str, Tensor], observer: Observer | None = None
@@ -60,8 +63,6 @@ class Signature:
         names = [spec.name for spec in self.inputs]
         if set(names) != set(inputs):
             raise InputError(f"the model takes {', '.join(names)}; got {', '.join(inputs)}")
-        from enginebay.models.forward import output_tensors
-
         ordered = {name: inputs[name] for name in names}
         result, _ = _forward(eager(model), self.call, ordered, observer)
         tensors = output_tensors(result, len(self.outputs))
@@ -90,10 +91,13 @@ def read_signature(
         InputError: The example inputs do not fit ``forward``, or the names do not fit them.
         ModelError: The forward raised, or returned no tensor.
     """
+    from enginebay.models.observation import Observer  # imports torch
+
     call, inputs = bind_arguments(eager(model), args)
     inputs = renamed("input", inputs, input_names)
+    observer = Observer()
     try:
-        result, mutated = _forward(eager(model), call, inputs)
+        result, mutated = _forward(eager(model), call, inputs, observer)
     except ModelError as err:
         if isinstance(args, Mapping) and call.args and isinstance(call.args[0], Mapping):
             err.hint = (
@@ -109,6 +113,7 @@ def read_signature(
         example_outputs=outputs,
         call=Call(call.args, call.kwargs, mutated),
         notes=tuple(notes),
+        observation=observer.observation,
     )
 
 
@@ -118,8 +123,6 @@ def _forward(
     """The result on copies of the inputs, and which of these the forward wrote into."""
     import torch
 
-    from enginebay.models.forward import evaluation
-
     with torch.inference_mode(mode=False), torch.no_grad(), evaluation(model):
         tensors = [detached(tensor) for tensor in inputs.values()]
         versions = [tensor._version for tensor in tensors]
@@ -127,8 +130,10 @@ def _forward(
         try:
             with observer or nullcontext():
                 if observer is not None:
-                    observer.start_from(dict(zip(inputs, tensors, strict=True)))
+                    observer.start(model, dict(zip(inputs, tensors, strict=True)))
                 result = model(*args, **kwargs)
+            if observer is not None:
+                observer.finish()
         except Exception as err:
             message = f"the model's forward raised {type(err).__name__}: {first_line(err)}"
             raise ModelError(message) from err

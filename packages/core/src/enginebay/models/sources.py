@@ -14,7 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from enginebay.environment import require
-from enginebay.errors import EnginebayError, ModelSourceError, first_line, nearest
+from enginebay.errors import (
+    EnginebayError,
+    ModelSourceError,
+    check_path,
+    first_line,
+    nearest,
+)
 from enginebay.models.arguments import eager, forward_parameters
 from enginebay.models.python_source import import_file, import_name
 
@@ -102,8 +108,11 @@ def load_model(source: Any, *, schemes: Schemes | None = None) -> ModelSource:
 
     Raises:
         ModelSourceError: The text leads nowhere, its code raised, or what it names is no model.
+        UsageError: The text is not UTF-8.
         MissingDependencyError: torch or onnx, whichever this source needs, is not installed.
     """
+    if isinstance(source, (str, Path)):
+        check_path(source, "rename it")
     if isinstance(source, Path) or (isinstance(source, str) and is_file(source)):
         return _from_file(Path(source))
     if not isinstance(source, str):

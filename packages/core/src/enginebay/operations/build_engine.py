@@ -22,7 +22,6 @@ from enginebay.ir import IR_FOLDER, SUFFIXES
 from enginebay.isolation import time_limit
 from enginebay.operations.rewrite_model import ExportPatch
 from enginebay.rewriting import mark_nodes
-from enginebay.tensors import Sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from enginebay.operations.settings import Settings
     from enginebay.operations.steps import Steps
     from enginebay.rewriting import RewriteReport, RewriterSet
+    from enginebay.tensors import Sample
     from enginebay.verification import RecordedReference
 
 
@@ -165,7 +165,7 @@ def _through(build: Build, kind: IRKind) -> Engine:
         else:
             files = settings.engine.convert(
                 *(exported, settings.params, build.folder, set_detail, build.model.profiles),
-                [sample.inputs for sample in _used(build.reference.for_conversion, exported)],
+                [s.inputs for s in _used(build.reference.samples, exported) if not s.is_probe],
             )
         show(", ".join(file.as_posix() for file in files))
     return Engine(build, exported, files, parts, rewriting)
@@ -228,7 +228,7 @@ def _convert_parts(
 
 def _used(samples: Sequence[Sample], ir: IRModel) -> list[Sample]:
     return [
-        Sample({spec.name: sample.inputs[spec.name] for spec in ir.inputs}, sample.outputs)
+        sample._replace(inputs={spec.name: sample.inputs[spec.name] for spec in ir.inputs})
         for sample in samples
     ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -11,7 +12,7 @@ from enginebay.artifact import SAMPLES_FILE, Artifact, build_manifest, staging
 from enginebay.errors import MismatchError
 from enginebay.inference import Receipt
 from enginebay.ir import IR_FOLDER
-from enginebay.models import bind, find_model, shapes_of
+from enginebay.models import bind, find_model, shapes_of, unchanged
 from enginebay.operations.build_engine import Build, build_engine
 from enginebay.operations.settings import resolve_settings
 from enginebay.operations.steps import Step, Steps
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from enginebay.exporters import ExporterName
     from enginebay.ir import IRKind
-    from enginebay.models import BoundModel
+    from enginebay.models import BoundModel, ModelSource
     from enginebay.operations.settings import Settings
     from enginebay.params import BackendParams
     from enginebay.rewriting import RewriterSet
@@ -155,9 +156,11 @@ def deploy(
     check_sets(rewriters)
     check_probes(probes)
     steps = Steps(watch)
-    with staging(work_dir, overwrite=overwrite) as stage:
+    with staging(work_dir, overwrite=overwrite) as stage, ExitStack() as model_use:
         with steps("reference") as set_detail:
-            bound = _bind(model, args, settings)
+            source = _find(model, args, settings)
+            model_use.enter_context(unchanged(source))
+            bound = _bind(source, args, settings)
             reference = record_reference(
                 bound, settings.engine.name, count=probes, domain=dict(domain or {})
             )
@@ -203,9 +206,13 @@ def deploy(
     )
 
 
-def _bind(model: Any, args: Any, settings: Settings) -> BoundModel:
+def _find(model: Any, args: Any, settings: Settings) -> ModelSource:
+    shapes = settings.params.input_shapes or shapes_of(args)
+    return find_model(model, settings.codebase_config, shapes)
+
+
+def _bind(source: ModelSource, args: Any, settings: Settings) -> BoundModel:
     params = settings.params
-    source = find_model(model, settings.codebase_config, params.input_shapes or shapes_of(args))
     return bind(
         source,
         args,

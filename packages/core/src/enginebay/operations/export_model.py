@@ -69,7 +69,7 @@ def export(
         ArtifactExistsError: The file is there already.
     """
     from enginebay.exporters import check_choices, write_ir
-    from enginebay.models import bind, find_model
+    from enginebay.models import bind, find_model, unchanged
 
     source = find_model(model, (config or {}).get("codebase_config"), shapes_of(args))
     kind = ir or _kind_of(path)
@@ -82,17 +82,20 @@ def export(
         )
     if source.model is None and source.ir is not None:
         return source.ir  # it is ONNX already
-    bound = bind(
-        source,
-        args,
-        input_names=input_names,
-        output_names=output_names,
-        dynamic_shapes=dynamic_shapes,
-        min_shapes=min_shapes,
-        max_shapes=max_shapes,
-    )
-    patch = ExportPatch(backend=backend, ir=kind, rewriters=rewriters, config=config, opset=opset)
-    return write_ir(bound, kind, target, exporter=exporter, opset=opset, patch=patch)
+    with unchanged(source):
+        bound = bind(
+            source,
+            args,
+            input_names=input_names,
+            output_names=output_names,
+            dynamic_shapes=dynamic_shapes,
+            min_shapes=min_shapes,
+            max_shapes=max_shapes,
+        )
+        patch = ExportPatch(
+            backend=backend, ir=kind, rewriters=rewriters, config=config, opset=opset
+        )
+        return write_ir(bound, kind, target, exporter=exporter, opset=opset, patch=patch)
 
 
 def _kind_of(path: str | Path | None) -> IRKind:

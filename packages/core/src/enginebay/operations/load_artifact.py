@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from enginebay.artifact import load_request
+from enginebay.artifact import load_request, use_artifact
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,4 +33,6 @@ def load(
         BackendUnavailableError: Its backend cannot be used here.
         FallbackError: ``strict``, and the engine fell back.
     """
-    return load_request(artifact, device=device, strict=strict).load()
+    return use_artifact(
+        artifact, lambda opened: load_request(opened, device=device, strict=strict).load()
+    )

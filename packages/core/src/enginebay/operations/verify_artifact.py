@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from enginebay.artifact import SAMPLES_FILE, Artifact, load_request, open_artifact
+from enginebay.artifact import SAMPLES_FILE, Artifact, load_request, use_artifact
 from enginebay.errors import UsageError
 from enginebay.tensors import Sample, save_samples, to_numpy
 from enginebay.verdict import EXAMPLE, Basis
@@ -47,26 +47,36 @@ def verify(
         ArtifactError: The artifact is damaged, or bound to another engine or device.
         UsageError: There are inputs without a reference, or nothing is recorded.
     """
-    opened = open_artifact(artifact)
-    request = load_request(opened)
-    if inputs is None and reference is None:
-        recorded = _recorded(opened)
-    elif reference is None:
-        raise UsageError("there are inputs, but nothing to compare with", hint="pass a reference")
-    else:
-        recorded = _referenced(inputs, reference, opened)
-    with TemporaryDirectory(prefix="enginebay-verify-") as folder:
-        path = Path(folder) / SAMPLES_FILE
-        save_samples(path, recorded.samples)
-        verification, _ = judge(
-            *(request, path, recorded.description),
-            basis=recorded.basis,
-            rtol=rtol,
-            atol=atol,
-            timeout=timeout,
-        )
+
+    def compare(opened: Artifact) -> Verification:
+        request = load_request(opened)
+        recorded = _samples(opened, inputs, reference)
+        with TemporaryDirectory(prefix="enginebay-verify-") as folder:
+            path = Path(folder) / SAMPLES_FILE
+            save_samples(path, recorded.samples)
+            found, _ = judge(
+                *(request, path, recorded.description),
+                basis=recorded.basis,
+                rtol=rtol,
+                atol=atol,
+                timeout=timeout,
+            )
+        return found
+
+    verification = use_artifact(artifact, compare)
     verification.warn()
     return verification
+
+
+def _samples(
+    opened: Artifact, inputs: Mapping[str, Array] | None, reference: Any
+) -> RecordedReference:
+    """The inputs with the outputs to compare with."""
+    if inputs is None and reference is None:
+        return _recorded(opened)
+    if reference is None:
+        raise UsageError("there are inputs, but nothing to compare with", hint="pass a reference")
+    return _referenced(inputs, reference, opened)
 
 
 def _recorded(artifact: Artifact) -> RecordedReference:
@@ -112,14 +122,16 @@ def _referenced(
         if len(arrays) != 1 and inputs is None:
             arrays, labels = arrays[:1], labels[:1]  # outputs by name belong to the example
         outputs = {name: to_numpy(value) for name, value in reference.items()}
-        return RecordedReference(
-            "the outputs given", (Sample(arrays[0], outputs),), Basis(labels=labels)
-        )
+        sample = Sample(arrays[0], outputs)
+        return RecordedReference("the outputs given", (sample,), Basis(labels=labels))
+    from enginebay.models import find_model, unchanged
     from enginebay.verification import reference_model, sample_model
 
     names = [spec.name for spec in artifact.inputs]
     output_names = [spec.name for spec in artifact.outputs]
-    model = reference_model(reference, names, arrays[0] if arrays else None, output_names or None)
-    arrays = arrays or [{name: model.examples[name] for name in names or model.examples}]
-    recorded = list(zip(labels or (EXAMPLE,), arrays, strict=True))
-    return sample_model(model, artifact.backend, recorded, basis.domain)
+    source = find_model(reference)
+    with unchanged(source):
+        model = reference_model(source, names, arrays[0] if arrays else None, output_names or None)
+        arrays = arrays or [{name: model.examples[name] for name in names or model.examples}]
+        recorded = list(zip(labels or (EXAMPLE,), arrays, strict=True))
+        return sample_model(model, artifact.backend, recorded, basis.domain)

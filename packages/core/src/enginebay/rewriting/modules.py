@@ -1,4 +1,8 @@
-"""Module rewriters of one context: instances replaced in the model, and put back after it."""
+"""Module rewriters of one context: instances replaced in the model, and put back after it.
+
+Other threads see the model without the replacements meanwhile, its hooks included. What a
+rewriter's constructor does to the original itself, every thread sees until the end of the context.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from enginebay.errors import RewriterError
 from enginebay.rewriting import names
 from enginebay.rewriting.active_rewriters import ActiveRewriter
 from enginebay.rewriting.selection import most_specific
+from enginebay.rewriting.thread_modules import ThreadDict, claim
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -86,7 +91,7 @@ class ModuleRewriters:
             The model to export: the same object, unless it is replaced itself.
 
         Raises:
-            RewriterError: The model is no module.
+            RewriterError: The model is no module, or another thread rewrites it.
         """
         from torch import nn
 
@@ -125,8 +130,9 @@ class _Walk:
             if child is not None:
                 self.visit(child)
                 if child in self.replacements:
-                    self._undo.callback(_put_back, module, name, child, self.replacements[child])
-                    module._modules[name] = self.replacements[child]
+                    children = claim(module, self._undo)
+                    children[name] = self.replacements[child]
+                    self._undo.callback(_put_back, children, name, child, children[name])
         self._replace(module)
 
     def _replace(self, module: nn.Module) -> None:
@@ -134,6 +140,7 @@ class _Walk:
         rewriter = next((self._by_class[each] for each in classes if each in self._by_class), None)
         if rewriter is None:
             return
+        claim(module, self._undo)
         # A constructor may change the original (fuse weights, move hooks), so we note its state
         # before and after, and later undo the difference.
         holders = _holders(module)
@@ -181,7 +188,7 @@ def _move_hooks(replacement: nn.Module, module: nn.Module) -> None:
                 for key, value in hooks.items()
             }
         )
-        setattr(module, name, type(hooks)())
+        setattr(module, name, ThreadDict(hooks, {}))  # in other threads it keeps them
 
 
 def _call_hook(hook: Callable[..., Any], module: nn.Module, _: nn.Module, *args: Any) -> Any:
@@ -253,6 +260,8 @@ def _revert(
         holder.update(changed)
 
 
-def _put_back(parent: nn.Module, name: str, child: nn.Module, replacement: nn.Module) -> None:
-    if parent._modules.get(name) is replacement:  # the block may have put another one there
-        parent._modules[name] = child
+def _put_back(
+    children: dict[str, nn.Module], name: str, child: nn.Module, replacement: nn.Module
+) -> None:
+    if children.get(name) is replacement:  # the block may have put another one there
+        children[name] = child

@@ -92,8 +92,13 @@ def inputs_for(
     return arrays
 
 
-def generate_input(spec: TensorSpec, wanted: TensorSpec) -> NumpyArray:
+def generate_input(spec: TensorSpec, wanted: TensorSpec, *, below: int = 2) -> NumpyArray:
     """Generate an array for an input: of the model's dtype, at a shape that the user typed.
+
+    Args:
+        spec: The model's input.
+        wanted: What the user typed.
+        below: Integers are at least 0, and less than this.
 
     Raises:
         InputError: Another dtype was typed.
@@ -103,7 +108,8 @@ def generate_input(spec: TensorSpec, wanted: TensorSpec) -> NumpyArray:
             f"input '{spec.name}' is requested as {wanted.dtype}, wanted {spec.dtype}",
             hint=f"leave ':{wanted.dtype}' out",
         )
-    return random_inputs([TensorSpec(spec.name, spec.dtype, wanted.dims)])[spec.name]
+    named = TensorSpec(spec.name, spec.dtype, wanted.dims)
+    return random_inputs([named], below={spec.name: below})[spec.name]
 
 
 def _only_name(name: str, specs: Sequence[TensorSpec]) -> str:
@@ -115,11 +121,18 @@ def _only_name(name: str, specs: Sequence[TensorSpec]) -> str:
     return specs[0].name
 
 
-def random_inputs(specs: Iterable[TensorSpec], seed: int = 0) -> dict[str, NumpyArray]:
+def random_inputs(
+    specs: Iterable[TensorSpec], seed: int = 0, *, below: Mapping[str, int] | None = None
+) -> dict[str, NumpyArray]:
     """Generate inputs, the same for the same specs and seed. Needs no torch.
 
     Floats are normally distributed; integers are 0 or 1, so that they are valid indices into any
     embedding with two rows.
+
+    Args:
+        specs: The inputs.
+        seed: Another seed, other values.
+        below: By name, the number that an input's integers are less than, instead of 2.
 
     Raises:
         InputError: A dimension is open, or there are no values for the dtype.
@@ -131,7 +144,8 @@ def random_inputs(specs: Iterable[TensorSpec], seed: int = 0) -> dict[str, Numpy
     import numpy as np
 
     generator = np.random.default_rng(seed)
-    return {spec.name: _random(spec, generator) for spec in specs}
+    limits = below or {}
+    return {spec.name: _random(spec, generator, limits.get(spec.name, 2)) for spec in specs}
 
 
 def resize(array: _A, shape: Sequence[int]) -> _A:
@@ -175,7 +189,7 @@ def _stretch(array: _A, axis: int, size: int) -> _A:
     return array.index_select(axis, torch.from_numpy(index).to(array.device))
 
 
-def _random(spec: TensorSpec, generator: np.random.Generator) -> NumpyArray:
+def _random(spec: TensorSpec, generator: np.random.Generator, below: int) -> NumpyArray:
     if not spec.is_static:
         message = f"cannot generate an input for {spec.describe()}: its shape is open"
         raise InputError(message, hint=f"--input {spec.name}=1x3x224x224")
@@ -185,7 +199,10 @@ def _random(spec: TensorSpec, generator: np.random.Generator) -> NumpyArray:
         message = f"cannot generate an input for {spec.describe()}"
         raise InputError(message, hint=f"--input {spec.name}=file.npy")
     if dtype.kind in "biu":
-        return generator.integers(0, 2, shape).astype(dtype)
+        import numpy as np
+
+        limit = 2 if dtype.kind == "b" else min(below, np.iinfo(dtype).max)
+        return generator.integers(0, limit, shape).astype(dtype)
     # Everything else is floating point or complex; ml_dtypes' kinds are not NumPy's.
     return generator.standard_normal(shape).astype(dtype)
 

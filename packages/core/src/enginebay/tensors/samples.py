@@ -21,23 +21,31 @@ if TYPE_CHECKING:
 
     from enginebay.tensors.arrays import NumpyArray
 
-_KEY = re.compile(r"(\d+)/(inputs|outputs)/(.*):([a-z0-9_]+)", re.DOTALL)
+_KEY = re.compile(r"(\d+)/(probe-)?(inputs|outputs)/(.*):([a-z0-9_]+)", re.DOTALL)
 
 
 class Sample(NamedTuple):
-    """One set of inputs and the outputs that belong to it."""
+    """One set of inputs and the outputs that belong to it.
+
+    Attributes:
+        inputs: Arrays by name.
+        outputs: Likewise.
+        is_probe: True for inputs made up to try an artifact with, which resemble no real ones.
+    """
 
     inputs: dict[str, NumpyArray]
     outputs: dict[str, NumpyArray]
+    is_probe: bool = False
 
 
 def save_samples(path: Path, samples: Iterable[Sample]) -> None:
     """Write the samples to ``path``, which must end with ``.npz``."""
     arrays = {}
     for number, sample in enumerate(samples):
-        for group, values in zip(("inputs", "outputs"), sample, strict=True):
+        kind = "probe-" if sample.is_probe else ""
+        for group, values in (("inputs", sample.inputs), ("outputs", sample.outputs)):
             for name, array in values.items():
-                arrays[f"{number}/{group}/{name}:{array.dtype.name}"] = _storable(array)
+                arrays[f"{number}/{kind}{group}/{name}:{array.dtype.name}"] = _storable(array)
     save_arrays(path, arrays)
 
 
@@ -60,8 +68,8 @@ def load_samples(path: Path) -> list[Sample]:
         # Opened here: NumPy leaves the file open where it is no zip archive.
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             for key in file.files:
-                number, group, name, dtype = _parse_key(key)
-                sample = samples.setdefault(number, Sample({}, {}))
+                number, is_probe, group, name, dtype = _parse_key(key)
+                sample = samples.setdefault(number, Sample({}, {}, is_probe))
                 array = file[key]
                 getattr(sample, group)[name] = _restored(array, dtype)
     except (OSError, ValueError, EOFError, TypeError, AttributeError, BadZipFile) as err:
@@ -69,12 +77,12 @@ def load_samples(path: Path) -> list[Sample]:
     return [samples[number] for number in sorted(samples)]
 
 
-def _parse_key(key: str) -> tuple[int, str, str, str]:
+def _parse_key(key: str) -> tuple[int, bool, str, str, str]:
     match = _KEY.fullmatch(key)
     if match is None:
         raise ValueError(f"unexpected entry '{key}'")
-    number, group, name, dtype = match.groups()
-    return int(number), group, name, dtype
+    number, probe, group, name, dtype = match.groups()
+    return int(number), bool(probe), group, name, dtype
 
 
 def _storable(array: NumpyArray) -> NumpyArray:
@@ -90,9 +98,9 @@ def load_inputs(path: Path) -> list[dict[str, NumpyArray]]:
     """Read recorded inputs without outputs, as calibration needs them.
 
     Args:
-        path: A file of :func:`save_samples`, or an ``.npz`` file with one array for each input
-            whose entries along the first axis are one sample each: ``numpy.savez(path, x=inputs)``,
-            where ``inputs[0]`` is the first whole input.
+        path: A file of :func:`save_samples`, whose probes are left out, or an ``.npz`` file with
+            one array for each input whose entries along the first axis are one sample each:
+            ``numpy.savez(path, x=inputs)``, where ``inputs[0]`` is the first whole input.
 
     Returns:
         One dict of inputs by name for each sample.
@@ -113,7 +121,7 @@ def load_inputs(path: Path) -> list[dict[str, NumpyArray]]:
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             if any(_KEY.fullmatch(key) for key in file.files):
-                return [sample.inputs for sample in load_samples(path)]
+                return [sample.inputs for sample in load_samples(path) if not sample.is_probe]
             stacks = {name: np.atleast_1d(file[name]) for name in file.files}
     except (OSError, ValueError, EOFError, TypeError, AttributeError, BadZipFile) as err:
         raise ArtifactError(f"'{path.name}' does not hold recorded inputs: {err}") from err

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from enginebay.errors import EnginebayError, ModelSourceError
-from enginebay.models import bind, find_model
+from enginebay.models import bind
 from enginebay.tensors import Sample, load_samples, save_samples
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from enginebay.models import BoundModel
+    from enginebay.models import BoundModel, ModelSource
     from enginebay.tensors import NumpyArray
 
     Arrays = dict[str, NumpyArray]
@@ -156,7 +156,7 @@ def reference_for(model: BoundModel, backend: str) -> Reference:
 
 
 def reference_model(
-    model: Any,
+    source: ModelSource,
     names: Sequence[str],
     inputs: Mapping[str, NumpyArray] | None,
     output_names: Sequence[str] | None,
@@ -167,16 +167,14 @@ def reference_model(
     artifact are flat. An artifact may lack inputs that no node uses, and may have names of its own.
 
     Args:
-        model: A model, or text that names one as on the command line.
+        source: The model.
         names: The artifact's names of the inputs.
         inputs: Inputs by these names; None where there are none but the model's own.
         output_names: The artifact's names of the outputs.
 
     Raises:
-        ModelSourceError: ``model`` does not lead to a model.
-        InputError: The inputs do not fit it, or there are none.
+        InputError: The inputs do not fit the model, or there are none.
     """
-    source = find_model(model)
     if source.example_inputs is None and inputs is not None:
         names = list(inputs)
         own_names = None if set(names) <= set(source.input_names) else names

@@ -38,21 +38,13 @@ class RecordedReference:
         samples: The example inputs, the smallest and the largest sizes, and the probes, with
             their outputs; without outputs where something is missing.
         basis: What the verdict will rest on, with a label for each sample.
-        given: How many samples, from the first, are the caller's: the example, and the smallest
-            and the largest sizes.
         missing: Why nothing can give any outputs; empty where they are there.
     """
 
     description: str
     samples: tuple[Sample, ...]
     basis: Basis
-    given: int = 1
     missing: str = ""
-
-    @property
-    def for_conversion(self) -> tuple[Sample, ...]:
-        """The samples that a converter may try: no probes, which may be far from real inputs."""
-        return self.samples[: self.given]
 
 
 def record_reference(
@@ -81,12 +73,9 @@ def record_reference(
     recorder.record_example()
     for probe in extremes(model.examples, model.dynamic):
         recorder.record(probe)
-    given = len(recorder.samples)
     for probe in drawn:
         recorder.record(probe)
-    return RecordedReference(
-        reference.description, tuple(recorder.samples), recorder.basis(), given
-    )
+    return RecordedReference(reference.description, tuple(recorder.samples), recorder.basis())
 
 
 def sample_model(
@@ -151,7 +140,7 @@ def _recorded_elsewhere(
         if all(map(says_nothing, result.values())):
             dropped.append(f"{probe.label}: the model gives nothing but NaN and infinity")
         else:
-            samples.append(Sample(probe.inputs, result))
+            samples.append(Sample(probe.inputs, result, is_probe=True))
             labels.append(probe.label)
     beyond = tuple(probe.label for probe in chosen if probe.beyond)
     basis = Basis(labels=tuple(labels), beyond=beyond, dropped=tuple(dropped), domain=domain)
@@ -177,8 +166,31 @@ class _Recorder:
         first, again = self.model.example_outputs(), self._run(self.model.examples)
         if unequal := [o.describe() for o in compare(first, again) if not o.passed]:
             self.doubt = f"the model is not deterministic, a second run differs: {unequal[0]}"
+        elif kept := self._kept():
+            self.doubt = (
+                f"the model keeps what it computes from its inputs in {', '.join(kept)}, and goes "
+                "on with it; an engine keeps nothing"
+            )
         self.samples.append(Sample(self.model.examples, first))
         self.labels.append(EXAMPLE)
+
+    def _kept(self) -> list[str]:
+        """The attributes that the model wrote into, if another run goes on with what is there."""
+        assert self.model.signature is not None
+        observation = self.model.signature.observation
+        kept = observation.kept if observation else ()
+        if not kept:
+            return []
+        (other,) = probes(self.model.examples, {}, count=1, domain=self.domain)
+        afterwards = self.model.run(other.inputs)
+        changed = [each.exchange() for each in kept]
+        try:
+            alone = self.model.run(other.inputs)
+        finally:
+            for each in changed:
+                each.exchange()
+        same = all(output.passed for output in compare(alone, afterwards))
+        return [] if same else [each.name for each in kept]
 
     def record(self, probe: Probe) -> None:
         """A probe, if the model says anything to it."""
@@ -211,7 +223,7 @@ class _Recorder:
             ) from err
 
     def _keep(self, probe: Probe, inputs: Arrays, outputs: Arrays) -> None:
-        self.samples.append(Sample(inputs, outputs))
+        self.samples.append(Sample(inputs, outputs, is_probe=not probe.required))
         self.labels.append(probe.label)
         if probe.beyond:
             self.beyond.append(probe.label)

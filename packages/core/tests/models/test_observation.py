@@ -1,0 +1,127 @@
+"""What Python reads of a model's inputs is seen, and nothing else is."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from enginebay.models import Observation, Observer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Function(nn.Module):
+    def __init__(self, function: Callable[[Tensor], object]) -> None:
+        super().__init__()
+        self.function = function
+        self.limit = nn.Buffer(torch.ones(3))
+
+    def forward(self, x: Tensor) -> object:
+        return self.function(x)
+
+
+def observed(model: nn.Module, x: Tensor) -> Observation:
+    observer = Observer()
+    with torch.no_grad(), observer:
+        observer.start(model, {"x": x})
+        model(x)
+    observer.finish()
+    return observer.observation
+
+
+def through_a_view(x: Tensor) -> bool:
+    y = torch.zeros(3)
+    y[0].copy_(x.sum())
+    return bool(y.sum() > 0)
+
+
+@pytest.mark.parametrize(
+    ("function", "value"),
+    [
+        (lambda x: 1 if x.sum() > 0 else 2, "True"),
+        (lambda x: int(x.max()), "1.0"),
+        (lambda x: x.sum().item(), "8.0"),
+        (lambda x: x[0].tolist(), "[1.0, 1.0, 1.0, 1.0]"),
+        (lambda x: torch.equal(x, x), "True"),
+        (lambda x: torch.arange(x.max()), "1.0"),
+        (through_a_view, "True"),
+    ],
+)
+def test_a_value_that_python_reads_is_seen_with_its_line(function, value):
+    (reading,) = observed(Function(function), torch.ones(2, 4)).readings
+    assert reading.value == value
+    assert reading.place.startswith("models/test_observation.py:")
+
+
+@pytest.mark.parametrize("read", [lambda x: x.numpy(), np.asarray, lambda x: x.cumsum(0).numpy()])
+def test_numpy_is_seen(read):
+    assert len(observed(Function(read), torch.ones(2, 4)).readings) == 1
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.relu().sum(),
+        lambda x: x[: x.shape[0] // 2],
+        lambda x: int(torch.zeros_like(x).sum()),
+        lambda x: bool(torch.ones(3).sum() > 2),
+        lambda x: torch.arange(x.shape[1]).tolist(),
+    ],
+)
+def test_shapes_and_constants_are_not(function):
+    assert observed(Function(function), torch.ones(2, 4)).readings == []
+
+
+def test_the_rows_of_a_table_are_those_of_the_smallest():
+    class Tables(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.small, self.large = nn.Embedding(10, 2), nn.Embedding(99, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.small(x) + self.large(x + 1)
+
+    assert observed(Tables(), torch.tensor([1, 2])).table_rows == {"x": 10}
+
+
+def test_what_a_model_keeps_of_its_inputs_is_named():
+    class Keeps(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Identity()
+            self.steps = 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.steps += 1
+            self.table = torch.arange(3)
+            self.inner.last = [x + 1]
+            return x
+
+    (kept,) = observed(Keeps(), torch.ones(2)).kept
+    assert kept.name == "inner.last"
+
+
+def test_torch_is_as_before_also_after_an_error():
+    before = dict(vars(torch.Tensor))
+
+    def fail(x: Tensor) -> None:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        observed(Function(fail), torch.ones(1))
+    assert dict(vars(torch.Tensor)) == before
+
+
+def test_each_thread_sees_its_own():
+    def run(number: int) -> list[str]:
+        found = observed(Function(lambda x: x.tolist()), torch.full((1,), float(number)))
+        return [reading.value for reading in found.readings]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(run, range(40))) == [[f"[{float(n)}]"] for n in range(40)]

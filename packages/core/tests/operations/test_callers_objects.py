@@ -1,0 +1,173 @@
+"""Nothing of the caller's is different after a deployment, and nothing before it matters."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import nn
+
+import enginebay as eb
+from enginebay.models import bind, find_model, unchanged
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.usefixtures("loopback")
+
+X = torch.arange(8.0).reshape(1, 2, 4)
+
+
+class Cache:
+    """A cache as transformers has it: no container, and longer after each call."""
+
+    def __init__(self) -> None:
+        self.keys: torch.Tensor | None = None
+        self.calls = [0]
+
+    def update(self, keys: torch.Tensor) -> torch.Tensor:
+        self.keys = keys if self.keys is None else torch.cat([self.keys, keys], 1)
+        self.calls[0] += 1
+        return self.keys
+
+
+class WithCache(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor, cache: Cache, *more: Any) -> torch.Tensor:
+        return cache.update(self.linear(x)).sum(1)
+
+
+class Biased(nn.Module):
+    """Keeps the biases that it has picked, as LeViT does: in a dict, a tuple and an attribute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.biases = nn.Parameter(torch.randn(3, 4))
+        self.linear = nn.Linear(4, 4)
+        self.register_buffer("calls", torch.zeros(1))
+        self.kept: dict[str, torch.Tensor] = {}
+        self.pair: tuple[torch.Tensor, ...] = ()
+        self.order = ["first"]
+        self.names = {"first"}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not self.kept:
+            self.kept["cpu"] = self.last = self.biases[:, [1, 0, 2, 3]]
+            self.pair = (self.last, self.last + 1)
+            self.order.append("second")
+            self.names.add("second")
+        self.calls += 1
+        return self.linear(x) + self.kept["cpu"].sum(0) + self.last[0] * self.pair[1][0]
+
+
+def contents(model: nn.Module) -> list[Any]:
+    """Every attribute, the containers in it by their items, and the values of the buffers."""
+    found: list[Any] = []
+    for module in model.modules():
+        for name, value in vars(module).items():
+            found.append((name, id(value)))
+            if isinstance(value, dict):
+                found += [(name, key, id(item)) for key, item in value.items()]
+            elif isinstance(value, (list, set)):
+                found.append((name, sorted(map(id, value))))
+    return [*found, *(buffer.tolist() for buffer in model.buffers())]
+
+
+@pytest.mark.parametrize(
+    ("exporter", "used_before"), [("dynamo", True), ("torchscript", True), ("torchscript", False)]
+)
+def test_a_cache_among_the_arguments_stays_as_it_was(
+    tmp_path: Path, exporter: Any, used_before: bool
+) -> None:
+    model, cache = WithCache(), Cache()
+    if used_before:
+        model(X, cache)
+    keys, calls = cache.keys, list(cache.calls)
+    for name in ("first", "second"):
+        deployed = eb.deploy(
+            model, (X, cache), backend="loopback", work_dir=tmp_path / name, exporter=exporter
+        )
+        assert deployed.verdict == "verified"
+    assert cache.keys is keys
+    assert cache.calls == calls
+
+
+def test_two_arguments_that_are_one_object_stay_one() -> None:
+    model, cache = WithCache(), Cache()
+    signature = bind(find_model(model), (X, cache, cache)).signature
+    assert signature is not None
+    (_, first, second), _ = signature.call.fill([X])
+    assert first is second is not cache
+
+
+def test_an_argument_that_cannot_be_copied_is_passed_as_it_is() -> None:
+    class Locked(Cache):
+        lock = threading.Lock()
+
+        def __deepcopy__(self, memo: Any) -> Any:
+            raise TypeError("cannot be copied")
+
+    cache = Locked()
+    signature = bind(find_model(WithCache()), (X, cache)).signature
+    assert signature is not None
+    assert signature.call.fill([X])[0][1] is cache
+
+
+@pytest.mark.parametrize(
+    ("exporter", "ir", "before"),
+    [
+        ("dynamo", "exported_program", "nothing"),
+        ("dynamo", "exported_program", "gradients"),
+        ("torchscript", "torchscript", "gradients"),
+        ("torchscript", "torchscript", "inference"),
+    ],
+)
+def test_a_model_that_keeps_tensors_can_be_deployed_and_stays_as_it_was(
+    tmp_path: Path, exporter: Any, ir: Any, before: str
+) -> None:
+    model = Biased()
+    if before == "gradients":
+        model(X[0])
+    elif before == "inference":
+        with torch.inference_mode():
+            model(X[0])
+    known = contents(model)
+    deployed = eb.deploy(
+        model, X[0], backend="loopback", exporter=exporter, work_dir=tmp_path / "a"
+    )
+    assert deployed.verdict == "verified"
+    assert contents(model) == known
+    eb.export(model, X[0], ir=ir, path=tmp_path / "b")
+    assert contents(model) == known
+    assert eb.verify(deployed.artifact, None, model).verdict == "verified"
+    assert contents(model) == known
+    model(X[0]).sum().backward()
+    assert (model.biases.grad is None) == (before == "inference")
+
+
+def test_a_model_is_as_it_was_after_an_error(tmp_path: Path) -> None:
+    class Failing(Biased):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            super().forward(x)
+            self.linear = nn.Linear(1, 1)
+            del self.order
+            raise ValueError("broken")
+
+    model = Failing()
+    known = contents(model)
+    with pytest.raises(eb.errors.ModelError):
+        eb.deploy(model, X[0], backend="loopback", work_dir=tmp_path / "a")
+    assert contents(model) == known
+
+
+def test_a_lazy_module_keeps_what_its_first_forward_made_of_it() -> None:
+    model = nn.Sequential(nn.LazyLinear(2), nn.LazyBatchNorm1d())
+    source = find_model(model)
+    with unchanged(source):
+        bind(source, torch.ones(3, 4))
+    assert model(torch.ones(3, 4)).shape == (3, 2)

@@ -1,0 +1,91 @@
+"""Probes resemble their example, stay in its range where they say so, and come out the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from enginebay.models import DynamicDim
+from enginebay.verification.probes import extremes, probes
+
+X = np.random.default_rng(0).standard_normal((4, 8)).astype(np.float32)
+OPEN = {"x": {0: DynamicDim("batch", 1, 16)}}
+
+
+def by_label(example, dynamic=None, **options):
+    return {probe.label: probe for probe in probes(example, dynamic or {}, **options)}
+
+
+def test_the_kinds_in_their_order():
+    assert list(by_label({"x": X}, OPEN)) == [
+        *("redrawn", "permuted", "the sizes x:9x8", "the sizes x:7x8"),
+        *("the other sign", "ten times the spread", "zeros"),
+    ]
+
+
+def test_the_same_example_has_the_same_probes_and_another_seed_others():
+    first, again, other = (by_label({"x": X}, seed=seed) for seed in (0, 0, 1))
+    for label, probe in first.items():
+        assert np.array_equal(probe.inputs["x"], again[label].inputs["x"])
+    assert not np.array_equal(first["redrawn"].inputs["x"], other["redrawn"].inputs["x"])
+
+
+def test_redrawn_and_permuted_values_stay_in_the_examples_range():
+    found = by_label({"x": X})
+    assert not found["redrawn"].beyond
+    assert not found["permuted"].beyond
+    assert np.array_equal(np.sort(found["permuted"].inputs["x"], None), np.sort(X, None))
+    assert found["ten times the spread"].beyond
+    assert 5 < found["ten times the spread"].inputs["x"].std() < 15
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_an_example_of_one_value_has_probes_of_unit_spread(value):
+    found = by_label({"x": np.full((8, 64), value, np.float32)})
+    assert found["redrawn"].beyond
+    assert found["redrawn"].inputs["x"].mean() == pytest.approx(value, abs=0.2)
+    assert found["redrawn"].inputs["x"].std() == pytest.approx(1, abs=0.2)
+
+
+def test_integers_stay_between_the_examples_and_masks_keep_their_counts():
+    ids = np.array([[3, 9, 5, 7]])
+    mask = np.array([[1, 1, 1, 0]])
+    found = by_label({"ids": ids, "mask": mask})
+    assert list(found) == ["redrawn", "permuted"]
+    for probe in found.values():
+        assert 3 <= probe.inputs["ids"].min() <= probe.inputs["ids"].max() <= 9
+        assert probe.inputs["mask"].sum() == 3
+
+
+def test_sizes_have_rows_that_differ_also_where_the_example_has_one():
+    example = {"x": X[:1]}
+    for probe in (*extremes(example, OPEN), *probes(example, OPEN)):
+        rows = probe.inputs["x"]
+        if len(rows) > 1:
+            assert not np.array_equal(rows[0], rows[1])
+    (largest,) = extremes(example, OPEN)
+    assert largest.required
+    assert largest.inputs["x"].shape == largest.tiled["x"].shape == (16, 8)
+
+
+def test_a_domain_holds_every_probe():
+    image = np.random.default_rng(0).random((3, 8, 8)).astype(np.float32)
+    for probe in probes({"image": image}, {}, domain={"image": (0, 1)}):
+        assert 0 <= probe.inputs["image"].min() <= probe.inputs["image"].max() <= 1
+        assert not probe.beyond
+
+
+def test_half_precision_is_not_stretched():
+    assert "ten times the spread" not in by_label({"x": X.astype(np.float16)})
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_no_more_than_requested(count):
+    assert len(probes({"x": X}, OPEN, count=count)) == count
+
+
+@pytest.mark.parametrize("array", [np.zeros((0, 3), np.float32), np.float32(2.0)], ids=str)
+def test_empty_inputs_and_numbers(array):
+    for probe in probes({"x": np.asarray(array)}, {}):
+        assert probe.inputs["x"].shape == np.shape(array)
+        assert probe.inputs["x"].dtype == np.float32
