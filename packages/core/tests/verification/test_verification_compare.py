@@ -384,3 +384,37 @@ def test_huge_outputs_cost_no_copies_in_float64():
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert int(done.stdout) < 96  # MiB, where one float64 copy would be 512
+
+
+def boxes_and_scores():
+    boxes = np.random.default_rng(0).uniform(0, 1333, (1, 100, 4))
+    scores = np.random.default_rng(1).uniform(0, 1, (1, 100, 1))
+    return np.concatenate([boxes, scores], -1).astype(np.float32)
+
+
+def test_scores_beside_boxes_are_not_held_to_the_boxes_tolerance():
+    expected = boxes_and_scores()
+    wrong = expected + np.float32([0, 0, 0, 0, 0.05])
+    assert not one(expected, wrong).passed
+    assert one(expected, expected * np.float32(1 + 1e-6)).passed
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_a_small_slice_is_held_to_its_own_scale_along_any_axis(axis):
+    x = normal(4, 4, 4)
+    expected = np.concatenate([np.cos(x) * 1000, np.sin(x) * 0.01], axis)
+    assert not one(expected, np.concatenate([np.cos(x) * 1000, 0 * x], axis)).passed
+    assert one(expected, expected * np.float32(1 + 1e-5)).passed
+
+
+def test_a_slice_of_rounding_noise_is_held_to_the_whole():
+    expected = np.concatenate([normal(4, 64), normal(4, 64, seed=1) * np.float32(1e-7)])
+    found = np.concatenate([expected[:4], 0 * expected[4:]])
+    assert one(expected, found).passed
+
+
+def test_one_large_value_excuses_nothing_elsewhere():
+    expected = normal(1000)
+    expected[3] = 9000
+    found = expected + np.float32(0.1) * (expected < 9000)
+    assert not one(expected, found).passed

@@ -1,0 +1,194 @@
+"""What agreement with the example alone would hide."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import enginebay as eb
+from enginebay.errors import InputError, MismatchError, UsageError
+from enginebay.testing import temporary_backend
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Deploy = Callable[..., eb.Deployment]
+
+ONES = torch.ones(2, 4)
+
+
+class Function(nn.Module):
+    def __init__(self, function: Callable[[torch.Tensor], Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.function(x)
+
+
+@pytest.fixture
+def deploy(tmp_path: Path, loopback: str) -> Deploy:
+    def deploy(function: Any, args: Any, **options: Any) -> eb.Deployment:
+        options = {"backend": loopback, "exporter": "torchscript"} | options
+        return eb.deploy(Function(function), args, work_dir=tmp_path / "out", **options)
+
+    return deploy
+
+
+@pytest.mark.filterwarnings("ignore:Converting a tensor:torch.jit.TracerWarning")
+def test_a_baked_in_branch_is_a_mismatch_that_names_the_line(deploy: Deploy) -> None:
+    with pytest.raises(MismatchError) as caught:
+        deploy(lambda x: x * 2 if x.sum() > 0 else x - 100, ONES)
+    message = str(caught.value)
+    assert "on the probe 'the other sign'" in message
+    assert "Python reads values at operations/test_doubtful_verdicts.py:" in message
+    assert "--domain NAME=LOW:HIGH" in message
+
+
+@pytest.mark.filterwarnings("ignore:Converting a tensor:torch.jit.TracerWarning")
+def test_a_branch_that_no_sample_takes_is_warned_of_now_and_later(deploy: Deploy) -> None:
+    with pytest.warns(eb.VerdictWarning, match=r"test_doubtful_verdicts\.py:\d+: Python reads"):
+        deployed = deploy(lambda x: x - 1 if x.max() > 1e6 else x + 1, ONES)
+    assert deployed.verdict == "verified"
+    (warning,) = deployed.verification.warnings
+    assert "(False in all samples)" in warning
+    with pytest.warns(eb.VerdictWarning):
+        again = eb.verify(deployed.artifact)
+    assert again.warnings == (warning,)
+
+
+@pytest.mark.filterwarnings("ignore:Converting a tensor:torch.jit.TracerWarning")
+def test_without_probes_the_verdict_is_on_the_example_alone(deploy: Deploy) -> None:
+    with pytest.warns(eb.VerdictWarning):
+        deployed = deploy(lambda x: x * 2 if x.sum() > 0 else x - 100, ONES, probes=0)
+    assert deployed.verification.summary().startswith(
+        "verified against the PyTorch model, unpatched on 1 output, the example alone; "
+    )
+
+
+def test_one_row_is_compared_with_rows_that_differ(deploy: Deploy) -> None:
+    class FirstRow(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return target(x)
+
+    wrong = eb.RewriterSet(backend="loopback")
+    wrong.function(f"{__name__}.target")(lambda ctx, x: x[:1].expand_as(x) + x.mean(0))
+    with pytest.raises(MismatchError, match="the sizes x:"):
+        deploy(
+            lambda x: target(x),
+            torch.randn(1, 4),
+            rewriters=[wrong],
+            dynamic_shapes={"x": {0: ("batch", 1, 16)}},
+        )
+
+
+def target(x: torch.Tensor) -> torch.Tensor:
+    return x + x
+
+
+def test_a_model_of_chance_is_unverified(deploy: Deploy) -> None:
+    deployed = deploy(lambda x: x + torch.rand_like(x), ONES)
+    assert deployed.verdict == "unverified"
+    assert deployed.verification.reason.startswith("the model is not deterministic, a second run")
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (lambda x: x * 0 + 3, "no output changes between the 6 samples"),
+        (lambda x: x / 0 * 0, "the model gives nothing but NaN and infinity"),
+    ],
+)
+def test_outputs_that_prove_nothing_are_unverified(
+    deploy: Deploy, function: Any, reason: str
+) -> None:
+    deployed = deploy(function, ONES)
+    assert deployed.verdict == "unverified"
+    assert deployed.verification.reason.startswith(reason)
+
+
+def test_probes_that_the_model_refuses_are_left_out_and_named(deploy: Deploy) -> None:
+    def picky(x: torch.Tensor) -> torch.Tensor:
+        return torch.log(x)
+
+    deployed = deploy(picky, ONES.clone())
+    assert deployed.verdict == "verified"
+    basis = deployed.verification.basis
+    assert basis is not None
+    assert basis.dropped == ("zeros: the model gives nothing but NaN and infinity",)
+
+
+def test_a_domain_holds_the_probes_and_stands_in_the_manifest(deploy: Deploy) -> None:
+    deployed = deploy(torch.sqrt, torch.rand(2, 4), domain={"x": (0, 1)})
+    assert all(
+        0 <= s.inputs["x"].min() <= s.inputs["x"].max() <= 1 for s in deployed.artifact.samples()
+    )
+    assert deployed.verification.extent().endswith("within x=0:1")
+    manifest = json.loads((deployed.artifact.path / "manifest.json").read_text())
+    assert manifest["verification"]["basis"]["domain"] == {"x": [0.0, 1.0]}
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"domain": {"y": (0, 1)}}, InputError, "the domain names 'y', which is not an input"),
+        ({"domain": {"x": (1, 0)}}, InputError, "the domain of 'x' is 1:0; wanted the least first"),
+        ({"domain": {"x": (2, 3)}}, InputError, "the example of 'x' goes from 1.0 to 1.0, outside"),
+        ({"probes": -1}, UsageError, "-1 probes cannot be taken"),
+    ],
+)
+def test_bad_probes(deploy: Deploy, options: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error) as caught:
+        deploy(torch.relu, ONES, **options)
+    assert str(caught.value).startswith(message)
+
+
+def test_verify_repeats_the_probes_and_draws_new_ones_for_a_model(deploy: Deploy) -> None:
+    deployed = deploy(torch.relu, torch.randn(2, 4))
+    assert eb.verify(deployed.artifact).samples == deployed.verification.samples == 6
+    again = eb.verify(deployed.artifact, reference=(Function(torch.relu), torch.randn(2, 4)))
+    assert again.verdict == "verified"
+    assert again.basis is not None
+    assert again.basis.labels[-1] == "zeros anew"
+
+
+def test_a_receipt_that_claims_a_coarser_precision_is_a_mismatch(tmp_path: Path) -> None:
+    module = (
+        "import msgspec\n"
+        "from enginebay.testing.loopback import *\n"
+        "from enginebay.testing import loopback\n"
+        "to_backend, check_env = loopback.to_backend, loopback.check_env\n"
+        "class Coarse(LoopbackWrapper):\n"
+        "    @property\n"
+        "    def receipt(self):\n"
+        "        return msgspec.structs.replace(super().receipt, precision='int8')\n"
+        "@eb.hookimpl\n"
+        "def backend_info():\n"
+        "    return eb.BackendInfo(name='coarse', irs=('onnx',), params=LoopbackParams)\n"
+        "@eb.hookimpl\n"
+        "def build_wrapper(request):\n"
+        "    return Coarse(request)\n"
+    )
+    with (
+        temporary_backend("coarse", module),
+        pytest.raises(MismatchError, match="computed in int8, and fp32 was requested"),
+    ):
+        eb.deploy(nn.ReLU(), ONES, backend="coarse", work_dir=tmp_path / "out")
+
+
+def test_made_up_integers_come_from_the_table_that_they_look_up(
+    loopback: str, tmp_path: Path
+) -> None:
+    ids = eb.TensorSpec("input", "int64", (1, 64))
+    deployed = eb.deploy(
+        nn.Embedding(50, 4), {"input": ids}, backend=loopback, work_dir=tmp_path / "out"
+    )
+    found = deployed.artifact.samples()[0].inputs["input"]
+    assert np.unique(found).size > 20
+    assert 0 <= found.min() <= found.max() < 50
