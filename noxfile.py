@@ -373,6 +373,17 @@ def races(session: nox.Session) -> None:
     session.run("python", "-m", "tests.races", *session.posargs)
 
 
+@nox.session(requires=ENGINES)
+def kills(session: nox.Session) -> None:
+    """1,000 kills and signals at random moments of deployments on every engine; prints a table.
+
+    An hour on two cores, so not part of the default run; ``together`` runs a slice.
+    ``nox -s kills -- --count 100 --backend ncnn`` sends fewer.
+    """
+    install(session, *EVERY_ENGINE, shared=ENGINES)
+    session.run("python", "-m", "tests.kills", *session.posargs)
+
+
 @nox.session(requires=BASE)
 def scaffold(session: nox.Session) -> None:
     """A new backend as `new-backend` writes it, with core and pytest and nothing else around it."""

@@ -54,7 +54,8 @@ def _identity(operation: Operation, example: Tensor) -> Operation:
 
 
 def _taylor(operation: Operation, example: Tensor) -> Operation:
-    value, slope = torch.func.jvp(operation, (example,), (torch.ones_like(example),))
+    value, step = operation(example), 1e-3
+    slope = (operation(example + step) - operation(example - step)) / (2 * step)
     return lambda x: value + slope * (x - example)
 
 

@@ -37,6 +37,13 @@ def _is_known(kind: str, inputs: list[Any]) -> bool:
     return True
 
 
+#: log(1 + y) of small y too: what 1 + y rounds away, the quotient puts back (Kahan). The constant
+#: makes 0 / 0 a 1.
+_LOG1P = """
+    sum = 1 + y
+    log1p = y * ((sum.log() + 1e-30) / ((sum - 1) + 1e-30))
+"""
+
 #: TorchScript by operator. No line takes one tensor twice, which pnnx cannot count.
 _SOURCES = {
     "aten::logsumexp": """
@@ -49,12 +56,16 @@ def stable(x: Tensor, dim: int, dtype: Optional[int]):
     difference = x - x.amax([dim], True)
     return difference - difference.exp().sum([dim], True).log()
 """,
-    "aten::softplus": """
+    "aten::softplus": f"""
 def stable(x: Tensor, beta: float, threshold: float):
-    return x.relu() + (1 + (x.abs() * -beta).exp()).log() / beta
+    y = (x.abs() * -beta).exp()
+    {_LOG1P}
+    return x.relu() + log1p / beta
 """,
-    "aten::log_sigmoid": """
+    "aten::log_sigmoid": f"""
 def stable(x: Tensor):
-    return -((-x).relu()) - (1 + (-(x.abs())).exp()).log()
+    y = (-(x.abs())).exp()
+    {_LOG1P}
+    return -((-x).relu()) - log1p
 """,
 }

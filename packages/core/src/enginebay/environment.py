@@ -149,7 +149,9 @@ def check_import(module: str, *, wanted: str = "", fix: str = "") -> EnvReport:
     started = time.perf_counter()
     try:
         imported = import_module(module)
-    except Exception as error:  # noqa: BLE001 - a broken wheel can raise anything
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a broken wheel can raise anything
         seconds = time.perf_counter() - started
         found = one_line(error)
         return failed(Tier.IMPORT, module, found=found, wanted=wanted, fix=fix, seconds=seconds)

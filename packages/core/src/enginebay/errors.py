@@ -32,7 +32,9 @@ found. ``hint`` is the command or the argument to change.
 from __future__ import annotations
 
 import errno
+import os
 import re
+import sys
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
@@ -212,20 +214,14 @@ def disk_error(error: BaseException | None) -> OSError | None:
     return None
 
 
-def check_path(path: object, hint: str) -> None:
-    """Refuse a path with bytes that are not UTF-8: neither an engine nor a manifest takes one.
-
-    Raises:
-        UsageError: Shows the path as Python writes it, since nothing else may print it.
-
-    Example:
-        >>> check_path("model.onnx", "rename it")
-    """
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:
-        message = f"the path {str(path)!a} is not UTF-8, and no engine takes another"
-        raise UsageError(message, hint=hint) from None
+def disk_failure(error: OSError) -> EnginebayError:
+    """Build the error of a full or read-only disk; which one it is, the system's may not say."""
+    what = f"'{error.filename}'" if error.filename else "a file"
+    folder = os.environ.get("TMPDIR", "/tmp")  # noqa: S108  # tempfile's own default
+    return EnginebayError(
+        f"{what} cannot be written: {error.strerror}",
+        hint=f"free some space; temporary files are in '{folder}', TMPDIR moves them",
+    )
 
 
 def windows_error() -> EnginebayError:
@@ -242,6 +238,26 @@ def windows_error() -> EnginebayError:
         "Enginebay needs a POSIX system, and this is Windows",
         hint="install it in the Windows Subsystem for Linux: wsl --install",
     )
+
+
+def check_text(name: str) -> None:
+    r"""Refuse a name whose bytes are not text in this locale: engines and manifests need text.
+
+    Raises:
+        UsageError: Python holds some of its bytes as surrogates.
+
+    Example:
+        >>> check_text("modèle")
+        >>> check_text("mod\udcc3\udca8le")
+        Traceback (most recent call last):
+        enginebay.errors.UsageError: 'mod\\udcc3\\udca8le' is not text in this locale (utf-8)
+    """
+    try:
+        name.encode()
+    except UnicodeEncodeError as err:
+        encoding = sys.getfilesystemencoding()
+        hint = "rename it" if encoding == "utf-8" else "set LC_ALL=C.UTF-8"
+        raise UsageError(f"{name!a} is not text in this locale ({encoding})", hint=hint) from err
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -422,6 +422,39 @@ def test_a_plugin_says_what_its_artifacts_are_bound_to(tmp_path: Path) -> None:
     )
 
 
+#: The hooks that a deployment calls in its own process, and the error where one of them fails.
+HOOKS = {
+    "to_backend": (ConversionError, "backend 'odd' could not convert 'tiny.onnx': {}: 0"),
+    "build_wrapper": (ConversionError, "backend 'odd' could not load 'model.onnx': {}: 0"),
+    "bound_to": (PluginError, "bound_to() of 'odd' (temporary-odd 0) raised {}"),
+    "rewriters": (PluginError, "rewriters() of 'odd' (temporary-odd 0) raised {}"),
+}
+
+
+@pytest.mark.parametrize(
+    ("action", "raised"), [("raise SystemExit(0)", "SystemExit"), ("raise Odd(0)", "Odd")]
+)
+@pytest.mark.parametrize("hook", HOOKS)
+def test_a_hook_that_exits_is_an_error_that_names_it(
+    hook: str, action: str, raised: str, tmp_path: Path, tiny: Path
+) -> None:
+    odd = "class Odd(BaseException): ...\n"
+    with variant(f"{odd}@eb.hookimpl\ndef {hook}(request): {action}"):
+        backend = eb.get_backend("odd")
+        calls = {
+            "to_backend": lambda: backend.to_backend(tiny, work_dir=str(tmp_path / "out")),
+            "build_wrapper": lambda: backend.build_wrapper(work_dir=str(tmp_path)),
+            "bound_to": lambda: backend.bound_to(backend.Params()),
+            "rewriters": backend.rewriters,
+        }
+        kind, message = HOOKS[hook]
+        with pytest.raises(kind) as caught:
+            calls[hook]()
+    shown = f"{raised}(0)" if (raised, kind) == ("SystemExit", PluginError) else raised
+    shown += ": 0" if (raised, kind) == ("Odd", PluginError) else ""
+    assert str(caught.value) == message.format(shown)
+
+
 def test_an_ir_of_another_kind_is_refused(tiny: Path, tmp_path: Path, loopback: str) -> None:
     import torch
 

@@ -78,6 +78,97 @@ def test_a_signal_unwinds_and_leaves_nothing_behind(
     assert left == {"net.py", "tiny.onnx", "waits.py"}
 
 
+#: Sends itself a signal at a given moment, and goes on as torch's lazy imports do.
+SWALLOWING = """\
+import os, signal, torch
+from torch import nn, ones
+class Deaf(nn.Module):
+    def forward(self, x):
+        if {when}:
+            try:
+                os.kill(os.getpid(), signal.{name})
+            except BaseException:
+                pass
+        return x + 1
+def build():
+    return Deaf(), ones(1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("when", "name", "code", "message"),
+    [
+        ("not torch.compiler.is_exporting()", "SIGINT", 130, "interrupted"),
+        ("torch.compiler.is_exporting()", "SIGTERM", 143, "terminated by SIGTERM"),
+    ],
+)
+def test_a_signal_that_is_swallowed_ends_the_command_all_the_same(
+    here: Path, cli: Run, when: str, name: str, code: int, message: str
+) -> None:
+    (here / "deaf.py").write_text(SWALLOWING.format(when=when, name=name))
+    ran = cli("deploy", "deaf.py:build", "--backend", "loopback", "--work-dir", "out")
+    assert (ran.code, ran.out, ran.err) == (code, "", f"error: {message}\n")
+    assert {path.name for path in here.iterdir()} - {"__pycache__"} == {
+        *("deaf.py", "net.py", "tiny.onnx"),
+    }
+
+
+def test_a_signal_that_is_swallowed_at_the_end_spares_the_old_artifact(
+    here: Path, cli: Run
+) -> None:
+    from enginebay.testing import temporary_backend
+
+    deaf = (
+        "import os, signal\n"
+        "from enginebay.testing.loopback import *\n"
+        "from enginebay.testing import loopback\n"
+        "to_backend, build_wrapper = loopback.to_backend, loopback.build_wrapper\n"
+        "@eb.hookimpl\n"
+        "def bound_to(request):\n"  # the last hook before the artifact is published
+        "    try: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    except BaseException: pass\n"
+        "    return {}\n"
+        "@eb.hookimpl\n"
+        "def backend_info():\n"
+        "    return eb.BackendInfo(name='deaf', irs=('onnx',), params=LoopbackParams)\n"
+    )
+    assert cli("deploy", "tiny.onnx", "--backend", "loopback", "--work-dir", "out").code == 0
+    before = cli("inspect", "out").out
+    with pytest.MonkeyPatch.context() as patch, temporary_backend("deaf", deaf):
+        patch.setenv("ENGINEBAY_BACKENDS", "loopback,deaf")
+        for words in (
+            ("deploy", "tiny.onnx", "--backend", "deaf"),
+            ("convert", "deaf", "tiny.onnx"),
+        ):
+            ran = cli(*words, "--work-dir", "out", "--overwrite")
+            assert (ran.code, ran.err) == (143, "error: terminated by SIGTERM\n")
+    assert cli("inspect", "out").out == before
+    assert {path.name for path in here.iterdir()} == {"net.py", "out", "tiny.onnx"}
+
+
+def test_an_exit_is_no_success(here: Path, cli: Run) -> None:
+    from enginebay.testing import temporary_backend
+
+    leaving = (
+        "from enginebay.testing.loopback import *\n"
+        "from enginebay.testing import loopback\n"
+        "to_backend = loopback.to_backend\n"
+        "class Leaving(LoopbackWrapper):\n"
+        "    def release(self): raise SystemExit(0)\n"
+        "@eb.hookimpl\n"
+        "def build_wrapper(request): return Leaving(request)\n"
+        "@eb.hookimpl\n"
+        "def backend_info():\n"
+        "    return eb.BackendInfo(name='leaving', irs=('onnx',), params=LoopbackParams)\n"
+    )
+    with pytest.MonkeyPatch.context() as patch, temporary_backend("leaving", leaving):
+        patch.setenv("ENGINEBAY_BACKENDS", "leaving")
+        assert cli("convert", "leaving", "tiny.onnx", "--work-dir", "out").code == 0
+        ran = cli("run", "out")
+    assert ran.code == 1
+    assert ran.err.startswith("error: unexpected SystemExit: 0\nhint: run it again with ")
+
+
 def test_an_interruption_is_a_document_too(here: Path, loopback: str) -> None:
     process = ended_by(signal.SIGINT, here, "slow", "--json")
     out, _ = process.communicate(timeout=30)
@@ -169,21 +260,56 @@ def test_a_stdout_that_is_closed_is_no_error(here: Path, loopback: str, words: s
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_harm_no_deployment(here: Path, shell: Run, closed: str) -> None:
+    line = shlex.join(command("deploy", "tiny.onnx", "--backend", "loopback", "--work-dir", "out"))
+    done = subprocess.run(["/bin/sh", "-c", f"{line} {closed}"], env=environment(), check=False)
+    assert done.returncode == 0
+    assert shell("inspect", "out").code == 0
+
+
+@pytest.mark.parametrize("words", ["deploy nét.py:build --work-dir out", "inspect ö"])
+def test_a_name_that_is_no_text_in_the_locale_is_refused_at_once(shell: Run, words: str) -> None:
+    ascii_alone = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    ran = shell(*words.split(), env=ascii_alone)
+    name = words.split()[1].replace("é", r"\udcc3\udca9").replace("ö", r"\udcc3\udcb6")
+    wanted = f"error: '{name}' is not text in this locale (ascii)\nhint: set LC_ALL=C.UTF-8\n"
+    assert (ran.code, ran.out, ran.err) == (2, "", wanted)
+
+
+def test_nor_is_the_current_folder_then(shell: Run, here: Path) -> None:
+    ascii_alone = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    folder = here / "è"
+    folder.mkdir()
+    words = ("deploy", "../tiny.onnx", "--backend", "loopback", "--work-dir", "out")
+    ran = shell(*words, env=ascii_alone, cwd=folder)
+    assert ran.code == 2
+    assert r"\udcc3\udca8/out' is not text in this locale (ascii)" in ran.err
+    assert shell(*words, cwd=folder).code == 0
+    ran = shell("run", "out", env=ascii_alone, cwd=folder)
+    assert ran.code == 2
+    assert r"\udcc3\udca8/out' is not text in this locale (ascii)" in ran.err
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-@pytest.mark.parametrize("words", ["backends", "deploy -h"])
+@pytest.mark.parametrize(
+    "words", ["backends", "deploy -h", "deploy tiny.onnx --backend loopback --work-dir out"]
+)
 def test_a_full_disk_under_stdout_is_one_line(here: Path, loopback: str, words: str) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             command(*words.split()),
             stdout=full,
             stderr=subprocess.PIPE,
-            env=environment(PYTHONUNBUFFERED=""),
+            env=environment(PYTHONUNBUFFERED="1"),
             check=False,
             text=True,
         )
     assert done.returncode == 1
-    last = done.stderr.splitlines()[-1]
-    assert last == "error: stdout cannot be written: No space left on device"
+    assert done.stderr.splitlines()[-1] == (
+        "error: stdout cannot be written: No space left on device; the command itself succeeded"
+    )
+    assert (here / "out").exists() == ("out" in words.split())
 
 
 MODEL = ("deploy", "tiny.onnx", "--backend", "loopback")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -373,6 +374,20 @@ def test_a_forward_that_raises_reaches_no_exporter(tmp_path) -> None:
 
     with pytest.raises(ModelError, match=r"^the model's forward raised ValueError: no$"):
         export(Raising(), torch.ones(2), path=tmp_path / "m")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_that_exits_in_an_exporter_is_an_export_error(tmp_path) -> None:
+    class Exiting(nn.Module):
+        def forward(self, x):
+            return x + 1 if type(x) is torch.Tensor and not torch.jit.is_tracing() else sys.exit(0)
+
+    with pytest.raises(ExportError) as caught:
+        export(Exiting(), torch.ones(2), path=tmp_path / "m")
+    assert str(caught.value) == (
+        "the model cannot be exported by the default exporter: SystemExit(0); "
+        "the TorchScript exporter: SystemExit(0)"
+    )
     assert list(tmp_path.iterdir()) == []
 
 

@@ -6,6 +6,7 @@ import enum
 import json
 import logging
 import math
+import os
 import subprocess
 import sys
 import textwrap
@@ -67,6 +68,9 @@ def kinds(text: str, path: Path, points: list[Point], anything, *rest: Color) ->
 def echo(value):
     return value
 
+def echo_path(value: Path):
+    return value
+
 def half_typed(number: int) -> Decimal:
     return number + 1
 
@@ -101,6 +105,9 @@ def raises_other():
         {}["inner"]
     except KeyError as error:
         raise RuntimeError("outer") from error
+
+def fills_a_disk(path: Path):
+    path.write_bytes(b"x")
 
 def raises_empty():
     raise RuntimeError
@@ -245,6 +252,10 @@ class TestValues:
 
     def test_a_result_of_none(self):
         assert there("echo", None, result=type(None)) is None
+
+    def test_a_path_that_is_no_text(self, tmp_path):
+        odd = Path(os.fsdecode(b"fil\xe9"))
+        assert there("echo_path", odd, result=Path) == odd
 
     def test_wrong_argument(self):
         with pytest.raises(IsolationError) as caught:
@@ -430,6 +441,16 @@ class TestRaised:
         assert str(caught.value) == "'engine_under_test:raises_other' raised RuntimeError: outer"
         [note] = caught.value.__notes__
         assert "KeyError: 'inner'\n\nThe above exception was the direct cause" in note
+
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+    def test_a_full_disk_is_not_the_functions_fault(self, monkeypatch):
+        monkeypatch.setenv("TMPDIR", "/var/tmp")
+        with pytest.raises(EnginebayError) as caught:
+            there("fills_a_disk", Path("/dev/full"))
+        assert str(caught.value) == "a file cannot be written: No space left on device"
+        assert caught.value.hint == (
+            "free some space; temporary files are in '/var/tmp', TMPDIR moves them"
+        )
 
     def test_one_without_a_text(self):
         with pytest.raises(IsolationError) as caught:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass
 
@@ -181,6 +182,25 @@ def test_a_forward_that_raises_is_a_model_error_with_its_chain() -> None:
     with pytest.raises(ModelError, match=r"^the model's forward raised ValueError: no good$") as e:
         names(forward, X)
     assert isinstance(e.value.__cause__, ValueError)
+
+
+@pytest.mark.parametrize("code", [0, None, "enough"])
+def test_a_forward_that_exits_is_a_model_error(code: object) -> None:
+    def forward(x):
+        sys.exit(code)
+
+    said = "(no message)" if code is None else str(code)
+    with pytest.raises(ModelError) as caught:
+        names(forward, X)
+    assert str(caught.value) == f"the model's forward raised SystemExit: {said}"
+
+
+def test_control_c_passes_through_a_forward() -> None:
+    def forward(x):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        names(forward, X)
 
 
 def test_a_forward_without_a_tensor_is_a_model_error() -> None:

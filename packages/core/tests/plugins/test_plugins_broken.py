@@ -94,6 +94,11 @@ def test_sys_exit(code: str, fault: Callable[[str], PluginError]) -> None:
     assert isinstance(error.__cause__, SystemExit)
 
 
+def test_an_exception_of_no_known_kind(fault: Callable[[str], PluginError]) -> None:
+    error = fault("class Odd(BaseException): ...\nraise Odd('no')")
+    assert reason(error) == "importing 'MODULE' raised Odd: no"
+
+
 def test_a_syntax_error(fault: Callable[[str], PluginError]) -> None:
     assert reason(fault("def f(:")).startswith("importing 'MODULE' raised SyntaxError: ")
 

@@ -11,7 +11,7 @@ from enginebay.artifact import manifest as manifests
 from enginebay.artifact.files import HINT, check_file, check_paths, check_presence
 from enginebay.artifact.manifest import MANIFEST_NAME, Manifest
 from enginebay.artifact.replacement import read_whole
-from enginebay.errors import ArtifactError
+from enginebay.errors import ArtifactError, check_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -106,6 +106,7 @@ def open_artifact(artifact: str | Path | Artifact) -> Artifact:
 
     Raises:
         ArtifactError: Names the file or field that differs, what was wanted and what was found.
+        UsageError: Its path is not text in this locale.
     """
     if isinstance(artifact, Artifact):
         return artifact
@@ -157,6 +158,7 @@ def _open(path: Path) -> Artifact:
     check_paths(manifest.files, where)
     _check_model_files(manifest, where)
     root = path.resolve()
+    check_text(str(root))
     for entry in manifest.files:
         check_presence(root, entry)  # all of these first: they cost nothing, a digest does
     for entry in manifest.files:

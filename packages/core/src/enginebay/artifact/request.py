@@ -16,7 +16,6 @@ from enginebay.artifact.manifest import Part
 from enginebay.artifact.opening import Artifact, check_pinned, open_artifact
 from enginebay.artifact.parts import load_parts
 from enginebay.backend import get_backend
-from enginebay.errors import check_path
 from enginebay.hooks import WrapperRequest
 from enginebay.inference import coarseness
 from enginebay.ir import IR_FOLDER, SUFFIXES
@@ -90,11 +89,10 @@ def load_request(
 
     Raises:
         ArtifactError: The artifact is damaged, incomplete, or bound to another engine or device.
-        UsageError: Its path is not UTF-8.
+        UsageError: Its path is not text in this locale.
         BackendUnavailableError: It is bound to something, and its backend cannot be used here.
     """
     opened = open_artifact(artifact)
-    check_path(opened.path, "rename the folder")
     manifest = opened.manifest
     params = manifest.params if device is None else {**manifest.params, "device": device}
     if manifest.pinned:

@@ -30,6 +30,7 @@ from enginebay.artifact.manifest import MANIFEST_NAME, Manifest
 from enginebay.artifact.opening import Artifact
 from enginebay.artifact.target import check_target
 from enginebay.errors import ArtifactError, ArtifactExistsError, disk_error
+from enginebay.interruption import raise_if_interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,6 +67,7 @@ class Staging:
             _write(self.dir / MANIFEST_NAME, data)
             for folder, _, _ in os.walk(self.dir):
                 _sync(Path(folder))
+            raise_if_interrupted()
             self._appear()
             _sync(self.target.parent)
         return Artifact(self.target, manifests.decode(data, self.target / MANIFEST_NAME))

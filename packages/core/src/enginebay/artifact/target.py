@@ -8,7 +8,7 @@ from pathlib import Path
 from enginebay.artifact.files import walk
 from enginebay.artifact.manifest import MANIFEST_NAME, is_manifest, listed_paths
 from enginebay.artifact.replacement import read_whole
-from enginebay.errors import ArtifactError, ArtifactExistsError, check_path
+from enginebay.errors import ArtifactError, ArtifactExistsError, check_text
 
 _ELSEWHERE = "choose another --work-dir"
 
@@ -23,11 +23,11 @@ def check_target(work_dir: str | Path, *, overwrite: bool) -> Path:
 
     Raises:
         ArtifactExistsError: Says what is there.
-        UsageError: The path is not UTF-8.
+        UsageError: Its name is not text in this locale.
         OSError: It cannot be looked at.
     """
     target = _absolute(Path(work_dir))
-    check_path(target, _ELSEWHERE)
+    check_text(str(target))
     if target.is_symlink():
         raise ArtifactExistsError(
             f'"{target}" is a symbolic link; wanted a directory, or nothing yet',

@@ -216,9 +216,9 @@ class Backend:
         try:
             listed = self._plugin.call("to_backend", request=request)
             return written_files(listed, work_dir, self.name)
-        except EnginebayError:
+        except (EnginebayError, KeyboardInterrupt):
             raise
-        except Exception as err:
+        except BaseException as err:
             if disk_error(err):
                 raise  # not the converter's fault; whoever owns the folder says it
             raise ConversionError(
@@ -250,9 +250,9 @@ class Backend:
         request = msgspec.structs.replace(request, backend=self.name)
         try:
             wrapper = self._plugin.call("build_wrapper", request=request)
-        except EnginebayError:
+        except (EnginebayError, KeyboardInterrupt):
             raise
-        except Exception as err:
+        except BaseException as err:
             raise ConversionError(
                 f"backend '{self.name}' could not load '{request.files[0]}': "
                 f"{type(err).__name__}: {err}"

@@ -68,8 +68,16 @@ def _run(arguments: list[str]) -> int:
     if arguments[0] in ("-h", "--help"):
         sys.stdout.write(_help())
         return 0
+    from enginebay.errors import check_text
+
+    for argument in arguments:
+        check_text(argument)
     name, rest = arguments[0], arguments[1:]
-    args = command_parser(name, rest).parse_args(rest)
+    parser = command_parser(name, rest)
+    try:
+        args = parser.parse_args(rest)
+    except SystemExit:  # argparse, after -h; any other exit is a failure
+        return 0
     args.argv = arguments
     code: int = command(name).run(args)
     return code

@@ -53,8 +53,9 @@ def _load(*, show_chains: bool) -> None:
     from contextlib import suppress
 
     from enginebay.errors import PluginError
-    from enginebay.plugins import PluginWarning, load_backend, load_plugins
+    from enginebay.plugins import PluginWarning, forget_failures, load_backend, load_plugins
 
+    forget_failures()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PluginWarning)  # the list shows it
         load_plugins()

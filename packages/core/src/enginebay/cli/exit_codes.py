@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import warnings
 from contextlib import contextmanager
-from io import TextIOWrapper
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from enginebay.errors import EnginebayError, MismatchError
+from enginebay.cli.standard_streams import discard, own_stdout
+from enginebay.errors import EnginebayError, MismatchError, disk_error, disk_failure
+from enginebay.interruption import forget, interrupt, raise_if_interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 
 
-class Terminated(BaseException):
-    """SIGTERM or SIGHUP. Not a SystemExit: a model's code that exits must stay apart from it."""
+class Terminated(KeyboardInterrupt):
+    """SIGTERM or SIGHUP: like Ctrl-C, it passes where foreign code is called."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"terminated by {signal.Signals(number).name}")
@@ -34,65 +33,87 @@ def exit_code(arguments: list[str], command: Callable[[list[str]], int]) -> int:
         arguments: The command line; ``--traceback`` and ``--json`` in it change the report.
         command: The function to run; it returns an exit code.
     """
-    _prepare_stdout()
-    try:
-        with _signals_raised(), _short_warnings():
-            code = _code_of(arguments, command)
-            sys.stdout.flush()  # a closed pipe or a full disk must raise here
-            return code
-    except BrokenPipeError:  # whoever read stdout has left, as ``head -1`` does
-        _discard_stdout()
-        return 1
-    except OSError as err:  # all others were reported: this is stdout, on a full disk
-        _discard_stdout()
-        sys.stderr.write(f"error: stdout cannot be written: {err.strerror}\n")
-        return 1
+    with own_stdout() as stdout:
+        code = None
+        try:
+            with _signals_raised(), _short_warnings():
+                code = _code_of(arguments, command)
+                stdout.flush()  # a closed pipe or a full disk must raise here
+                return code
+        except BrokenPipeError:  # whoever read stdout has left, as ``head -1`` does
+            discard(stdout)
+            return 1
+        except OSError as err:  # all others were reported: this is stdout, on a full disk
+            discard(stdout)
+            done = "; the command itself succeeded" if code == 0 else ""
+            sys.stderr.write(f"error: stdout cannot be written: {err.strerror}{done}\n")
+            return 1
+        except KeyboardInterrupt as err:  # in the middle of the report
+            return _explain(err).exit_code
 
 
 def _code_of(arguments: list[str], command: Callable[[list[str]], int]) -> int:
     try:
-        return command(arguments)
-    except EnginebayError as err:
-        _report(arguments, err, str(err), err.hint)
-        return err.exit_code
-    except KeyboardInterrupt as err:
-        _report(arguments, err, "interrupted", None)
-        return INTERRUPTED
-    except Terminated as err:
-        _report(arguments, err, str(err), None)
-        return err.exit_code
-    except SystemExit as err:  # argparse, after -h
-        return err.code if isinstance(err.code, int) else 0
+        return _uninterrupted(arguments, command)
     except BrokenPipeError:
         raise
-    except OSError as err:  # a full disk, a file that may not be read: nothing unexpected
+    except BaseException as err:  # noqa: BLE001  # the last line of defence before a bare traceback
+        failure = _explain(err)
+        _report(arguments, err, failure.message, failure.hint)
+        return failure.exit_code
+
+
+def _uninterrupted(arguments: list[str], command: Callable[[list[str]], int]) -> int:
+    """Run the command; one that a signal was to end fails, whatever it returned or raised."""
+    try:
+        return command(arguments)
+    finally:
+        raise_if_interrupted()
+
+
+class _Failure(NamedTuple):
+    """The exit code, message and hint of an exception."""
+
+    exit_code: int
+    message: str
+    hint: str | None = None
+
+
+def _explain(err: BaseException) -> _Failure:
+    if isinstance(err, OSError) and disk_error(err):
+        err = disk_failure(err)
+    if isinstance(err, EnginebayError):
+        return _Failure(err.exit_code, str(err), err.hint)
+    if isinstance(err, Terminated):
+        return _Failure(err.exit_code, str(err))
+    if isinstance(err, KeyboardInterrupt):
+        return _Failure(INTERRUPTED, "interrupted")
+    if isinstance(err, OSError):  # a file that may not be read: nothing unexpected
         where = f"'{err.filename}': " if err.filename else ""
-        _report(arguments, err, f"{where}{err.strerror or err}", None)
-        return 1
-    except MemoryError as err:
-        _report(arguments, err, "out of memory", "close other programs, or use a larger machine")
-        return 1
-    except Exception as err:  # noqa: BLE001  # the last line of defence before a bare traceback
-        message = f"unexpected {type(err).__name__}: {err}"
-        _report(arguments, err, message, "run it again with --traceback, and report what it shows")
-        return 1
+        return _Failure(1, f"{where}{err.strerror or err}")
+    if isinstance(err, MemoryError):
+        return _Failure(1, "out of memory", "close other programs, or use a larger machine")
+    message = f"unexpected {type(err).__name__}: {err}"
+    return _Failure(1, message, "run it again with --traceback, and report what it shows")
 
 
 @contextmanager
 def _signals_raised() -> Iterator[None]:
     """Raise at SIGTERM and SIGHUP as at Ctrl-C, so that folders and child processes go too."""
-    numbers = [
-        number
-        for number in (signal.SIGTERM, signal.SIGHUP)
-        if signal.getsignal(number) == signal.SIG_DFL  # nohup's choice stands
-    ]
-    for number in numbers:
-        signal.signal(number, _terminate)
+    forget()
+    usual = {
+        number: handler
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        if (handler := signal.getsignal(number))
+        in (signal.SIG_DFL, signal.default_int_handler)  # nohup's choice stands
+    }
+    for number in usual:
+        signal.signal(number, _raise_signal)
     try:
         yield
     finally:
-        for number in numbers:
-            signal.signal(number, signal.SIG_DFL)
+        for number, handler in usual.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
@@ -120,21 +141,8 @@ def _short_warnings() -> Iterator[None]:
         warnings.formatwarning = usual
 
 
-def _terminate(number: int, frame: Any) -> None:  # noqa: ARG001  # the signature is signal's
-    raise Terminated(number)
-
-
-def _prepare_stdout() -> None:
-    """Let stdout take every character, as an escape where its encoding has none; stderr does."""
-    if not sys.stdout:  # closed by the shell, as with ``>&-``
-        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  # to the end
-    if isinstance(sys.stdout, TextIOWrapper):  # a caller of main() may have put another there
-        sys.stdout.reconfigure(errors="backslashreplace")
-
-
-def _discard_stdout() -> None:
-    """Point stdout to nowhere, so that Python's own flush at its exit is quiet."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _raise_signal(number: int, frame: Any) -> NoReturn:  # noqa: ARG001  # the signature is signal's
+    interrupt(KeyboardInterrupt() if number == signal.SIGINT else Terminated(number))
 
 
 def _report(arguments: list[str], err: BaseException, message: str, hint: str | None) -> None:

@@ -33,21 +33,11 @@ _COLOUR_CODE = re.compile(r"\x1b\[[\d;]*m")
 
 @contextmanager
 def stdout_on_stderr() -> Iterator[None]:
-    """Send to stderr whatever a model's code or an engine prints meanwhile, C++ included.
-
-    stdout is for the command's own data: one stray line would spoil a JSON document.
-    """
+    """Send to stderr whatever a model's code prints meanwhile: stdout is for the command's data."""
     from contextlib import redirect_stdout
 
-    sys.stdout.flush()
-    kept = os.dup(1)
-    os.dup2(2, 1)
-    try:
-        with redirect_stdout(sys.stderr):
-            yield
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
+    with redirect_stdout(sys.stderr):
+        yield
 
 
 def print_json(document: dict[str, Any]) -> None:

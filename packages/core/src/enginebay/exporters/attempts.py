@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from enginebay.errors import EnginebayError, ExportError, disk_error, reason
 from enginebay.exporters.job import CannotWriteError, Job, Written
 from enginebay.exporters.probe import sample
+from enginebay.interruption import raise_if_interrupted
 from enginebay.models import evaluation
 
 if TYPE_CHECKING:
@@ -138,11 +139,14 @@ def _exporters(module: nn.Module, ir: IRKind, chosen: ExporterName | None) -> di
 
 
 def _first_that_works(task: Task, exporters: Mapping[str, Exporter], target: Path) -> Written:
-    failures: dict[str, Exception] = {}
+    failures: dict[str, BaseException] = {}
     for name, exporter in exporters.items():
+        raise_if_interrupted()  # the exporter before may have taken it for a failure of its own
         try:
             written = task.attempt(name, exporter, target)
-        except Exception as err:  # noqa: BLE001 - an exporter may raise anything
+        except KeyboardInterrupt:
+            raise
+        except BaseException as err:  # noqa: BLE001 - an exporter, or the model in it, may raise anything
             _raise_own(err)
             if full := disk_error(err):
                 message = f"cannot write '{target.name}': {full.strerror}"
@@ -165,14 +169,14 @@ def _raise_own(err: BaseException | None) -> None:
         err = err.__cause__
 
 
-def _fallback_notes(used: str, failures: Mapping[str, Exception]) -> list[str]:
+def _fallback_notes(used: str, failures: Mapping[str, BaseException]) -> list[str]:
     return [
         f"exported by {used}, because {name} failed: {reason(err)}"
         for name, err in failures.items()
     ]
 
 
-def _all_failed(failures: Mapping[str, Exception]) -> ExportError:
+def _all_failed(failures: Mapping[str, BaseException]) -> ExportError:
     """The one error for what went wrong in every exporter that was tried."""
     reasons = "; ".join(f"{name}: {reason(err)}" for name, err in failures.items())
     errors = list(failures.values())
@@ -180,7 +184,7 @@ def _all_failed(failures: Mapping[str, Exception]) -> ExportError:
         f"the model cannot be exported by {reasons}", hint=getattr(errors[0], "hint", None)
     )
     error.__cause__ = (
-        errors[0] if len(errors) == 1 else ExceptionGroup("every exporter failed", errors)
+        errors[0] if len(errors) == 1 else BaseExceptionGroup("every exporter failed", errors)
     )
     return error
 

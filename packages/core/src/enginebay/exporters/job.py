@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enginebay.errors import ExportError
+from enginebay.interruption import raise_if_interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -74,6 +75,7 @@ def staged(path: Path) -> Iterator[Path]:
         folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
         yield folder / path.name
+        raise_if_interrupted()
         with writing(path):
             # External data first: a main file never stands there without it.
             for file in sorted(folder.iterdir(), key=lambda file: file.name == path.name):

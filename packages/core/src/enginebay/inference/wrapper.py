@@ -168,9 +168,9 @@ class Wrapper(ABC):
                 return execute(feed)
             with self._lock:
                 return execute(feed)
-        except EnginebayError:
+        except (EnginebayError, KeyboardInterrupt):
             raise
-        except Exception as err:
+        except BaseException as err:
             given = ", ".join(f"{name} {v.dtype}{tuple(v.shape)}" for name, v in feed.items())
             raise InferenceError(f"{self.receipt.engine} failed on {given}: {err}") from err
 

@@ -73,15 +73,19 @@ def decode(data: bytes, kind: Any) -> Any:
     return msgspec.msgpack.decode(data, type=kind, dec_hook=_decode_path)
 
 
-def _encode_path(value: Any) -> str:
+def _encode_path(value: Any) -> str | bytes:
     if isinstance(value, PurePath):
+        try:
+            os.fspath(value).encode()
+        except UnicodeEncodeError:  # a name need not be text in this locale
+            return os.fsencode(value)
         return os.fspath(value)
     raise NotImplementedError(f"values of type '{type(value).__qualname__}' cannot be sent")
 
 
 def _decode_path(kind: type, value: Any) -> Any:
-    if issubclass(kind, PurePath) and isinstance(value, str):
-        return kind(value)
+    if issubclass(kind, PurePath) and isinstance(value, str | bytes):
+        return kind(os.fsdecode(value))
     raise NotImplementedError(f"values of type '{kind.__qualname__}' cannot be received")
 
 
@@ -168,6 +172,8 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _describe(error: Exception) -> Raised:
+    if isinstance(error, OSError) and errors.disk_error(error):  # no fault of the function
+        error = errors.disk_failure(error).with_traceback(error.__traceback__)
     # MismatchError carries a verdict that does not travel: the parent gets its base class.
     kinds = [
         kind.__name__

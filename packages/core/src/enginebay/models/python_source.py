@@ -80,9 +80,9 @@ def _executed(path: Path, name: str) -> ModuleType:
 def _one_error(name: str) -> Iterator[None]:
     try:
         yield
-    except EnginebayError:
+    except (EnginebayError, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as err:
+    except BaseException as err:
         message = f"importing '{name}' raised {type(err).__name__}: {first_line(err)}"
         raise ModelSourceError(message) from err
 

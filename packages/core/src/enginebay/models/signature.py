@@ -134,7 +134,9 @@ def _forward(
                 result = model(*args, **kwargs)
             if observer is not None:
                 observer.finish()
-        except Exception as err:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as err:  # a model that exits has computed nothing
             message = f"the model's forward raised {type(err).__name__}: {first_line(err)}"
             raise ModelError(message) from err
         changed = [t._version != before for t, before in zip(tensors, versions, strict=True)]

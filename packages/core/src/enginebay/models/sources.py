@@ -17,7 +17,7 @@ from enginebay.environment import require
 from enginebay.errors import (
     EnginebayError,
     ModelSourceError,
-    check_path,
+    check_text,
     first_line,
     nearest,
 )
@@ -108,11 +108,11 @@ def load_model(source: Any, *, schemes: Schemes | None = None) -> ModelSource:
 
     Raises:
         ModelSourceError: The text leads nowhere, its code raised, or what it names is no model.
-        UsageError: The text is not UTF-8.
+        UsageError: It is not text in this locale.
         MissingDependencyError: torch or onnx, whichever this source needs, is not installed.
     """
     if isinstance(source, (str, Path)):
-        check_path(source, "rename it")
+        check_text(str(source))
     if isinstance(source, Path) or (isinstance(source, str) and is_file(source)):
         return _from_file(Path(source))
     if not isinstance(source, str):
@@ -218,9 +218,9 @@ def _missing_arguments(function: Callable[..., Any]) -> list[str]:
 def _called(function: Callable[[], Any], description: str) -> Any:
     try:
         return function()
-    except EnginebayError:
+    except (EnginebayError, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as err:
+    except BaseException as err:
         message = f"calling '{description}' raised {type(err).__name__}: {first_line(err)}"
         raise ModelSourceError(message) from err
 

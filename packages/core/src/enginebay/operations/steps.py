@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from enginebay.interruption import raise_if_interrupted
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -43,6 +45,9 @@ class Steps:
     def __call__(self, name: str) -> Iterator[Callable[[str], None]]:
         """Time the block as one step; the yielded function sets its detail.
 
+        Raises:
+            KeyboardInterrupt: A signal came before, and foreign code swallowed its exception.
+
         Example:
             >>> steps = Steps()
             >>> with steps("export") as set_detail:
@@ -50,6 +55,7 @@ class Steps:
             >>> steps.done[0].detail
             'opset 20'
         """
+        raise_if_interrupted()
         step = Step(name=name)
 
         def set_detail(detail: str) -> None:

@@ -1,9 +1,9 @@
 """Plugins: listing those that are installed, and loading one by its name.
 
 Listing (``discovery``) reads metadata and imports nothing of any plugin. Loading (``loading``)
-imports one backend, checks it (``checks``), and registers it together with the plugins that see
-every backend. What needs pluggy and msgspec is imported when a plugin is loaded: it would cost
-every ``enginebay backends`` 60 ms.
+imports one backend, after a trial in a child process where it is new here (``trial``), checks it
+(``checks``), and registers it together with the plugins that see every backend. What needs pluggy
+and msgspec is imported when a plugin is loaded: it would cost every ``enginebay backends`` 60 ms.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         load_plugins,
         reset,
     )
+    from enginebay.plugins.trial import forget_failures, trust
 
 __all__ = [
     "BACKENDS",
@@ -39,18 +40,22 @@ __all__ = [
     "LoadedPlugin",
     "PluginTeam",
     "PluginWarning",
+    "forget_failures",
     "list_backends",
     "list_plugins",
     "load_backend",
     "load_faults",
     "load_plugins",
     "reset",
+    "trust",
 ]
+
+_LOADING = ("LoadedPlugin", "PluginTeam", "PluginWarning", "load_backend", "load_plugins", "reset")
 
 __getattr__ = lazy_names(
     __name__,
-    dict.fromkeys(
-        ("LoadedPlugin", "PluginTeam", "PluginWarning", "load_backend", "load_plugins", "reset"),
-        "plugins.loading",
-    ),
+    {
+        **dict.fromkeys(_LOADING, "plugins.loading"),
+        **dict.fromkeys(("forget_failures", "trust"), "plugins.trial"),
+    },
 )

@@ -58,7 +58,7 @@ def check_backend(module: ModuleType, status: BackendStatus) -> BackendInfo:
     return info
 
 
-def check_plugin(module: ModuleType, _status: BackendStatus) -> None:
+def check_plugin(module: ModuleType) -> None:
     """Check a module of the group whose plugins see every backend.
 
     Raises:
@@ -104,7 +104,9 @@ def _get_info(module: ModuleType) -> BackendInfo:
         results = manager.hook.backend_info()
     except pluggy.HookCallError as err:
         raise PluginError("backend_info() takes arguments, and gets none") from err
-    except (Exception, SystemExit) as err:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as err:
         raise PluginError(f"backend_info() raised {one_line(err)}") from err
     info = results[0] if results else None
     if not isinstance(info, BackendInfo):

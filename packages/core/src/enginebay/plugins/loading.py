@@ -6,10 +6,8 @@ backend raises only when it is requested; any other broken plugin is left out wi
 
 from __future__ import annotations
 
-import sys
 import warnings
-from contextlib import contextmanager, redirect_stdout
-from importlib import import_module
+from contextlib import contextmanager
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,9 +20,11 @@ from enginebay.errors import (
 )
 from enginebay.plugins import checks, discovery
 from enginebay.plugins.discovery import BACKENDS, KNOWN_DISTRIBUTIONS, PLUGINS, BackendStatus, Fault
+from enginebay.plugins.importing import import_checked
+from enginebay.plugins.trial import check_survival
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from types import ModuleType
 
     from enginebay.hooks import BackendInfo
@@ -123,9 +123,9 @@ def _errors_named(hook: str, status: BackendStatus) -> Iterator[None]:
     """Turn any other exception of a hook into an error that names its plugin."""
     try:
         yield
-    except EnginebayError:
+    except (EnginebayError, KeyboardInterrupt):
         raise
-    except Exception as err:
+    except BaseException as err:
         raise PluginError(
             f"{hook}() of {status.name!r} ({status.provider}) raised {one_line(err)}",
             hint=f"pip install -U {status.distribution}",
@@ -149,7 +149,8 @@ def load_backend(name: str) -> LoadedPlugin:
             return _backends[name]
         status = _find(name)
         everywhere = load_plugins().members
-        module, info = _load(BACKENDS, status, checks.check_backend)
+        module, info = _load(BACKENDS, status)
+        assert info is not None
         _backends[name] = LoadedPlugin({**everywhere, module: status}, status, info)
         return _backends[name]
 
@@ -185,7 +186,7 @@ def _load_all() -> tuple[PluginTeam, list[PluginError]]:
     errors = []
     for status in discovery.list_plugins():
         try:
-            module, _ = _load(PLUGINS, status, checks.check_plugin)
+            module, _ = _load(PLUGINS, status)
             members.setdefault(module, status)
         except PluginError as err:
             if discovery.is_strict():
@@ -215,28 +216,17 @@ def _hint_for_unknown(name: str, installed: list[str]) -> str:
     return f"pip install {' or '.join(KNOWN_DISTRIBUTIONS.values())}, or the package that has it"
 
 
-def _load(
-    group: str, status: BackendStatus, check: Callable[[ModuleType, BackendStatus], T]
-) -> tuple[ModuleType, T]:
+def _load(group: str, status: BackendStatus) -> tuple[ModuleType, BackendInfo | None]:
     """Import a plugin and check it; where that fails, the fault is kept for the process."""
     if status.state != "installed":
         known = discovery.fault_of(group, status)
         raise discovery.error_for(group, status) from (known and known.cause)
     try:
-        # stdout belongs to the command's data, whatever a plugin prints.
-        with redirect_stdout(sys.stderr):
-            module = _import(status.module)
-            return module, check(module, status)
+        check_survival(group, status)
+        return import_checked(group, status)
     except PluginError as err:
         fix = err.hint or f"pip install -U {status.distribution}"
         fault = Fault(str(err), fix, err.__cause__)
     discovery.load_faults[group, status.name, status.module] = fault
     broken = status._replace(state="broken", reason=fault.reason, fix=fault.fix)
     raise discovery.error_for(group, broken) from fault.cause
-
-
-def _import(module: str) -> ModuleType:
-    try:
-        return import_module(module)
-    except (Exception, SystemExit) as err:
-        raise PluginError(f"importing {module!r} raised {one_line(err)}") from err

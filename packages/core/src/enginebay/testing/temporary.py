@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from enginebay.plugins import BACKENDS, reset
+from enginebay.plugins import BACKENDS, BackendStatus, reset, trust
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,8 +32,9 @@ def temporary_backend(
     """Make a backend discoverable as if it were installed, without pip.
 
     A folder with a real ``.dist-info`` is put on ``sys.path``, so everything on the way from
-    metadata to the loaded plugin is what users run. Child processes that Enginebay starts see it
-    too. On leaving, the folder is gone and whatever plugins were loaded are forgotten.
+    metadata to the loaded plugin is what users run, but for the trial of a new plugin in a child
+    process. Child processes that Enginebay starts see it too. On leaving, the folder is gone and
+    whatever plugins were loaded are forgotten.
 
     Args:
         name: The backend's name: the name of the entry point.
@@ -59,6 +60,7 @@ def temporary_backend(
         _write_metadata(folder, distribution, version, f"[{group}]\n{name} = {module}\n")
         sys.path.insert(0, str(folder))
         _refresh()
+        trust(BackendStatus(name, distribution, version, module))
         try:
             yield folder
         finally:

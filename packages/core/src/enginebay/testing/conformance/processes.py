@@ -26,9 +26,10 @@ for _ in range(int(times)):
 eb.load(artifact).close()
 """
 
-#: Imports the engine and does nothing with it.
+#: Imports the engine and loads its plugin, and does nothing with them.
 _IMPORT = """\
-import contextlib, sys
+import contextlib, sys, enginebay as eb
+eb.get_backend(sys.argv[1])
 for name in sys.argv[2:]:
     with contextlib.suppress(ImportError):
         __import__(name)
@@ -78,7 +79,7 @@ class ProcessLaws:
     def test_nothing_is_written_outside_the_work_dir(self, kit: Kit, tmp_path: Path) -> None:
         """Converting and loading write the artifact and nothing else.
 
-        Files that the engine writes when it is merely imported do not count.
+        Files that are written when the engine is merely imported or its plugin loaded do not count.
         """
         ir = kit.ir("fixed")
         source = _content(ir.path.parent)

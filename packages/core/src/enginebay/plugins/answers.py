@@ -1,0 +1,88 @@
+"""Answers about plugins that outlive the process, in the user's cache folder.
+
+One small file holds them all, the latest last. Without a folder that can be written nothing is
+kept, and each process asks again.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from enginebay.plugins.discovery import BackendStatus
+
+#: As many answers are kept; tests with plugins of their own would let the file grow without end.
+KEPT = 100
+
+_Answers = dict[str, str]
+
+
+def read(status: BackendStatus) -> str | None:
+    """Return what :func:`keep` was given for a plugin as it is installed now; None for nothing."""
+    return _read().get(_key(status))
+
+
+def keep(status: BackendStatus, answer: str) -> None:
+    """Keep an answer about a plugin until another version of it is installed."""
+    answers = _read()
+    answers.pop(_key(status), None)
+    _write({**answers, _key(status): answer})
+
+
+def drop(answer: str) -> None:
+    """Forget every answer but those that are ``answer``."""
+    _write({key: kept for key, kept in _read().items() if kept == answer})
+
+
+def _file() -> Path:
+    """Return the file, in the folder that the XDG base directory specification names."""
+    folder = os.environ.get("XDG_CACHE_HOME", "")
+    base = Path(folder) if os.path.isabs(folder) else Path.home() / ".cache"  # noqa: PTH117  # "" is no path
+    return base / "enginebay" / "plugins.json"
+
+
+def _read() -> _Answers:
+    # No file, no home, or not what this version wrote: nothing is known.
+    with suppress(OSError, RuntimeError, msgspec.MsgspecError):
+        return msgspec.json.decode(_file().read_bytes(), type=_Answers)
+    return {}
+
+
+def _write(answers: _Answers) -> None:
+    """Replace the file at once: others may read or replace it in the same moment."""
+    data = msgspec.json.encode(dict(list(answers.items())[-KEPT:]))
+    with suppress(OSError, RuntimeError):
+        file = _file()
+        file.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=file.parent)
+        with os.fdopen(descriptor, "wb") as written:
+            written.write(data)
+        Path(name).replace(file)
+
+
+def _key(status: BackendStatus) -> str:
+    """Return all that makes a plugin another one: its version, and its file where it is edited."""
+    file = _source(status.module)
+    changed = file.stat().st_mtime_ns if file else 0
+    return "\n".join((*status[:4], str(file), str(changed)))
+
+
+def _source(module: str) -> Path | None:
+    """Find a module's file without importing anything of its package; None where there is none."""
+    package, *rest = module.split(".")
+    try:
+        spec = find_spec(package)
+    except Exception:  # noqa: BLE001 - another package's import hook raised
+        return None
+    folders = (spec and spec.submodule_search_locations) or []
+    places = [Path(folder, *rest) for folder in folders]
+    found = [file for place in places for file in (place.with_suffix(".py"), place / "__init__.py")]
+    own = [Path(spec.origin)] if spec and spec.origin else []
+    return next((file for file in (*found, *own) if file.is_file()), None)

@@ -1,0 +1,42 @@
+"""Import a plugin and check it, in this process."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import redirect_stdout
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from enginebay.errors import PluginError, one_line
+from enginebay.plugins.checks import check_backend, check_plugin
+from enginebay.plugins.discovery import BACKENDS
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from enginebay.hooks import BackendInfo
+    from enginebay.plugins.discovery import BackendStatus
+
+
+def import_checked(group: str, status: BackendStatus) -> tuple[ModuleType, BackendInfo | None]:
+    """Return a plugin's module, and its info where it is a backend.
+
+    Raises:
+        PluginError: It cannot be imported, or is no plugin of this group.
+    """
+    # stdout belongs to the command's data, whatever a plugin prints.
+    with redirect_stdout(sys.stderr):
+        module = _import(status.module)
+        if group == BACKENDS:
+            return module, check_backend(module, status)
+        check_plugin(module)
+        return module, None
+
+
+def _import(module: str) -> ModuleType:
+    try:
+        return import_module(module)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as err:
+        raise PluginError(f"importing {module!r} raised {one_line(err)}") from err

@@ -1,0 +1,74 @@
+"""The trial of a plugin: its first load is in a child process, where a crash or a hang ends there.
+
+The answer is kept, so that only a plugin that is new here costs a process.
+"""
+
+from __future__ import annotations
+
+from enginebay.errors import ChildCrashedError, ChildTimeoutError, IsolationError, PluginError
+from enginebay.plugins import answers
+from enginebay.plugins.discovery import BackendStatus  # noqa: TC001  # the child reads load's annotations
+from enginebay.plugins.importing import import_checked
+
+#: Seconds that a first load may take. A plugin should import no engine; one that does may find it
+#: on a cold disk.
+TIME_LIMIT = 60.0
+
+_FUNCTION = "enginebay.plugins.trial:load"
+_SURVIVED = ""
+_inside: list[BackendStatus] = []  # the plugin on trial, in the child process
+
+
+def check_survival(group: str, status: BackendStatus) -> None:
+    """Check that loading a plugin leaves its process alive, by doing so once in a child process.
+
+    Raises:
+        PluginError: It took the child process down, or did not end in time.
+    """
+    if _inside:  # a plugin may load another one while it is imported
+        return
+    answer = answers.read(status)
+    if answer is None:
+        answer = _ask(group, status)
+    if answer:
+        hint = f"pip install -U {status.distribution}; 'enginebay backends --load' tries it again"
+        raise PluginError(answer, hint=hint)
+
+
+def trust(status: BackendStatus) -> None:
+    """Let a plugin be loaded without a trial: one under test, which is debugged where it fails."""
+    answers.keep(status, _SURVIVED)
+
+
+def forget_failures() -> None:
+    """Let plugins that failed be tried again."""
+    answers.drop(_SURVIVED)
+
+
+def load(group: str, status: BackendStatus) -> bool:
+    """Load a plugin in this process; True if it can be used."""
+    _inside.append(status)
+    try:
+        import_checked(group, status)
+    except BaseException:  # noqa: BLE001  # the parent meets it too, with its own traceback
+        return False
+    return True
+
+
+def _ask(group: str, status: BackendStatus) -> str:
+    """Return why a plugin cannot be loaded, and keep that; empty where nothing was in the way."""
+    from enginebay.isolation import call
+
+    try:
+        usable = call(_FUNCTION, group, status, timeout=TIME_LIMIT, result_type=bool)
+    except (ChildCrashedError, ChildTimeoutError) as err:
+        ending = str(err).partition("; ")[0].replace(f"'{_FUNCTION}'", repr(status.module))
+        answer = f"importing {ending}"
+    except IsolationError:  # no child process can be had here: that says nothing about the plugin
+        return _SURVIVED
+    else:
+        answer = _SURVIVED
+        if not usable:  # an exception, which the next environment may not raise
+            return answer
+    answers.keep(status, answer)
+    return answer

@@ -1,0 +1,1 @@
+"""Deployments that are killed or signalled at random moments, and what they leave behind."""

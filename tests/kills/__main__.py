@@ -1,0 +1,49 @@
+"""``python -m tests.kills``: kill and signal deployments, and print one table of what was left."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from enginebay.plugins import list_backends
+
+from .deployments import Victim, random_runs
+
+_COLUMNS = ("sent", "ended", "half", "lost", "orphans", "swallowed", "odd")
+
+
+def main() -> int:
+    """Run what was wanted on each backend; 1 where anything went wrong."""
+    wanted = _arguments()
+    victims = {}
+    with TemporaryDirectory(prefix="kills-") as folder:
+        for index, name in enumerate(wanted.backend):
+            count = wanted.count // len(wanted.backend)
+            victims[name] = victim = Victim(Path(folder, name), name)
+            for done, _ in enumerate(random_runs(victim, count, wanted.seed + index), 1):
+                if done % 50 == 0:
+                    print(f"{name}: {done} of {count}", file=sys.stderr, flush=True)
+    print("| backend | " + " | ".join(_COLUMNS) + " |")
+    print("|---|" + "--:|" * len(_COLUMNS))
+    for name, victim in victims.items():
+        figures = " | ".join(str(getattr(victim.tally, column)) for column in _COLUMNS)
+        print(f"| {name} | {figures} |")
+    for name, victim in victims.items():
+        for note in victim.tally.notes:
+            print(f"{name}: {note}")
+    return int(not all(victim.tally.is_clean for victim in victims.values()))
+
+
+def _arguments() -> argparse.Namespace:
+    usable = [status.name for status in list_backends() if status.state == "installed"]
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=1000, help="signals, over all backends")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--backend", nargs="+", default=usable)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

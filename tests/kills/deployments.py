@@ -1,0 +1,202 @@
+"""One deployment that is sent a signal: what it returned, and what it left."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+import subprocess
+import time
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from enginebay.artifact import open_artifact
+from enginebay.errors import ArtifactError
+from enginebay.testing.commands import command, environment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MODEL = """\
+import torch
+from torch import nn
+
+
+def build():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 8)), torch.randn(2, 64)
+"""
+SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+#: In the environment of every process of a run.
+_MARK = "ENGINEBAY_KILLS_RUN"
+#: Seconds that a process may take to end after its signal, or after its parent, on a busy machine.
+_PATIENCE = 20.0
+
+
+@dataclass
+class Tally:
+    """The outcomes of the runs on one backend.
+
+    Attributes:
+        sent: The signals that came before the command had printed its report.
+        ended: How many of these ended it, by the exit code that belongs to the signal.
+        half: Artifacts that are not whole.
+        lost: Old artifacts that were gone.
+        orphans: Processes left running, and files left by a run that could still remove them.
+        swallowed: Runs that ended with exit code 0 all the same.
+        odd: Runs that ended with an exit code of another kind.
+    """
+
+    sent: int = 0
+    ended: int = 0
+    half: int = 0
+    lost: int = 0
+    orphans: int = 0
+    swallowed: int = 0
+    odd: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def is_clean(self) -> bool:
+        """True where nothing went wrong."""
+        return not (self.half or self.lost or self.orphans or self.swallowed or self.odd)
+
+
+class Victim:
+    """A deployment on one backend, run again and again in one folder.
+
+    Args:
+        folder: An empty folder.
+        backend: The backend's name.
+        model: The model to deploy, as the command line names it there.
+    """
+
+    def __init__(self, folder: Path, backend: str, model: str = "net.py:build") -> None:
+        self.folder = folder
+        self.tally = Tally()
+        self._out, self._old = folder / "out", folder / "old"
+        self._report = folder / "report"
+        self._temporary = folder / "tmp"
+        self._temporary.mkdir(parents=True)
+        (folder / "net.py").write_text(MODEL)
+        self._words = command(
+            *("deploy", model, "--backend", backend, "--work-dir", "out", "--overwrite"),
+        )
+        start = time.monotonic()
+        code = self._start("whole").wait()
+        assert code == 0, (folder / "errors").read_text()
+        self.seconds = time.monotonic() - start
+        shutil.copytree(self._out, self._old)
+
+    def run(self, number: signal.Signals, moment: float, *, over_old: bool) -> None:
+        """Deploy once and send a signal.
+
+        Args:
+            number: The signal.
+            moment: When to send it, in parts of the time that a whole deployment takes.
+            over_old: True to deploy over an artifact, False into an empty place.
+        """
+        if not over_old:
+            shutil.rmtree(self._out, ignore_errors=True)
+        elif not self._out.exists():  # the run before it had an empty place
+            shutil.copytree(self._old, self._out)
+        before = set(self._leftovers())
+        mark = uuid.uuid4().hex
+        start = time.monotonic()
+        process = self._start(mark)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(moment * self.seconds)
+            self.seconds = time.monotonic() - start  # the machine has become faster
+        too_late = process.poll() is not None or self._report.stat().st_size > 0
+        process.send_signal(number)
+        code = process.wait(_PATIENCE)
+        if not too_late:
+            self._judge_end(number, moment, code)
+        self._judge_artifact(must_be_there=over_old or code == 0)
+        self._judge_orphans(mark, before, was_killed=number == signal.SIGKILL)
+
+    def finish(self) -> None:
+        """Deploy to the end: what a killed run left must be swept, and nothing else be there."""
+        assert self._start("whole").wait() == 0
+        self._judge_artifact(must_be_there=True)
+        left = [path for path in self._leftovers() if path.parent == self.folder]
+        self.tally.orphans += len(left)
+
+    def _start(self, mark: str) -> subprocess.Popen[bytes]:
+        with self._report.open("wb") as out, (self.folder / "errors").open("wb") as err:
+            return subprocess.Popen(
+                self._words,
+                cwd=self.folder,
+                env=environment(TMPDIR=str(self._temporary), **{_MARK: mark}),
+                stdout=out,
+                stderr=err,
+                preexec_fn=_listen,
+            )
+
+    def _judge_end(self, number: signal.Signals, moment: float, code: int) -> None:
+        self.tally.sent += 1
+        if code in (-number, 128 + number):
+            self.tally.ended += 1
+            return
+        if code == 0:
+            self.tally.swallowed += 1
+        else:
+            self.tally.odd += 1
+        said = (self.folder / "errors").read_text().strip()
+        self.tally.notes.append(f"{number.name} at {moment:.2f}: exit code {code}: {said}")
+
+    def _judge_artifact(self, *, must_be_there: bool) -> None:
+        if not self._out.exists():
+            self.tally.lost += must_be_there
+            return
+        try:
+            open_artifact(self._out)
+        except ArtifactError as err:
+            self.tally.half += 1
+            self.tally.notes.append(str(err))
+
+    def _judge_orphans(self, mark: str, before: set[Path], *, was_killed: bool) -> None:
+        deadline = time.monotonic() + _PATIENCE
+        while (running := list(_marked(mark))) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        files = [] if was_killed else list(set(self._leftovers()) - before)
+        self.tally.orphans += len(running) + len(files)
+        self.tally.notes += [f"left running: {name}" for name in running]
+        self.tally.notes += [f"left: {file}" for file in files]
+
+    def _leftovers(self) -> Iterator[Path]:
+        """Yield what a run makes for itself and is to remove."""
+        yield from self.folder.glob(".out.*")
+        yield from self._temporary.glob("enginebay-*")
+
+
+def random_runs(victim: Victim, count: int, seed: int) -> Iterator[None]:
+    """Run a victim at random moments with every signal in turn, half over an old artifact."""
+    moments = random.Random(seed)
+    for index in range(count):
+        number = SIGNALS[index % len(SIGNALS)]
+        victim.run(number, moments.uniform(0.0, 1.02), over_old=index // len(SIGNALS) % 2 == 0)
+        yield
+    victim.finish()
+
+
+def _listen() -> None:
+    """Undo the choice of nohup or of a shell's background, which children inherit."""
+    for number in SIGNALS[1:]:
+        signal.signal(number, signal.SIG_DFL)
+
+
+def _marked(mark: str) -> Iterator[str]:
+    """Yield the running processes of one run."""
+    wanted = f"{_MARK}={mark}".encode()
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdecimal():
+            continue
+        try:
+            if wanted in (folder / "environ").read_bytes():
+                yield f"{folder.name} {(folder / 'cmdline').read_bytes().decode(errors='replace')}"
+        except OSError:  # it has ended, or belongs to somebody else
+            continue

@@ -1,0 +1,21 @@
+"""A few of the signals that ``nox -s kills`` sends, the same ones each time."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING
+
+from enginebay.backend.checking import _TINY_ONNX
+
+from .deployments import SIGNALS, Victim, random_runs
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_deployment_that_is_signalled_ends_and_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "tiny.onnx").write_bytes(base64.b64decode(_TINY_ONNX))
+    victim = Victim(tmp_path, "onnxruntime", "tiny.onnx")
+    for _ in random_runs(victim, len(SIGNALS), seed=1):
+        pass
+    assert victim.tally.is_clean, victim.tally
