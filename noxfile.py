@@ -296,10 +296,11 @@ def build_cache(session: nox.Session) -> None:
 
 @nox.session
 def fuzz(session: nox.Session) -> None:
-    """175,000 made-up configs for the readers; not part of the default run, which has a slice."""
+    """175,000 made-up configs and 35,000 mutated artifacts; the default run has a slice."""
     install(session, "enginebay", shared=())
     session.env["ENGINEBAY_FUZZ_CASES"] = "35000"
-    pytest(session, "packages/core/tests/config/test_fuzz.py")
+    artifacts = "packages/core/tests/artifact/test_artifact_fuzz.py"
+    pytest(session, "packages/core/tests/config/test_fuzz.py", artifacts)
 
 
 @nox.session
