@@ -70,7 +70,9 @@ def test_sizes_have_rows_that_differ_also_where_the_example_has_one():
 
 def test_a_domain_holds_every_probe():
     image = np.random.default_rng(0).random((3, 8, 8)).astype(np.float32)
-    for probe in probes({"image": image}, {}, domain={"image": (0, 1)}):
+    opened, domain = {"image": {0: DynamicDim("n", 1, 9)}}, {"image": (0, 1)}
+    example = {"image": image}
+    for probe in (*probes(example, opened, domain=domain), *extremes(example, opened, domain)):
         assert 0 <= probe.inputs["image"].min() <= probe.inputs["image"].max() <= 1
         assert not probe.beyond
 

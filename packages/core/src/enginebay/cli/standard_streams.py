@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import TextIO
 
 _STDOUT, _STDERR = 1, 2
-#: Bytes that wait before they are written: a full disk is met at the end, and told as what it is.
+#: Bytes that wait before they are written: a full disk is met, and reported, at the end.
 _BUFFER = 2**20
 
 

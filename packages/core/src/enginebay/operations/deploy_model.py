@@ -182,7 +182,6 @@ def deploy(
             set_detail(verification.verdict)
         if not allow_mismatch:
             _raise_on_mismatch(verification)
-        verification.warn()
         with steps("publish") as set_detail:
             manifest = build_manifest(
                 *(settings.engine, engine.ir, settings.params, engine.files),
@@ -195,6 +194,7 @@ def deploy(
                 shutil.rmtree(stage.dir / IR_FOLDER, ignore_errors=True)
             artifact = stage.publish(manifest)
             set_detail(str(artifact.path))
+    verification.warn()
     fallbacks = receipt.fallbacks if receipt else ()
     return Deployment(
         artifact=artifact,

@@ -55,9 +55,9 @@ class Probe:
     tiled: Arrays | None = None
 
 
-def extremes(example: Arrays, dynamic: DynamicShapes) -> list[Probe]:
+def extremes(example: Arrays, dynamic: DynamicShapes, domain: Domain | None = None) -> list[Probe]:
     """The smallest and the largest sizes, with rows that differ; none where no size is open."""
-    drawing = _Drawing(example, {}, seed=0)
+    drawing = _Drawing(example, domain or {}, seed=0)
     return [
         drawing.at(shapes, f"the sizes {_sizes(shapes)}", required=True)
         for shapes in extreme_shapes(dynamic, _shapes(example))

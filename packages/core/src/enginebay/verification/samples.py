@@ -71,7 +71,7 @@ def record_reference(
         return _recorded_elsewhere(model, reference, drawn, domain or {})
     recorder = _Recorder(model, domain or {})
     recorder.record_example()
-    for probe in extremes(model.examples, model.dynamic):
+    for probe in extremes(model.examples, model.dynamic, domain):
         recorder.record(probe)
     for probe in drawn:
         recorder.record(probe)
