@@ -48,6 +48,22 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
     domain: dict[str, tuple[float, float]] = {}
     doubt: str = ""
 
+    def traced(self, notes: Sequence[str]) -> Basis:
+        """Without the lines whose values the exporter did not make constants of.
+
+        Many models look at their inputs only where nothing traces them, and torch.export refuses
+        to; a tracer says in its notes which lines it passed.
+        """
+
+        def is_baked(line: str) -> bool:
+            return any(f"({line})" in note for note in notes)
+
+        return msgspec.structs.replace(
+            self,
+            warnings=tuple(text for text in self.warnings if is_baked(text.partition(": ")[0])),
+            branches=tuple(line for line in self.branches if is_baked(line)),
+        )
+
 
 class OutputComparison(msgspec.Struct, frozen=True, kw_only=True):
     """One output of the artifact held against the reference.

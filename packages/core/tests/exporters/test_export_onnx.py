@@ -199,7 +199,7 @@ def test_the_second_exporter_takes_over_and_says_why(tmp_path) -> None:
         "GuardOnDataDependentSymNode: Could not guard on data-dependent expression"
     )
     assert second.startswith("tracing: Converting a tensor to a Python boolean")
-    assert "(test_export_onnx.py:" in second
+    assert "(exporters/test_export_onnx.py:" in second
 
 
 def test_the_asked_for_exporter_is_the_only_one(tmp_path, capfd) -> None:

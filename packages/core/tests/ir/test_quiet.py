@@ -29,7 +29,7 @@ def test_tracer_warnings_become_notes_once() -> None:
         for _ in range(2):
             warnings.warn("Be careful. Very long.", torch.jit.TracerWarning, stacklevel=1)
     assert len(notes) == 1
-    assert notes[0].startswith("tracing: Be careful (test_quiet.py:")
+    assert notes[0].startswith("tracing: Be careful (ir/test_quiet.py:")
 
 
 def test_everything_is_back_after_an_exception() -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from enginebay.ir.description import describe
     from enginebay.ir.half import to_half
     from enginebay.ir.model import IR_FOLDER, SUFFIXES, IRKind, IRModel
-    from enginebay.ir.noise import no_graph_dump, quiet
+    from enginebay.ir.noise import model_line, no_graph_dump, quiet
     from enginebay.ir.onnx_file import read_onnx
     from enginebay.ir.torch_file import program_specs, read_exported_program, read_torchscript
 
@@ -23,6 +23,7 @@ __all__ = [
     "IRKind",
     "IRModel",
     "describe",
+    "model_line",
     "no_graph_dump",
     "program_specs",
     "quiet",
@@ -40,6 +41,7 @@ __getattr__ = lazy_names(
         "IR_FOLDER": "ir.model",
         "SUFFIXES": "ir.model",
         "describe": "ir.description",
+        "model_line": "ir.noise",
         "no_graph_dump": "ir.noise",
         "program_specs": "ir.torch_file",
         "quiet": "ir.noise",

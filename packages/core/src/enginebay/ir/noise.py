@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import FrameType
 
 #: They log tracebacks and which optional packages are missing.
 _LOGGERS = ("torch", "onnxscript", "onnx_ir")
@@ -25,21 +26,33 @@ def quiet() -> Iterator[list[str]]:
     printing (a progress bar, say); warnings are process-wide in Python, and so is this for them.
 
     Yields:
-        A list that holds, once the block is left, one line for each distinct ``TracerWarning``:
-        the places where tracing turned something that depends on the input into a constant.
+        A list that gets one line for each distinct ``TracerWarning``: the places where tracing
+        turned something that depends on the input into a constant.
     """
     notes: list[str] = []
+
+    def keep(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,  # noqa: ARG001  # Python's own signature
+        line: str | None = None,  # noqa: ARG001
+    ) -> None:
+        if category.__name__ == "TracerWarning":
+            note = _note(message, filename, lineno)
+            if note not in notes:
+                notes.append(note)
+
     with (
-        warnings.catch_warnings(record=True) as caught,
+        warnings.catch_warnings(),
         redirect_stdout(cast("TextIO", _Hushed(sys.stdout))),
         redirect_stderr(cast("TextIO", _Hushed(sys.stderr))),
         _muted(),
     ):
         warnings.simplefilter("always")
-        try:
-            yield notes
-        finally:
-            notes.extend(dict.fromkeys(_line(warning) for warning in caught if _is_tracer(warning)))
+        warnings.showwarning = keep  # put back with the filters
+        yield notes
 
 
 class _Hushed:
@@ -86,10 +99,27 @@ def _muted() -> Iterator[None]:
             logger.setLevel(level)
 
 
-def _is_tracer(warning: warnings.WarningMessage) -> bool:
-    return warning.category.__name__ == "TracerWarning"
+def _note(message: Warning | str, filename: str, number: int) -> str:
+    """The note of one warning, with the model's line and not that of a mode of torch or ours."""
+    place = model_line(sys._getframe(2)) or f"{Path(filename).name}:{number}"
+    return f"tracing: {str(message).partition('. ')[0]} ({place})"
 
 
-def _line(warning: warnings.WarningMessage) -> str:
-    text = str(warning.message).partition(". ")[0]
-    return f"tracing: {text} ({Path(warning.filename).name}:{warning.lineno})"
+def model_line(frame: FrameType | None) -> str:
+    """The innermost line that is neither torch's, NumPy's nor ours: ``folder/net.py:12``.
+
+    Args:
+        frame: Where to start.
+
+    Returns:
+        The line; an empty text where there is none.
+    """
+    modules = (sys.modules.get(name) for name in ("torch", "numpy", "enginebay"))
+    own = tuple(str(Path(str(module.__file__)).parent) for module in modules if module)
+    own += (warnings.__file__, "<frozen")
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(own):
+            return f"{'/'.join(Path(file).parts[-2:])}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""

@@ -11,7 +11,6 @@ import threading
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -21,9 +20,11 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from enginebay.ir import model_line
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from types import FrameType, TracebackType
+    from types import TracebackType
 
     from torch import Tensor, nn
 
@@ -40,10 +41,6 @@ _LOOK_UPS = {"embedding": (0, 1)}
 
 #: Tensor methods that give Python the values without an operator.
 _METHODS = ("tolist", "numpy")
-
-#: Frames of these are nobody's model.
-_OWN_CODE = tuple(str(Path(str(module.__file__)).parent) for module in (torch, np))
-_OWN_CODE += (str(Path(__file__).parent.parent),)
 
 
 @dataclass(frozen=True)
@@ -179,7 +176,7 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's i
 
     def read(self, value: object) -> None:
         """Note a value that Python gets, and the line of the model that reads it."""
-        place = _place(sys._getframe(1))
+        place = model_line(sys._getframe(1))
         if place:
             self.observation.readings.append(Reading(place, _text(value)))
 
@@ -242,16 +239,6 @@ def _storage(value: Any) -> StorageWeakRef | None:
         return StorageWeakRef(value.untyped_storage())  # type: ignore[no-untyped-call]  # torch's is untyped
     except (NotImplementedError, RuntimeError):  # sparse tensors have none
         return None
-
-
-def _place(frame: FrameType | None) -> str:
-    """The innermost line that is neither torch's nor ours; empty where there is none."""
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if not file.startswith((*_OWN_CODE, "<frozen")):
-            return f"{'/'.join(Path(file).parts[-2:])}:{frame.f_lineno}"
-        frame = frame.f_back
-    return ""
 
 
 def _text(value: object) -> str:

@@ -174,7 +174,7 @@ def deploy(
                 stage.dir / SAMPLES_FILE,
                 reference.description,
                 missing=reference.missing,
-                basis=reference.basis,
+                basis=reference.basis.traced(engine.ir.notes),
                 rtol=rtol,
                 atol=atol,
                 timeout=timeout,

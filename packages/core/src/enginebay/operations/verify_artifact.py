@@ -56,7 +56,7 @@ def verify(
             save_samples(path, recorded.samples)
             found, _ = judge(
                 *(request, path, recorded.description),
-                basis=recorded.basis,
+                basis=recorded.basis.traced(opened.manifest.ir.notes if opened.manifest.ir else ()),
                 rtol=rtol,
                 atol=atol,
                 timeout=timeout,
