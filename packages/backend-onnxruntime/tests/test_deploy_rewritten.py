@@ -110,7 +110,7 @@ def wrong(kind):
     return rewriters
 
 
-def deploy(model, image, work_dir, exporter, *rewriters):
+def deploy(model, image, work_dir, exporter, *rewriters, **options):
     return eb.deploy(
         model,
         image,
@@ -118,6 +118,7 @@ def deploy(model, image, work_dir, exporter, *rewriters):
         work_dir=work_dir,
         exporter=exporter,
         rewriters=rewriters,
+        **options,
     )
 
 
@@ -170,7 +171,11 @@ def test_a_model_that_only_its_rewriter_makes_deployable(tmp_path, monkeypatch, 
     x = torch.rand(2, 3) + 1
     with pytest.raises(ExportError):
         deploy(Asking(), x, tmp_path / "out", "dynamo")
-    assert deploy(Asking(), x, tmp_path / "out", exporter, rewriters).verdict == "verified"
+    with pytest.raises(MismatchError, match="test_deploy_rewritten.py:|--domain"):
+        deploy(Asking(), x, tmp_path / "out", exporter, rewriters)
+    bright_only = {"x": (0.6, 2)}
+    deployed = deploy(Asking(), x, tmp_path / "out", exporter, rewriters, domain=bright_only)
+    assert deployed.verdict == "verified"
 
 
 def bright(x):

@@ -162,7 +162,11 @@ def deploy(
             model_use.enter_context(unchanged(source))
             bound = _bind(source, args, settings)
             reference = record_reference(
-                bound, settings.engine.name, count=probes, domain=dict(domain or {})
+                bound,
+                settings.engine.name,
+                precision=settings.params.allowed_precision or settings.engine.info.precisions[0],
+                count=probes,
+                domain=dict(domain or {}),
             )
             set_detail(reference.description)
         build = Build(settings, bound, reference, tuple(rewriters), stage.dir, steps, timeout)

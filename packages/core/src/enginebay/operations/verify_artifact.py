@@ -50,7 +50,7 @@ def verify(
 
     def compare(opened: Artifact) -> Verification:
         request = load_request(opened)
-        recorded = _samples(opened, inputs, reference)
+        recorded = _samples(opened, inputs, reference, request.allowed_precision())
         with TemporaryDirectory(prefix="enginebay-verify-") as folder:
             path = Path(folder) / SAMPLES_FILE
             save_samples(path, recorded.samples)
@@ -69,14 +69,14 @@ def verify(
 
 
 def _samples(
-    opened: Artifact, inputs: Mapping[str, Array] | None, reference: Any
+    opened: Artifact, inputs: Mapping[str, Array] | None, reference: Any, precision: str
 ) -> RecordedReference:
     """The inputs with the outputs to compare with."""
     if inputs is None and reference is None:
         return _recorded(opened)
     if reference is None:
         raise UsageError("there are inputs, but nothing to compare with", hint="pass a reference")
-    return _referenced(inputs, reference, opened)
+    return _referenced(inputs, reference, opened, precision)
 
 
 def _recorded(artifact: Artifact) -> RecordedReference:
@@ -106,7 +106,7 @@ def _recorded_reference(artifact: Artifact) -> str:
 
 
 def _referenced(
-    inputs: Mapping[str, Any] | None, reference: Any, artifact: Artifact
+    inputs: Mapping[str, Any] | None, reference: Any, artifact: Artifact, precision: str
 ) -> RecordedReference:
     """The samples with the reference's outputs, and probes anew where it is a model."""
     basis = _basis(artifact)
@@ -134,4 +134,6 @@ def _referenced(
         model = reference_model(source, names, arrays[0] if arrays else None, output_names or None)
         arrays = arrays or [{name: model.examples[name] for name in names or model.examples}]
         recorded = list(zip(labels or (EXAMPLE,), arrays, strict=True))
-        return sample_model(model, artifact.backend, recorded, basis.domain)
+        return sample_model(
+            *(model, artifact.backend, recorded), precision=precision, domain=basis.domain
+        )

@@ -48,7 +48,12 @@ class RecordedReference:
 
 
 def record_reference(
-    model: BoundModel, backend: str, *, count: int = PROBES, domain: Domain | None = None
+    model: BoundModel,
+    backend: str,
+    *,
+    precision: str = "fp32",
+    count: int = PROBES,
+    domain: Domain | None = None,
 ) -> RecordedReference:
     """Record what the model gives, before any rewriter touches it.
 
@@ -57,6 +62,7 @@ def record_reference(
     Args:
         model: The model.
         backend: The engine that is to be verified, which cannot vouch for itself.
+        precision: The coarsest precision that the engine may compute in.
         count: How many probes to take at most; 0 for the example alone.
         domain: Bounds that the probes stay inside of, by the inputs' names.
 
@@ -66,7 +72,8 @@ def record_reference(
     """
     _check_domain(domain or {}, model.examples)
     reference = reference_for(model, backend)
-    drawn = probes(model.examples, model.dynamic, count=count, domain=domain)
+    wide = precision == "fp32"
+    drawn = probes(model.examples, model.dynamic, count=count, domain=domain, wide=wide)
     if model.signature is None:
         return _recorded_elsewhere(model, reference, drawn, domain or {})
     recorder = _Recorder(model, domain or {})
@@ -79,7 +86,12 @@ def record_reference(
 
 
 def sample_model(
-    model: BoundModel, backend: str, recorded: Sequence[tuple[str, Arrays]], domain: Domain
+    model: BoundModel,
+    backend: str,
+    recorded: Sequence[tuple[str, Arrays]],
+    *,
+    precision: str,
+    domain: Domain,
 ) -> RecordedReference:
     """Record what a model gives for recorded inputs, and for probes that are drawn anew.
 
@@ -87,6 +99,7 @@ def sample_model(
         model: The model.
         backend: The engine that is to be verified.
         recorded: Labels and inputs, the example first.
+        precision: The coarsest precision that the engine may compute in.
         domain: Bounds that the probes stay inside of.
 
     Raises:
@@ -104,7 +117,7 @@ def sample_model(
     for label, arrays in recorded:
         recorder.record(Probe(label, arrays, required=True, tiled=arrays))
     example = recorded[0][1]
-    for probe in probes(example, {}, domain=domain, seed=1):
+    for probe in probes(example, {}, domain=domain, wide=precision == "fp32", seed=1):
         recorder.record(replace(probe, label=f"{probe.label} anew"))
     return RecordedReference(reference.description, tuple(recorder.samples), recorder.basis())
 
