@@ -171,7 +171,7 @@ def test_a_model_that_only_its_rewriter_makes_deployable(tmp_path, monkeypatch, 
     x = torch.rand(2, 3) + 1
     with pytest.raises(ExportError):
         deploy(Asking(), x, tmp_path / "out", "dynamo")
-    with pytest.raises(MismatchError, match="test_deploy_rewritten.py:|--domain"):
+    with pytest.raises(MismatchError, match="--domain"):
         deploy(Asking(), x, tmp_path / "out", exporter, rewriters)
     bright_only = {"x": (0.6, 2)}
     deployed = deploy(Asking(), x, tmp_path / "out", exporter, rewriters, domain=bright_only)

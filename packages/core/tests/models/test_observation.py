@@ -125,3 +125,18 @@ def test_each_thread_sees_its_own():
 
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(run, range(40))) == [[f"[{float(n)}]"] for n in range(40)]
+
+
+@pytest.mark.parametrize(
+    ("function", "orders"),
+    [
+        (lambda x: x.topk(2), True),
+        (lambda x: x.max(1), True),
+        (lambda x: x.argmax(-1), True),
+        (lambda x: x.max(), False),
+        (lambda x: x.amax(1), False),
+        (lambda x: torch.nn.functional.max_pool1d(x, 2), False),
+    ],
+)
+def test_places_of_values_are_seen(function, orders):
+    assert observed(Function(function), torch.ones(2, 4)).orders is orders

@@ -39,6 +39,11 @@ _SHAPE_ONLY = frozenset(
 #: Operators that look rows up in a table: the places of the table and of the indices.
 _LOOK_UPS = {"embedding": (0, 1)}
 
+#: Operators that return places of values: of equal values, any may be the one.
+_ORDERING = frozenset(
+    ("topk", "sort", "argsort", "argmax", "argmin", "kthvalue", "median", "mode", "max", "min")
+)
+
 #: Tensor methods that give Python the values without an operator.
 _METHODS = ("tolist", "numpy")
 
@@ -95,11 +100,13 @@ class Observation:
         readings: The values that Python read, in order.
         table_rows: For inputs that are looked up in a table, the rows of the smallest.
         kept: Attributes in which the model keeps what depends on the inputs.
+        orders: True if it computes places of values, which equal values leave open.
     """
 
     readings: list[Reading] = field(default_factory=list)
     table_rows: dict[str, int] = field(default_factory=dict)
     kept: tuple[Kept, ...] = ()
+    orders: bool = False
 
 
 class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
@@ -163,6 +170,8 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's i
         written = zip(func._schema.arguments, args, strict=False)
         changed = (value for argument, value in written if argument.is_write)
         self._mark((*tree_leaves(result), *tree_leaves(list(changed))), sources)
+        if name in _ORDERING and any(leaf.dtype == torch.int64 for leaf in _tensors(result)):
+            self.observation.orders = True
         if name in _LOOK_UPS:
             table, indices = (args[place] for place in _LOOK_UPS[name])
             for source in self._sources_of([indices]):
@@ -230,6 +239,10 @@ def _reporting(method: Any) -> Any:
         return value
 
     return reporting
+
+
+def _tensors(result: Any) -> list[Tensor]:
+    return [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
 
 
 def _storage(value: Any) -> StorageWeakRef | None:

@@ -7,7 +7,7 @@ leads to the same probes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,7 @@ class Probe:
         inputs: Arrays by name.
         required: True if the model must take them: it was deployed for these sizes.
         beyond: True if some value lies outside of what the example has.
+        tied: True if all floats are equal, and have no order.
         tiled: The example itself at these sizes, for a model that takes no drawn values; None
             where the sizes are the example's.
     """
@@ -53,6 +54,7 @@ class Probe:
     inputs: Arrays
     required: bool = False
     beyond: bool = False
+    tied: bool = False
     tiled: Arrays | None = None
 
 
@@ -111,7 +113,8 @@ class _Drawing:
             yield self._probe("the other sign", lambda array: self._floats(array, factor=-1.0))
             if wide and not any(array.dtype.itemsize < 4 for array in self._floating()):
                 yield self._probe("ten times the spread", self._wide)
-            yield self._probe("zeros", lambda array: self._floats(array, factor=0.0))
+            zeros = self._probe("zeros", lambda array: self._floats(array, factor=0.0))
+            yield replace(zeros, tied=True)
 
     def at(self, shapes: Shapes, label: str, *, required: bool = False) -> Probe:
         """Values drawn at other sizes."""
@@ -120,7 +123,8 @@ class _Drawing:
             name: self._clipped(name, self._redrawn(array, shapes[name]))
             for name, array in self._example.items()
         }
-        return Probe(label, inputs, required, self._is_beyond(inputs), tiled)
+        beyond = self._is_beyond(inputs)
+        return Probe(label, inputs, required=required, beyond=beyond, tiled=tiled)
 
     def _probe(self, label: str, draw: Any) -> Probe:
         inputs = {name: self._clipped(name, draw(array)) for name, array in self._example.items()}

@@ -171,6 +171,7 @@ class _Recorder:
     beyond: list[str] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
     doubt: str = ""
+    orders: bool = False
     #: What Python read, by the sizes of the inputs.
     observed: dict[str, list[Observation]] = field(default_factory=dict)
 
@@ -207,6 +208,9 @@ class _Recorder:
 
     def record(self, probe: Probe) -> None:
         """A probe, if the model says anything to it."""
+        if probe.tied and self.orders:
+            self.dropped.append(f"{probe.label}: the model orders values, and these are equal")
+            return
         try:
             outputs = self._run(probe.inputs)
         except ModelError as err:
@@ -248,6 +252,7 @@ class _Recorder:
         outputs = self.model.run(inputs, observer)
         sizes = ",".join(str(array.shape) for array in inputs.values())
         self.observed.setdefault(sizes, []).append(observer.observation)
+        self.orders |= observer.observation.orders
         return outputs
 
     def basis(self) -> Basis:
