@@ -96,7 +96,8 @@ def test_a_config_drives_the_engine(cli: Run, configs: Path, name: str, shapes: 
     assert [spec.name for spec in artifact.outputs] == ["output"]
     wanted = ("batch", 3, "height", "width") if shapes == "dynamic" else (1, 3, 32, 48)
     assert artifact.inputs[0].dims == wanted
-    assert artifact.manifest.verification.samples == (3 if with_range else 1)
+    sizes = {sample.inputs["input"].shape for sample in artifact.samples()}
+    assert len(sizes) >= (5 if with_range else 1)
     assert artifact.manifest.receipt.precision == ("fp16" if name.endswith("fp16") else "fp32")
     assert artifact.manifest.model_files[0].startswith("end2end.")
 
