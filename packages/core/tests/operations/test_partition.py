@@ -67,7 +67,7 @@ def deployed(
 
 def test_it_is_verified_as_a_whole(deployed: tuple[Network, eb.Deployment]) -> None:
     verification = deployed[1].verification
-    assert (verification.verdict, verification.samples) == ("verified", 9)
+    assert (verification.verdict, verification.samples) == ("verified", 8)
     assert [output.name for output in verification.outputs] == ["late", "next", "last"]
 
 
