@@ -20,7 +20,6 @@ class Function(nn.Module):
     def __init__(self, function: Callable[[Tensor], object]) -> None:
         super().__init__()
         self.function = function
-        self.limit = nn.Buffer(torch.ones(3))
 
     def forward(self, x: Tensor) -> object:
         return self.function(x)
@@ -28,10 +27,8 @@ class Function(nn.Module):
 
 def observed(model: nn.Module, x: Tensor) -> Observation:
     observer = Observer()
-    with torch.no_grad(), observer:
-        observer.start(model, {"x": x})
+    with torch.no_grad(), observer.watch(model, {"x": x}):
         model(x)
-    observer.finish()
     return observer.observation
 
 

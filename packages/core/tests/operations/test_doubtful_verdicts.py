@@ -73,10 +73,6 @@ def test_without_probes_the_verdict_is_on_the_example_alone(deploy: Deploy) -> N
 
 
 def test_one_row_is_compared_with_rows_that_differ(deploy: Deploy) -> None:
-    class FirstRow(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return target(x)
-
     wrong = eb.RewriterSet(backend="loopback")
     wrong.function(f"{__name__}.target")(lambda ctx, x: x[:1].expand_as(x) + x.mean(0))
     with pytest.raises(MismatchError, match="the sizes x:"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,6 @@ from enginebay.ir import model_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from types import TracebackType
 
     from torch import Tensor, nn
 
@@ -120,39 +119,22 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's i
         self.observation = Observation()
         # A weak reference keeps the address of a freed storage from being used again.
         self._sources: dict[int, tuple[StorageWeakRef, frozenset[str]]] = {}
-        self._undo = ExitStack()
 
-    def start(self, model: nn.Module, inputs: Mapping[str, Tensor]) -> None:
+    @contextmanager
+    def watch(self, model: nn.Module, inputs: Mapping[str, Tensor]) -> Iterator[None]:
         """Follow what depends on these tensors in a forward of the model."""
-        self._before = {name: (each, dict(vars(each))) for name, each in model.named_modules()}
+        before = {name: (each, dict(vars(each))) for name, each in model.named_modules()}
         for name, tensor in inputs.items():
             self._mark([tensor], frozenset((name,)))
-
-    def finish(self) -> None:
-        """Look what the forward has left in its model."""
+        with _reporting_methods(self), self:
+            yield
         self.observation.kept = tuple(
-            Kept(
-                f"{name}.{attribute}".lstrip("."), module, attribute, before.get(attribute, _ABSENT)
-            )
-            for name, (module, before) in self._before.items()
+            Kept(f"{name}.{attribute}".lstrip("."), module, attribute, old.get(attribute, _ABSENT))
+            for name, (module, old) in before.items()
             for attribute, value in vars(module).items()
-            if value is not before.get(attribute, _ABSENT)
+            if value is not old.get(attribute, _ABSENT)
             if self._sources_of(tree_leaves(value))
         )
-
-    def __enter__(self) -> Observer:
-        self._undo.enter_context(_reporting_methods(self))
-        super().__enter__()  # type: ignore[no-untyped-call]  # torch's is untyped
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        super().__exit__(kind, error, trace)  # type: ignore[no-untyped-call]  # torch's is untyped
-        self._undo.close()
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -161,16 +143,21 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's i
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         sources = self._sources_of(tree_leaves((args, kwargs)))
-        name = func._schema.name.removeprefix("aten::").rstrip("_")
-        if not sources or name in _SHAPE_ONLY:
+        if not sources:
             return result
-        for leaf in tree_leaves(result):
+        name = func._schema.name.removeprefix("aten::").rstrip("_")
+        if name in _SHAPE_ONLY:
+            return result
+        leaves = tree_leaves(result)
+        for leaf in leaves:
             if isinstance(leaf, bool | int | float | complex):
                 self.read(leaf)
         written = zip(func._schema.arguments, args, strict=False)
         changed = (value for argument, value in written if argument.is_write)
-        self._mark((*tree_leaves(result), *tree_leaves(list(changed))), sources)
-        if name in _ORDERING and any(leaf.dtype == torch.int64 for leaf in _tensors(result)):
+        self._mark((*leaves, *tree_leaves(list(changed))), sources)
+        if name in _ORDERING and any(
+            getattr(leaf, "dtype", None) == torch.int64 for leaf in leaves
+        ):
             self.observation.orders = True
         if name in _LOOK_UPS:
             table, indices = (args[place] for place in _LOOK_UPS[name])
@@ -239,10 +226,6 @@ def _reporting(method: Any) -> Any:
         return value
 
     return reporting
-
-
-def _tensors(result: Any) -> list[Tensor]:
-    return [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
 
 
 def _storage(value: Any) -> StorageWeakRef | None:

@@ -128,12 +128,9 @@ def _forward(
         versions = [tensor._version for tensor in tensors]
         args, kwargs = call.fill(tensors)
         try:
-            with observer or nullcontext():
-                if observer is not None:
-                    observer.start(model, dict(zip(inputs, tensors, strict=True)))
+            named = dict(zip(inputs, tensors, strict=True))
+            with observer.watch(model, named) if observer else nullcontext():
                 result = model(*args, **kwargs)
-            if observer is not None:
-                observer.finish()
         except KeyboardInterrupt:
             raise
         except BaseException as err:  # a model that exits has computed nothing
