@@ -140,8 +140,8 @@ def _leaf(value: Any) -> Tensor:
 
 def _tied(fixed: Tensor, given: Tensor) -> Tensor:
     """Return an output that is the same for every input, as one that torch can trace."""
-    zeros = given.clamp(0.0, 0.0)  # of infinity and NaN as well, which 0 * given would spread
-    zero = narrow(reshape(zeros, (1, 1, count_of(given))), 2, 0, 1)
+    first = narrow(reshape(given, (1, 1, count_of(given))), 2, 0, 1)
+    zero = first.clamp(0.0, 0.0)  # of infinity and NaN as well, which 0 * first would spread
     return lower_add(fixed, reshape(zero, (1,) * max(fixed.ndim, 1)))
 
 

@@ -70,11 +70,11 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
     def allowed_precision(self) -> str:
         """The coarsest precision that the caller allowed: by the parameters, or by the dtypes."""
         backend = get_backend(self.backend)
-        requested = backend.Params.from_mapping(self.params).allowed_precision
+        requested = backend.allowed_precision(backend.Params.from_mapping(self.params))
         dtypes = {spec.dtype for spec in (*self.inputs, *self.outputs)}
         by_dtype = {"float16": "fp16", "bfloat16": "bf16"}
         own = [by_dtype[dtype] for dtype in sorted(dtypes & by_dtype.keys())]
-        return max([requested or backend.info.precisions[0], *own], key=coarseness)
+        return max([requested, *own], key=coarseness)
 
 
 def load_request(

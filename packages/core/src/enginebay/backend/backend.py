@@ -238,6 +238,10 @@ class Backend:
         files = tuple(Path(file).relative_to(directory) for file in params.get_model_files())
         return self.load(WrapperRequest(directory=directory, files=files, params=params))
 
+    def allowed_precision(self, params: BackendParams) -> str:
+        """The coarsest precision that parameters allow: theirs, or the backend's default."""
+        return params.allowed_precision or self.info.precisions[0]
+
     def load(self, request: WrapperRequest) -> Wrapper:
         """Ask the plugin for a wrapper; the request gets the backend's name here.
 

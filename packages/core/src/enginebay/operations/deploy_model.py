@@ -164,7 +164,7 @@ def deploy(
             reference = record_reference(
                 bound,
                 settings.engine.name,
-                precision=settings.params.allowed_precision or settings.engine.info.precisions[0],
+                precision=settings.engine.allowed_precision(settings.params),
                 count=probes,
                 domain=dict(domain or {}),
             )

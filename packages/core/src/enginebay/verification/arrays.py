@@ -53,11 +53,16 @@ def widen(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return values.astype(np.complex128 if values.dtype.kind == "c" else np.float64)
 
 
+def is_float(array: np.ndarray[Any, Any]) -> bool:
+    """True for floats and complex numbers, those of ml_dtypes among them: their kind is V."""
+    return array.dtype.kind in "fcV"
+
+
 def says_nothing(array: np.ndarray[Any, Any]) -> bool:
     """True if an array holds numbers, and all of them are NaN or infinite."""
     import numpy as np
 
-    return array.size > 0 and array.dtype.kind in "fcV" and not np.isfinite(array).any()
+    return array.size > 0 and is_float(array) and not np.isfinite(array).any()
 
 
 def scale_of(values: np.ndarray[Any, Any], *, noise: float = 0.0) -> np.ndarray[Any, Any]:

@@ -9,7 +9,7 @@ import msgspec
 
 from enginebay.errors import UsageError
 from enginebay.verdict import OutputComparison
-from enginebay.verification.arrays import as_numpy, scale_of
+from enginebay.verification.arrays import as_numpy, is_float, scale_of
 from enginebay.verification.tally import Tally
 from enginebay.verification.tolerance import Tolerance, tolerance_for
 
@@ -104,7 +104,7 @@ def _compare_one(
         reason = f"its shape differs: expected {wanted.shape}, found {given.shape}"
         return msgspec.structs.replace(result, reason=reason)
     tolerance = _tolerance(wanted, wanted_dtype, precision, rtol, atol)
-    tally = Tally(tolerance, exact=wanted.dtype.kind not in "fcV")
+    tally = Tally(tolerance, exact=not is_float(wanted))
     left, right = wanted.reshape(-1), given.reshape(-1)
     scale = np.zeros(())
     if tolerance.noise is not None and wanted.size:

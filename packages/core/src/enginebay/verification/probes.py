@@ -15,6 +15,7 @@ import numpy as np
 
 from enginebay.models import between_shapes, extreme_shapes
 from enginebay.tensors import resize
+from enginebay.verification.arrays import is_float
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -109,9 +110,10 @@ class _Drawing:
         yield self._probe("permuted", self._permuted)
         for shapes in between_shapes(dynamic, _shapes(self._example)):
             yield self.at(shapes, f"the sizes {_sizes(shapes)}")
-        if any(_is_float(array) for array in self._example.values()):
+        floats = [array for array in self._example.values() if is_float(array)]
+        if floats:
             yield self._probe("the other sign", lambda array: self._floats(array, factor=-1.0))
-            if wide and not any(array.dtype.itemsize < 4 for array in self._floating()):
+            if wide and all(array.dtype.itemsize >= 4 for array in floats):
                 yield self._probe("ten times the spread", self._wide)
             zeros = self._probe("zeros", lambda array: self._floats(array, factor=0.0))
             yield replace(zeros, tied=True)
@@ -130,14 +132,11 @@ class _Drawing:
         inputs = {name: self._clipped(name, draw(array)) for name, array in self._example.items()}
         return Probe(label, inputs, beyond=self._is_beyond(inputs))
 
-    def _floating(self) -> list[NumpyArray]:
-        return [array for array in self._example.values() if _is_float(array)]
-
     def _redrawn(self, array: NumpyArray, shape: tuple[int, ...] | None = None) -> NumpyArray:
         shape = array.shape if shape is None else shape
         if array.size == 0:
             return resize(array, shape)
-        if not _is_float(array):
+        if not is_float(array):
             if array.dtype.kind not in "iu" or _is_mask(array):
                 return self._permuted(resize(array, shape))
             least, greatest = int(array.min()), int(array.max())
@@ -152,14 +151,14 @@ class _Drawing:
         return self._random.permutation(array.reshape(-1)).reshape(array.shape)
 
     def _wide(self, array: NumpyArray) -> NumpyArray:
-        if not _is_float(array) or array.size == 0:
+        if not is_float(array) or array.size == 0:
             return self._redrawn(array)
         mean, spread, *_ = _statistics(array)
         return self._normal(array, array.shape, mean, 10 * max(spread, _FAR_SMALLER))
 
     def _floats(self, array: NumpyArray, *, factor: float) -> NumpyArray:
         drawn = self._redrawn(array)
-        return (drawn * factor).astype(array.dtype) if _is_float(array) else drawn
+        return (drawn * factor).astype(array.dtype) if is_float(array) else drawn
 
     def _normal(
         self, array: NumpyArray, shape: tuple[int, ...], mean: Any, spread: float
@@ -178,7 +177,7 @@ class _Drawing:
     def _is_beyond(self, inputs: Arrays) -> bool:
         """True if a float lies outside of the example's values, and no domain holds it."""
         return any(
-            _is_float(array)
+            is_float(array)
             and array.size > 0
             and array.dtype.kind != "c"
             and name not in self._domain
@@ -199,10 +198,6 @@ def _statistics(array: NumpyArray) -> tuple[Any, float, Any, Any]:
     if finite.dtype.kind == "c":
         return wide.mean(), float(wide.std()), 0.0, 0.0
     return wide.mean(), float(wide.std()), finite.min(), finite.max()
-
-
-def _is_float(array: NumpyArray) -> bool:
-    return array.dtype.kind in "fcV"  # ml_dtypes' floats are of kind V
 
 
 def _is_mask(array: NumpyArray) -> bool:
