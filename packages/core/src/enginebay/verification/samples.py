@@ -6,6 +6,8 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from enginebay.errors import EnginebayError, InputError, ModelError, UsageError, first_line, nearest
 from enginebay.tensors import Sample
 from enginebay.verdict import EXAMPLE, Basis
@@ -76,7 +78,7 @@ def record_reference(
     drawn = probes(model.examples, model.dynamic, count=count, domain=domain, wide=wide)
     if model.signature is None:
         return _recorded_elsewhere(model, reference, drawn, domain or {})
-    recorder = _Recorder(model, domain or {})
+    recorder = _Recorder(domain or {}, model=model)
     recorder.record_example()
     for probe in extremes(model.examples, model.dynamic, domain):
         recorder.record(probe)
@@ -113,7 +115,7 @@ def sample_model(
         return RecordedReference(
             reference.description, samples, Basis(labels=labels, domain=domain)
         )
-    recorder = _Recorder(model, domain)
+    recorder = _Recorder(domain, model=model)
     for label, arrays in recorded:
         recorder.record(Probe(label, arrays, required=True, tiled=arrays))
     example = recorded[0][1]
@@ -143,33 +145,58 @@ def _recorded_elsewhere(
         sample, basis = Sample(model.examples, {}), Basis(labels=(EXAMPLE,), domain=domain)
         return RecordedReference(reference.description, (sample,), basis, missing=str(err))
     chosen = drawn if time.monotonic() - start < _QUICK else drawn[:1]
-    samples, dropped = [Sample(model.examples, outputs)], []
+    kept = _Kept(domain)
+    kept.add(EXAMPLE, Sample(model.examples, outputs))
     try:
         found = reference.outputs([probe.inputs for probe in chosen]) if chosen else []
     except EnginebayError as err:
-        found, dropped = [], [f"the probes: {first_line(err)}"]
-    labels = [EXAMPLE]
+        found = []
+        kept.dropped.append(f"the probes: {first_line(err)}")
     for probe, result in zip(chosen, found, strict=False):
-        if all(map(says_nothing, result.values())):
-            dropped.append(f"{probe.label}: the model gives nothing but NaN and infinity")
-        else:
-            samples.append(Sample(probe.inputs, result, is_probe=True))
-            labels.append(probe.label)
-    beyond = tuple(probe.label for probe in chosen if probe.beyond)
-    basis = Basis(labels=tuple(labels), beyond=beyond, dropped=tuple(dropped), domain=domain)
-    return RecordedReference(reference.description, tuple(samples), basis)
+        if kept.accepts(probe.label, result):
+            kept.add(probe.label, Sample(probe.inputs, result, is_probe=True), beyond=probe.beyond)
+    return RecordedReference(reference.description, tuple(kept.samples), kept.basis())
 
 
 @dataclass
-class _Recorder:
-    """Runs the model on one sample after the other, and keeps what Python saw."""
+class _Kept:
+    """The samples that a verdict will rest on, and what else it will."""
 
-    model: BoundModel
     domain: Domain
     samples: list[Sample] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
     beyond: list[str] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
+
+    def accepts(self, label: str, outputs: Arrays) -> bool:
+        """True if outputs say anything; else the probe is noted as dropped."""
+        if all(map(says_nothing, outputs.values())):
+            self.dropped.append(f"{label}: the model gives nothing but NaN and infinity")
+            return False
+        return True
+
+    def add(self, label: str, sample: Sample, *, beyond: bool = False) -> None:
+        """Keep a sample."""
+        self.samples.append(sample)
+        self.labels.append(label)
+        if beyond:
+            self.beyond.append(label)
+
+    def basis(self) -> Basis:
+        """What the verdict will rest on."""
+        return Basis(
+            labels=tuple(self.labels),
+            beyond=tuple(self.beyond),
+            dropped=tuple(self.dropped),
+            domain=self.domain,
+        )
+
+
+@dataclass
+class _Recorder(_Kept):
+    """Runs the model on one sample after the other, and keeps what Python saw."""
+
+    model: BoundModel = field(kw_only=True)
     doubt: str = ""
     orders: bool = False
     #: What Python read, by the sizes of the inputs.
@@ -185,8 +212,7 @@ class _Recorder:
                 f"the model keeps what it computes from its inputs in {', '.join(kept)}, and goes "
                 "on with it; an engine keeps nothing"
             )
-        self.samples.append(Sample(self.model.examples, first))
-        self.labels.append(EXAMPLE)
+        self.add(EXAMPLE, Sample(self.model.examples, first))
 
     def _kept(self) -> list[str]:
         """The attributes that the model wrote into, if another run goes on with what is there."""
@@ -219,12 +245,10 @@ class _Recorder:
             else:
                 self.dropped.append(f"{probe.label}: {first_line(err)}")
             return
-        if all(map(says_nothing, outputs.values())):
-            self.dropped.append(f"{probe.label}: the model gives nothing but NaN and infinity")
-            if probe.required:
-                self._record_tiled(probe, None)
-            return
-        self._keep(probe, probe.inputs, outputs)
+        if self.accepts(probe.label, outputs):
+            self._keep(probe, probe.inputs, outputs)
+        elif probe.required:
+            self._record_tiled(probe, None)
 
     def _record_tiled(self, probe: Probe, error: ModelError | None) -> None:
         """Sizes that the caller wants open: with the example's own values, and else an error."""
@@ -240,10 +264,8 @@ class _Recorder:
             ) from err
 
     def _keep(self, probe: Probe, inputs: Arrays, outputs: Arrays) -> None:
-        self.samples.append(Sample(inputs, outputs, is_probe=not probe.required))
-        self.labels.append(probe.label)
-        if probe.beyond:
-            self.beyond.append(probe.label)
+        sample = Sample(inputs, outputs, is_probe=not probe.required)
+        self.add(probe.label, sample, beyond=probe.beyond)
 
     def _run(self, inputs: Arrays) -> Arrays:
         from enginebay.models import Observer  # imports torch
@@ -258,14 +280,9 @@ class _Recorder:
     def basis(self) -> Basis:
         """What the verdict will rest on."""
         branches, warnings = _python_values(self.observed.values())
-        return Basis(
-            labels=tuple(self.labels),
-            beyond=tuple(self.beyond),
-            dropped=tuple(self.dropped),
-            warnings=warnings,
-            branches=branches,
-            domain=self.domain,
-            doubt=self.doubt,
+        basis = super().basis()
+        return msgspec.structs.replace(
+            basis, warnings=warnings, branches=branches, doubt=self.doubt
         )
 
 
