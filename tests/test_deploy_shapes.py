@@ -112,6 +112,27 @@ def test_min_and_max_shapes_on_the_command_line(cli: Run) -> None:
     assert cli("run", "out").code == 0, "the recorded inputs"
 
 
+@pytest.mark.parametrize("backend", ["onnxruntime", "openvino"])
+def test_open_sizes_of_an_onnx_file_are_compared_in_the_range_that_is_given(
+    tmp_path: Path, backend: str
+) -> None:
+    eb.export(
+        nn.Linear(4, 3),
+        torch.ones(2, 4),
+        path=tmp_path / "net.onnx",
+        dynamic_shapes={"input": {0: "n"}},
+    )
+    deployed = eb.deploy(
+        str(tmp_path / "net.onnx"),
+        {"input": torch.ones(2, 4)},
+        backend=backend,
+        work_dir=tmp_path / "out",
+        params={"min_shapes": {"input": (1, 4)}, "max_shapes": {"input": (16, 4)}},
+    )
+    sizes = {len(sample.inputs["input"]) for sample in deployed.artifact.samples()}
+    assert sizes == {1, 2, 7, 9, 16}
+
+
 @pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
 def test_a_half_precision_model(tmp_path: Path, exporter: Any) -> None:
     torch.manual_seed(0)

@@ -23,6 +23,9 @@ class VerdictWarning(UserWarning):
     """Says what limits a verdict, such as a line where Python reads a tensor's value."""
 
 
+#: How many probes there are by default: all kinds that an example without open sizes has, and more.
+PROBES = 8
+
 #: The label of a sample that the caller gave.
 EXAMPLE = "example"
 

@@ -87,6 +87,26 @@ def test_the_rows_of_a_table_are_those_of_the_smallest():
     assert observed(Tables(), torch.tensor([1, 2])).table_rows == {"x": 10}
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.eye(7)[x],
+        lambda x: torch.eye(7)[:, x],
+        lambda x: torch.arange(7).gather(0, x),
+        lambda x: torch.arange(7).index_select(0, x),
+        lambda x: nn.functional.one_hot(x, 7),
+    ],
+    ids=["rows", "columns", "gather", "index_select", "one_hot"],
+)
+def test_what_integers_index_says_how_large_they_may_be(function):
+    assert observed(Function(function), torch.tensor([1, 0])).below == {"x": 7}
+
+
+def test_rows_of_a_table_count_more_than_what_is_looked_up_by_places():
+    pooled = Function(lambda x: nn.functional.embedding(x, torch.eye(9))[x.argmax()])
+    assert observed(pooled, torch.tensor([1, 2])).below == {"x": 9}
+
+
 def test_what_a_model_keeps_of_its_inputs_is_named():
     class Keeps(nn.Module):
         def __init__(self) -> None:

@@ -188,3 +188,32 @@ def test_made_up_integers_come_from_the_table_that_they_look_up(
     found = deployed.artifact.samples()[0].inputs["input"]
     assert np.unique(found).size > 20
     assert 0 <= found.min() <= found.max() < 50
+
+
+@pytest.mark.parametrize(
+    ("function", "greatest", "note"),
+    [
+        (lambda x: nn.functional.one_hot(x, 30).float(), 29, False),
+        (lambda x: x * 2, 9, True),
+        (lambda x: torch.log(3 - x.float()), 1, False),  # NaN from 4 on
+    ],
+    ids=["classes", "digits", "zeros and ones"],
+)
+@pytest.mark.filterwarnings("ignore:Converting a tensor:torch.jit.TracerWarning")
+def test_made_up_integers_are_as_many_as_the_model_takes(
+    deploy: Deploy, function: Any, greatest: int, note: bool
+) -> None:
+    spec = eb.TensorSpec("x", "int64", (1, 200))
+    deployed = deploy(function, {"x": spec})
+    assert deployed.artifact.samples()[0].inputs["x"].max() == greatest
+    assert note == any("x: nothing in the model shows" in text for text in deployed.notes)
+
+
+def test_large_values_on_request(deploy: Deploy) -> None:
+    def unstable(x: torch.Tensor) -> torch.Tensor:
+        return x.exp().sum(1).log() if torch.jit.is_tracing() else x.logsumexp(1)
+
+    x = torch.rand(2, 4)
+    assert deploy(unstable, x).verdict == "verified"
+    with pytest.raises(MismatchError, match="large floats"):
+        deploy(unstable, x, overwrite=True, probes_extreme=True)

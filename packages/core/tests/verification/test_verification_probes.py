@@ -5,19 +5,25 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from enginebay.errors import UsageError
 from enginebay.models import DynamicDim
-from enginebay.verification.probes import extremes, probes
+from enginebay.verification.probes import Probes, ProbeSettings
 
 X = np.random.default_rng(0).standard_normal((4, 8)).astype(np.float32)
 OPEN = {"x": {0: DynamicDim("batch", 1, 16)}}
 
 
-def by_label(example, dynamic=None, **options):
-    return {probe.label: probe for probe in probes(example, dynamic or {}, **options)}
+def by_label(example, dynamic=None, *, wide=True, below=None, seed=0, **settings):
+    drawing = Probes(example, ProbeSettings(**settings), below=below, seed=seed)
+    probes = drawing.all(dynamic or {}, wide=wide)
+    found = {probe.label: probe for probe in probes}
+    assert len(found) == len(probes)
+    return found
 
 
 def test_the_kinds_in_their_order():
     assert list(by_label({"x": X}, OPEN)) == [
+        *("the sizes x:1x8", "the sizes x:16x8"),
         *("redrawn", "permuted", "the sizes x:9x8", "the sizes x:7x8"),
         *("the other sign", "ten times the spread", "zeros"),
     ]
@@ -58,12 +64,12 @@ def test_integers_stay_between_the_examples_and_masks_keep_their_counts():
 
 
 def test_sizes_have_rows_that_differ_also_where_the_example_has_one():
-    example = {"x": X[:1]}
-    for probe in (*extremes(example, OPEN), *probes(example, OPEN)):
+    found = by_label({"x": X[:1]}, OPEN)
+    for probe in found.values():
         rows = probe.inputs["x"]
         if len(rows) > 1:
             assert not np.array_equal(rows[0], rows[1])
-    (largest,) = extremes(example, OPEN)
+    largest = found["the sizes x:16x8"]
     assert largest.required
     assert largest.inputs["x"].shape == largest.tiled["x"].shape == (16, 8)
 
@@ -71,10 +77,26 @@ def test_sizes_have_rows_that_differ_also_where_the_example_has_one():
 def test_a_domain_holds_every_probe():
     image = np.random.default_rng(0).random((3, 8, 8)).astype(np.float32)
     opened, domain = {"image": {0: DynamicDim("n", 1, 9)}}, {"image": (0, 1)}
-    example = {"image": image}
-    for probe in (*probes(example, opened, domain=domain), *extremes(example, opened, domain)):
+    for probe in by_label({"image": image}, opened, domain=domain, large=True).values():
         assert 0 <= probe.inputs["image"].min() <= probe.inputs["image"].max() <= 1
         assert not probe.beyond
+
+
+def test_large_values_are_drawn_besides_the_others_where_they_are_asked_for():
+    example = {"x": X, "ids": np.array([1, 2, 3])}
+    assert list(by_label(example, count=0, large=True)) == ["large floats", "large integers"]
+    found = by_label(example, large=True)
+    assert np.abs(found["large floats"].inputs["x"]).max() > 1000
+    assert found["large integers"].inputs["ids"].min() >= 2**24
+    assert list(by_label({"mask": np.array([True, False])}, count=0, large=True)) == []
+
+
+def test_indices_of_one_value_are_drawn_from_all_rows_of_their_table():
+    example = {"ids": np.zeros((4, 50), np.int64)}
+    assert np.unique(by_label(example)["redrawn"].inputs["ids"]).tolist() == [0]
+    redrawn = by_label(example, below={"ids": 30})["redrawn"]
+    assert redrawn.beyond
+    assert {0, 29} <= set(redrawn.inputs["ids"].ravel().tolist()) <= set(range(30))
 
 
 def test_half_precision_is_not_stretched():
@@ -83,11 +105,17 @@ def test_half_precision_is_not_stretched():
 
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_no_more_than_requested(count):
-    assert len(probes({"x": X}, OPEN, count=count)) == count
+    assert len(by_label({"x": X}, count=count)) == count
+    assert len(by_label({"x": X}, OPEN, count=count)) == 2 + count  # the range itself is compared
+
+
+def test_a_negative_count_is_refused():
+    with pytest.raises(UsageError, match="-1 probes cannot be taken"):
+        ProbeSettings(count=-1)
 
 
 @pytest.mark.parametrize("array", [np.zeros((0, 3), np.float32), np.float32(2.0)], ids=str)
 def test_empty_inputs_and_numbers(array):
-    for probe in probes({"x": np.asarray(array)}, {}):
+    for probe in by_label({"x": np.asarray(array)}, large=True).values():
         assert probe.inputs["x"].shape == np.shape(array)
         assert probe.inputs["x"].dtype == np.float32

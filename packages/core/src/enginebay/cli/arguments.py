@@ -61,14 +61,21 @@ def add_tolerance(parser: ArgumentParser) -> None:
 
 
 def add_probes(parser: ArgumentParser) -> None:
-    """Add ``--probes`` and ``--domain``."""
+    """Add ``--probes``, ``--probes-extreme`` and ``--domain``."""
+    from enginebay.verdict import PROBES
+
     parser.add_argument(
         "--probes",
         type=int,
-        default=8,
+        default=PROBES,
         metavar="N",
         help="compare on at most N inputs of other values and sizes, besides the example "
-        "(default: 8; 0: on the example alone)",
+        f"(default: {PROBES}; 0: on the example alone)",
+    )
+    parser.add_argument(
+        "--probes-extreme",
+        action="store_true",
+        help="compare on large values too, where exponentials overflow and integers pass 2²⁴",
     )
     parser.add_argument(
         "--domain",

@@ -135,6 +135,7 @@ def run(args: Namespace) -> int:
             partition=args.cut,
             keep_ir=args.keep_ir,
             probes=args.probes,
+            probes_extreme=args.probes_extreme,
             domain=parse_domain(args.domain),
             rtol=args.rtol,
             atol=args.atol,

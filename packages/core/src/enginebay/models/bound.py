@@ -7,22 +7,23 @@ this room asks again where a model came from or what its inputs are called.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay.errors import InputError
+from enginebay.errors import InputError, ModelError
 from enginebay.inference import InputCheck
-from enginebay.models.dynamic import to_profiles
-from enginebay.models.examples import are_made_up, example_inputs, open_dimensions, range_profiles
+from enginebay.models.dynamic import from_profiles, to_profiles
+from enginebay.models.examples import example_inputs, is_made_up, open_dimensions, range_profiles
 from enginebay.models.programs import captured_dimensions, check_captured
 from enginebay.models.signature import Signature, read_signature
 from enginebay.tensors import to_numpy, to_torch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from enginebay.ir import IRKind, IRModel
     from enginebay.models.dynamic import DynamicShapes
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from enginebay.models.sources import ModelSource
     from enginebay.params import ShapeProfile, Shapes
     from enginebay.tensors import NumpyArray, TensorSpec
+
+#: Made-up integers are less than this where a model does not show which it takes.
+_DIGITS = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +57,11 @@ class BoundModel:
     dynamic: DynamicShapes
     profiles: dict[str, ShapeProfile]
     signature: Signature | None = None
+
+    @property
+    def below(self) -> dict[str, int]:
+        """What the integers of an input are less than, where a run showed it."""
+        return _below(self.signature) if self.signature else {}
 
     @property
     def example_shapes(self) -> dict[str, tuple[int, ...]]:
@@ -139,11 +148,9 @@ def bind(
         output_names=output_names or _names(known_outputs),
     )
     signature = read(given)
-    rows = signature.observation.table_rows if signature.observation else {}
-    if rows and are_made_up(args, source):
-        # Zeros and ones would look up two rows of a table: the others would never be compared.
-        given = example_inputs(args, source, input_shapes or {}, input_names, below=rows)
-        signature = read(given)
+    if made_up := [spec for spec in signature.inputs if is_made_up(spec, args, source)]:
+        make = partial(example_inputs, args, source, input_shapes or {}, input_names)
+        signature = _with_more_integers(signature, made_up, lambda below: read(make(below=below)))
     dynamic = open_dimensions(dynamic_shapes, signature, smallest, largest)
     if source.program is not None:
         captured = captured_dimensions(source.program, signature.inputs, known_inputs)
@@ -161,6 +168,40 @@ def bind(
     )
 
 
+def _with_more_integers(
+    signature: Signature,
+    made_up: Sequence[TensorSpec],
+    read: Callable[[Mapping[str, int]], Signature],
+) -> Signature:
+    """Read a model with as many integers as it takes: zeros and ones show two rows of a table.
+
+    Args:
+        signature: What was read with zeros and ones.
+        made_up: The inputs that the caller gave no values of.
+        read: Reads the model with integers less than a number, by the inputs' names.
+    """
+    integers = [spec.name for spec in made_up if spec.dtype.startswith(("int", "uint"))]
+    known = {name: size for name, size in _below(signature).items() if name in integers}
+    unknown = [name for name in integers if name not in known]
+    if unknown:
+        with suppress(ModelError):
+            found = read({**known, **dict.fromkeys(unknown, _DIGITS)})
+            if all(tensor.isfinite().all() for tensor in found.example_outputs.values()):
+                note = (
+                    f"{', '.join(unknown)}: nothing in the model shows which integers it takes, so "
+                    f"0 to {_DIGITS - 1} were made up; give your own with --input NAME=file.npy"
+                )
+                return replace(found, notes=(*found.notes, note))
+    if known:
+        with suppress(ModelError):
+            return read(known)
+    return signature
+
+
+def _below(signature: Signature) -> dict[str, int]:
+    return signature.observation.below if signature.observation else {}
+
+
 def _bind_onnx(
     source: ModelSource, args: Any, min_shapes: Shapes, max_shapes: Shapes
 ) -> BoundModel:
@@ -172,13 +213,14 @@ def _bind_onnx(
     input_check.check_names(examples)
     input_check.check(examples)
     usual = {name: array.shape for name, array in examples.items()}
+    profiles = range_profiles(usual, min_shapes, max_shapes)
     return BoundModel(
         source=source,
         inputs=file.inputs,
         outputs=file.outputs,
         examples=examples,
-        dynamic={},
-        profiles=range_profiles(usual, min_shapes, max_shapes),
+        dynamic=from_profiles({name: (p.min, p.opt, p.max) for name, p in profiles.items()}),  # type: ignore[misc]  # no size is None: the usual ones are all known
+        profiles=profiles,
     )
 
 

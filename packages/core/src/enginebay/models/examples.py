@@ -39,6 +39,7 @@ def example_inputs(
     """
     if names and (shapes or isinstance(args, Mapping)):
         own = dict(zip(names, source.input_names, strict=False))
+        below = {own.get(name, name): limit for name, limit in (below or {}).items()}
         shapes = {own.get(name, name): dims for name, dims in shapes.items()}
         if isinstance(args, Mapping):
             args = {own.get(name, name): value for name, value in args.items()}
@@ -53,11 +54,12 @@ def example_inputs(
     return source.arguments(args)
 
 
-def are_made_up(args: Any, source: ModelSource) -> bool:
+def is_made_up(spec: TensorSpec, args: Any, source: ModelSource) -> bool:
     """True if an example input has a shape alone, and no values of the caller or the model."""
     if args is None:
         return source.example_inputs is None
-    return isinstance(args, Mapping) and any(isinstance(v, TensorSpec) for v in args.values())
+    given = args.get(spec.name, args.get("")) if isinstance(args, Mapping) else args
+    return isinstance(given, TensorSpec)
 
 
 def _generate_missing(

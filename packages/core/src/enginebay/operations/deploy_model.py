@@ -18,8 +18,8 @@ from enginebay.operations.settings import resolve_settings
 from enginebay.operations.steps import Step, Steps
 from enginebay.rewriting import RewriteReport, check_sets
 from enginebay.tensors import save_samples
-from enginebay.verdict import Verification
-from enginebay.verification import check_probes, judge, record_reference
+from enginebay.verdict import PROBES, Verification
+from enginebay.verification import ProbeSettings, judge, record_reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -75,7 +75,8 @@ def deploy(
     rewriters: Sequence[RewriterSet] = (),
     partition: Sequence[str] = (),
     config: Mapping[str, Any] | str | Path | None = None,
-    probes: int = 8,
+    probes: int = PROBES,
+    probes_extreme: bool = False,
     domain: Mapping[str, tuple[float, float]] | None = None,
     rtol: float | None = None,
     atol: float | None = None,
@@ -115,6 +116,8 @@ def deploy(
             see it as ``ctx.config``.
         probes: How many inputs of other values and sizes to verify the artifact on, at most,
             besides the example; 0 for the example alone. See ``docs/verdict.md``.
+        probes_extreme: Verify on large values as well: floats around 1000, at which exponentials
+            overflow, and integers beyond 2²⁴, which float32 does not hold.
         domain: ``{"image": (0, 1)}``: bounds of an input's values that the probes stay inside of.
         rtol: Replaces the relative tolerance, which follows the dtype and the precision.
         atol: Replaces the absolute tolerance.
@@ -154,7 +157,7 @@ def deploy(
         partition=partition,
     )
     check_sets(rewriters)
-    check_probes(probes)
+    probe_settings = ProbeSettings(probes, dict(domain or {}), large=probes_extreme)
     steps = Steps(watch)
     with staging(work_dir, overwrite=overwrite) as stage, ExitStack() as model_use:
         with steps("reference") as set_detail:
@@ -165,8 +168,7 @@ def deploy(
                 bound,
                 settings.engine.name,
                 precision=settings.engine.allowed_precision(settings.params),
-                count=probes,
-                domain=dict(domain or {}),
+                settings=probe_settings,
             )
             set_detail(reference.description)
         build = Build(settings, bound, reference, tuple(rewriters), stage.dir, steps, timeout)

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from enginebay.verification.comparison import compare
 from enginebay.verification.judgement import judge
+from enginebay.verification.probes import ProbeSettings
 from enginebay.verification.reference import reference_for, reference_model
 from enginebay.verification.samples import (
     RecordedReference,
-    check_probes,
     record_reference,
     sample_model,
 )
 
 __all__ = [
+    "ProbeSettings",
     "RecordedReference",
-    "check_probes",
     "compare",
     "judge",
     "record_reference",

@@ -7,18 +7,20 @@ leads to the same probes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from enginebay.errors import UsageError
 from enginebay.models import between_shapes, extreme_shapes
 from enginebay.tensors import resize
+from enginebay.verdict import PROBES
 from enginebay.verification.arrays import is_float
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from enginebay.models import DynamicShapes
     from enginebay.tensors import NumpyArray
@@ -29,12 +31,15 @@ if TYPE_CHECKING:
 #: Input name → the least and the greatest value that it takes.
 Domain = dict[str, tuple[float, float]]
 
-#: How many probes there are by default: all of the kinds below.
-PROBES = 8
-
 #: A spread below this says nothing about the values that a model is made for: an example of
 #: zeros, or one number. Probes have unit spread then, as the inputs of most networks do.
 _FAR_SMALLER = 1e-2
+
+#: The spread of large values: exp overflows in float32 from 89 on, and 1e3 squared is still exact.
+_LARGE = 1e3
+
+#: float32 holds every integer up to here, and not the odd ones beyond.
+_EXACT_INTEGERS = 2**24
 
 
 @dataclass(frozen=True)
@@ -59,87 +64,132 @@ class Probe:
     tiled: Arrays | None = None
 
 
-def extremes(example: Arrays, dynamic: DynamicShapes, domain: Domain | None = None) -> list[Probe]:
-    """The smallest and the largest sizes, with rows that differ; none where no size is open."""
-    drawing = _Drawing(example, domain or {}, seed=0)
-    return [
-        drawing.at(shapes, f"the sizes {_sizes(shapes)}", required=True)
-        for shapes in extreme_shapes(dynamic, _shapes(example))
-    ]
+@dataclass(frozen=True)
+class ProbeSettings:
+    """Which probes to draw.
+
+    Attributes:
+        count: How many at most; the smallest and the largest sizes, and large values, do not count.
+        domain: Bounds to stay inside of.
+        large: Draw values at the edge of what float32 holds as well.
+
+    Raises:
+        UsageError: The count is negative.
+    """
+
+    count: int = PROBES
+    domain: Domain = field(default_factory=dict)
+    large: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a count that is none."""
+        if self.count < 0:
+            raise UsageError(
+                f"{self.count} probes cannot be taken", hint="0 compares the example alone"
+            )
 
 
-def probes(
-    example: Arrays,
-    dynamic: DynamicShapes,
-    *,
-    count: int = PROBES,
-    domain: Domain | None = None,
-    wide: bool = True,
-    seed: int = 0,
-) -> list[Probe]:
-    """The first ``count`` probes of an example.
-
-    At the example's sizes floats are redrawn with its mean and spread, and permuted; where sizes
-    are open, an odd and a prime number between the smallest and the largest follow; then floats
-    of the other sign, with ten times the spread, and zeros. Integers stay between the example's
-    least and greatest, zeros and ones (masks) keep their counts.
+class Probes:
+    """Draws inputs that resemble an example.
 
     Args:
         example: The example inputs by name.
-        dynamic: The open dimensions.
-        count: How many at most.
-        domain: Bounds to stay inside of.
-        wide: Stretch floats as well: single precision has the range for it, others may not.
+        settings: Which to draw.
+        below: What the integers of an input are less than, where that is known.
         seed: Another seed, other probes.
     """
-    drawing = _Drawing(example, domain or {}, seed)
-    return list(islice(drawing.all(dynamic, wide=wide), count))
 
-
-class _Drawing:
-    """Draws inputs that resemble an example."""
-
-    def __init__(self, example: Arrays, domain: Domain, seed: int) -> None:
+    def __init__(
+        self,
+        example: Arrays,
+        settings: ProbeSettings,
+        *,
+        below: Mapping[str, int] | None = None,
+        seed: int = 0,
+    ) -> None:
         self._example = example
-        self._domain = domain
+        self._settings = settings
+        self._below = below or {}
         self._random = np.random.default_rng(seed)
 
-    def all(self, dynamic: DynamicShapes, *, wide: bool) -> Iterator[Probe]:
-        """Every probe, those first that find most."""
-        yield self._probe("redrawn", self._redrawn)
-        yield self._probe("permuted", self._permuted)
+    def all(self, dynamic: DynamicShapes, *, wide: bool) -> list[Probe]:
+        """Every probe that the settings ask for.
+
+        The smallest and the largest sizes come first, with rows that differ, where sizes are open.
+        At the example's sizes floats are redrawn with its mean and spread, and permuted; then an
+        odd and a prime size in between follow, and floats of the other sign, with ten times the
+        spread, and zeros. Integers stay between the example's least and greatest, zeros and ones
+        (masks) keep their counts.
+
+        Args:
+            dynamic: The open dimensions.
+            wide: Stretch floats as well: single precision has the range for it, others may not.
+        """
+        extremes = (
+            self._at(shapes, required=True)
+            for shapes in extreme_shapes(dynamic, _shapes(self._example))
+        )
+        usual = islice(self._usual(dynamic, wide=wide), self._settings.count)
+        return [*extremes, *usual, *(self._large() if self._settings.large else ())]
+
+    def _usual(self, dynamic: DynamicShapes, *, wide: bool) -> Iterator[Probe]:
+        """Those first that find most."""
+        yield self.redrawn()
+        yield self._probe("permuted", lambda _, array: self._permuted(array))
         for shapes in between_shapes(dynamic, _shapes(self._example)):
-            yield self.at(shapes, f"the sizes {_sizes(shapes)}")
+            yield self._at(shapes)
         floats = [array for array in self._example.values() if is_float(array)]
         if floats:
-            yield self._probe("the other sign", lambda array: self._floats(array, factor=-1.0))
+            yield self._scaled("the other sign", -1.0)
             if wide and all(array.dtype.itemsize >= 4 for array in floats):
                 yield self._probe("ten times the spread", self._wide)
-            zeros = self._probe("zeros", lambda array: self._floats(array, factor=0.0))
-            yield replace(zeros, tied=True)
+            yield replace(self._scaled("zeros", 0.0), tied=True)
 
-    def at(self, shapes: Shapes, label: str, *, required: bool = False) -> Probe:
+    def _large(self) -> Iterator[Probe]:
+        """Floats at which exponentials overflow, and integers that float32 does not hold."""
+        arrays = self._example.values()
+        if any(is_float(array) for array in arrays):
+            yield self._probe("large floats", self._large_floats)
+        if any(array.dtype.kind in "iu" and array.dtype.itemsize >= 4 for array in arrays):
+            yield self._probe("large integers", self._large_integers)
+
+    def redrawn(self) -> Probe:
+        """Floats with the example's mean and spread, integers in its range."""
+        return self._probe("redrawn", self._redrawn)
+
+    def _at(self, shapes: Shapes, *, required: bool = False) -> Probe:
         """Values drawn at other sizes."""
         tiled = {name: resize(array, shapes[name]) for name, array in self._example.items()}
         inputs = {
-            name: self._clipped(name, self._redrawn(array, shapes[name]))
+            name: self._clipped(name, self._redrawn(name, array, shapes[name]))
             for name, array in self._example.items()
         }
-        beyond = self._is_beyond(inputs)
+        label, beyond = f"the sizes {_sizes(shapes)}", self._is_beyond(inputs)
         return Probe(label, inputs, required=required, beyond=beyond, tiled=tiled)
 
-    def _probe(self, label: str, draw: Any) -> Probe:
-        inputs = {name: self._clipped(name, draw(array)) for name, array in self._example.items()}
-        return Probe(label, inputs, beyond=self._is_beyond(inputs))
+    def _probe(self, label: str, draw: Callable[[str, NumpyArray], NumpyArray]) -> Probe:
+        drawn = {
+            name: self._clipped(name, draw(name, array)) for name, array in self._example.items()
+        }
+        return Probe(label, drawn, beyond=self._is_beyond(drawn))
 
-    def _redrawn(self, array: NumpyArray, shape: tuple[int, ...] | None = None) -> NumpyArray:
+    def _scaled(self, label: str, factor: float) -> Probe:
+        def draw(name: str, array: NumpyArray) -> NumpyArray:
+            drawn = self._redrawn(name, array)
+            return (drawn * factor).astype(array.dtype) if is_float(array) else drawn
+
+        return self._probe(label, draw)
+
+    def _redrawn(
+        self, name: str, array: NumpyArray, shape: tuple[int, ...] | None = None
+    ) -> NumpyArray:
         shape = array.shape if shape is None else shape
         if array.size == 0:
             return resize(array, shape)
         if not is_float(array):
-            if array.dtype.kind not in "iu" or _is_mask(array):
+            if array.dtype.kind not in "iu" or (_is_mask(array) and name not in self._below):
                 return self._permuted(resize(array, shape))
-            least, greatest = int(array.min()), int(array.max())
+            least, greatest = self._integer_range(name, array)
             return self._random.integers(least, greatest, shape, array.dtype, endpoint=True)
         mean, spread, low, high = _statistics(array)
         if spread < _FAR_SMALLER:
@@ -147,18 +197,33 @@ class _Drawing:
         drawn = self._normal(array, shape, mean, spread)
         return drawn if array.dtype.kind == "c" else np.clip(drawn, low, high).astype(array.dtype)
 
+    def _integer_range(self, name: str, array: NumpyArray) -> tuple[int, int]:
+        """The example's, and all that a table holds where the example is one number."""
+        least, greatest = int(array.min()), int(array.max())
+        if least == greatest and name in self._below:
+            return 0, self._below[name] - 1
+        return least, greatest
+
     def _permuted(self, array: NumpyArray) -> NumpyArray:
         return self._random.permutation(array.reshape(-1)).reshape(array.shape)
 
-    def _wide(self, array: NumpyArray) -> NumpyArray:
+    def _wide(self, name: str, array: NumpyArray) -> NumpyArray:
         if not is_float(array) or array.size == 0:
-            return self._redrawn(array)
+            return self._redrawn(name, array)
         mean, spread, *_ = _statistics(array)
         return self._normal(array, array.shape, mean, 10 * max(spread, _FAR_SMALLER))
 
-    def _floats(self, array: NumpyArray, *, factor: float) -> NumpyArray:
-        drawn = self._redrawn(array)
-        return (drawn * factor).astype(array.dtype) if is_float(array) else drawn
+    def _large_floats(self, name: str, array: NumpyArray) -> NumpyArray:
+        if not is_float(array):
+            return self._redrawn(name, array)
+        return self._normal(array, array.shape, 0.0, _LARGE)
+
+    def _large_integers(self, name: str, array: NumpyArray) -> NumpyArray:
+        if array.dtype.kind not in "iu" or array.dtype.itemsize < 4:
+            return self._redrawn(name, array)
+        return np.asarray(
+            self._random.integers(_EXACT_INTEGERS, 2**31 - 1, array.shape, array.dtype)
+        )
 
     def _normal(
         self, array: NumpyArray, shape: tuple[int, ...], mean: Any, spread: float
@@ -169,18 +234,17 @@ class _Drawing:
         return np.asarray(drawn).astype(array.dtype)
 
     def _clipped(self, name: str, array: NumpyArray) -> NumpyArray:
-        if name not in self._domain:
+        if name not in self._settings.domain:
             return array
-        low, high = self._domain[name]
+        low, high = self._settings.domain[name]
         return np.clip(array, low, high).astype(array.dtype)
 
     def _is_beyond(self, inputs: Arrays) -> bool:
-        """True if a float lies outside of the example's values, and no domain holds it."""
+        """True if a number lies outside of the example's values, and no domain holds it."""
         return any(
-            is_float(array)
-            and array.size > 0
-            and array.dtype.kind != "c"
-            and name not in self._domain
+            array.size > 0
+            and array.dtype.kind not in "bc"
+            and name not in self._settings.domain
             and bool(
                 (array.min() < self._example[name].min())
                 | (array.max() > self._example[name].max())

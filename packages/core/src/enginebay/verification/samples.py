@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay.errors import EnginebayError, InputError, ModelError, UsageError, first_line, nearest
+from enginebay.errors import EnginebayError, InputError, ModelError, first_line, nearest
 from enginebay.tensors import Sample
 from enginebay.verdict import EXAMPLE, Basis
 from enginebay.verification.arrays import says_nothing
 from enginebay.verification.comparison import compare
-from enginebay.verification.probes import PROBES, Probe, extremes, probes
+from enginebay.verification.probes import Probe, Probes, ProbeSettings
 from enginebay.verification.reference import reference_for
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     Arrays = dict[str, NumpyArray]
 
 #: Seconds that onnx's evaluator, which is written for clarity, may take for an example whose
-#: probes it is to evaluate as well.
-_QUICK = 1.0
+#: probes it is to evaluate as well. Most of them start its process, more on a busy machine.
+_QUICK = 5.0
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,7 @@ def record_reference(
     backend: str,
     *,
     precision: str = "fp32",
-    count: int = PROBES,
-    domain: Domain | None = None,
+    settings: ProbeSettings,
 ) -> RecordedReference:
     """Record what the model gives, before any rewriter touches it.
 
@@ -65,23 +64,20 @@ def record_reference(
         model: The model.
         backend: The engine that is to be verified, which cannot vouch for itself.
         precision: The coarsest precision that the engine may compute in.
-        count: How many probes to take at most; 0 for the example alone.
-        domain: Bounds that the probes stay inside of, by the inputs' names.
+        settings: Which probes to take.
 
     Raises:
         InputError: The domain names no input, or the example lies outside of it.
         ModelError: The model does not run at a size that should be open.
     """
-    _check_domain(domain or {}, model.examples)
+    _check_domain(settings.domain, model.examples)
     reference = reference_for(model, backend)
-    wide = precision == "fp32"
-    drawn = probes(model.examples, model.dynamic, count=count, domain=domain, wide=wide)
+    probes = Probes(model.examples, settings, below=model.below)
+    drawn = probes.all(model.dynamic, wide=precision == "fp32")
     if model.signature is None:
-        return _recorded_elsewhere(model, reference, drawn, domain or {})
-    recorder = _Recorder(domain or {}, model=model)
+        return _recorded_elsewhere(model, reference, drawn, settings.domain)
+    recorder = _Recorder(settings.domain, model=model)
     recorder.record_example()
-    for probe in extremes(model.examples, model.dynamic, domain):
-        recorder.record(probe)
     for probe in drawn:
         recorder.record(probe)
     return RecordedReference(reference.description, tuple(recorder.samples), recorder.basis())
@@ -119,19 +115,10 @@ def sample_model(
     for label, arrays in recorded:
         recorder.record(Probe(label, arrays, required=True, tiled=arrays))
     example = recorded[0][1]
-    for probe in probes(example, {}, domain=domain, wide=precision == "fp32", seed=1):
+    drawn = Probes(example, ProbeSettings(domain=domain), below=model.below, seed=1)
+    for probe in drawn.all({}, wide=precision == "fp32"):
         recorder.record(replace(probe, label=f"{probe.label} anew"))
     return RecordedReference(reference.description, tuple(recorder.samples), recorder.basis())
-
-
-def check_probes(count: int) -> None:
-    """Refuse a number of probes that is none.
-
-    Raises:
-        UsageError: It is negative.
-    """
-    if count < 0:
-        raise UsageError(f"{count} probes cannot be taken", hint="0 compares the example alone")
 
 
 def _recorded_elsewhere(
@@ -221,7 +208,7 @@ class _Recorder(_Kept):
         kept = observation.kept if observation else ()
         if not kept:
             return []
-        (other,) = probes(self.model.examples, {}, count=1, domain=self.domain)
+        other = Probes(self.model.examples, ProbeSettings(domain=self.domain)).redrawn()
         afterwards = self.model.run(other.inputs)
         changed = [each.exchange() for each in kept]
         try:
