@@ -575,6 +575,7 @@ def build(name: str) -> tuple[nn.Module, Inputs]:
     inputs = animal.inputs()
     with torch.no_grad():
         _scale(model)
+        _record_statistics(model, inputs)
         outputs = [each for each in model(**inputs).to_tuple() if torch.is_tensor(each)]
     size = max(each.float().square().mean().sqrt() for each in outputs)
     if not ORDER_ONE[0] < size < ORDER_ONE[1]:
@@ -596,8 +597,28 @@ def _scale(model: nn.Module) -> None:
             else:
                 fan = 4 if isinstance(module, torch.nn.Embedding) else weight[0].numel()
                 weight.normal_(std=1 / math.sqrt(fan))
-        for name, statistic in module.named_buffers(recurse=False):
-            if name == "running_mean":
-                statistic.normal_(std=0.1)
-            elif name == "running_var":
-                statistic.uniform_(0.5, 1.5)
+
+
+def _record_statistics(model: nn.Module, inputs: Inputs) -> None:
+    """Batch statistics of eight random inputs, as training leaves them.
+
+    With other statistics the signal of a deep network fades until its biases are all that is left,
+    and no input changes its outputs.
+    """
+    import torch
+
+    norms = [m for m in model.modules() if isinstance(m, torch.nn.modules.batchnorm._BatchNorm)]
+    if not norms:
+        return
+    for norm in norms:
+        norm.train()
+        norm.momentum = 1.0  # the last batch alone counts
+    model(
+        **{
+            name: torch.randn(8 * len(value), *value.shape[1:])
+            if value.dtype.is_floating_point
+            else value.repeat_interleave(8, 0)
+            for name, value in inputs.items()
+        }
+    )
+    model.eval()
