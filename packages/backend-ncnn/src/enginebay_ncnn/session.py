@@ -81,8 +81,10 @@ def _encoder(port: Port) -> Callable[[NumpyArray], ncnn.Mat]:
             array = array.squeeze(axis)
         if not array.ndim:
             array = array.reshape(1)
-        # A Mat made from an array borrows its memory, which lacks the padding that layers need.
-        return ncnn.Mat(np.ascontiguousarray(array)).clone()
+        # A Mat made from an array borrows its memory, which lacks the padding that layers need, and
+        # does not keep it alive: what is copied here must have a name until the clone is made.
+        array = np.ascontiguousarray(array)
+        return ncnn.Mat(array).clone()
 
     return encode
 
