@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from enginebay.errors import RewriterError
 from enginebay.rewriting import names
 from enginebay.rewriting.active_rewriters import ActiveRewriter, activate
-from enginebay.rewriting.patches import Patch, installed, patch_for
+from enginebay.rewriting.patches import Patch, installed, lock, patch_for
 from enginebay.rewriting.selection import most_specific
 
 if TYPE_CHECKING:
@@ -40,11 +40,11 @@ class FunctionRewriters:
         self._subjects: dict[Hashable, Patch | tuple[Callable[..., Any], ...]] = {}
         for rewriter in rewriters:
             try:
-                found = names.find(rewriter.name)
+                with lock:
+                    subject = _subject(rewriter, names.find(rewriter.name))
             except names.NameNotFoundError as err:
                 not_found.append(str(err))
                 continue
-            subject = _subject(rewriter, found)
             key = subject.key if isinstance(subject, Patch) else subject[0]
             self._subjects[key] = subject
             candidates.setdefault(key, []).append(rewriter)

@@ -35,7 +35,9 @@ _TEMPLATE: CodeType = (lambda *args, **kwargs: (...).call(*args, **kwargs)).__co
 #: The patches of all threads. Two threads that rewrite one function share its patch, and the last
 #: one to leave takes it away.
 _patches: dict[Hashable, Patch] = {}
-_lock = threading.RLock()
+#: Held while a patch is made, installed or uninstalled, and from the look at an attribute to the
+#: patch for it: what was found there may be the replacement of another thread, soon to be gone.
+lock = threading.RLock()
 
 
 class Patch:
@@ -155,7 +157,7 @@ def patch_for(found: Found, code_patch: type[CodePatch] = CodePatch) -> Patch:
         found: The attribute that a rewriter names.
         code_patch: The class to use for a function written in Python.
     """
-    with _lock:
+    with lock:
         # While it is installed, the attribute holds the replacement and not what we look for.
         patch = _patches.get(_key(found.owner, found.attribute))
         if patch is not None:
@@ -178,7 +180,7 @@ def installed(patches: Iterable[Patch]) -> Iterator[list[Patch]]:
     user = object()
     shared: list[Patch] = []
     try:
-        with _lock:
+        with lock:
             shared = [_patches.setdefault(patch.key, patch) for patch in patches]
             new = [patch for patch in shared if not patch.users]
             for patch in shared:  # before any is installed: one that fails is uninstalled below
@@ -188,7 +190,7 @@ def installed(patches: Iterable[Patch]) -> Iterator[list[Patch]]:
                 patch.install()
         yield shared
     finally:
-        with _lock:
+        with lock:
             for patch in reversed(shared):
                 patch.users.discard(user)
                 if not patch.users:
@@ -203,7 +205,8 @@ def replace_functions(undo: ExitStack, replacements: Mapping[str, Callable[..., 
         undo: Closed by the caller on every path; puts the functions back.
         replacements: By dotted name; each is called with the original first.
     """
-    requested = {patch_for(names.find(name)): name for name in replacements}
+    with lock:
+        requested = {patch_for(names.find(name)): name for name in replacements}
     patches = undo.enter_context(installed(requested))
     layer = {}
     for patch, name in zip(patches, requested.values(), strict=True):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from enginebay.errors import RewriterError
 from enginebay.rewriting import names
 from enginebay.rewriting.active_rewriters import ActiveRewriter, activate
-from enginebay.rewriting.patches import Patch, installed
+from enginebay.rewriting.patches import Patch, installed, lock
 from enginebay.rewriting.selection import most_specific
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ class SymbolicRewriters:
                 continue
             try:
                 names.find("torch.onnx")  # without torch nothing is exported, and nothing imported
-                patch = _patch(rewriter)
+                with lock:
+                    patch = _patch(rewriter)
             except names.NameNotFoundError as err:
                 not_found.append(str(err))
                 continue
