@@ -384,6 +384,17 @@ def kills(session: nox.Session) -> None:
     session.run("python", "-m", "tests.kills", *session.posargs)
 
 
+@nox.session(requires=ENGINES)
+def soak(session: nox.Session) -> None:
+    """100,000 calls of each engine and 20,000 rewriting contexts, in 8 threads; prints a table.
+
+    Ten minutes on two cores, so not part of the default run; ``together`` runs a slice.
+    ``nox -s soak -- --calls 10000 --backend ncnn`` makes fewer.
+    """
+    install(session, *EVERY_ENGINE, shared=ENGINES)
+    session.run("python", "-m", "tests.soak", *session.posargs, env={"OMP_NUM_THREADS": "1"})
+
+
 @nox.session(requires=BASE)
 def scaffold(session: nox.Session) -> None:
     """A new backend as `new-backend` writes it, with core and pytest and nothing else around it."""

@@ -1,0 +1,58 @@
+"""``python -m tests.soak``: many calls and contexts in several threads, and one table of both."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import enginebay as eb
+
+from . import calls, contexts
+from .tally import FLAT
+
+_COLUMNS = ("count", "wrong", "aliased", "leaked", "raised")
+
+
+def main() -> int:
+    """Call what was requested; 1 where anything went wrong."""
+    wanted = _arguments()
+    tallies = {}
+    for name in wanted.backend:
+        with TemporaryDirectory(prefix="soak-") as folder:
+            deployed = calls.deploy(Path(folder, name), name)
+            with eb.load(deployed.artifact) as wrapper:
+                soak = calls.Soak(wrapper, wanted.seed)
+                soak.run(wanted.calls, wanted.threads)
+        tallies[f"calls of {name}"] = soak.tally
+        print(f"{name}: done", file=sys.stderr, flush=True)
+    rewriting = contexts.Soak(wanted.seed)
+    rewriting.run(wanted.contexts, wanted.threads)
+    tallies["rewriting contexts"] = rewriting.tally
+    print("| | " + " | ".join(_COLUMNS) + " | memory |")
+    print("|---|" + "--:|" * (len(_COLUMNS) + 1))
+    for name, tally in tallies.items():
+        figures = " | ".join(f"{getattr(tally, column):,}" for column in _COLUMNS)
+        print(f"| {name} | {figures} | {tally.growth / 2**20:+.1f} MiB |")
+    for name, tally in tallies.items():
+        for note in tally.notes:
+            print(f"{name}: {note}")
+        if tally.growth > FLAT:
+            print(f"{name}: memory grew by more than {FLAT / 2**20:.0f} MiB")
+    return int(not all(tally.is_clean for tally in tallies.values()))
+
+
+def _arguments() -> argparse.Namespace:
+    usable = [status.name for status in eb.list_backends() if status.state == "installed"]
+    parser = argparse.ArgumentParser(prog="python -m tests.soak")
+    parser.add_argument("--calls", type=int, default=100_000, help="for each backend")
+    parser.add_argument("--contexts", type=int, default=20_000)
+    parser.add_argument("--threads", type=int, default=8)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--backend", nargs="*", default=usable)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
