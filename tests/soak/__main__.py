@@ -30,16 +30,17 @@ def main() -> int:
     rewriting = contexts.Soak(wanted.seed)
     rewriting.run(wanted.contexts, wanted.threads)
     tallies["rewriting contexts"] = rewriting.tally
-    print("| | " + " | ".join(_COLUMNS) + " | memory |")
-    print("|---|" + "--:|" * (len(_COLUMNS) + 1))
+    print("| | " + " | ".join(_COLUMNS) + " | memory | kept |")
+    print("|---|" + "--:|" * (len(_COLUMNS) + 2))
     for name, tally in tallies.items():
         figures = " | ".join(f"{getattr(tally, column):,}" for column in _COLUMNS)
-        print(f"| {name} | {figures} | {tally.growth / 2**20:+.1f} MiB |")
+        memory, kept = (f"{each / 2**20:+.1f} MiB" for each in (tally.growth, tally.kept))
+        print(f"| {name} | {figures} | {memory} | {kept} |")
     for name, tally in tallies.items():
         for note in tally.notes:
             print(f"{name}: {note}")
-        if tally.growth > FLAT:
-            print(f"{name}: memory grew by more than {FLAT / 2**20:.0f} MiB")
+        if tally.kept > FLAT:
+            print(f"{name}: kept more than {FLAT / 2**20:.0f} MiB")
     return int(not all(tally.is_clean for tally in tallies.values()))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,10 +14,10 @@ from torch import nn
 import enginebay as eb
 
 from .arrays import LAYOUTS
-from .tally import WARM_UP, Tally, in_threads
+from .tally import PARTS, Tally, in_threads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from enginebay import Wrapper
@@ -91,22 +92,21 @@ class Soak:
         ]
 
     def run(self, calls: int, threads: int) -> None:
-        """Call so many times, in all threads together."""
-        each = calls // threads
-        parts = (int(each * WARM_UP), each - int(each * WARM_UP))
+        """Call about so many times, in all threads together."""
+        each = ceil(calls / threads / PARTS)
 
-        def work(index: int, wait: Callable[[], object]) -> None:
+        def work(index: int) -> Iterator[None]:
             draw = random.Random(self._seed + index)
             kept: deque[tuple[int, dict[str, Any]]] = deque()
-            for part in parts:
-                for _ in range(part):
+            for _ in range(PARTS):
+                for _ in range(each):
                     self._call(draw, kept)
-                wait()
+                yield
             while kept:
                 self._release(kept)
 
-        self.tally.growth = in_threads(threads, work)
-        self.tally.add("count", each * threads)
+        in_threads(self.tally, threads, work)
+        self.tally.add("count", each * PARTS * threads)
         for feed, layouts in zip(self._inputs, self._feeds, strict=True):
             for how, given in layouts.items():
                 if not _equal(feed, given):

@@ -6,6 +6,7 @@ import math
 import random
 import sys
 from functools import partial
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,10 +16,10 @@ from torch.nn import functional
 import enginebay as eb
 
 from .leaks import changes, functions, is_altered
-from .tally import WARM_UP, Tally, in_threads
+from .tally import PARTS, Tally, in_threads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterator
 
 #: The most contexts around one call.
 _DEEPEST = 12
@@ -97,31 +98,31 @@ class Soak:
         eb.rewrite(net(), backend=None).__enter__().__exit__(None, None, None)  # imports
         before = functions()
         self._models = [net() for _ in range(threads)]
-        each = contexts // threads
+        each = ceil(contexts / threads / PARTS)
         interval = sys.getswitchinterval()
         sys.setswitchinterval(1e-6)  # threads take turns as often as Python lets them
         try:
-            self.tally.growth = in_threads(threads, partial(self._work, each))
+            in_threads(self.tally, threads, partial(self._work, each))
         finally:
             sys.setswitchinterval(interval)
-        self.tally.add("count", each * threads)
+        self.tally.add("count", each * PARTS * threads)
         for place in changes(before, functions(), __name__):
             self.tally.add("leaked", note=place)
         for model in self._models:
             if repr(model) != repr(net()) or any(map(is_altered, model.modules())):
                 self.tally.add("leaked", note=f"the model {model}")
 
-    def _work(self, contexts: int, index: int, wait: Callable[[], object]) -> None:
+    def _work(self, contexts: int, index: int) -> Iterator[None]:
         thread = Thread(index, self._models, random.Random(self._seed + index))
-        done = 0
-        for goal in (int(contexts * WARM_UP), contexts):
-            while done < goal:
+        for _ in range(PARTS):
+            left = contexts
+            while left:
                 try:
-                    done += thread.tower(goal - done)
+                    left -= thread.tower(left)
                 except BaseException as err:  # whatever it is, the table shows it
                     self.tally.add("raised", note=repr(err))
                     break
-            wait()
+            yield
         for note in thread.wrong:
             self.tally.add("wrong", note=note)
         if torch._C._len_torch_function_stack():
