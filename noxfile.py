@@ -388,7 +388,7 @@ def kills(session: nox.Session) -> None:
 def soak(session: nox.Session) -> None:
     """100,000 calls of each engine and 20,000 rewriting contexts, in 8 threads; prints a table.
 
-    Ten minutes on two cores, so not part of the default run; ``together`` runs a slice.
+    Three minutes on two cores, so not part of the default run; ``together`` runs a slice.
     ``nox -s soak -- --calls 10000 --backend ncnn`` makes fewer.
     """
     install(session, *EVERY_ENGINE, shared=ENGINES)
