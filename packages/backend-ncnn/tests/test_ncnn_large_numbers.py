@@ -57,10 +57,16 @@ class Compared(nn.Module):
         return ids.eq(self.number)
 
 
-@pytest.mark.parametrize("kind", [Hash, Compared])
-def test_a_large_integer_is_refused(deploy, kind) -> None:
+class Multiplied(Compared):
+    def forward(self, ids):
+        return ids * self.number
+
+
+@pytest.mark.parametrize("ir", ["torchscript", "onnx"])
+@pytest.mark.parametrize("kind", [Hash, Compared, Multiplied])
+def test_a_large_integer_is_refused(deploy, kind, ir) -> None:
     with pytest.raises(ConversionError) as caught:
-        deploy(kind(16777217), torch.tensor([0, 1, 2]), ir="torchscript")
+        deploy(kind(16777217), torch.tensor([0, 1, 2]), ir=ir)
     assert str(caught.value) == (
         "the model holds the integer 16777217, and ncnn computes in float32, which is exact for "
         "integers up to 16777216"
@@ -75,3 +81,19 @@ class LookUp(Hash):
 
 def test_an_integer_that_float32_holds_is_not(deploy) -> None:
     assert deploy(LookUp(2**30), torch.tensor([0, 1, 2])).verdict == "verified"
+
+
+@pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+def test_an_integer_that_float32_holds_is_not_in_onnx_either(deploy, exporter) -> None:
+    given = torch.tensor([[0, 1, 2]])
+    deployed = deploy(Multiplied(2**25), given, ir="onnx", exporter=exporter)
+    assert deployed.verdict == "verified"
+
+
+class Sliced(nn.Module):
+    def forward(self, x):
+        return x[:, 1:16777217] * 2
+
+
+def test_the_end_of_a_slice_may_be_large(deploy) -> None:
+    assert deploy(Sliced(), torch.randn(1, 8), ir="onnx").verdict == "verified"

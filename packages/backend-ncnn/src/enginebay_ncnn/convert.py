@@ -21,7 +21,7 @@ from enginebay_ncnn import pnnx
 from enginebay_ncnn.blobs import match_blobs, resolve_outputs
 from enginebay_ncnn.candidates import candidates
 from enginebay_ncnn.graph import Graph
-from enginebay_ncnn.integers import refuse_large_integers
+from enginebay_ncnn.integers import onnx_integers, refuse_large_integers, torchscript_integers
 from enginebay_ncnn.layers import check_layers
 from enginebay_ncnn.shapes import input_shapes
 from enginebay_ncnn.torchscript import Frozen
@@ -93,10 +93,12 @@ def _convert(request: ConvertRequest[NcnnParams], params: NcnnParams, scratch: P
     trials = trial_inputs(request.samples, shapes)
     examples: Mapping[str, NumpyArray] = trials[0]
     frozen = None
-    if request.ir.kind != "onnx":
+    if request.ir.kind == "onnx":
+        refuse_large_integers(onnx_integers(request.ir.path))
+    else:
         frozen = Frozen.read(request.ir.path, trials)
         examples = frozen.named
-        refuse_large_integers(frozen.module.graph, frozen.examples)
+        refuse_large_integers(torchscript_integers(frozen.module.graph, frozen.examples))
     failures: dict[str, ConversionError] = {}
     attempts: list[_Attempt] = []
     half = params.precision != "fp32" or params.fp16_arithmetic
