@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -156,9 +157,33 @@ def rows_of_a_slice(x):
     return running + half * torch.rsqrt((half * half).mean(-1, keepdim=True) + (half + half).abs())
 
 
-def test_a_tensor_that_one_operator_takes_twice(deploy):
-    deployed = deploy(Apply(rows_of_a_slice), torch.randn(1, 16, 8), ir="torchscript")
+def with_itself(x):
+    half = x[..., 4:]
+    size = half.abs()
+    compared = torch.stack([half == half, half != half, half < half, half >= half]).sum(0)
+    angle = torch.atan2(half, half) + half / half + torch.remainder(half, half)
+    square = half[:, :4] @ half[:, :4]
+    return half * (angle + compared + torch.pow(size, size)) + half.cummax(1).values + square.mean()
+
+
+@pytest.mark.parametrize("function", [rows_of_a_slice, with_itself])
+def test_a_tensor_that_one_operator_takes_twice(deploy, function):
+    deployed = deploy(Apply(function), torch.randn(1, 16, 8), ir="torchscript")
     assert deployed.verdict == "verified"
+
+
+class SameTwice(nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x + x, x - x, x * x, torch.maximum(x, x), torch.minimum(x, x), x.cummax(1).values
+
+
+def test_what_is_taken_twice_keeps_nan_and_infinities(deploy):
+    deployed = deploy(SameTwice(), torch.randn(1, 2, 4), ir="torchscript")
+    x = torch.tensor([[[math.nan, math.inf, -math.inf, -0.0], [1, 2, 3, 4]]])
+    with eb.load(deployed.artifact.path) as wrapper:
+        found = wrapper({wrapper.input_names[0]: x.numpy()}).values()
+    for each, expected in zip(found, SameTwice()(x), strict=True):
+        np.testing.assert_array_equal(each, expected.numpy())
 
 
 class WithAnchors(nn.Module):

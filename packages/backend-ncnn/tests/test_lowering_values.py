@@ -57,6 +57,13 @@ def test_arithmetic_broadcasts_at_any_rank(name, both):
     check(LOWERINGS[name](a, b), getattr(aten, name)(a, b))
 
 
+@given(both=broadcasting())
+def test_powers_of_tensors(both):
+    a, b = map(numbers, both)
+    check(LOWERINGS["pow"](a.abs(), b), a.abs() ** b)
+    check(LOWERINGS["pow"](a, constant(torch.tensor(2.0))), a**2)
+
+
 @pytest.mark.parametrize("name", ["eq", "ne", "lt", "gt", "le", "ge"])
 @given(both=broadcasting())
 def test_comparisons_are_zeros_and_ones(name, both):

@@ -102,21 +102,13 @@ def _merged(shapes: list[tuple[int, ...]], result: tuple[int, ...]) -> list[list
     return merged
 
 
-# Where one operator takes a tensor twice that another takes too, pnnx loses count of who reads it
-# and writes outside of its memory. So x * x is a square here, x + x is 2 * x, and so on.
-
-
 @lowers("add")
 def lower_add(a: Any, b: Any, alpha: float = 1) -> Tensor:
-    if a is b:
-        return elementwise(lambda x, y: x * y, a, 1 + alpha)
     return elementwise(lambda x, y: x + (y if alpha == 1 else y * alpha), a, b)
 
 
 @lowers("sub", "subtract")
 def lower_sub(a: Any, b: Any, alpha: float = 1) -> Tensor:
-    if a is b:
-        return elementwise(lambda x, y: x * y, a, 1 - alpha)
     return elementwise(lambda x, y: x - (y if alpha == 1 else y * alpha), a, b)
 
 
@@ -127,7 +119,7 @@ def lower_rsub(a: Any, b: Any, alpha: float = 1) -> Tensor:
 
 @lowers("mul", "multiply")
 def lower_mul(a: Any, b: Any) -> Tensor:
-    if a is b:
+    if a is b:  # one layer, where two operands would be three
         return lower_square(a)
     return elementwise(lambda x, y: x * y, a, b)
 
@@ -176,6 +168,9 @@ def lower_atan2(a: Tensor, b: Tensor) -> Tensor:
 
 @lowers("pow")
 def lower_pow(a: Any, b: Any) -> Tensor:
+    b = _scalar(b)
+    if isinstance(b, torch.Tensor):
+        return elementwise(torch.pow, a, b)
     if b == 2:
         return lower_square(a)
     if b == 3:

@@ -11,7 +11,6 @@ import torch
 from enginebay_ncnn.lowering.arithmetic import elementwise, flat, lower_amax, lower_amin
 from enginebay_ncnn.lowering.registry import (
     UnsupportedError,
-    as_float,
     constant,
     is_constant,
     lowers,
@@ -150,15 +149,11 @@ def lower_nan_to_num(x: Tensor, *_: Any) -> Tensor:
 
 @lowers("maximum", "max.other", "fmax")
 def lower_maximum(a: Any, b: Any) -> Tensor:
-    if a is b:
-        return as_float(a)
     return elementwise(_larger, a, b)
 
 
 @lowers("minimum", "min.other", "fmin")
 def lower_minimum(a: Any, b: Any) -> Tensor:
-    if a is b:
-        return as_float(a)
     return elementwise(_smaller, a, b)
 
 

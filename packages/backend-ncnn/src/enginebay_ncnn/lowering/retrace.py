@@ -50,6 +50,7 @@ def retrace(
             trace: Any = torch.jit.trace
             traced = trace(module, inputs, check_trace=False).eval()
             result: Any = torch.jit.freeze(traced, optimize_numerics=False)
+            _copy_repeated(result.graph)
     except (RuntimeError, TypeError, IndexError, ValueError) as err:
         reason = str(err).strip().splitlines()
         raise ConversionError(f"{type(err).__name__}: {reason[0] if reason else err!r}") from err
@@ -57,3 +58,26 @@ def retrace(
         ATTENTION_APART.reset(token)
     save(result, target)
     return module.tables
+
+
+def _copy_repeated(graph: Any) -> None:
+    """Replace a tensor that one operator takes a second time by a copy.
+
+    Where another operator takes such a tensor too, pnnx loses count of who reads it and writes
+    outside of its memory.
+    """
+    for node in [*graph.nodes()]:
+        found = set()
+        for place, value in enumerate([*node.inputs()]):
+            if value.debugName() in found and isinstance(value.type(), torch.TensorType):
+                node.replaceInput(place, _copy(graph, value, node))
+            found.add(value.debugName())
+
+
+def _copy(graph: Any, value: Any, before: Any) -> Any:
+    """Negate twice, which neither torch nor pnnx folds, and which keeps NaN and -0."""
+    for _ in range(2):
+        node = graph.create("aten::neg", [value])
+        node.insertBefore(before)
+        value = node.output()
+    return value
