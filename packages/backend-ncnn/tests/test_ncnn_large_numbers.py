@@ -21,6 +21,9 @@ class Exponentials(nn.Module):
             F.softplus(x),
             F.softplus(x, beta=2.0),
             F.logsigmoid(x),
+            torch.logaddexp(x, x.flip(1)),
+            torch.logaddexp2(x, x.flip(1)),
+            F.binary_cross_entropy_with_logits(x, torch.sigmoid(x), reduction="none"),
         )
 
 

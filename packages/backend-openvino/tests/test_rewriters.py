@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -59,3 +61,20 @@ def test_average_with_a_divisor_of_its_own(
         model, torch.randn(1, 3, 5, 4), backend="openvino", ir=ir, work_dir=tmp_path / "out"
     )
     assert deployment.verdict == "verified"
+
+
+@pytest.mark.parametrize("ir", ["onnx", "torchscript", "exported_program"])
+def test_sums_of_exponentials_do_not_overflow(ir: Any, as_model: Any, tmp_path: Path) -> None:
+    model = as_model(
+        lambda x: (
+            torch.logaddexp(x, x.flip(0)),
+            torch.logaddexp2(x, x),
+            F.binary_cross_entropy_with_logits(x, x.sign().relu(), reduction="none"),
+        )
+    )
+    eb.deploy(model, torch.randn(6), backend="openvino", ir=ir, work_dir=tmp_path / "out")
+    x = torch.tensor([0.0, 1000, -1000, 100, -100, -math.inf])
+    with eb.load(tmp_path / "out") as wrapper:
+        found = wrapper({wrapper.input_names[0]: x.numpy()})
+    for each, expected in zip(found.values(), model(x), strict=True):
+        np.testing.assert_allclose(each, expected.numpy(), rtol=1e-5, atol=1e-5)

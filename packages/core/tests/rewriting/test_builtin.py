@@ -52,6 +52,17 @@ def angles(positions):
 
 FREQUENCIES = rand(4)
 FAR = torch.tensor([-1000.0, -100, -20, -1, 0, 1, 100])
+NEAR_AND_FAR = (
+    torch.tensor([0.0, 100, 1000, -1000, -100, 20, INF, -INF, INF, -INF, 3e38]),
+    torch.tensor([0.0, 1, 999, -1001, 0, 20.5, INF, -INF, -INF, 5, -3e38]),
+)
+CROSS_ENTROPY = "torch.nn.functional.binary_cross_entropy_with_logits"
+SUMS = (
+    (torch.logaddexp, "torch.logaddexp"),
+    (torch.logaddexp2, "torch.logaddexp2"),
+    (lambda x, y: x.logaddexp(y), "torch.Tensor.logaddexp"),
+    (lambda x, y: x.logaddexp2(y), "torch.Tensor.logaddexp2"),
+)
 POOL = "torch.nn.functional.avg_pool"
 FOURIER = (
     ("fft_fft", lambda x: torch.fft.fft(x, norm="ortho").imag),
@@ -276,6 +287,21 @@ def fallback():
             lambda x: torch.linspace(0.5, x.shape[1] - 0.5, x.shape[1], dtype=x.dtype) + x,
             (rand(1, 6),),
             "torch.linspace",
+        ),
+        *(("dynamo", function, NEAR_AND_FAR, name) for function, name in SUMS[:2]),
+        *(("torchscript", function, NEAR_AND_FAR, name) for function, name in SUMS),
+        *(
+            (
+                "torchscript",
+                functools.partial(F.binary_cross_entropy_with_logits, **options),
+                (FAR, torch.linspace(0, 1, 7)),
+                CROSS_ENTROPY,
+            )
+            for options in (
+                {"reduction": "none"},
+                {"weight": torch.arange(7.0), "pos_weight": torch.ones(7) / 2},
+                {"reduction": "sum"},
+            )
         ),
         ("dynamo", F.logsigmoid, (FAR,), "log_sigmoid"),
         ("torchscript", F.logsigmoid, (FAR,), "log_sigmoid"),
@@ -510,6 +536,7 @@ def test_every_one_is_tested_here():
         *("torch.nn.functional.grouped_mm", "torch._grouped_mm", FALLBACK),
         *("torch.Tensor.mT", "torch.Tensor.mH", "torch.Tensor.adjoint", "torch.adjoint"),
         *("torch.Tensor.unfold", "col2im", "_is_all_true", "log_sigmoid", POOL + "2d", POOL + "3d"),
+        *(CROSS_ENTROPY, *(name for _, name in SUMS)),
         *(name for name, _ in FOURIER),
         *(name for name, _, _ in UNBATCHED),
     }

@@ -131,6 +131,35 @@ def test_atan2_of_special_numbers_to_the_sign_of_zero(y, x):
     assert math.isnan(expected) or torch.equal(found.signbit(), expected.signbit())
 
 
+@given(
+    a=tensors(special=True, ranks=(0, 3), sizes=(1, 3)),
+    b=tensors(special=True, ranks=(0, 3), sizes=(1, 3)),
+    function=st.sampled_from(
+        [torch.logaddexp, torch.logaddexp2, torch.Tensor.logaddexp, torch.Tensor.logaddexp2]
+    ),
+    exporter=exporters,
+)
+def test_logarithms_of_sums(a, b, function, exporter):
+    check(function, a, b, exporter=exporter)
+
+
+@given(
+    x=tensors(special=True, ranks=(1, 3), sizes=(1, 3), dtypes=FLOATS[:2]),
+    weights=st.tuples(st.booleans(), st.booleans()),
+    reduction=st.sampled_from(["none", "mean", "sum", "other"]),
+    by_name=st.booleans(),
+)
+def test_binary_cross_entropy(x, weights, reduction, by_name):
+    target = torch.rand(x.shape, dtype=x.dtype)
+    weight, pos_weight = (torch.rand(x.shape[-1]) + 0.5 if given else None for given in weights)
+    function = F.binary_cross_entropy_with_logits
+    if by_name:
+        options = {"weight": weight, "pos_weight": pos_weight, "reduction": reduction}
+        check(function, input=x, target=target, **options)
+    else:
+        check(function, x, target, weight, None, None, reduction, pos_weight)
+
+
 @st.composite
 def attention_calls(draw):
     rank = draw(st.integers(2, 5))

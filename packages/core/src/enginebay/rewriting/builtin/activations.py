@@ -1,12 +1,15 @@
-"""``logsigmoid``."""
+"""``logsigmoid``, ``logaddexp`` and ``binary_cross_entropy_with_logits``: no overflow."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
-from enginebay.rewriting.builtin.common import rewriters
+from enginebay.rewriting.builtin.common import not_dynamo, rewriters
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from enginebay.rewriting.rewriter import Context
 
 
@@ -16,3 +19,72 @@ if TYPE_CHECKING:
 def log_sigmoid(ctx: Context, g: Any, self: Any) -> Any:
     """Compute -softplus(-x), which is x far below 0."""
     return g.op("Neg", g.op("Softplus", g.op("Neg", self)))
+
+
+# Dynamo adds exponentials, which overflow from 88 on, and TorchScript has no translation. That of
+# OpenVINO is NaN for two equal infinities, and it has none for the base 2.
+@rewriters.function("torch.logaddexp")
+@rewriters.function("torch.Tensor.logaddexp")
+def logaddexp(ctx: Context, input: Tensor, other: Tensor, **kwargs: Any) -> Any:
+    """Add to the larger one what the smaller one adds."""
+    if kwargs or not _are_floats(input, other):
+        return ctx.origin_func(input, other, **kwargs)
+    return _log_of_sum(input, other, 1.0)
+
+
+@rewriters.function("torch.logaddexp2")
+@rewriters.function("torch.Tensor.logaddexp2")
+def logaddexp2(ctx: Context, input: Tensor, other: Tensor, **kwargs: Any) -> Any:
+    """Do the same to the base 2."""
+    if kwargs or not _are_floats(input, other):
+        return ctx.origin_func(input, other, **kwargs)
+    return _log_of_sum(input, other, math.log(2))
+
+
+def _are_floats(*tensors: Tensor) -> bool:
+    return all(each.is_floating_point() for each in tensors)
+
+
+def _log_of_sum(a: Tensor, b: Tensor, scale: float) -> Tensor:
+    """Compute max(a, b) + softplus(−|a − b|·scale) / scale, with the base's logarithm as scale."""
+    import torch
+
+    difference = _finite(a) - _finite(b)  # ∞ − ∞ is not a number
+    added = torch.nn.functional.softplus(difference.abs() * -scale) / scale
+    return torch.maximum(a, b) + added
+
+
+def _finite(value: Tensor) -> Tensor:
+    import torch
+
+    largest = torch.finfo(value.dtype).max
+    return value.clamp(-largest, largest)
+
+
+# TorchScript takes the logarithm of a sigmoid that is 0 or 1, and OpenVINO reads it from no other
+# file, or gets infinities from it.
+@rewriters.function("torch.nn.functional.binary_cross_entropy_with_logits", check=not_dynamo)
+def binary_cross_entropy_with_logits(
+    ctx: Context,
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    pos_weight: Tensor | None = None,
+) -> Any:
+    """Compute (1 − target)·x + (1 + (pos_weight − 1)·target)·softplus(−x)."""
+    import torch
+
+    given = (input, target, weight, size_average, reduce, reduction, pos_weight)
+    is_known = reduction in ("none", "mean", "sum") and size_average is None and reduce is None
+    if not is_known or input.shape != target.shape or not _are_floats(input, target):
+        return ctx.origin_func(*given)
+    losses = torch.nn.functional.softplus(-input)
+    if pos_weight is not None:
+        losses = losses * (1 + (pos_weight - 1) * target)
+    losses = (1 - target) * input + losses
+    if weight is not None:
+        losses = losses * weight
+    return losses if reduction == "none" else getattr(losses, reduction)()
