@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 import torch
 from torch import nn
 
 import enginebay as eb
-from enginebay.errors import ConversionError, MissingDependencyError, ParamsError
+from enginebay.errors import (
+    ChildTimeoutError,
+    ConversionError,
+    MissingDependencyError,
+    ParamsError,
+)
+from enginebay.isolation import time_limit
+from enginebay_ncnn.lowering.retrace import retrace
 from enginebay_ncnn.network import load, vulkan_index
 from enginebay_ncnn.params import NcnnParams
+from enginebay_ncnn.torchscript import quiet
 
 
 class Hermitian(nn.Module):
@@ -80,6 +89,24 @@ def test_nothing_is_left_where_a_conversion_failed(deploy, tmp_path):
 def test_a_time_limit_ends_pnnx(deploy, convolutions):
     with pytest.raises(ConversionError, match=r"pnnx failed: 'pnnx' ran past its time limit"):
         deploy(*convolutions, ir="onnx", params={"pnnx_timeout": 0.001})
+
+
+class ManyMaxima(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(40):
+            x = x.cummax(1).values + x.flip(1)
+        return x
+
+
+def test_a_time_limit_ends_the_lowering(tmp_path):
+    x = torch.randn(1, 64, 8)
+    with quiet():
+        frozen = torch.jit.freeze(torch.jit.trace(ManyMaxima().eval(), x))
+    started = time.monotonic()
+    with time_limit(0.2), pytest.raises(ChildTimeoutError, match=r"the time limit of 0\.2 s"):
+        retrace(frozen, (x,), tmp_path / "lowered.pt")
+    assert time.monotonic() - started < 2
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_device_that_is_none():

@@ -13,7 +13,7 @@ from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
     from enginebay.ir import quiet, read_exported_program, read_onnx, read_torchscript, to_half
-    from enginebay.isolation import call, run
+    from enginebay.isolation import call, check_time_limit, run
     from enginebay.models import (
         Options,
         fixed_seed,
@@ -42,6 +42,7 @@ __all__ = [
     "ShapeProfile",
     "Shapes",
     "call",
+    "check_time_limit",
     "fixed_seed",
     "format_dims",
     "image_size",
@@ -73,6 +74,7 @@ __getattr__ = lazy_names(
         "ShapeProfile": "params",
         "Shapes": "params",
         "call": "isolation",
+        "check_time_limit": "isolation",
         "format_dims": "params",
         "image_size": "models",
         "is_torch": "tensors",

@@ -194,7 +194,7 @@ class ChildCrashedError(IsolationError):
 
 
 class ChildTimeoutError(IsolationError):
-    """A child process ran past its time limit and was ended."""
+    """A child process, or a conversion, ran past its time limit and was ended."""
 
 
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}

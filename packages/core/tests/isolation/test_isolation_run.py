@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from enginebay.errors import ChildCrashedError, ChildTimeoutError, IsolationError
-from enginebay.isolation import Finished, run, time_limit
+from enginebay.isolation import Finished, check_time_limit, run, time_limit
 from enginebay.isolation.group import KEPT, Log
 
 
@@ -374,3 +374,11 @@ class TestTimeLimitOfABlock:
         with time_limit(0.1):
             pass
         run(["sleep", "0.2"], timeout=30)
+        check_time_limit()
+
+    def test_it_ends_work_in_this_process(self):
+        with time_limit(30):
+            check_time_limit()
+            with time_limit(0), pytest.raises(ChildTimeoutError) as caught:
+                check_time_limit()
+        assert str(caught.value) == "it ran past the time limit of 0 s"

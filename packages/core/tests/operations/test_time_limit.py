@@ -16,11 +16,10 @@ from enginebay.testing import temporary_backend
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: Its converter sleeps, once for each way that it tries, and wraps the error as backends do.
-SOURCE = """
+BACKEND = """
 from enginebay.testing.loopback import *
 from enginebay.testing import loopback
-from enginebay.authors import run
+from enginebay.authors import check_time_limit, run
 from enginebay.errors import ConversionError, IsolationError
 
 check_env, build_wrapper = loopback.check_env, loopback.build_wrapper
@@ -32,6 +31,10 @@ def backend_info():
 
 @eb.hookimpl
 def to_backend(request):
+"""
+
+#: It sleeps, once for each way that it tries, and wraps the error as backends do.
+IN_PROCESSES = """
     for way in ("first", "second"):
         request.progress(way)
         try:
@@ -41,10 +44,16 @@ def to_backend(request):
     raise ConversionError(f"every way failed: {last}") from last
 """
 
+IN_THIS_PROCESS = """
+    while True:
+        check_time_limit()
+"""
 
-def test_a_conversion_ends_in_time(tmp_path: Path) -> None:
+
+@pytest.mark.parametrize("work", [IN_PROCESSES, IN_THIS_PROCESS])
+def test_a_conversion_ends_in_time(work: str, tmp_path: Path) -> None:
     started = time.monotonic()
-    with temporary_backend("slow", SOURCE), pytest.raises(ChildTimeoutError) as caught:
+    with temporary_backend("slow", BACKEND + work), pytest.raises(ChildTimeoutError) as caught:
         eb.deploy(
             nn.ReLU(), torch.ones(1, 3), backend="slow", work_dir=tmp_path / "out", timeout=0.5
         )

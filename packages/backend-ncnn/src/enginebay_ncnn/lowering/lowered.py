@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from enginebay.authors import check_time_limit
 from enginebay.errors import ConversionError
 from enginebay_ncnn.lowering import assignment
 from enginebay_ncnn.lowering.arithmetic import lower_add
@@ -62,6 +63,7 @@ class Lowered(torch.nn.Module):
             origin[names[place]] = place
         self._values, self._ints, self._inputs = values, ints, origin
         for step in script.steps:
+            check_time_limit()
             if any(name in script.live for name in step.outputs):
                 self._step(step)
         return tuple(

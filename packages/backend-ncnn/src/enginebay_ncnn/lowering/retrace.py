@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from enginebay.authors import check_time_limit
 from enginebay.errors import ConversionError
 from enginebay_ncnn.lowering import torch_internals
 from enginebay_ncnn.lowering.arithmetic import ATTENTION_APART
@@ -49,6 +50,7 @@ def retrace(
             inputs = (*floats, *(examples[place].long() for place in module.tables))
             trace: Any = torch.jit.trace
             traced = trace(module, inputs, check_trace=False).eval()
+            check_time_limit()
             result: Any = torch.jit.freeze(traced, optimize_numerics=False)
             _copy_repeated(result.graph)
     except (RuntimeError, TypeError, IndexError, ValueError) as err:

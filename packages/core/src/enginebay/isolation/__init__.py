@@ -8,13 +8,14 @@ not after a time-out, not after Ctrl-C, not when this process itself is killed.
 from __future__ import annotations
 
 from enginebay.isolation.calls import call
-from enginebay.isolation.limit import TimeLimit, time_limit
+from enginebay.isolation.limit import TimeLimit, check_time_limit, time_limit
 from enginebay.isolation.programs import Finished, run
 
 __all__ = [
     "Finished",
     "TimeLimit",
     "call",
+    "check_time_limit",
     "run",
     "time_limit",
 ]

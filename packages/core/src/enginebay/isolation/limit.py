@@ -8,6 +8,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from enginebay.errors import ChildTimeoutError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -37,7 +39,7 @@ _limit: ContextVar[TimeLimit | None] = ContextVar("_limit", default=None)
 def time_limit(seconds: float) -> Iterator[TimeLimit]:
     """End every child process that this thread starts in the block, at the latest after this time.
 
-    What runs in this process is not interrupted.
+    Long work in this process ends where it calls :func:`check_time_limit`.
     """
     limit = TimeLimit(seconds, time.monotonic() + seconds)
     token = _limit.set(limit)
@@ -45,6 +47,17 @@ def time_limit(seconds: float) -> Iterator[TimeLimit]:
         yield limit
     finally:
         _limit.reset(token)
+
+
+def check_time_limit() -> None:
+    """Raise once the time limit is over. For loops of long work that no child process does.
+
+    Raises:
+        ChildTimeoutError: No time is left.
+    """
+    limit = _limit.get()
+    if limit is not None and not limit.left:
+        raise ChildTimeoutError(f"it ran past the time limit of {limit.seconds:g} s")
 
 
 def shortest(timeout: float | None) -> tuple[float | None, str]:

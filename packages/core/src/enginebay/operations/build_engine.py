@@ -19,7 +19,7 @@ from enginebay.errors import (
 )
 from enginebay.exporters import split, write_ir
 from enginebay.ir import IR_FOLDER, SUFFIXES
-from enginebay.isolation import time_limit
+from enginebay.isolation import check_time_limit, time_limit
 from enginebay.operations.rewrite_model import ExportPatch
 from enginebay.rewriting import mark_nodes
 
@@ -152,10 +152,10 @@ def _through(build: Build, kind: IRKind) -> Engine:
     with build.steps("export") as set_detail:
         exported, rewriting = _export(build, kind)
         set_detail(f"{exported.kind} by {exported.exporter}")
-    with build.steps("convert") as show, _in_time(build.timeout) as check:
+    with build.steps("convert") as show, _in_time(build.timeout):
 
         def set_detail(detail: str) -> None:
-            check()
+            check_time_limit()
             show(detail)
 
         parts: tuple[Part, ...] = ()
@@ -172,16 +172,11 @@ def _through(build: Build, kind: IRKind) -> Engine:
 
 
 @contextmanager
-def _in_time(seconds: float) -> Iterator[Callable[[], None]]:
-    """Hold a conversion to a time limit; the yielded function raises once it is over."""
+def _in_time(seconds: float) -> Iterator[None]:
+    """Hold a conversion to a time limit."""
     with time_limit(seconds) as limit:
-
-        def check() -> None:
-            if not limit.left:
-                raise ChildTimeoutError("it has no time left")
-
         try:
-            yield check
+            yield
         except (ConversionError, ChildTimeoutError) as err:
             if limit.left:
                 raise
