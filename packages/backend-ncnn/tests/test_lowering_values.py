@@ -271,6 +271,7 @@ def test_attention(options, mask):
     given_mask = {None: None, "bool": torch.rand(5, 5) < 0.7, "float": torch.randn(5, 5)}[mask]
     if mask == "bool":
         given_mask[:, 0] = True
+        given_mask[2] = False  # this row sees nothing
     wanted = aten.scaled_dot_product_attention(query, key, value, given_mask, **options)
     found = LOWERINGS["scaled_dot_product_attention"](query, key, value, given_mask, **options)
     check(found, wanted, rtol=1e-4, atol=1e-5)

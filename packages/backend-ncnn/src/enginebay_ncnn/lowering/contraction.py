@@ -13,6 +13,7 @@ from enginebay_ncnn.lowering.arithmetic import (
     broadcast,
     flat,
     lower_add,
+    lower_amax,
     lower_mul,
     lower_norm,
     lower_softmax,
@@ -140,14 +141,24 @@ def lower_attention(
     scores = lower_matmul(lower_mul(query, factor), lower_transpose(key, -1, -2))
     if is_causal:
         causal = torch.ones(sizes_of(scores)[-2:], dtype=torch.bool).tril()
-        attn_mask, mask_is_bool = causal, True
-    if attn_mask is not None:
-        if mask_is_bool or attn_mask.dtype is torch.bool:
-            attn_mask = flat(lambda t: (t - 1.0) * 1e30, as_float(attn_mask))
-        else:
-            attn_mask = flat(lambda t: t.clamp(-1e30, 3e38), attn_mask)
-        scores = lower_add(scores, attn_mask)
+        attn_mask = constant(causal)
+    if attn_mask is None:
+        return lower_matmul(lower_softmax(scores, -1), value)
+    if mask_is_bool or attn_mask.dtype is torch.bool:
+        scores = lower_add(scores, flat(lambda t: (t - 1.0) * 1e30, as_float(attn_mask)))
+        return _zero_hidden_rows(lower_matmul(lower_softmax(scores, -1), value), attn_mask)
+    scores = lower_add(scores, flat(lambda t: t.clamp(-1e30, 3e38), attn_mask))
     return lower_matmul(lower_softmax(scores, -1), value)
+
+
+def _zero_hidden_rows(result: Tensor, mask: Tensor) -> Tensor:
+    """Return zeros, as torch does, in the rows where a boolean mask hides every key.
+
+    A softmax makes equal weights of scores that are all -1e30, and the row a mean of the values.
+    """
+    if is_constant(mask) and bool(mask.any(-1).all()):
+        return result  # each row of a causal mask, for one, sees itself
+    return lower_mul(result, lower_amax(as_float(mask), -1, True))
 
 
 def _repeat_heads(x: Tensor, groups: int) -> Tensor:
