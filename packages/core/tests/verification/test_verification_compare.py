@@ -12,6 +12,7 @@ from hypothesis.extra import numpy as hnp
 
 from enginebay.errors import UsageError
 from enginebay.verification import compare
+from enginebay.verification.arrays import slices_apart
 
 if TYPE_CHECKING:
     from enginebay.verdict import OutputComparison
@@ -418,3 +419,15 @@ def test_one_large_value_excuses_nothing_elsewhere():
     expected[3] = 9000
     found = expected + np.float32(0.1) * (expected < 9000)
     assert not one(expected, found).passed
+
+
+def test_a_slice_that_is_small_by_chance_in_one_sample_keeps_the_scale_of_the_whole():
+    generator = np.random.default_rng(0)
+    first, second = generator.standard_normal((2, 5, 32)).astype(np.float32)
+    first[:, 7] = 0.01  # five rows that are alike
+    first[:, 8] = second[:, 8] = 0.01  # small wherever one looks
+    apart = {"y": slices_apart([first, second], noise=2**-18)}
+    (alone,) = compare({"y": first}, {"y": first + np.float32(1e-5)})
+    (of_all,) = compare({"y": first}, {"y": first + np.float32(1e-5)}, apart=apart)
+    assert (alone.mismatched_count, of_all.mismatched_count) == (10, 5)
+    assert of_all.worst_index[1] == 8

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import numpy as np
     import torch
 
     from enginebay.tensors import Array
+
+    #: By axis, which slices along it are computed apart from the others.
+    Apart: TypeAlias = dict[int, np.ndarray[Any, Any]]
 
 #: So many places, chosen at random, stand for an output that has more.
 _SAMPLE = 1 << 20
@@ -65,7 +70,9 @@ def says_nothing(array: np.ndarray[Any, Any]) -> bool:
     return array.size > 0 and is_float(array) and not np.isfinite(array).any()
 
 
-def scale_of(values: np.ndarray[Any, Any], *, noise: float = 0.0) -> np.ndarray[Any, Any]:
+def scale_of(
+    values: np.ndarray[Any, Any], *, noise: float = 0.0, apart: Apart | None = None
+) -> np.ndarray[Any, Any]:
     """The magnitude that each place's values come from, broadcast to the shape of the array.
 
     It is the root mean square of the finite values, without outliers, so that no spike excuses an
@@ -77,6 +84,8 @@ def scale_of(values: np.ndarray[Any, Any], *, noise: float = 0.0) -> np.ndarray[
     Args:
         values: An output.
         noise: The rounding noise of the computation, relative to the magnitude of the whole.
+        apart: The slices that may have their own, as :func:`slices_apart` finds them; by default
+            those of this output alone.
 
     Returns:
         An array with as many dimensions as ``values`` that broadcasts to it; 0 where there is no
@@ -84,6 +93,51 @@ def scale_of(values: np.ndarray[Any, Any], *, noise: float = 0.0) -> np.ndarray[
     """
     import numpy as np
 
+    found = _magnitudes(values)
+    scale = np.full((1,) * values.ndim, found.whole)
+    for axis, own in found.slices.items():
+        small = found.apart(axis, noise)
+        if apart is not None:
+            small &= apart.get(axis, False)
+        if small.any():
+            along = [1] * values.ndim
+            along[axis] = -1
+            scale = np.minimum(scale, np.where(small, own, found.whole).reshape(along))
+    return scale
+
+
+def slices_apart(outputs: Iterable[np.ndarray[Any, Any]], *, noise: float) -> Apart:
+    """The slices along each axis that are small in all of these outputs of one shape.
+
+    In one output a slice may be small by chance, where its values are alike: rows of the same
+    query, say.
+    """
+    apart: Apart = {}
+    for number, values in enumerate(outputs):
+        found = _magnitudes(values)
+        here = {axis: found.apart(axis, noise) for axis in found.slices}
+        apart = here if not number else {axis: apart[axis] & here[axis] for axis in apart}
+    return apart
+
+
+class _Magnitudes(NamedTuple):
+    """The magnitude of an output, and of its slices along each axis that has enough of them."""
+
+    whole: float
+    slices: dict[int, np.ndarray[Any, Any]]
+    counts: dict[int, np.ndarray[Any, Any]]
+
+    def apart(self, axis: int, noise: float) -> np.ndarray[Any, Any]:
+        """Which slices are far smaller than the whole, and more than its noise."""
+        own = self.slices[axis]
+        small: np.ndarray[Any, Any] = (self.counts[axis] >= _ENOUGH) & (own * _APART < self.whole)
+        return small & (own > noise * self.whole)
+
+
+def _magnitudes(values: np.ndarray[Any, Any]) -> _Magnitudes:
+    import numpy as np
+
+    axes = [axis for axis, size in enumerate(values.shape) if size * _ENOUGH <= values.size]
     flat = values.reshape(-1)
     many = flat.size > _SAMPLE
     rng = np.random.default_rng(0)
@@ -92,24 +146,17 @@ def scale_of(values: np.ndarray[Any, Any], *, noise: float = 0.0) -> np.ndarray[
     kept = np.isfinite(sizes)
     nonzero = sizes[kept & (sizes > 0)]
     if nonzero.size == 0:
-        return np.zeros((1,) * values.ndim)
+        zeros = {axis: np.zeros(values.shape[axis]) for axis in axes}
+        return _Magnitudes(0.0, zeros, zeros)
     kept &= sizes / _OUTLIER <= np.partition(nonzero, nonzero.size // 2)[nonzero.size // 2]
     sizes, places = sizes[kept], places[kept]
-    top = sizes.max()  # squares of values near the ends of float64 would overflow or vanish
+    top = float(sizes.max())  # squares of values near the ends of float64 would overflow or vanish
     squares = (sizes / top) ** 2
-    whole = np.sqrt(squares.mean())
-    scale = np.full((1,) * values.ndim, whole)
-    for axis, length in enumerate(values.shape):
-        if length * _ENOUGH > values.size:
-            continue
-        stride = math.prod(values.shape[axis + 1 :])
+    slices, counts = {}, {}
+    for axis in axes:
+        length, stride = values.shape[axis], math.prod(values.shape[axis + 1 :])
         place = places // stride % length
-        count = np.bincount(place, minlength=length)
-        own = np.sqrt(np.bincount(place, squares, length) / np.maximum(count, 1))
-        apart = (count >= _ENOUGH) & (own * _APART < whole) & (own > noise * whole)
-        if apart.any():
-            along = [1] * values.ndim
-            along[axis] = -1
-            scale = np.minimum(scale, np.where(apart, own, whole).reshape(along))
-    result: np.ndarray[Any, Any] = scale * top
-    return result
+        counts[axis] = np.bincount(place, minlength=length)
+        sums = np.bincount(place, squares, length)
+        slices[axis] = top * np.sqrt(sums / np.maximum(counts[axis], 1))
+    return _Magnitudes(top * float(np.sqrt(squares.mean())), slices, counts)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from enginebay.tensors import Array
+    from enginebay.verification.arrays import Apart
 
 _CHUNK = 1 << 18  # places at a time: some 16 MiB of float64, whatever the outputs measure
 
@@ -30,6 +31,7 @@ def compare(
     precision: str = "fp32",
     rtol: float | None = None,
     atol: float | None = None,
+    apart: Mapping[str, Apart] | None = None,
 ) -> tuple[OutputComparison, ...]:
     """Hold an artifact's outputs against the reference's.
 
@@ -40,6 +42,8 @@ def compare(
         rtol: Replaces the relative tolerance of floating-point outputs.
         atol: Replaces the absolute tolerance, which otherwise follows each output's magnitude.
             Given, it holds for integers as well (pixels that may be off by one); never for bools.
+        apart: By output, the slices that have a magnitude of their own in all samples of this
+            shape; by default those of this one.
 
     Returns:
         One comparison per output, in the order of ``expected``, then those nobody expected.
@@ -62,7 +66,9 @@ def compare(
         if name not in expected or name not in found:
             results.append(_absent(name, expected, found))
         else:
-            results.append(_compare_one(name, expected[name], found[name], precision, rtol, atol))
+            pair = expected[name], found[name]
+            of_all = None if apart is None else apart.get(name)
+            results.append(_compare_one(name, *pair, precision, rtol, atol, of_all))
     return tuple(results)
 
 
@@ -90,6 +96,7 @@ def _compare_one(
     precision: str,
     rtol: float | None,
     atol: float | None,
+    apart: Apart | None,
 ) -> OutputComparison:
     """The comparison of an output that both sides have."""
     import numpy as np
@@ -108,7 +115,7 @@ def _compare_one(
     left, right = wanted.reshape(-1), given.reshape(-1)
     scale = np.zeros(())
     if tolerance.noise is not None and wanted.size:
-        scale = scale_of(wanted, noise=tolerance.noise)
+        scale = scale_of(wanted, noise=tolerance.noise, apart=apart)
     if scale.size > 1:
         scale = np.broadcast_to(scale, wanted.shape)
     everywhere = np.broadcast_to(scale.reshape(-1), left.shape)  # one number stays one
