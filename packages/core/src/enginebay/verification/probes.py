@@ -116,10 +116,11 @@ class Probes:
         """Every probe that the settings ask for.
 
         The smallest and the largest sizes come first, with rows that differ, where sizes are open.
-        At the example's sizes floats are redrawn with its mean and spread, and permuted; then an
-        odd and a prime size in between follow, and floats of the other sign, with ten times the
-        spread, and zeros. Integers stay between the example's least and greatest, zeros and ones
-        (masks) keep their counts.
+        At the example's sizes floats are redrawn with its mean and spread; integers and masks are
+        permuted too. Then an odd and a prime size in between follow, and floats of the other sign,
+        with ten times the spread, and zeros. Integers stay between the example's least and
+        greatest, zeros and ones (masks) keep their counts. In less than single precision floats
+        are permuted too, and not stretched.
 
         Args:
             dynamic: The open dimensions.
@@ -134,14 +135,16 @@ class Probes:
 
     def _usual(self, dynamic: DynamicShapes, *, wide: bool) -> Iterator[Probe]:
         """Those first that find most."""
+        floats = [array for array in self._example.values() if is_float(array)]
+        wide = wide and all(array.dtype.itemsize >= 4 for array in floats)
         yield self.redrawn()
-        yield self._probe("permuted", lambda _, array: self._permuted(array))
+        if not wide or len(floats) < len(self._example):
+            yield self._probe("permuted", lambda _, array: self._permuted(array))
         for shapes in between_shapes(dynamic, _shapes(self._example)):
             yield self._at(shapes)
-        floats = [array for array in self._example.values() if is_float(array)]
         if floats:
             yield self._scaled("the other sign", -1.0)
-            if wide and all(array.dtype.itemsize >= 4 for array in floats):
+            if wide:
                 yield self._probe("ten times the spread", self._wide)
             yield replace(self._scaled("zeros", 0.0), tied=True)
 
