@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import enginebay as eb
-from enginebay.errors import MissingDependencyError, ParamsError
+from enginebay.errors import InputError, MissingDependencyError, ParamsError
 
 HAS_NNCF = importlib.util.find_spec("nncf") is not None
 nncf = pytest.mark.skipif(not HAS_NNCF, reason="nncf is not installed")
@@ -34,9 +34,9 @@ def recorded(tmp_path):
     return path
 
 
-def int8(model, folder, calibration):
-    params = {"precision": "int8", "calibration": calibration and str(calibration)}
-    return eb.convert(model, backend="openvino", work_dir=folder, params=params)
+def int8(model, folder, data):
+    params = {"precision": "int8"}
+    return eb.convert(model, backend="openvino", work_dir=folder, params=params, data=data)
 
 
 @nncf
@@ -68,9 +68,11 @@ def test_deploy_verifies_int8_with_the_samples_of_an_artifact(tmp_path):
         backend="openvino",
         ir="torchscript",
         work_dir=tmp_path / "int8",
-        params={"precision": "int8", "calibration": tmp_path / "fp32" / "samples.npz"},
+        params={"precision": "int8"},
+        data=tmp_path / "fp32" / "samples.npz",
     )
     assert deployed.verdict == "verified"
+    assert deployed.artifact.manifest.data.count == 1
     assert deployed.verification.precision == "int8"
 
 
@@ -97,50 +99,23 @@ def test_an_onnx_file_that_is_quantised_already(load):
     assert wrapper.receipt.precision == "int8"  # what it computes in, whatever was asked
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda path: None, "precision int8 needs calibration data"),
-        (lambda path: path, "calibration data '{path}' is not a file"),
-    ],
-)
-def test_without_calibration_data(model, tmp_path, make, message):
-    path = make(tmp_path / "missing.npz")
+def test_without_data(model, tmp_path):
     with pytest.raises(ParamsError) as raised:
-        int8(model, tmp_path / "out", path)
-    assert str(raised.value) == message.format(path=path)
-    assert raised.value.hint
+        int8(model, tmp_path / "out", None)
+    assert str(raised.value) == "precision int8 is calibrated with data, and there is none"
+    assert raised.value.hint.startswith("--data FILE.npz (data=…)")
 
 
 @nncf
-@pytest.mark.parametrize(
-    ("arrays", "message"),
-    [
-        ({"z": np.ones((2, 1, 3, 16, 16), np.float32)}, "lacks input 'x': it has z"),
-        (
-            {"x": np.ones((2, 3, 16, 16), np.float32)},
-            "has shape (3, 16, 16) for input 'x', wanted [1,3,16,16]",
-        ),
-        ({"x": np.ones((2, 1, 3, 16, 16))}, "has dtype float64 for input 'x', wanted float32"),
-        ({"x": np.ones((0, 1, 3, 16, 16), np.float32)}, "holds no sample"),
-        ({}, "holds no sample"),
-    ],
-)
-def test_calibration_data_that_does_not_fit(model, tmp_path, arrays, message):
-    path = tmp_path / "c.npz"
-    np.savez(path, **arrays)
-    with pytest.raises(ParamsError) as raised:
-        int8(model, tmp_path / "out", path)
-    assert str(raised.value) == f"calibration data '{path}' {message}"
-
-
-@nncf
-@pytest.mark.parametrize("content", [b"", b"not an archive", b"\x80\x04cos\nsystem\n."])
-def test_calibration_data_that_is_something_else(model, tmp_path, content):
-    path = tmp_path / "c.npz"
-    path.write_bytes(content)
-    with pytest.raises(ParamsError, match=f"^calibration data '{path}' cannot be read: "):
-        int8(model, tmp_path / "out", path)
+def test_data_that_does_not_fit_is_named_by_its_item(model, tmp_path):
+    data = [{"x": np.ones((1, 3, 16, 16), np.float32)}, {"x": np.ones((1, 3, 8, 8), np.float32)}]
+    with pytest.raises(InputError) as raised:
+        int8(model, tmp_path / "out", data)
+    assert str(raised.value) == (
+        "item 1 of the list given as data: input 'x' has size 8 in dimension 2 of (1, 3, 8, 8), "
+        "wanted 16: x float32[1, 3, 16, 16]"
+    )
+    assert not (tmp_path / "out").exists()
 
 
 def test_without_nncf(model, recorded, tmp_path, monkeypatch):

@@ -40,9 +40,9 @@ def scaled(path: Path, by: float = 2.0) -> Path:
     return path
 
 
-def artifact(tmp_path: Path, **params: Any) -> eb.Artifact:
+def artifact(tmp_path: Path, data: Any = None, **params: Any) -> eb.Artifact:
     source = scaled(tmp_path / "m.onnx")
-    return eb.convert(source, backend="tensorrt", work_dir=tmp_path / "a", params=params)
+    return eb.convert(source, backend="tensorrt", work_dir=tmp_path / "a", params=params, data=data)
 
 
 X = np.array([1, -2, 3], np.float32)
@@ -141,7 +141,7 @@ def test_no_gpu_to_build_on_is_one_clear_line(machine: Any, tmp_path: Path, devi
     machine.names = machine.names if device == "cuda:2" else []
     np.savez(tmp_path / "c.npz", x=X[None])
     with pytest.raises(BackendUnavailableError) as caught:
-        artifact(tmp_path, device=device, precision="int8", calibration=str(tmp_path / "c.npz"))
+        artifact(tmp_path, device=device, precision="int8", data=tmp_path / "c.npz")
     assert str(caught.value).startswith(f"device {device} does not answer: cudaGetDevicePropert")
     assert caught.value.hint == "enginebay check-env tensorrt"
 

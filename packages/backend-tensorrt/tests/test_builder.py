@@ -17,10 +17,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def config_of(stand_ins: Any, tmp_path: Path, **params: Any) -> Any:
-    eb.convert(
-        linear(tmp_path / "m.onnx"), backend="tensorrt", work_dir=tmp_path / "a", params=params
-    )
+def config_of(stand_ins: Any, tmp_path: Path, data: Any = None, **params: Any) -> Any:
+    source = linear(tmp_path / "m.onnx")
+    eb.convert(source, backend="tensorrt", work_dir=tmp_path / "a", params=params, data=data)
     return stand_ins.CONFIGS[-1]
 
 
@@ -102,9 +101,8 @@ def test_dla_before_the_parser_knew_of_it(
 
 
 def test_8_bits_are_in_the_graph_of_both_versions(stand_ins: Any, tmp_path: Path) -> None:
-    np.savez(tmp_path / "c.npz", x=np.stack([rows(2) for _ in range(3)]))
-    calibration = str(tmp_path / "c.npz")
-    config = config_of(stand_ins, tmp_path, precision="int8", calibration=calibration)
+    data = [{"x": rows(2)} for _ in range(3)]
+    config = config_of(stand_ins, tmp_path, data=data, precision="int8")
     assert config._flags == set()
     assert [entry for entry in stand_ins.LOG if entry[0] == "parse_from_file"][-1][1].endswith(
         "typed.onnx"
@@ -114,7 +112,6 @@ def test_8_bits_are_in_the_graph_of_both_versions(stand_ins: Any, tmp_path: Path
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"precision": "int8"}, "precision int8 needs calibration data"),
         ({"dla_core": 0}, "DLA computes in fp16, found precision fp32"),
         ({"dla_core": 0, "precision": "int8"}, "DLA computes in fp16, found precision int8"),
         ({"device": "gpu"}, "device 'gpu' is not one of TensorRT's: wanted cuda or cuda:N"),

@@ -52,8 +52,10 @@ def insist_on(on_gpu: bool) -> Callable[[str], None]:
 def convert(tmp_path: Path) -> Callable[..., eb.Artifact]:
     """Convert an ONNX file with parameters."""
 
-    def make(source: Path, **params: Any) -> eb.Artifact:
-        return eb.convert(source, backend="tensorrt", work_dir=tmp_path / "a", params=params)
+    def make(source: Path, data: Any = None, **params: Any) -> eb.Artifact:
+        return eb.convert(
+            source, backend="tensorrt", work_dir=tmp_path / "a", params=params, data=data
+        )
 
     return make
 
@@ -71,10 +73,8 @@ def test_precisions(
     convert: Any, insist_on: Any, tmp_path: Path, precision: str, tolerance: float
 ) -> None:
     insist_on(precision)
-    more = {}
-    if precision in ("int8", "fp8"):
-        more["calibration"] = recorded(tmp_path / "c.npz")
-    artifact = convert(linear(tmp_path / "m.onnx"), precision=precision, **more)
+    data = recorded(tmp_path / "c.npz") if precision in ("int8", "fp8") else None
+    artifact = convert(linear(tmp_path / "m.onnx"), data=data, precision=precision)
     with eb.load(artifact, strict=True) as wrapper:
         x = rows(2)
         agree(wrapper({"x": x}), expected(x), tolerance)
@@ -240,7 +240,7 @@ def test_weights_are_replaced(tmp_path: Path) -> None:
 def test_calibration_data_from_an_iterable(tmp_path: Path) -> None:
     from enginebay_tensorrt import api
 
-    data = ({"x": rows(2)} for _ in range(16))
+    data = [{"x": rows(2)} for _ in range(16)]
     plan = api.from_onnx(linear(tmp_path / "m.onnx"), precision="int8", calibration_data=data)
     api.save(plan, tmp_path / "m.engine")
     names = ("y", "s")

@@ -13,15 +13,11 @@ import pytest
 from onnx import TensorProto, numpy_helper
 
 import enginebay as eb
-from enginebay.errors import ConversionError, ParamsError
-from enginebay.tensors.spec import TensorSpec
-from enginebay_tensorrt.calibration import check_samples, read_calibration
+from enginebay.errors import ConversionError
 from enginebay_tensorrt.quantize import quantize
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-SPEC = TensorSpec("x", "float32", ("n", 3))
 
 
 @pytest.fixture(scope="module")
@@ -107,46 +103,3 @@ def test_nothing_to_quantise(tmp_path: Path) -> None:
     assert str(caught.value) == (
         "'relu.onnx' holds nothing to quantise: wanted Conv, ConvTranspose, MatMul, Gemm"
     )
-
-
-def test_an_iterable_of_dicts_will_do() -> None:
-    found = check_samples(
-        ({"x": np.ones((n, 3), np.float32), "unused": n} for n in (1, 2)), [SPEC], "data"
-    )
-    assert [sample["x"].shape for sample in found] == [(1, 3), (2, 3)]
-    assert [list(sample) for sample in found] == [["x"], ["x"]]
-
-
-@pytest.mark.parametrize(
-    ("sample", "message"),
-    [
-        ({"y": np.ones((1, 3), np.float32)}, "data lacks input 'x': it has y"),
-        ({"x": np.ones((1, 3))}, "data has dtype float64 for input 'x', wanted float32"),
-        (
-            {"x": np.ones((1, 4), np.float32)},
-            "data has shape (1, 4) for input 'x', wanted x float32[n, 3]",
-        ),
-        (
-            {"x": np.ones(3, np.float32)},
-            "data has shape (3,) for input 'x', wanted x float32[n, 3]",
-        ),
-    ],
-)
-def test_samples_that_do_not_fit(sample: Any, message: str) -> None:
-    with pytest.raises(ParamsError) as caught:
-        check_samples([sample], [SPEC], "data")
-    assert str(caught.value) == message
-
-
-def test_files_that_hold_no_samples(tmp_path: Path) -> None:
-    path = tmp_path / "c.npz"
-    with pytest.raises(ParamsError, match="is not a file"):
-        read_calibration(str(path), [SPEC])
-    path.write_bytes(b"hello")
-    with pytest.raises(
-        ParamsError, match=r"cannot be read: 'c\.npz' does not hold recorded inputs"
-    ):
-        read_calibration(str(path), [SPEC])
-    np.savez(path, x=np.ones((0, 1, 3), np.float32))
-    with pytest.raises(ParamsError, match="holds no sample"):
-        read_calibration(str(path), [SPEC])

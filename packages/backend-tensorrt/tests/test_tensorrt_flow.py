@@ -52,7 +52,8 @@ def test_8_bits_are_calibrated(stand_ins: Any, tmp_path: Path, precision: str) -
         linear(tmp_path / "m.onnx"),
         backend="tensorrt",
         work_dir=tmp_path / "a",
-        params={"precision": precision, "calibration": str(tmp_path / "c.npz")},
+        params={"precision": precision},
+        data=tmp_path / "c.npz",
     )
     plan = (artifact.path / "model.engine").read_bytes().split(b"\n", 2)[2]
     operators = {node.op_type for node in onnx.ModelProto.FromString(plan).graph.node}

@@ -97,7 +97,7 @@ def test_calibrators_are_no_parameter() -> None:
     with pytest.raises(ConfigError) as caught:
         from_config(calibrator="entropy")
     assert str(caught.value).startswith("'calibrator' is not a key of backend_config")
-    assert caught.value.hint == refused.value.hint == "did you mean 'calibration'?"
+    assert "'calibrator', which is not one of its fields" in str(refused.value)
 
 
 def test_levels_are_checked() -> None:

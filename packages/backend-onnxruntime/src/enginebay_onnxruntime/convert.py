@@ -27,13 +27,22 @@ def convert(request: ConvertRequest[OnnxruntimeParams]) -> list[Path]:
 
     Raises:
         ConversionError: A custom-op library is missing, or a file would replace another.
-        MissingDependencyError: Half precision is requested, and onnx-ir is not installed.
+        MissingDependencyError: Half precision is requested and onnx-ir is not installed, or int8
+            and onnx is not.
+        UsageError: The calibration data does not fit the model.
     """
     params = request.params
     target = request.work_dir / params.file_name
     if params.precision == "fp16":
         request.progress("converting to half precision")
         written = _write_fp16(request.ir.path, target, params)
+    elif params.precision == "int8":
+        from enginebay_onnxruntime.quantize import quantize
+
+        assert request.calibration is not None  # core has checked
+        _check_target(request.ir.path, target, "int8")
+        request.progress(f"calibrating on {len(request.calibration)} items")
+        written = quantize(request.ir.path, target, request.calibration)
     else:
         written = _copy(_places(request, target))
     return written + _copy(_library_places(params.custom_ops, request.work_dir))
@@ -66,11 +75,16 @@ def _copy(files: list[tuple[Path, Path]]) -> list[Path]:
     return places
 
 
-def _write_fp16(source: Path, target: Path, params: OnnxruntimeParams) -> list[Path]:
+def _check_target(source: Path, target: Path, precision: str) -> None:
     if target.exists() and target.samefile(source):
         raise ConversionError(
-            f"precision fp16 would replace '{source}', the model that is converted",
+            f"precision {precision} would replace '{source}', the model that is converted",
             hint="pass another --work-dir or --file-name",
         )
+    target.parent.mkdir(parents=True, exist_ok=True)
+
+
+def _write_fp16(source: Path, target: Path, params: OnnxruntimeParams) -> list[Path]:
+    _check_target(source, target, "fp16")
     fp32_ops = (*NO_FP16, *params.fp32_ops)
     return to_half(source, target, "fp16", fp32_ops=fp32_ops, fp32_nodes=params.fp32_nodes)

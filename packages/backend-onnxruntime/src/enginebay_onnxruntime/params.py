@@ -19,7 +19,8 @@ class OnnxruntimeParams(eb.BackendParams):
         file_name (str): File name of the model. The suffix .onnx is added where it has none.
         device (str): cpu, cuda or cuda:N.
         precision (str): fp32 leaves the model as it is; fp16 converts weights and arithmetic to
-            half precision and keeps the dtypes of inputs and outputs.
+            half precision and keeps the dtypes of inputs and outputs; int8 quantises the operators
+            that ONNX Runtime has 8-bit kernels for, calibrated with a data set.
         fp32_ops (list): Operators that precision fp16 leaves in single precision, besides those
             that would overflow, such as Pow, Exp, sums and means.
         fp32_nodes (list): Names of nodes that precision fp16 leaves in single precision.
@@ -46,7 +47,7 @@ class OnnxruntimeParams(eb.BackendParams):
     """
 
     file_name: eb.FileName = eb.FileName("model", suffix=".onnx")
-    precision: Literal["fp32", "fp16"] = "fp32"
+    precision: Literal["fp32", "fp16", "int8"] = "fp32"
     fp32_ops: tuple[str, ...] = ()
     fp32_nodes: tuple[str, ...] = ()
     providers: tuple[str, ...] = ()

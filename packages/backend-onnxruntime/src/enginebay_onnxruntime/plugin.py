@@ -24,7 +24,8 @@ def backend_info() -> eb.BackendInfo:
         api_version=1,
         devices=("cpu", "cuda"),
         dtypes=SUPPORTED,
-        precisions=("fp32", "fp16"),
+        precisions=("fp32", "fp16", "int8"),
+        calibrated=("int8",),
         runtime_distributions=("onnxruntime>=1.22 | onnxruntime-gpu>=1.22",),
     )
 

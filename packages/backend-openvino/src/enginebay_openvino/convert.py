@@ -29,7 +29,8 @@ def convert(request: ConvertRequest[OpenvinoParams]) -> list[Path]:
         The ``.xml`` file, then the ``.bin`` file if there are weights.
 
     Raises:
-        ParamsError: OpenVINO has no such device, or int8 has no calibration data.
+        ParamsError: OpenVINO has no such device.
+        UsageError: The calibration data does not fit the model.
         MissingDependencyError: int8 is requested and NNCF is not installed.
         ConversionError: OpenVINO does not know an operator, or reads the model as another one.
     """
@@ -40,15 +41,16 @@ def convert(request: ConvertRequest[OpenvinoParams]) -> list[Path]:
     if params.precision == "int8":
         from enginebay_openvino.quantize import check_int8
 
-        check_int8(params)
+        check_int8()
     model = _read(request.ir)
     _check_ports(model, request.ir)
     _name_ports(model, request.ir)
     if params.precision == "int8":
         from enginebay_openvino.quantize import quantize
 
-        request.progress("calibrating")
-        model = quantize(model, params)
+        assert request.calibration is not None
+        request.progress(f"calibrating on {len(request.calibration)} items")
+        model = quantize(model, request.calibration)
     target = request.work_dir / params.file_name
     target.parent.mkdir(parents=True, exist_ok=True)
     ov.save_model(model, target, compress_to_fp16=params.fp16_weights)

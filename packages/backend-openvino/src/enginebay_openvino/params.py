@@ -33,9 +33,6 @@ class OpenvinoParams(eb.BackendParams):
         device (str): cpu, gpu, gpu.N, npu or auto.
         precision (str): The precision to compute in, whatever the processor prefers. int8
             quantises the model when it is converted and computes the rest in fp32.
-        calibration (str): An .npz file with recorded inputs to calibrate int8 with: for each
-            input an array whose first axis counts the samples, or the samples.npz of an
-            artifact.
         fp16_weights (bool): Store the weights in half precision. The files become half as large,
             and the results less exact, in any precision.
         performance_hint (str): Tune for the time of one call or for many calls at once.
@@ -50,7 +47,6 @@ class OpenvinoParams(eb.BackendParams):
 
     file_name: eb.FileName = eb.FileName("model", suffix=".xml")
     precision: Literal["fp32", "fp16", "bf16", "int8"] = "fp32"
-    calibration: str | None = None
     fp16_weights: bool = False
     performance_hint: Literal["latency", "throughput", "cumulative_throughput"] = "latency"
     streams: Annotated[int, msgspec.Meta(ge=0)] = 0

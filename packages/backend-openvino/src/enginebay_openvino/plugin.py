@@ -32,6 +32,7 @@ def backend_info() -> eb.BackendInfo:
             *("float32", "float16", "bfloat16", "float64", "bool"),
             *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
         ),
+        calibrated=("int8",),
         precisions=("fp32", "fp16", "bf16", "int8"),
         runtime_distributions=("openvino>=2026.4",),
     )

@@ -11,20 +11,20 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+import enginebay as eb
 from enginebay.errors import ParamsError, UsageError
 from enginebay_tensorrt.params import TensorrtParams
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
-    from enginebay.authors import NumpyArray
     from enginebay_tensorrt.wrapper import TensorrtWrapper
 
 
 def from_onnx(
     path: str | Path,
     *,
-    calibration_data: Iterable[Mapping[str, NumpyArray]] | None = None,
+    calibration_data: Any = None,
     progress: Callable[[str], None] | None = None,
     **params: Any,
 ) -> bytes:
@@ -32,7 +32,8 @@ def from_onnx(
 
     Args:
         path: An ``.onnx`` file.
-        calibration_data: Inputs by name for int8 and fp8, in place of a file in ``calibration``.
+        calibration_data: What int8 and fp8 are calibrated with: an :class:`enginebay.DataSet`, or
+            what one is made of.
         progress: Called with a short text at each stage.
         **params: Fields of :class:`~enginebay_tensorrt.params.TensorrtParams`.
 
@@ -45,28 +46,26 @@ def from_onnx(
         ConversionError: TensorRT does not know an operator, or cannot build.
 
     Example:
-        >>> data = ({"x": image} for image in images)  # doctest: +SKIP
+        >>> data = [{"x": image} for image in images]  # doctest: +SKIP
         >>> plan = from_onnx("m.onnx", precision="int8", calibration_data=data)  # doctest: +SKIP
     """
     from enginebay.authors import read_onnx
-    from enginebay_tensorrt.calibration import check_samples
     from enginebay_tensorrt.convert import build
     from enginebay_tensorrt.plugin_libraries import load_plugins
-    from enginebay_tensorrt.precision import check_precision, read_samples
+    from enginebay_tensorrt.precision import check_precision
 
     given = TensorrtParams(**params)
     check_precision(given)
     ir = read_onnx(Path(path))
-    if calibration_data is None:
-        samples = read_samples(ir, given)
-    else:
-        samples = check_samples(calibration_data, ir.inputs, "calibration_data")
+    engine = eb.get_backend("tensorrt")
+    engine.check_data(given, has_data=calibration_data is not None)
+    calibration = engine.calibration(ir, given, calibration_data)
     load_plugins(map(Path, given.plugins))
     with TemporaryDirectory(prefix="enginebay-tensorrt-") as folder:
         _, plan = build(
             ir,
             given,
-            samples=samples,
+            samples=calibration,
             shapes={},
             folder=Path(folder),
             progress=progress or _ignore,
@@ -129,7 +128,7 @@ def _typed(weights: Path, params: TensorrtParams, folder: Path) -> Path:
             "was built from a calibrated graph",
             hint="eb.convert keeps that graph in the artifact, and eb.load puts its weights back",
         )
-    return typed_graph(weights, params, [], folder, _ignore)
+    return typed_graph(weights, params, None, folder, _ignore)
 
 
 def _ignore(_text: str) -> None:

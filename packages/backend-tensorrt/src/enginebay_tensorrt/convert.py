@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 from enginebay_tensorrt import cuda
 from enginebay_tensorrt.builder import build_plan
 from enginebay_tensorrt.plugin_libraries import copy_plugins, load_plugins
-from enginebay_tensorrt.precision import check_precision, read_samples, typed_graph
+from enginebay_tensorrt.precision import check_precision, typed_graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from enginebay import IRModel
     from enginebay.authors import ShapeProfile
-    from enginebay.hooks import ConvertRequest
-    from enginebay_tensorrt.calibration import Samples
+    from enginebay.hooks import CalibrationData, ConvertRequest
     from enginebay_tensorrt.params import TensorrtParams
 
 
@@ -36,7 +35,6 @@ def convert(request: ConvertRequest[TensorrtParams]) -> list[Path]:
     """
     params = request.params
     check_precision(params)
-    samples = read_samples(request.ir, params)
     load_plugins(map(Path, params.plugins))
     target = request.work_dir / params.file_name
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -44,7 +42,7 @@ def convert(request: ConvertRequest[TensorrtParams]) -> list[Path]:
         source, plan = build(
             request.ir,
             params,
-            samples=samples,
+            samples=request.calibration,
             shapes=request.shapes,
             folder=Path(folder),
             progress=request.progress,
@@ -58,7 +56,7 @@ def build(
     ir: IRModel,
     params: TensorrtParams,
     *,
-    samples: Samples,
+    samples: CalibrationData | None,
     shapes: Mapping[str, ShapeProfile],
     folder: Path,
     progress: Callable[[str], None],
@@ -68,7 +66,7 @@ def build(
     Args:
         ir: The model.
         params: How to build.
-        samples: Calibration data, where the precision needs some.
+        samples: What it is calibrated with, where the precision needs some.
         shapes: The inputs' shapes as far as the deployment knows them.
         folder: The folder for a graph that had to be changed.
         progress: Called with a short text at each stage.

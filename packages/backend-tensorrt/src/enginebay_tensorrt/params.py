@@ -20,9 +20,6 @@ class TensorrtParams(eb.BackendParams):
         precision (str): The precision of the engine. fp16 and bf16 convert the graph, int8 and fp8
             put Q/DQ nodes around convolutions and matrix products; inputs and outputs keep their
             dtypes. fp32 is without TF32.
-        calibration (str): An .npz file with recorded inputs, which int8 and fp8 are calibrated
-            with: for each input an array with one sample for each entry of its first axis, or
-            the samples.npz of an artifact.
         workspace_size (int): Bytes of device memory that one layer may use; 0 sets no limit.
         optimization_level (int): The effort to find fast kernels, from 0 to 5; TensorRT's own
             default is 3.
@@ -49,7 +46,6 @@ class TensorrtParams(eb.BackendParams):
     file_name: eb.FileName = eb.FileName("model", suffix=".engine")
     device: str = "cuda"
     precision: Literal["fp32", "fp16", "bf16", "int8", "fp8"] = "fp32"
-    calibration: str | None = None
     workspace_size: Annotated[int, msgspec.Meta(ge=0)] = 0
     optimization_level: Annotated[int, msgspec.Meta(ge=0, le=5)] | None = None
     timing_cache: str | None = None

@@ -31,6 +31,7 @@ def backend_info() -> eb.BackendInfo:
         api_version=1,
         devices=("cuda",),
         dtypes=SUPPORTED,
+        calibrated=("int8", "fp8"),
         precisions=("fp32", "fp16", "bf16", "int8", "fp8"),
         runtime_distributions=(
             # Wheels by CUDA's version, NVIDIA's archives, bindings beside one's own libraries.

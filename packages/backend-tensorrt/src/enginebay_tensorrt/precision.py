@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from enginebay.authors import to_half
 from enginebay.errors import ParamsError
-from enginebay_tensorrt.calibration import read_calibration
 from enginebay_tensorrt.installation import HAS_PRECISION_FLAGS
 from enginebay_tensorrt.quantize import quantize
 
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from enginebay import IRModel
-    from enginebay_tensorrt.calibration import Samples
+    from enginebay.hooks import CalibrationData
     from enginebay_tensorrt.params import TensorrtParams
 
 
@@ -48,26 +46,10 @@ def check_precision(params: TensorrtParams) -> None:
         )
 
 
-def read_samples(ir: IRModel, params: TensorrtParams) -> Samples:
-    """Return the calibration data; none where the precision needs none.
-
-    Raises:
-        ParamsError: They are missing, or do not fit the model.
-    """
-    if params.precision not in ("int8", "fp8"):
-        return []
-    if not params.calibration:
-        raise ParamsError(
-            f"precision {params.precision} needs calibration data",
-            hint="--calibration recorded-inputs.npz",
-        )
-    return read_calibration(params.calibration, ir.inputs)
-
-
 def typed_graph(
     source: Path,
     params: TensorrtParams,
-    samples: Samples,
+    samples: CalibrationData | None,
     folder: Path,
     progress: Callable[[str], None],
 ) -> Path:
@@ -76,7 +58,7 @@ def typed_graph(
     Args:
         source: The model as it was exported.
         params: The parameters, with the precision.
-        samples: Calibration data for int8 and fp8.
+        samples: What int8 and fp8 are calibrated with.
         folder: The folder for a new file, if one is needed.
         progress: Called with a short text before long work.
 
@@ -97,6 +79,7 @@ def typed_graph(
             progress(f"converting to {precision}")
             to_half(source, target, precision)
         case "int8" | "fp8" as precision:
-            progress(f"calibrating on {len(samples)} samples")
+            assert samples is not None  # core has checked
+            progress(f"calibrating on {len(samples)} items")
             quantize(source, target, samples, precision)
     return target

@@ -13,20 +13,20 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 from enginebay.authors import quiet
-from enginebay.errors import ConversionError, MissingDependencyError
+from enginebay.errors import ConversionError, EnginebayError, MissingDependencyError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from enginebay_tensorrt.calibration import Samples
+    from enginebay.hooks import CalibrationData
 
 #: The operators that TensorRT has 8-bit kernels for and that are worth one.
 QUANTIZED = ("Conv", "ConvTranspose", "MatMul", "Gemm")
 
 
 def quantize(
-    source: Path, target: Path, samples: Samples, precision: Literal["int8", "fp8"]
+    source: Path, target: Path, samples: CalibrationData, precision: Literal["int8", "fp8"]
 ) -> None:
     """Write the model with Q/DQ nodes.
 
@@ -59,6 +59,8 @@ def quantize(
                 use_external_data_format=model.ByteSize() > 1 << 30,
                 **_settings(precision),
             )
+    except EnginebayError:
+        raise
     except Exception as err:
         raise ConversionError(
             f"'{source.name}' cannot be quantised: {str(err).splitlines()[0]}"
@@ -119,7 +121,7 @@ def _raised(source: Path, precision: str) -> Any:
         ) from err
 
 
-def _reader(samples: Samples) -> Any:
+def _reader(samples: CalibrationData) -> Any:
     from onnxruntime.quantization import CalibrationDataReader
 
     class Reader(CalibrationDataReader):  # type: ignore[misc]  # onnxruntime has no types

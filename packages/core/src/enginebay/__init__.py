@@ -18,6 +18,7 @@ from enginebay.version import __version__
 if TYPE_CHECKING:
     from enginebay.artifact import Artifact, open_artifact
     from enginebay.backend import Backend, get_backend
+    from enginebay.data import DataSet
     from enginebay.environment import Check, EnvReport
     from enginebay.errors import EnginebayError, MismatchError
     from enginebay.hooks import API_VERSION, BackendInfo, hookimpl
@@ -48,6 +49,7 @@ __all__ = [
     "BackendStatus",
     "Check",
     "ConfigKey",
+    "DataSet",
     "Deployment",
     "EnginebayError",
     "EnvReport",
@@ -87,6 +89,7 @@ _fetch = lazy_names(
         "BackendStatus": "plugins",
         "Check": "environment",
         "ConfigKey": "params",
+        "DataSet": "data",
         "Deployment": "operations",
         "EnginebayError": "errors",
         "EnvReport": "environment",

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         resolve_profiles,
     )
     from enginebay.rewriting import Context
-    from enginebay.tensors import Array, NumpyArray, is_torch, load_inputs, numpy_dtype
+    from enginebay.tensors import Array, NumpyArray, is_torch, numpy_dtype
 
 __all__ = [
     "Array",
@@ -47,7 +47,6 @@ __all__ = [
     "format_dims",
     "image_size",
     "is_torch",
-    "load_inputs",
     "load_weights",
     "measure_norms",
     "name_shapes",
@@ -78,7 +77,6 @@ __getattr__ = lazy_names(
         "format_dims": "params",
         "image_size": "models",
         "is_torch": "tensors",
-        "load_inputs": "tensors",
         "load_weights": "models",
         "name_shapes": "params",
         "numpy_dtype": "tensors",

@@ -19,9 +19,9 @@ group ``enginebay.plugins`` and see every backend.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol
 
 import msgspec
 import pluggy
@@ -48,8 +48,10 @@ __all__ = [
     "API_VERSION",
     "BackendInfo",
     "BindingRequest",
+    "CalibrationData",
     "CheckEnvRequest",
     "ConvertRequest",
+    "DataRequest",
     "ModelRequest",
     "Precision",
     "RewritersRequest",
@@ -84,6 +86,8 @@ class BackendInfo(msgspec.Struct, frozen=True, kw_only=True):
         runtime_distributions: Requirements for its runtime, one string each, alternatives
             separated by ``|``: ``"onnxruntime>=1.20 | onnxruntime-gpu>=1.20"``.
         pinned: Manifest fields that must be the same where the artifact is loaded.
+        calibrated: Precisions that need a data set to be calibrated with. Core refuses to convert
+            in one of them without ``ConvertRequest.calibration``.
     """
 
     name: str
@@ -96,6 +100,7 @@ class BackendInfo(msgspec.Struct, frozen=True, kw_only=True):
     dynamic_shapes: bool = True
     runtime_distributions: tuple[str, ...] = ()
     pinned: tuple[Literal["engine_version"], ...] = ()
+    calibrated: tuple[Precision, ...] = ()
 
 
 class CheckEnvRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
@@ -118,6 +123,18 @@ class CheckEnvRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
     backend: str = ""
 
 
+class CalibrationData(Protocol):
+    """Sets of inputs, NumPy arrays by name, that can be read again and again, one at a time."""
+
+    def __len__(self) -> int:
+        """How many sets there are."""
+        ...
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        """Start again from the first."""
+        ...
+
+
 class ConvertRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
     """Request to convert an IR into the engine's files.
 
@@ -134,6 +151,8 @@ class ConvertRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
         samples: Sets of inputs, NumPy arrays by name, that the artifact will be verified with,
             the caller's own example first. The files can be tried with them, but must serve all
             other inputs as well. Empty if an IR is converted without its model.
+        calibration: What a precision in ``BackendInfo.calibrated`` is calibrated with, checked
+            against the IR's inputs when it is read; None in any other precision.
     """
 
     ir: IRModel
@@ -143,6 +162,7 @@ class ConvertRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
     shapes: Mapping[str, ShapeProfile] = {}
     backend: str = ""
     samples: tuple[Mapping[str, Any], ...] = ()
+    calibration: CalibrationData | None = None
 
 
 class WrapperRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
@@ -212,6 +232,16 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     input_shapes: Mapping[str, tuple[int | None, ...]] = {}
 
 
+class DataRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Request to a data source for one data set.
+
+    Attributes:
+        name: The text behind the scheme: ``val`` in ``flowers:val``.
+    """
+
+    name: str
+
+
 @hookspec(firstresult=True)
 def backend_info() -> BackendInfo:
     """Return what the backend is and can do.
@@ -263,5 +293,16 @@ def model_sources() -> Mapping[str, Callable[[ModelRequest], Any]]:
     The callable takes a :class:`ModelRequest` and returns an ``nn.Module``, or a pair of it and
     its example inputs. It raises a ``ModelSourceError`` for a name that it does not know. A deploy
     config with ``codebase_config = dict(type="zoo")`` lets users leave the scheme out.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def data_sources() -> Mapping[str, Callable[[DataRequest], Any]]:
+    """Return data sources by scheme: ``{"flowers": read}`` makes ``flowers:NAME`` call ``read``.
+
+    The callable takes a :class:`DataRequest` and returns what ``eb.DataSet`` takes: a path, an
+    iterable that can be read again, or a callable that returns one. It raises an ``InputError``
+    for a name that it does not know.
     """
     raise NotImplementedError

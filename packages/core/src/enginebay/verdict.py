@@ -30,6 +30,10 @@ PROBES = 8
 EXAMPLE = "example"
 
 
+#: The start of an item's label; its number follows.
+ITEM = "item "
+
+
 class Basis(msgspec.Struct, frozen=True, kw_only=True):
     """What a verdict rests on, besides its figures.
 
@@ -124,7 +128,8 @@ class OutputComparison(msgspec.Struct, frozen=True, kw_only=True):
         """The comparison in one line, for messages."""
         text = f'"{self.name}"'
         if self.sample != EXAMPLE:
-            text += f" on the probe '{self.sample}'"
+            is_item = self.sample.startswith(ITEM)
+            text += f" on {self.sample}" if is_item else f" on the probe '{self.sample}'"
         if self.worst_index is not None:
             place = ", ".join(map(str, self.worst_index))
             text += f" at [{place}]: expected {self.worst_expected}, found {self.worst_found}"
@@ -146,6 +151,39 @@ class OutputComparison(msgspec.Struct, frozen=True, kw_only=True):
         return f"{text}; no tolerance would pass"
 
 
+class Signal(msgspec.Struct, frozen=True, kw_only=True):
+    """The signal of one output of an 8-bit engine beside its noise.
+
+    Attributes:
+        output: The output's name.
+        place: Where it was measured: ``items`` of a data set, or ``example and probes``.
+        samples: How many sets of inputs that is.
+        agreed: In how many of them the largest values along the last axis are at the same places.
+        decibels: The signal above the noise; None where there is no noise at all.
+        wanted: What it should be at least, in dB.
+    """
+
+    output: str
+    place: str
+    samples: int
+    agreed: int
+    decibels: float | None
+    wanted: float
+
+    @property
+    def passed(self) -> bool:
+        """True if the signal is high enough."""
+        return self.decibels is None or self.decibels >= self.wanted
+
+    def describe(self) -> str:
+        """One line: the signal, what was wanted, and how often the largest value agrees."""
+        level = "no noise" if self.decibels is None else f"{self.decibels:.1f} dB above noise"
+        return (
+            f'"{self.output}" {level} on {self.samples} {self.place} (wanted {self.wanted:.1f}), '
+            f"largest value agrees in {self.agreed}"
+        )
+
+
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict on an artifact, and how it came about.
 
@@ -158,6 +196,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         reason: Why there are no figures, for ``unverified`` and ``crashed``.
         failed: Labels of the samples that do not pass.
         basis: What the verdict rests on; None where nothing is known but the figures.
+        signals: Of an 8-bit engine, each output's signal beside its noise.
 
     Example:
         >>> Verification.unverified("no reference was given").summary()
@@ -172,6 +211,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     failed: tuple[str, ...] = ()
     basis: Basis | None = None
+    signals: tuple[Signal, ...] = ()
 
     @classmethod
     def of(
@@ -182,6 +222,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         precision: str = "fp32",
         basis: Basis | None = None,
         doubt: str = "",
+        signals: tuple[Signal, ...] = (),
     ) -> Verification:
         """The verdict on several samples; of each output, the worst one is kept.
 
@@ -191,6 +232,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
             precision: The effective precision of the engine.
             basis: What the verdict rests on.
             doubt: Why it cannot be ``verified``, whatever the figures say.
+            signals: The signals of an 8-bit engine.
 
         Returns:
             ``verified`` or ``mismatched``; ``unverified`` where not one number was compared, or
@@ -206,12 +248,13 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
                 known = worst.get(output.name)
                 if known is None or output.badness > known.badness:
                     worst[output.name] = msgspec.structs.replace(output, sample=label)
-        verdict: Verdict = "mismatched" if failed else "verified"
+        is_wrong = bool(failed) or not all(signal.passed for signal in signals)
+        verdict: Verdict = "mismatched" if is_wrong else "verified"
         if not failed and not any(o.total for o in chain.from_iterable(samples)):
             doubt = "not one number was compared"
         if basis is not None and basis.doubt:
             verdict, doubt = "unverified", basis.doubt
-        elif doubt and not failed:
+        elif doubt and not is_wrong:
             verdict = "unverified"
         else:
             doubt = ""
@@ -224,6 +267,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
             reason=doubt,
             failed=tuple(failed),
             basis=basis,
+            signals=signals,
         )
 
     @classmethod
@@ -274,7 +318,11 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         """Likely causes of a mismatch, and what to type."""
         if self.verdict != "mismatched" or self.basis is None:
             return ()
-        causes = []
+        causes = [
+            f"{signal.describe()}: calibrate with data like what the engine will meet"
+            for signal in self.signals
+            if not signal.passed
+        ]
         if self.basis.branches:
             lines = ", ".join(self.basis.branches)
             causes.append(

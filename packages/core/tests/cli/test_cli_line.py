@@ -49,7 +49,7 @@ def test_deploy_closes_with_a_table_that_says_what_came_out(deployed: Ran) -> No
     assert seconds[-1] == pytest.approx(sum(seconds[:-1]), abs=0.03)
     assert len({line.index(line.split()[1]) + len(line.split()[1]) for line in lines[1:]}) == 1
     assert re.fullmatch(
-        r"verdict   verified against the PyTorch model, unpatched on 6 samples\n"
+        r"verdict   verified against the PyTorch model, unpatched on 5 samples\n"
         r"engine    onnx\.reference [\d.]+ on cpu, fp32\n"
         r"artifact  build-loopback \(2 files, [\d.]+ KiB\)",
         fields,
@@ -139,7 +139,7 @@ def test_a_mismatch_is_exit_code_1_and_publishes_nothing(cli: Run, here: Path) -
     ran = cli("deploy", "tiny.onnx", "--backend", "loopback", "--gain", "1.5")
     assert (ran.code, ran.out) == (1, "")
     assert re.fullmatch(
-        r"error: mismatched against .+ on 1 output, [26] samples; worst: \"y\".* at \[.+\]: "
+        r"error: mismatched against .+ on 1 output, [25] samples; worst: \"y\".* at \[.+\]: "
         r"expected \S+, found \S+; \d+ of 48 places differ; allowed rtol \S+, atol \S+; "
         r"rtol \S+ would pass\n"
         r"hint: look at the model or the params; --allow-mismatch \(allow_mismatch=True\) "
@@ -267,14 +267,14 @@ def test_verify_against_the_model_and_against_the_records(cli: Run, sizes: tuple
         cli("verify", "build-loopback"),
         cli("verify", "build-loopback", "--model", "net.py:build"),
     )
-    recorded, anew = ("10 samples", "15 samples") if sizes else ("6 samples", "11 samples")
+    recorded, anew = ("9 samples", "13 samples") if sizes else ("5 samples", "9 samples")
     against = "the PyTorch model, unpatched"
     assert records.out.startswith(
         f"verified against the recorded outputs of {against} on {recorded}\n"
     )
     assert model.out.startswith(f"verified against {against} on {anew}\n")
     own = cli("verify", "build-loopback", "--model", "net.py:build", "--input", "x=2x4", "--json")
-    assert own.document["verification"]["samples"] == 6  # and probes that resemble it
+    assert own.document["verification"]["samples"] == 5  # and probes that resemble it
     tight = cli("verify", "build-loopback", "--rtol", "0", "--atol", "-1")
     assert (tight.code, tight.err) == (
         2,
@@ -298,7 +298,7 @@ def test_inspect_tells_where_an_artifact_comes_from(cli: Run, here: Path, deploy
     text = cli("inspect", "build-loopback").out
     for line in (
         r"artifact  build-loopback",
-        r"verdict   verified against the PyTorch model, unpatched on 6 samples",
+        r"verdict   verified against the PyTorch model, unpatched on 5 samples",
         r"backend   loopback [\d.]+",
         r"plugin    temporary-loopback 0",
         r"engine    onnx\.reference [\d.]+ on cpu, fp32",

@@ -45,7 +45,6 @@ class StrangerParams(eb.BackendParams):
     file_name: eb.FileName = eb.FileName("model", suffix=".str")
     precision: Literal["fp32", "fp16"] = "fp32"
     level: int = 1
-    calibration: str | None = None
 
     @classmethod
     def config_keys(cls):
@@ -110,8 +109,6 @@ def test_what_is_given_by_hand_wins() -> None:
     assert params(section(level=3), level=4).level == 4
     config = {**section(), "onnx_config": {"input_shape": [8, 8]}}
     assert params(config, input_shapes="x:1x2").input_shapes == {"x": (1, 2)}
-    recorded = {**section(), "calib_config": {"create_calib": True, "calib_file": "a.h5"}}
-    assert params(recorded, calibration="a.npz").calibration == "a.npz"
 
 
 def test_model_inputs() -> None:
@@ -136,11 +133,22 @@ def test_other_sections_reach_the_params() -> None:
             "input_names": ["input"],
             "save_file": "end2end.onnx",
         },
-        "calib_config": {"calib_file": "recorded.npz"},
     }
     found = params(config)
     assert found.input_shapes == {"input": (1, 3, 64, 96)}
-    assert (found.file_name, found.calibration) == ("end2end.str", "recorded.npz")
+    assert found.file_name == "end2end.str"
+
+
+def test_the_data_set_of_a_config() -> None:
+    problems = Problems()
+    found = read_sections({"calib_config": {"calib_file": "recorded.npz"}}, problems)
+    assert (found.calib.data, problems, problems.notes) == ("recorded.npz", [], [])
+    created = {"create_calib": True, "calib_file": "calib_data.h5"}
+    assert read_sections({"calib_config": created}, problems).calib.data is None
+    assert problems == []
+    assert problems.notes == [
+        "calib_config.create_calib: the data set is what deploy is given with --data (data=…)"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -156,7 +164,7 @@ def test_other_sections_reach_the_params() -> None:
         (
             section(levle=3),
             (
-                "'levle' is not a key of backend_config, which may have calibration, "
+                "'levle' is not a key of backend_config, which may have "
                 "common_config, device, file_name, input_shapes, level, max_shapes, min_shapes, "
                 "model_inputs, precision, type"
             ),
@@ -219,10 +227,9 @@ def test_other_sections_reach_the_params() -> None:
             "Enginebay cuts a model at its marks",
             "write partition_config = dict(cuts=['MARK', …])",
         ),
-        ({"calib_config": {"create_calib": True}}, "there is no data set here to record", None),
         (
             {**section(), "calib_config": {"calib_file": "a.h5"}},
-            "'a.h5' holds no calibration data",
+            "'a.h5' is no data set: wanted an .npz file, a folder, or file.py:attr",
             "write it with numpy.savez, one array for each input",
         ),
         ({"codebase_config": {"task": "x"}}, "'codebase_config' needs 'type': wanted str", None),

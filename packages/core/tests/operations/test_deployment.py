@@ -26,8 +26,10 @@ from enginebay.errors import (
 from enginebay.testing import temporary_backend
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
+    from enginebay.authors import NumpyArray
     from enginebay.operations.steps import Step
 
 pytestmark = pytest.mark.usefixtures("loopback")
@@ -294,7 +296,7 @@ def test_shapes_alone_make_up_inputs_and_ranges_open_dimensions(tmp_path: Path) 
         params={"input_shapes": "2x3x8x8", "min_shapes": "1x3x8x8", "max_shapes": "4x3x8x8"},
     )
     assert deployment.verdict == "verified"
-    assert deployment.verification.samples == 9
+    assert deployment.verification.samples == 8
     assert deployment.artifact.inputs[0].dims == ("input_0", 3, 8, 8)
 
 
@@ -478,3 +480,19 @@ def test_a_foreign_exported_program_keeps_its_names(tmp_path: Path) -> None:
     )
     assert deployment.verdict == "verified"
     assert [spec.name for spec in deployment.artifact.inputs] == ["pair_a", "pair_b"]
+
+
+def test_a_data_set_that_fills_one_array_again_and_again(tmp_path: Path, loopback: str) -> None:
+    buffer = np.empty((2, 4), np.float32)
+
+    def fill() -> Iterator[NumpyArray]:
+        for number in range(4):
+            buffer[:] = number
+            yield buffer
+
+    deployment = eb.deploy(
+        nn.ReLU(), torch.ones(2, 4), backend=loopback, work_dir=tmp_path / "out", data=fill
+    )
+    items = [sample for sample in deployment.artifact.samples() if sample.kind == "item"]
+    assert [int(sample.inputs["input"][0, 0]) for sample in items] == [0, 1, 2, 3]
+    assert deployment.artifact.manifest.data.count == 4

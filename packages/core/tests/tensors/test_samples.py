@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enginebay.errors import ArtifactError
-from enginebay.tensors.samples import Sample, load_inputs, load_samples, save_samples
+from enginebay.tensors.samples import Sample, load_samples, save_samples
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,28 +81,8 @@ def test_any_name_survives(tmp_path_factory: pytest.TempPathFactory, names: list
         assert (found.inputs[name].dtype, found.inputs[name].shape) == (array.dtype, array.shape)
 
 
-def test_recorded_inputs_come_from_samples_and_from_stacked_arrays(tmp_path: Path) -> None:
-    samples = [Sample({"x": np.full((1, 2), n), "k": np.array(n)}, {}) for n in range(3)]
-    save_samples(tmp_path / "samples.npz", samples)
-    stacked = {name: np.stack([sample.inputs[name] for sample in samples]) for name in ("x", "k")}
-    np.savez(tmp_path / "stacked.npz", **stacked)
-    for found in (load_inputs(tmp_path / "samples.npz"), load_inputs(tmp_path / "stacked.npz")):
-        assert [list(inputs) for inputs in found] == [["x", "k"]] * 3
-        for inputs, sample in zip(found, samples, strict=True):
-            np.testing.assert_array_equal(inputs["x"], sample.inputs["x"])
-            np.testing.assert_array_equal(inputs["k"], sample.inputs["k"])
-
-
-@pytest.mark.parametrize("content", [b"", b"hello", pickle.dumps({"a": 1})])
-def test_foreign_recorded_inputs_are_one_clear_error(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "c.npz"
-    path.write_bytes(content)
-    with pytest.raises(ArtifactError, match=r"^'c\.npz' does not hold recorded inputs: "):
-        load_inputs(path)
-
-
-def test_probes_stay_probes_and_are_no_calibration_data(tmp_path: Path) -> None:
+def test_every_kind_of_sample_stays_what_it_is(tmp_path: Path) -> None:
     x = {"x": np.arange(3.0)}
-    save_samples(tmp_path / "s.npz", [Sample(x, x), Sample(x, {}, is_probe=True)])
-    assert [sample.is_probe for sample in load_samples(tmp_path / "s.npz")] == [False, True]
-    assert len(load_inputs(tmp_path / "s.npz")) == 1
+    kinds = ["example", "item", "probe"]
+    save_samples(tmp_path / "s.npz", [Sample(x, x, kind) for kind in kinds])
+    assert [sample.kind for sample in load_samples(tmp_path / "s.npz")] == kinds

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from enginebay.backend import Backend
+    from enginebay.data import DataRecord
     from enginebay.inference import Receipt
     from enginebay.ir import IRModel
     from enginebay.params import BackendParams
@@ -26,6 +27,7 @@ def build_manifest(
     receipt: Receipt | None = None,
     command: str = "",
     parts: tuple[Part, ...] = (),
+    data: DataRecord | None = None,
 ) -> Manifest:
     """Describe an engine's files: what made them, from which IR, and how they were verified.
 
@@ -38,6 +40,7 @@ def build_manifest(
         receipt: What the engine says that it ran; None where it did not run.
         command: The command that makes the artifact again.
         parts: The engines that the files belong to, where there are several.
+        data: What it was calibrated with, or verified on besides its example.
     """
     return Manifest(
         backend=backend.name,
@@ -48,6 +51,7 @@ def build_manifest(
         outputs=ir.outputs,
         model_files=tuple(file.as_posix() for file in files),
         parts=parts,
+        data=data,
         ir=IRRecord(
             kind=ir.kind, exporter=ir.exporter, opset=ir.opset, sha256=ir.digest(), notes=ir.notes
         ),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
+from enginebay.data import DataRecord
 from enginebay.errors import ArtifactError, UsageError
 from enginebay.inference import Receipt
 from enginebay.tensors import TensorSpec
@@ -125,6 +126,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         outputs: The model's outputs, in order.
         model_files: The engine's files, as the backend listed them.
         parts: The engines in the order in which they run; empty where there is only one.
+        data: What it was calibrated with, or verified on besides its example; None for none.
         files: Every file of the artifact but the manifest.
         ir: What the engine's files were made from; None where they were given as files.
         receipt: What ran when the artifact was verified.
@@ -147,6 +149,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     outputs: tuple[TensorSpec, ...] = ()
     model_files: tuple[str, ...]
     parts: tuple[Part, ...] = ()
+    data: DataRecord | None = None
     files: tuple[FileEntry, ...] = ()
     ir: IRRecord | None = None
     receipt: Receipt | None = None
@@ -187,8 +190,9 @@ def encode(manifest: Manifest) -> bytes:
 
     try:
         plain = msgspec.to_builtins(manifest, order="deterministic")
-        if not manifest.parts:
-            del plain["parts"]  # a model in one piece has a manifest without a word of pieces
+        for name in ("parts", "data"):
+            if not plain[name]:
+                del plain[name]  # a model in one piece has a manifest without a word of pieces
         text = json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False)
         return f"{text}\n".encode()
     except (TypeError, ValueError) as error:

@@ -16,6 +16,7 @@ from enginebay.errors import (
     ConversionError,
     EnginebayError,
     FallbackError,
+    ParamsError,
     UsageError,
     disk_error,
 )
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from enginebay.environment import EnvReport
-    from enginebay.hooks import BackendInfo, CheckEnvRequest
+    from enginebay.hooks import BackendInfo, CalibrationData, CheckEnvRequest
     from enginebay.inference import Wrapper
     from enginebay.ir import IRKind, IRModel
     from enginebay.params import BackendParams, ShapeProfile
@@ -155,28 +156,39 @@ class Backend:
 
     # -- IR → engine --------------------------------------------------------------------------
 
-    def to_backend(self, ir: str | Path | IRModel, **params: Any) -> tuple[Path, ...]:
+    def to_backend(
+        self, ir: str | Path | IRModel, *, data: Any = None, **params: Any
+    ) -> tuple[Path, ...]:
         """Convert with parameters given by name; see :meth:`to_backend_from_param`."""
-        return self.to_backend_from_param(ir, self.Params(**params))
+        return self.to_backend_from_param(ir, self.Params(**params), data)
 
     def to_backend_from_param(
-        self, ir: str | Path | IRModel, params: BackendParams
+        self, ir: str | Path | IRModel, params: BackendParams, data: Any = None
     ) -> tuple[Path, ...]:
         """Write the engine's files into ``params.work_dir``, the current folder by default.
 
         This is the bare conversion: no manifest, no verification, files with the same names are
         replaced. :func:`enginebay.convert` makes an artifact of it.
 
+        Args:
+            ir: The IR or its file.
+            params: The parameters.
+            data: An :class:`enginebay.DataSet`, or what one is made of, to calibrate with.
+
         Returns:
             The paths of the files.
 
         Raises:
+            ParamsError: The precision needs data and there is none.
             ConversionError: The engine's converter failed.
         """
+        self.check_data(params, has_data=data is not None)
         work_dir = Path(params.work_dir or ".")
         work_dir.mkdir(parents=True, exist_ok=True)
         # Absolute, as in a deployment: a converter may run elsewhere, or return relative paths.
-        files = self.convert(read_ir(ir), params, work_dir.resolve())
+        model = read_ir(ir)
+        calibration = self.calibration(model, params, data)
+        files = self.convert(model, params, work_dir.resolve(), calibration=calibration)
         return tuple(work_dir / file for file in files)
 
     def convert(
@@ -187,6 +199,7 @@ class Backend:
         progress: Callable[[str], None] | None = None,
         shapes: Mapping[str, ShapeProfile] | None = None,
         samples: Iterable[Mapping[str, NumpyArray]] = (),
+        calibration: CalibrationData | None = None,
     ) -> tuple[Path, ...]:
         """Ask the plugin to convert, and check the files that it lists.
 
@@ -212,6 +225,7 @@ class Backend:
             shapes=shapes or {},
             backend=self.name,
             samples=tuple(samples),
+            calibration=calibration,
         )
         try:
             listed = self._plugin.call("to_backend", request=request)
@@ -225,6 +239,38 @@ class Backend:
                 f"backend '{self.name}' could not convert '{ir.path.name}': "
                 f"{type(err).__name__}: {err}"
             ) from err
+
+    def check_data(self, params: BackendParams, *, has_data: bool) -> None:
+        """Check, before any work is done, that there is data where the precision needs some.
+
+        Raises:
+            ParamsError: There is none.
+        """
+        precision = self.allowed_precision(params)
+        if precision in self.info.calibrated and not has_data:
+            raise ParamsError(
+                f"precision {precision} is calibrated with data, and there is none",
+                hint="--data FILE.npz (data=…): numpy.savez('data.npz', x=inputs), where inputs[0] "
+                "is the first whole input",
+            )
+
+    def calibration(
+        self, ir: IRModel, params: BackendParams, data: Any, unused: Iterable[str] = ()
+    ) -> CalibrationData | None:
+        """The data as a converter takes it; None where the precision needs none.
+
+        Args:
+            ir: What is converted.
+            params: The parameters.
+            data: An :class:`enginebay.DataSet`, or what one is made of; None for none.
+            unused: Inputs of the model that the IR has not.
+        """
+        from enginebay.data import CheckedItems, DataSet
+
+        if data is None or self.allowed_precision(params) not in self.info.calibrated:
+            return None
+        held = data if isinstance(data, DataSet) else DataSet(data)
+        return CheckedItems(held, ir.inputs, unused)
 
     # -- engine → wrapper ---------------------------------------------------------------------
 
@@ -330,10 +376,13 @@ class Backend:
     ) -> Iterator[Namespace]:
         """Add the flags, yield the parsed arguments, and convert when the block ends well."""
         parser.add_argument("ir", help="the IR file to convert")
+        if self.info.calibrated:
+            parser.add_argument("--data", help="the data set to calibrate with, as deploy takes it")
         self.add_arguments(parser)
         parsed = parser.parse_args(args)
         yield parsed
-        self.to_backend_from_param(parsed.ir, self.Params.from_args(parsed))
+        data = getattr(parsed, "data", None)
+        self.to_backend_from_param(parsed.ir, self.Params.from_args(parsed), data)
 
     def main(self, argv: Sequence[str] | None = None) -> None:
         """The backend as a console tool, for ``python -m`` of its package.

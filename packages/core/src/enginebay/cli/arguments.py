@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser
+    from argparse import ArgumentParser, Namespace
     from collections.abc import Mapping, Sequence
+
+    from enginebay.data import DataSet
 
 IRS = ("onnx", "torchscript", "exported_program")
 EXPORTERS = ("dynamo", "torchscript")
@@ -30,6 +32,39 @@ def add_inputs(parser: ArgumentParser, default: str) -> None:
         "(ids=1x16:int64), an array (x=image.npy), or a .npz file with all of them; repeat for "
         f"several inputs. By default {default}",
     )
+
+
+def add_data(parser: ArgumentParser, purpose: str) -> None:
+    """Add ``--data``, ``--take`` and ``--seed``."""
+    parser.add_argument(
+        "--data",
+        metavar="DATA",
+        help="a data set: an .npz file whose arrays count the items along their first axis, a "
+        "folder of .npz files, file.py:attr or module:attr with an iterable, or SCHEME:NAME of a "
+        f"plugin; {purpose}",
+    )
+    parser.add_argument(
+        "--take", type=int, metavar="N", help="use N items of the data, drawn at random"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="another seed, other items (default: 0)"
+    )
+
+
+def data_set(args: Namespace) -> DataSet | None:
+    """Open the data set that ``--data`` names.
+
+    Raises:
+        UsageError: It cannot be used, or there are flags of a data set without one.
+    """
+    from enginebay.data import DataSet
+    from enginebay.errors import UsageError
+
+    if args.data is not None:
+        return DataSet(args.data, args.take, args.seed)
+    if args.take is not None:
+        raise UsageError("--take has no data to take from", hint="add --data FILE.npz")
+    return None
 
 
 def add_work_dir(parser: ArgumentParser) -> None:

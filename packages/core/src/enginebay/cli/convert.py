@@ -6,7 +6,13 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enginebay.cli.arguments import add_backend_flags, add_work_dir, repeatable_command
+from enginebay.cli.arguments import (
+    add_backend_flags,
+    add_data,
+    add_work_dir,
+    data_set,
+    repeatable_command,
+)
 from enginebay.cli.output import (
     print_fields,
     print_json,
@@ -30,6 +36,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
         "ir", metavar="IR", type=Path, help="a .onnx, .pt (TorchScript) or .pt2 file"
     )
     add_work_dir(parser)
+    add_data(parser, "int8 is calibrated with it")
     name = _backend_in(argv)
     if name:
         add_backend_flags(parser, name, argv)
@@ -61,6 +68,7 @@ def run(args: Namespace) -> int:
             backend=backend.name,
             work_dir=args.work_dir or Path(f"{args.ir.stem}-{backend.name}"),
             params=backend.Params.from_args(args),
+            data=data_set(args),
             overwrite=args.overwrite,
             command=repeatable_command(args.argv),
         )

@@ -13,11 +13,13 @@ from enginebay.cli.arguments import (
     MODEL_HELP,
     add_allow_env,
     add_backend_flags,
+    add_data,
     add_inputs,
     add_probes,
     add_strict,
     add_tolerance,
     add_work_dir,
+    data_set,
     environment,
     flag_value,
     parse_domain,
@@ -89,6 +91,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
         "other (repeatable, in the order of the model)",
     )
     parser.add_argument("--keep-ir", action="store_true", help="keep the IR in the artifact")
+    add_data(parser, "int8 is calibrated with it, and every artifact is verified on it too")
     add_probes(parser)
     add_tolerance(parser)
     parser.add_argument(
@@ -134,6 +137,7 @@ def run(args: Namespace) -> int:
             exporter=args.exporter,
             partition=args.cut,
             keep_ir=args.keep_ir,
+            data=data_set(args),
             probes=args.probes,
             probes_extreme=args.probes_extreme,
             domain=parse_domain(args.domain),

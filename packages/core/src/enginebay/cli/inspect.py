@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from enginebay.artifact import Artifact, IRRecord, Part
+    from enginebay.data import DataRecord
 
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
@@ -70,6 +71,7 @@ def _print(artifact: Artifact) -> None:
             ("params", ", ".join(f"{k}={_value(v)}" for k, v in manifest.params.items())),
             ("ir", _ir_text(manifest.ir)),
             *(("note", note) for note in (manifest.ir.notes if manifest.ir else ())),
+            ("data", _data_text(manifest.data)),
             ("made", f"{manifest.created} by enginebay {manifest.enginebay_version}{torch}"),
             ("on", f"{manifest.platform}, Python {manifest.python}"),
             *(("pinned", f"{field} {value}") for field, value in manifest.pinned.items()),
@@ -98,6 +100,12 @@ def _value(value: Any) -> str:
 def _part_text(part: Part) -> str:
     takes, gives = (", ".join(spec.name for spec in specs) for specs in (part.inputs, part.outputs))
     return f"{part.folder}: {takes} → {gives}"
+
+
+def _data_text(data: DataRecord | None) -> str:
+    if data is None:
+        return ""
+    return f"{data.source}, {data.count} items, digest {data.digest}"
 
 
 def _ir_text(ir: IRRecord | None) -> str:

@@ -46,6 +46,7 @@ def basis_fields(verification: Verification) -> list[tuple[str, str]]:
     dropped = verification.basis.dropped if verification.basis else ()
     return [
         *(("warning", styled(text, "yellow", sys.stdout)) for text in verification.warnings),
+        *(("signal", signal.describe()) for signal in verification.signals if signal.passed),
         *(("cause", text) for text in verification.causes()),
         *(("left out", text) for text in dropped),
     ]

@@ -14,7 +14,7 @@ from enginebay.params import Field, declared_fields
 
 if TYPE_CHECKING:
     from enginebay.config.problems import Problems
-    from enginebay.config.sections import CalibSection, Sections
+    from enginebay.config.sections import Sections
     from enginebay.params import BackendParams, ConfigKey
 
 Params = TypeVar("Params", bound="BackendParams")
@@ -43,8 +43,6 @@ def backend_params(
     reader = _SectionReader(params_class, problems)
     reader.read(sections.backend_config, ())
     defaults = _from_other_sections(sections)
-    if "calibration" not in over:
-        defaults |= _calibration(params_class, sections.calib, problems)
     given = {**reader.values(), **over}
     if given.keys() & _SHAPES:
         defaults.pop("input_shapes", None)
@@ -65,29 +63,6 @@ def _from_other_sections(sections: Sections) -> dict[str, Any]:
         name = ir.input_names[0] if ir.input_names else ""
         values["input_shapes"] = {name: (1, 3, height, width)}
     return values
-
-
-def _calibration(
-    params_class: type[BackendParams], calib: CalibSection, problems: Problems
-) -> dict[str, str]:
-    """The file with recorded inputs, for a backend that takes one."""
-    file = calib.calib_file
-    if calib.create_calib:
-        problems.wrong(
-            ("calib_config", "create_calib"),
-            "there is no data set here to record calibration data from",
-            "record inputs with numpy.savez, and write calib_config = dict(calib_file='FILE.npz') "
-            "or pass --calibration FILE.npz",
-        )
-    elif file and "calibration" in declared_fields(params_class):
-        if not file.endswith(".npz"):
-            problems.wrong(
-                ("calib_config", "calib_file"),
-                f"'{file}' holds no calibration data: wanted an .npz file with recorded inputs",
-                "write it with numpy.savez, one array for each input",
-            )
-        return {"calibration": file}
-    return {}
 
 
 class _SectionReader:

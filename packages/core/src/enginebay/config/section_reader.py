@@ -61,7 +61,7 @@ def read_sections(config: Mapping[str, Any], problems: Problems) -> Sections:
         backend_config={k: v for k, v in given.get("backend_config", {}).items() if k != "type"},
         ir=ir,
         partition=_partition(given, problems),
-        calib=_read(CalibSection, given, "calib_config", problems),
+        calib=_calib(given, problems),
     )
 
 
@@ -122,6 +122,22 @@ def _partition(given: _Given, problems: Problems) -> PartitionSection:
             "write partition_config = dict(cuts=['MARK', …])",
         )
     return PartitionSection()
+
+
+def _calib(given: _Given, problems: Problems) -> CalibSection:
+    name = "calib_config"
+    section = _read(CalibSection, given, name, problems)
+    if section.create_calib:
+        problems.notes.append(
+            f"{name}.create_calib: the data set is what deploy is given with --data (data=…)"
+        )
+    elif (section.data or "").endswith((".h5", ".hdf5")):
+        problems.wrong(
+            (name, "calib_file"),
+            f"'{section.data}' is no data set: wanted an .npz file, a folder, or file.py:attr",
+            "write it with numpy.savez, one array for each input",
+        )
+    return section
 
 
 def _read(kind: type[Section], given: _Given, name: str, problems: Problems) -> Section:

@@ -62,13 +62,18 @@ class CalibSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """``calib_config``: what a quantised engine is calibrated with.
 
     Attributes:
-        calib_file: An ``.npz`` file with recorded inputs, for backends with a parameter
-            ``calibration``.
-        create_calib: Only false: Enginebay has no data set to record the file from.
+        calib_file: The data set, as ``--data`` takes it.
+        create_calib: True where MMDeploy would write ``calib_file`` from a data set of its own:
+            then the data set comes with the deployment.
     """
 
     calib_file: str | None = None
     create_calib: bool = False
+
+    @property
+    def data(self) -> str | None:
+        """The data set; None where the config brings none."""
+        return None if self.create_calib else self.calib_file
 
 
 class CodebaseSection(msgspec.Struct, frozen=True, kw_only=True):

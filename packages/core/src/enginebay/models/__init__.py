@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from enginebay.models.observation import Observation, Observer
     from enginebay.models.options import Options, image_size, read_options
     from enginebay.models.plugin_sources import find_model
+    from enginebay.models.python_source import named_object
     from enginebay.models.restoration import unchanged
     from enginebay.models.signature import Signature
     from enginebay.models.sources import ModelSource
@@ -41,6 +42,7 @@ __all__ = [
     "image_size",
     "load_weights",
     "measure_norms",
+    "named_object",
     "output_tensors",
     "read_options",
     "shapes_of",
@@ -69,6 +71,7 @@ __getattr__ = lazy_names(
         "image_size": "models.options",
         "load_weights": "models.weights",
         "measure_norms": "models.weights",
+        "named_object": "models.python_source",
         "output_tensors": "models.forward",
         "read_options": "models.options",
         "shapes_of": "models.examples",

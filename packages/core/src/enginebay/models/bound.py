@@ -59,6 +59,22 @@ class BoundModel:
     signature: Signature | None = None
 
     @property
+    def open_inputs(self) -> tuple[TensorSpec, ...]:
+        """The inputs with a name in the place of each open size; of an ONNX file as it says."""
+        if self.signature is None:
+            return self.inputs
+        return tuple(
+            msgspec.structs.replace(
+                spec,
+                dims=tuple(
+                    dim.name if (dim := self.dynamic.get(spec.name, {}).get(axis)) else size
+                    for axis, size in enumerate(spec.dims or ())
+                ),
+            )
+            for spec in self.inputs
+        )
+
+    @property
     def below(self) -> dict[str, int]:
         """What the integers of an input are less than, where a run showed it."""
         return _below(self.signature) if self.signature else {}

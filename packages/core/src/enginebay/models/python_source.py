@@ -1,4 +1,4 @@
-"""Imports the user's Python file or module that holds a model."""
+"""Imports the user's Python file or module that holds a model, a data set or a metric."""
 
 from __future__ import annotations
 
@@ -9,13 +9,28 @@ import sys
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import EnginebayError, ModelSourceError, first_line, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import ModuleType
+
+
+@contextmanager
+def named_object(source: str) -> Iterator[Any]:
+    """The object that ``file.py:attr`` or ``package.module:attr`` names.
+
+    Inside the block its file can import its neighbours.
+
+    Raises:
+        ModelSourceError: There is no such file, module or attribute, or its code raised.
+    """
+    left, _, attribute = source.rpartition(":")
+    importer = import_file if left.endswith(".py") or "/" in left else import_name
+    with importer(left) as module:
+        yield _attribute(module, attribute, source)
 
 
 @contextmanager
@@ -54,6 +69,17 @@ def import_name(name: str) -> Iterator[ModuleType]:
             raise
     with _first_on_path(Path.cwd()):
         yield module
+
+
+def _attribute(module: Any, attribute: str, source: str) -> Any:
+    found = module
+    for name in attribute.split("."):
+        if not hasattr(found, name):
+            guess = nearest(name, [known for known in vars(module) if not known.startswith("_")])
+            message = f"'{source}': there is no '{name}' in '{source.rpartition(':')[0]}'"
+            raise ModelSourceError(message, hint=f"did you mean '{guess}'?" if guess else None)
+        found = getattr(found, name)
+    return found
 
 
 def _executed(path: Path, name: str) -> ModuleType:

@@ -14,15 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from enginebay.environment import require
-from enginebay.errors import (
-    EnginebayError,
-    ModelSourceError,
-    check_text,
-    first_line,
-    nearest,
-)
+from enginebay.errors import EnginebayError, ModelSourceError, check_text, first_line
 from enginebay.models.arguments import eager, forward_parameters
-from enginebay.models.python_source import import_file, import_name
+from enginebay.models.python_source import named_object
 
 if TYPE_CHECKING:
     import torch
@@ -123,9 +117,8 @@ def load_model(source: Any, *, schemes: Schemes | None = None) -> ModelSource:
     scheme, _, name = source.partition(":")
     if schemes and scheme in schemes:
         return _from_object(_called(lambda: schemes[scheme](name), source), source)
-    importer = import_file if left.endswith(".py") or "/" in left else import_name
-    with importer(left) as module:
-        return _from_object(_attribute(module, attribute, source), source)
+    with named_object(source) as found:
+        return _from_object(found, source)
 
 
 def is_file(text: str) -> bool:
@@ -223,17 +216,6 @@ def _called(function: Callable[[], Any], description: str) -> Any:
     except BaseException as err:
         message = f"calling '{description}' raised {type(err).__name__}: {first_line(err)}"
         raise ModelSourceError(message) from err
-
-
-def _attribute(module: Any, attribute: str, source: str) -> Any:
-    found = module
-    for name in attribute.split("."):
-        if not hasattr(found, name):
-            guess = nearest(name, [known for known in vars(module) if not known.startswith("_")])
-            message = f"'{source}': there is no '{name}' in '{source.rpartition(':')[0]}'"
-            raise ModelSourceError(message, hint=f"did you mean '{guess}'?" if guess else None)
-        found = getattr(found, name)
-    return found
 
 
 def _is_model(found: Any) -> bool:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from enginebay.artifact import Part
+    from enginebay.data import DataSet
     from enginebay.ir import IRKind, IRModel
     from enginebay.models import BoundModel
     from enginebay.operations.settings import Settings
@@ -48,6 +49,7 @@ class Build:
         folder: Where the files go.
         steps: Records the steps.
         timeout: Seconds that the converter's processes may take.
+        data: What int8 is calibrated with; None for nothing.
     """
 
     settings: Settings
@@ -57,6 +59,7 @@ class Build:
     folder: Path
     steps: Steps
     timeout: float
+    data: DataSet | None = None
 
 
 @dataclass(frozen=True)
@@ -163,9 +166,12 @@ def _through(build: Build, kind: IRKind) -> Engine:
             parts = _convert_parts(build, exported, rewriting, set_detail)
             files = tuple(Path(path) for part in parts for path in part.paths)
         else:
+            samples = build.reference.samples
+            unused = build.model.examples.keys() - {spec.name for spec in exported.inputs}
             files = settings.engine.convert(
                 *(exported, settings.params, build.folder, set_detail, build.model.profiles),
-                [s.inputs for s in _used(build.reference.samples, exported) if not s.is_probe],
+                [s.inputs for s in _used(samples, exported) if s.kind == "example"],
+                settings.engine.calibration(exported, settings.params, build.data, unused),
             )
         show(", ".join(file.as_posix() for file in files))
     return Engine(build, exported, files, parts, rewriting)

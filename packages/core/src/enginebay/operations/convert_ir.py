@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay.artifact import build_manifest, staging
 from enginebay.backend import get_backend, read_ir
+from enginebay.data import DataSet
 from enginebay.verdict import Verification
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ def convert(
     backend: str,
     work_dir: str | Path,
     params: BackendParams | Mapping[str, Any] | None = None,
+    data: Any = None,
     overwrite: bool = False,
     command: str = "",
 ) -> Artifact:
@@ -34,6 +36,7 @@ def convert(
         backend: The backend's name.
         work_dir: The folder that the artifact becomes; it must not exist yet.
         params: The backend's parameters, or its fields by name.
+        data: An :class:`enginebay.DataSet`, or what one is made of, to calibrate int8 with.
         overwrite: Replace the artifact that is there already, once the new one is complete.
         command: What to type to make the artifact again; kept in its manifest.
 
@@ -42,15 +45,24 @@ def convert(
 
     Raises:
         BackendUnavailableError: The backend cannot be used.
+        UsageError: The precision needs data and there is none, or the data cannot be used.
         ConversionError: Its converter failed.
         ArtifactExistsError: ``work_dir`` is taken.
     """
     engine = get_backend(backend)
     given = engine.params_from(params)
+    engine.check_data(given, has_data=data is not None)
+    held = data if data is None or isinstance(data, DataSet) else DataSet(data)
     model = read_ir(ir)
     with staging(work_dir, overwrite=overwrite) as stage:
-        files = engine.convert(model, given, stage.dir)
+        calibration = engine.calibration(model, given, held)
+        files = engine.convert(model, given, stage.dir, calibration=calibration)
         verification = Verification.unverified("converted without a reference to compare with")
         return stage.publish(
-            build_manifest(engine, model, given, files, verification=verification, command=command)
+            build_manifest(
+                *(engine, model, given, files),
+                verification=verification,
+                command=command,
+                data=held.record() if held and calibration else None,
+            )
         )

@@ -25,12 +25,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from enginebay.data import DataRecord, DataSet
     from enginebay.exporters import ExporterName
     from enginebay.ir import IRKind
     from enginebay.models import BoundModel, ModelSource
     from enginebay.operations.settings import Settings
     from enginebay.params import BackendParams
     from enginebay.rewriting import RewriterSet
+
+#: Items of a data set that an artifact is verified on and carries along.
+_VERIFIED_ITEMS = 64
 
 
 class Deployment(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +79,7 @@ def deploy(
     rewriters: Sequence[RewriterSet] = (),
     partition: Sequence[str] = (),
     config: Mapping[str, Any] | str | Path | None = None,
+    data: Any = None,
     probes: int = PROBES,
     probes_extreme: bool = False,
     domain: Mapping[str, tuple[float, float]] | None = None,
@@ -97,7 +102,8 @@ def deploy(
     Args:
         model: An ``nn.Module``, or text: ``file.py:attr``, ``module:attr``, or a ``.onnx``,
             ``.pt`` (TorchScript) or ``.pt2`` file.
-        args: Example inputs: a tensor, a tuple of positional arguments, or a dict by name.
+        args: Example inputs: a tensor, a tuple of positional arguments, or a dict by name; by
+            default the model's own, else an item of the data.
         work_dir: The folder that the artifact becomes; it must not exist yet.
         backend: The engine; by default the only one installed, else ``onnxruntime``.
         params: The backend's parameters, or its fields by name.
@@ -114,6 +120,8 @@ def deploy(
             :func:`enginebay.mark` and :func:`enginebay.marks`.
         config: A deploy config or the path of one: it says what is not given here, and rewriters
             see it as ``ctx.config``.
+        data: An :class:`enginebay.DataSet`, or what one is made of: int8 is calibrated with all of
+            it, and every artifact is verified on 64 of its items, or all if there are fewer.
         probes: How many inputs of other values and sizes to verify the artifact on, at most,
             besides the example; 0 for the example alone. See ``docs/verdict.md``.
         probes_extreme: Verify on large values as well: floats around 1000, at which exponentials
@@ -155,23 +163,29 @@ def deploy(
         output_names=output_names,
         dynamic_shapes=dynamic_shapes,
         partition=partition,
+        data=data,
     )
     check_sets(rewriters)
     probe_settings = ProbeSettings(probes, dict(domain or {}), large=probes_extreme)
+    held = settings.data_set()
+    verified_on = held and held.some(_VERIFIED_ITEMS)
     steps = Steps(watch)
     with staging(work_dir, overwrite=overwrite) as stage, ExitStack() as model_use:
         with steps("reference") as set_detail:
             source = _find(model, args, settings)
             model_use.enter_context(unchanged(source))
+            if args is None and source.example_inputs is None and verified_on:
+                args = next(iter(verified_on)).inputs
             bound = _bind(source, args, settings)
             reference = record_reference(
                 bound,
                 settings.engine.name,
                 precision=settings.engine.allowed_precision(settings.params),
                 settings=probe_settings,
+                items=verified_on.items(bound.open_inputs) if verified_on else (),
             )
             set_detail(reference.description)
-        build = Build(settings, bound, reference, tuple(rewriters), stage.dir, steps, timeout)
+        build = Build(settings, bound, reference, tuple(rewriters), stage.dir, steps, timeout, held)
         engine = build_engine(build)
         with steps("verify") as set_detail:
             save_samples(stage.dir / SAMPLES_FILE, engine.samples)
@@ -195,6 +209,7 @@ def deploy(
                 receipt=receipt,
                 command=command,
                 parts=engine.parts,
+                data=_data_record(held, verified_on),
             )
             if not keep_ir:
                 shutil.rmtree(stage.dir / IR_FOLDER, ignore_errors=True)
@@ -229,6 +244,14 @@ def _bind(source: ModelSource, args: Any, settings: Settings) -> BoundModel:
         min_shapes=params.min_shapes,
         max_shapes=params.max_shapes,
     )
+
+
+def _data_record(calibrated: DataSet | None, verified: DataSet | None) -> DataRecord | None:
+    """What the engine was calibrated with, and else what it was verified on."""
+    for data in (calibrated, verified):
+        if data is not None and (record := data.record()).count:
+            return record
+    return None
 
 
 def _raise_on_mismatch(verification: Verification) -> None:

@@ -11,6 +11,7 @@ import msgspec
 from enginebay.backend import default_backend, get_backend
 from enginebay.config import Problems, Sections, backend_params, plain, read, read_sections
 from enginebay.config import dynamic_shapes as open_axes
+from enginebay.data import DataSet
 from enginebay.errors import UsageError
 from enginebay.exporters import ExporterName
 from enginebay.ir import IRKind
@@ -30,6 +31,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         output_names: None for the exporter's own.
         dynamic_shapes: None for those that differ between the params' shapes.
         partition: Names of marks to cut the model at.
+        data: An :class:`enginebay.DataSet`, or what one is made of; None for none.
         codebase_config: The section for model sources; None if the config has none.
         values: The config as rewriters see it.
         notes: Keys of the config that have no effect, with the reason.
@@ -44,9 +46,28 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     output_names: Sequence[str] | None = None
     dynamic_shapes: Mapping[str, Any] | None = None
     partition: Sequence[str] = ()
+    data: Any = None
     codebase_config: Mapping[str, Any] | None = None
     values: dict[str, Any] | None = None
     notes: tuple[str, ...] = ()
+
+    def data_set(self) -> DataSet | None:
+        """The data set, opened.
+
+        Raises:
+            ParamsError: There is none, and the precision needs one.
+            UsageError: It cannot be used, or the model is cut, and nothing has its parts' inputs.
+        """
+        has_data = self.data is not None
+        self.engine.check_data(self.params, has_data=has_data)
+        precision = self.engine.allowed_precision(self.params)
+        if self.partition and precision in self.engine.info.calibrated:
+            raise UsageError(
+                f"a model that is cut cannot be calibrated for {precision}: no data set has the "
+                "inputs of its later parts",
+                hint="leave out the cuts, or deploy the parts one by one",
+            )
+        return self.data if isinstance(self.data, DataSet) or not has_data else DataSet(self.data)
 
 
 def resolve_settings(
@@ -99,6 +120,7 @@ def resolve_settings(
     return Settings(
         engine=engine,
         params=resolved,
+        data=sections.calib.data if given.get("data") is None else chosen.pop("data"),
         partition=partition or (sections.partition.apply_marks and sections.partition.cuts) or (),
         codebase_config=values.get("codebase_config"),
         values=values,

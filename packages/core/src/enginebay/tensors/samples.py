@@ -7,7 +7,7 @@ and without torch.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from zipfile import BadZipFile, ZipFile
 
 import numpy as np
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
     from enginebay.tensors.arrays import NumpyArray
 
-_KEY = re.compile(r"(\d+)/(probe-)?(inputs|outputs)/(.*):([a-z0-9_]+)", re.DOTALL)
+_KEY = re.compile(r"(\d+)/(?:(item|probe)-)?(inputs|outputs)/(.*):([a-z0-9_]+)", re.DOTALL)
+
+
+SampleKind: TypeAlias = Literal["example", "item", "probe"]
 
 
 class Sample(NamedTuple):
@@ -30,19 +33,20 @@ class Sample(NamedTuple):
     Attributes:
         inputs: Arrays by name.
         outputs: Likewise.
-        is_probe: True for inputs made up to try an artifact with, which resemble no real ones.
+        kind: ``example`` for what the caller gave, at every size; ``item`` for an entry of a data
+            set; ``probe`` for inputs made up to try an artifact with, which resemble no real ones.
     """
 
     inputs: dict[str, NumpyArray]
     outputs: dict[str, NumpyArray]
-    is_probe: bool = False
+    kind: SampleKind = "example"
 
 
 def save_samples(path: Path, samples: Iterable[Sample]) -> None:
     """Write the samples to ``path``, which must end with ``.npz``."""
     arrays = {}
     for number, sample in enumerate(samples):
-        kind = "probe-" if sample.is_probe else ""
+        kind = "" if sample.kind == "example" else f"{sample.kind}-"
         for group, values in (("inputs", sample.inputs), ("outputs", sample.outputs)):
             for name, array in values.items():
                 arrays[f"{number}/{kind}{group}/{name}:{array.dtype.name}"] = _storable(array)
@@ -68,8 +72,8 @@ def load_samples(path: Path) -> list[Sample]:
         # Opened here: NumPy leaves the file open where it is no zip archive.
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             for key in file.files:
-                number, is_probe, group, name, dtype = _parse_key(key)
-                sample = samples.setdefault(number, Sample({}, {}, is_probe))
+                number, kind, group, name, dtype = _parse_key(key)
+                sample = samples.setdefault(number, Sample({}, {}, kind))
                 array = file[key]
                 getattr(sample, group)[name] = _restored(array, dtype)
     except (OSError, ValueError, EOFError, TypeError, AttributeError, BadZipFile) as err:
@@ -77,12 +81,13 @@ def load_samples(path: Path) -> list[Sample]:
     return [samples[number] for number in sorted(samples)]
 
 
-def _parse_key(key: str) -> tuple[int, bool, str, str, str]:
+def _parse_key(key: str) -> tuple[int, SampleKind, str, str, str]:
     match = _KEY.fullmatch(key)
     if match is None:
         raise ValueError(f"unexpected entry '{key}'")
-    number, probe, group, name, dtype = match.groups()
-    return int(number), bool(probe), group, name, dtype
+    number, made_up, group, name, dtype = match.groups()
+    kinds: dict[str | None, SampleKind] = {None: "example", "item": "item", "probe": "probe"}
+    return int(number), kinds[made_up], group, name, dtype
 
 
 def _storable(array: NumpyArray) -> NumpyArray:
@@ -94,36 +99,13 @@ def _restored(array: NumpyArray, dtype: str) -> NumpyArray:
     return array if array.dtype.name == dtype else array.view(numpy_dtype(dtype))
 
 
-def load_inputs(path: Path) -> list[dict[str, NumpyArray]]:
-    """Read recorded inputs without outputs, as calibration needs them.
-
-    Args:
-        path: A file of :func:`save_samples`, whose probes are left out, or an ``.npz`` file with
-            one array for each input whose entries along the first axis are one sample each:
-            ``numpy.savez(path, x=inputs)``, where ``inputs[0]`` is the first whole input.
-
-    Returns:
-        One dict of inputs by name for each sample.
+def is_recorded(path: Path) -> bool:
+    """True for a file of :func:`save_samples`; False for another ``.npz`` file.
 
     Raises:
-        ArtifactError: The file is something else, or damaged. Nothing is unpickled.
-
-    Example:
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = Path(folder, "recorded.npz")
-        ...     np.savez(path, x=np.zeros((5, 1, 3)))
-        ...     samples = load_inputs(path)
-        >>> len(samples), samples[0]["x"].shape
-        (5, (1, 3))
+        OSError: It cannot be read.
+        BadZipFile: It is no ``.npz`` file.
     """
-    try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            if any(_KEY.fullmatch(key) for key in file.files):
-                return [sample.inputs for sample in load_samples(path) if not sample.is_probe]
-            stacks = {name: np.atleast_1d(file[name]) for name in file.files}
-    except (OSError, ValueError, EOFError, TypeError, AttributeError, BadZipFile) as err:
-        raise ArtifactError(f"'{path.name}' does not hold recorded inputs: {err}") from err
-    count = min(map(len, stacks.values()), default=0)
-    return [{name: stack[n] for name, stack in stacks.items()} for n in range(count)]
+    with ZipFile(path) as archive:
+        names = [name.removesuffix(".npy") for name in archive.namelist()]
+    return any(_KEY.fullmatch(name) for name in names)

@@ -11,8 +11,10 @@ from enginebay.errors import ChildCrashedError, ChildTimeoutError
 from enginebay.inference import coarseness
 from enginebay.tensors import load_samples
 from enginebay.verdict import Verification
-from enginebay.verification.arrays import says_nothing
+from enginebay.verification.arrays import is_float, says_nothing, slices_apart
 from enginebay.verification.comparison import compare
+from enginebay.verification.signal import signals
+from enginebay.verification.tolerance import tolerance_for
 from enginebay.verification.trial import FUNCTION, run_trial
 
 if TYPE_CHECKING:
@@ -21,8 +23,9 @@ if TYPE_CHECKING:
 
     from enginebay.artifact import LoadRequest
     from enginebay.inference import Receipt
-    from enginebay.tensors import Sample
+    from enginebay.tensors import NumpyArray, Sample
     from enginebay.verdict import Basis
+    from enginebay.verification.arrays import Apart
 
 
 def judge(
@@ -62,8 +65,15 @@ def judge(
     recorded = load_samples(samples)
     allowed = request.allowed_precision()
     precision = min(receipt.precision, allowed, key=coarseness)
+    apart = _apart(recorded, precision)
     comparisons = [
-        compare(sample.outputs, outputs, precision=precision, rtol=rtol, atol=atol)
+        compare(
+            *(sample.outputs, outputs),
+            precision=precision,
+            rtol=rtol,
+            atol=atol,
+            apart={name: apart[name, array.shape] for name, array in sample.outputs.items()},
+        )
         for sample, outputs in zip(recorded, found, strict=True)
     ]
     verification = Verification.of(
@@ -72,11 +82,27 @@ def judge(
         precision=receipt.precision,
         basis=basis,
         doubt=_unproven(recorded),
+        signals=signals(recorded, found, precision=precision, rtol=rtol),
     )
     if coarseness(receipt.precision) > coarseness(allowed):
         reason = f"the engine computed in {receipt.precision}, and {allowed} was requested"
         verification = msgspec.structs.replace(verification, verdict="mismatched", reason=reason)
     return verification, receipt
+
+
+def _apart(samples: Sequence[Sample], precision: str) -> dict[tuple[str, tuple[int, ...]], Apart]:
+    """The slices with a magnitude of their own, by output and shape, over all samples."""
+    groups: dict[tuple[str, tuple[int, ...]], list[NumpyArray]] = {}
+    for sample in samples:
+        for name, array in sample.outputs.items():
+            groups.setdefault((name, array.shape), []).append(array)
+    return {
+        (name, shape): slices_apart(
+            [array for array in arrays if is_float(array)],
+            noise=tolerance_for(arrays[0].dtype.name, precision).noise or 0.0,
+        )
+        for (name, shape), arrays in groups.items()
+    }
 
 
 def _unproven(samples: Sequence[Sample]) -> str:

@@ -10,15 +10,17 @@ import msgspec
 
 from enginebay.errors import EnginebayError, InputError, ModelError, first_line, nearest
 from enginebay.tensors import Sample
-from enginebay.verdict import EXAMPLE, Basis
+from enginebay.verdict import EXAMPLE, ITEM, Basis
 from enginebay.verification.arrays import says_nothing
 from enginebay.verification.comparison import compare
 from enginebay.verification.probes import Probe, Probes, ProbeSettings
 from enginebay.verification.reference import reference_for
+from enginebay.verification.signal import COARSE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from enginebay.data import Item
     from enginebay.models import BoundModel, Observation
     from enginebay.tensors import NumpyArray
     from enginebay.verification.probes import Domain
@@ -55,6 +57,7 @@ def record_reference(
     *,
     precision: str = "fp32",
     settings: ProbeSettings,
+    items: Iterable[Item] = (),
 ) -> RecordedReference:
     """Record what the model gives, before any rewriter touches it.
 
@@ -65,9 +68,11 @@ def record_reference(
         backend: The engine that is to be verified, which cannot vouch for itself.
         precision: The coarsest precision that the engine may compute in.
         settings: Which probes to take.
+        items: Entries of a data set to compare on as well.
 
     Raises:
-        InputError: The domain names no input, or the example lies outside of it.
+        InputError: An item does not fit the model, the domain names no input, or the example lies
+            outside of it.
         ModelError: The model does not run at a size that should be open.
     """
     _check_domain(settings.domain, model.examples)
@@ -75,9 +80,11 @@ def record_reference(
     probes = Probes(model.examples, settings, below=model.below)
     drawn = probes.all(model.dynamic, wide=precision == "fp32")
     if model.signature is None:
-        return _recorded_elsewhere(model, reference, drawn, settings.domain)
-    recorder = _Recorder(settings.domain, model=model)
+        return _recorded_elsewhere(model, reference, drawn, precision, settings.domain, items)
+    recorder = _Recorder(settings.domain, precision, model=model)
     recorder.record_example()
+    for item in items:
+        recorder.record_item(item)
     for probe in drawn:
         recorder.record(probe)
     return RecordedReference(reference.description, tuple(recorder.samples), recorder.basis())
@@ -111,7 +118,7 @@ def sample_model(
         return RecordedReference(
             reference.description, samples, Basis(labels=labels, domain=domain)
         )
-    recorder = _Recorder(domain, model=model)
+    recorder = _Recorder(domain, precision, model=model)
     for label, arrays in recorded:
         recorder.record(Probe(label, arrays, required=True, tiled=arrays))
     example = recorded[0][1]
@@ -122,7 +129,12 @@ def sample_model(
 
 
 def _recorded_elsewhere(
-    model: BoundModel, reference: Reference, drawn: Sequence[Probe], domain: Domain
+    model: BoundModel,
+    reference: Reference,
+    drawn: Sequence[Probe],
+    precision: str,
+    domain: Domain,
+    items: Iterable[Item],
 ) -> RecordedReference:
     """A file that PyTorch cannot run: its outputs come from a child process."""
     start = time.monotonic()
@@ -131,9 +143,18 @@ def _recorded_elsewhere(
     except EnginebayError as err:
         sample, basis = Sample(model.examples, {}), Basis(labels=(EXAMPLE,), domain=domain)
         return RecordedReference(reference.description, (sample,), basis, missing=str(err))
-    chosen = drawn if time.monotonic() - start < _QUICK else drawn[:1]
-    kept = _Kept(domain)
+    quick = time.monotonic() - start < _QUICK
+    kept = _Kept(domain, precision)
     kept.add(EXAMPLE, Sample(model.examples, outputs))
+    held = [
+        item._replace(inputs={name: array.copy() for name, array in item.inputs.items()})
+        for item in items
+    ]
+    found = reference.outputs([item.inputs for item in held]) if held else []
+    for item, result in zip(held, found, strict=True):
+        kept.add(f"{ITEM}{item.number}", Sample(item.inputs, result, "item"))
+    tried = [probe for probe in drawn if kept.wants(probe)]
+    chosen = tried if quick else tried[:1]
     try:
         found = reference.outputs([probe.inputs for probe in chosen]) if chosen else []
     except EnginebayError as err:
@@ -141,7 +162,7 @@ def _recorded_elsewhere(
         kept.dropped.append(f"the probes: {first_line(err)}")
     for probe, result in zip(chosen, found, strict=False):
         if kept.accepts(probe.label, result):
-            kept.add(probe.label, Sample(probe.inputs, result, is_probe=True), beyond=probe.beyond)
+            kept.add(probe.label, Sample(probe.inputs, result, kind="probe"), beyond=probe.beyond)
     return RecordedReference(reference.description, tuple(kept.samples), kept.basis())
 
 
@@ -150,10 +171,19 @@ class _Kept:
     """The samples that a verdict will rest on, and what else it will."""
 
     domain: Domain
+    precision: str
     samples: list[Sample] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
     beyond: list[str] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
+
+    def wants(self, probe: Probe) -> bool:
+        """True if the engine should be right on a probe; else it is noted as dropped."""
+        if (probe.beyond or probe.tied) and self.precision in COARSE:
+            reason = f"{self.precision} holds for values like those it was calibrated with"
+            self.dropped.append(f"{probe.label}: {reason}")
+            return False
+        return True
 
     def accepts(self, label: str, outputs: Arrays) -> bool:
         """True if outputs say anything; else the probe is noted as dropped."""
@@ -219,8 +249,16 @@ class _Recorder(_Kept):
         same = all(output.passed for output in compare(alone, afterwards))
         return [] if same else [each.name for each in kept]
 
+    def record_item(self, item: Item) -> None:
+        """An entry of a data set, which the model must take."""
+        # Copied: a data set may fill one array again for each item.
+        inputs = {name: array.copy() for name, array in item.inputs.items()}
+        self.add(f"{ITEM}{item.number}", Sample(inputs, self._run(inputs), "item"))
+
     def record(self, probe: Probe) -> None:
         """A probe, if the model says anything to it."""
+        if not self.wants(probe):
+            return
         if probe.tied and self.orders:
             self.dropped.append(f"{probe.label}: the model orders values, and these are equal")
             return
@@ -251,7 +289,7 @@ class _Recorder(_Kept):
             ) from err
 
     def _keep(self, probe: Probe, inputs: Arrays, outputs: Arrays) -> None:
-        sample = Sample(inputs, outputs, is_probe=not probe.required)
+        sample = Sample(inputs, outputs, kind="example" if probe.required else "probe")
         self.add(probe.label, sample, beyond=probe.beyond)
 
     def _run(self, inputs: Arrays) -> Arrays:

@@ -16,9 +16,8 @@ fp16
 bf16
     8 eps = 2**-4 = 6.3e-2, likewise.
 int8, fp8
-    2**-2. Not derived: what is lost depends on calibration. 8-bit networks keep a signal 20 to
-    30 dB above their noise (3 to 10 % of the output's scale, one deviation); three deviations
-    are at most a quarter. A constant or unrelated output is still far outside.
+    2**-2. 8-bit networks keep a signal 20 dB above their noise, see :mod:`.signal`: a tenth of the
+    output's scale, one deviation; two and a half deviations are a quarter.
 """
 
 from __future__ import annotations

@@ -1,0 +1,120 @@
+"""int8: Q/DQ nodes around the operators that ONNX Runtime has 8-bit kernels for.
+
+ONNX Runtime's own quantiser runs the model on a data set and inserts the nodes; the session fuses
+them with the operators between them. Its authors' advice is followed: the model is simplified
+first, activations and weights are signed, weights are symmetric with a scale for each channel.
+Ranges are the least and the greatest value of each tensor; percentiles would keep every activation.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from enginebay.authors import quiet
+from enginebay.errors import ConversionError, EnginebayError, MissingDependencyError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from enginebay.hooks import CalibrationData
+
+#: Operators with 8-bit kernels, and those that only move values, through which 8 bits pass.
+_COMPUTING = ("Conv", "Gemm", "MatMul", "Add", "AveragePool", "GlobalAveragePool", "LeakyRelu")
+_MOVING = (
+    *("Concat", "Clip", "MaxPool", "Pad", "Relu", "Reshape", "Resize", "Split", "Squeeze"),
+    *("Transpose", "Unsqueeze"),
+)
+
+#: A protobuf file ends at 2 GB; weights of larger models lie beside it.
+_LARGE = 1 << 30
+
+
+def quantize(source: Path, target: Path, samples: CalibrationData) -> list[Path]:
+    """Write the model with Q/DQ nodes.
+
+    Args:
+        source: An ``.onnx`` file.
+        target: The file to write; the weights of a large model go beside it.
+        samples: Inputs by name.
+
+    Returns:
+        The files written; the model first.
+
+    Raises:
+        MissingDependencyError: onnx is not installed.
+        UsageError: The samples do not fit the model.
+        ConversionError: The model cannot be quantised, or holds nothing to quantise.
+    """
+    try:
+        import onnx
+        from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
+        from onnxruntime.quantization.shape_inference import quant_pre_process
+    except ImportError as err:
+        raise MissingDependencyError(
+            f"precision int8 needs ONNX Runtime's quantiser: {err}",
+            hint="pip install 'enginebay-onnxruntime[int8]'",
+        ) from err
+    is_large = sum(file.stat().st_size for file in source.parent.glob(f"{source.name}*")) > _LARGE
+    with TemporaryDirectory(prefix="enginebay-int8-") as folder, quiet(), _root_logger_left_alone():
+        simplified = Path(folder) / "simplified.onnx"
+        try:
+            quant_pre_process(
+                source,
+                simplified,
+                skip_symbolic_shape=True,  # it wants sympy, and adds little to onnx's own
+                save_as_external_data=is_large,
+            )
+            quantize_static(
+                simplified,
+                target,
+                _reader(samples),
+                quant_format=QuantFormat.QDQ,
+                op_types_to_quantize=[*_COMPUTING, *_MOVING],
+                activation_type=QuantType.QInt8,
+                weight_type=QuantType.QInt8,
+                per_channel=True,
+                use_external_data_format=is_large,
+                extra_options={"WeightSymmetric": True, "CalibMaxIntermediateOutputs": 64},
+            )
+        except EnginebayError:
+            raise
+        except Exception as err:
+            raise ConversionError(
+                f"'{source.name}' cannot be quantised: {str(err).splitlines()[0]}"
+            ) from err
+    nodes = onnx.load(target, load_external_data=False).graph.node
+    if not any(node.op_type == "QuantizeLinear" for node in nodes):
+        raise ConversionError(
+            f"'{source.name}' holds nothing to quantise: wanted {', '.join(_COMPUTING)}",
+            hint="--precision fp16",
+        )
+    return [target, *(file for file in [target.with_name(f"{target.name}.data")] if file.exists())]
+
+
+def _reader(samples: CalibrationData) -> Any:
+    from onnxruntime.quantization import CalibrationDataReader
+
+    class Reader(CalibrationDataReader):  # type: ignore[misc]  # onnxruntime has no types
+        def __init__(self) -> None:
+            self._rest = iter(samples)
+
+        def get_next(self) -> Any:
+            return next(self._rest, None)
+
+    return Reader()
+
+
+@contextmanager
+def _root_logger_left_alone() -> Iterator[None]:
+    """Keep the quantiser from configuring the root logger."""
+    # It calls logging.warning, which adds a handler to a root logger that has none.
+    guard = logging.NullHandler()
+    logging.getLogger().addHandler(guard)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(guard)

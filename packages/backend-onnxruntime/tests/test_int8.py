@@ -1,0 +1,95 @@
+"""int8 by ONNX Runtime's quantiser, calibrated with a data set."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from torch import nn
+
+import enginebay as eb
+from enginebay.errors import ConversionError, InputError, ParamsError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+IMAGES = np.random.default_rng(0).random((24, 1, 3, 16, 16)).astype(np.float32)
+ITEMS = [{"x": image} for image in IMAGES]
+
+
+@pytest.fixture(scope="module")
+def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        *(nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), nn.ReLU(), nn.Conv2d(16, 32, 3), nn.ReLU()),
+        *(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(128, 10)),
+    )
+    path = tmp_path_factory.mktemp("net") / "net.onnx"
+    eb.export(model.eval(), torch.from_numpy(IMAGES[0]), path=path, input_names=["x"])
+    return path
+
+
+def int8(net: Path, folder: Path, data: Any) -> eb.Artifact:
+    params = {"precision": "int8"}
+    return eb.convert(net, backend="onnxruntime", work_dir=folder, params=params, data=data)
+
+
+def test_convolutions_and_products_compute_in_int8(net: Path, tmp_path: Path) -> None:
+    artifact = int8(net, tmp_path / "int8", ITEMS)
+    eb.convert(net, backend="onnxruntime", work_dir=tmp_path / "fp32")
+    model = onnx.load(artifact.path / "model.onnx")
+    weights = {tensor.data_type for tensor in model.graph.initializer if len(tensor.dims) == 4}
+    assert weights == {onnx.TensorProto.INT8}
+    assert artifact.manifest.data.count == len(ITEMS)
+    with eb.load(artifact) as quantised, eb.load(tmp_path / "fp32") as full:
+        assert quantised.receipt.precision == "int8"
+        (name,) = quantised.output_names
+        pairs = [(quantised(item)[name], full(item)[name]) for item in ITEMS]
+    noise = np.std([found - wanted for found, wanted in pairs])
+    assert 0 < noise < 0.05 * np.std([wanted for _, wanted in pairs])
+
+
+@pytest.mark.parametrize(("scale", "verdict"), [(1.0, "verified"), (0.5, "mismatched")])
+def test_a_bad_calibration_is_not_verified(
+    net: Path, tmp_path: Path, scale: float, verdict: str
+) -> None:
+    deployed = eb.deploy(
+        str(net),
+        {"x": torch.from_numpy(IMAGES[0])},
+        backend="onnxruntime",
+        work_dir=tmp_path / "out",
+        params={"precision": "int8"},
+        data=[{"x": image * np.float32(scale)} for image in IMAGES],
+        allow_mismatch=True,
+    )
+    assert deployed.verdict == verdict
+    if verdict == "mismatched":
+        assert "dB above noise" in deployed.verification.summary()
+        assert (
+            "calibrate with data like what the engine will meet" in deployed.verification.summary()
+        )
+    assert eb.verify(deployed.artifact).verdict == verdict
+
+
+def test_without_data(net: Path, tmp_path: Path) -> None:
+    with pytest.raises(ParamsError, match="precision int8 is calibrated with data") as caught:
+        int8(net, tmp_path / "out", None)
+    assert caught.value.hint.startswith("--data FILE.npz (data=…)")
+
+
+def test_an_item_that_does_not_fit_is_named(net: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="item 1 of the list given as data: input 'x' has dtype"):
+        int8(net, tmp_path / "out", [ITEMS[0], {"x": IMAGES[1].astype("f8")}])
+    assert not (tmp_path / "out").exists()
+
+
+def test_nothing_to_quantise(tmp_path: Path) -> None:
+    eb.export(nn.Sigmoid(), torch.ones(1, 4), path=tmp_path / "sigmoid.onnx", input_names=["x"])
+    with pytest.raises(
+        ConversionError, match=r"'sigmoid\.onnx' holds nothing to quantise"
+    ) as caught:
+        int8(tmp_path / "sigmoid.onnx", tmp_path / "out", [{"x": np.ones((1, 4), np.float32)}])
+    assert caught.value.hint == "--precision fp16"

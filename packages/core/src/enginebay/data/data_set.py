@@ -1,0 +1,261 @@
+"""The data set: items that are the same every time, checked against a model's inputs."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from enginebay.data.record import DataRecord
+from enginebay.data.sources import open_source
+from enginebay.errors import InputError, UsageError
+from enginebay.inference import InputCheck
+from enginebay.tensors import to_numpy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from enginebay.data.sources import Source
+    from enginebay.tensors import NumpyArray, TensorSpec
+
+#: The name of the targets in files and dicts.
+TARGET = "target"
+
+
+class Item(NamedTuple):
+    """One entry of a data set.
+
+    Attributes:
+        number: Its place in the source, from 0.
+        inputs: Arrays by the model's names.
+        target: What a metric compares the outputs with; None where there is none.
+    """
+
+    number: int
+    inputs: dict[str, NumpyArray]
+    target: Any = None
+
+
+class DataSet:
+    """Items for calibration, verification and evaluation.
+
+    An item is a dict of arrays by input name, in which ``target`` holds the target; or a pair of
+    inputs and a target, as a ``torch.utils.data.DataLoader`` gives; or, for a model with one
+    input, the array alone. Items are read one at a time, as often as they are needed, and must be
+    the same every time.
+
+    Args:
+        source: The path of an ``.npz`` file in which the first axis of every array counts the
+            items, or of a folder of ``.npz`` files with an item each; ``file.py:attr`` or
+            ``module:attr``, an iterable or a callable; ``SCHEME:NAME`` of a plugin; an iterable
+            that can be read again, or a callable that returns an iterable.
+        take: Use this many of them: drawn at random where their number is known, else the first.
+        seed: Another seed, other items.
+
+    Raises:
+        InputError: There is no such source, it cannot be read, or it can be read once only.
+        UsageError: ``take`` is less than 1.
+
+    Example:
+        >>> import numpy as np
+        >>> digits = DataSet([{"x": np.zeros((1, 8, 8)), "target": 3}] * 10, take=4)
+        >>> len(digits), [item.target for item in digits]
+        (4, [3, 3, 3, 3])
+    """
+
+    def __init__(self, source: Any, take: int | None = None, seed: int = 0) -> None:
+        if take is not None and take < 1:
+            raise UsageError(f"{take} items cannot be taken; wanted 1 or more")
+        if isinstance(source, str):
+            from enginebay.data.find import find_data
+
+            source = find_data(source)
+        self._digests = array("Q")
+        self._source: Source = open_source(source)
+        self._take = take
+        self._indices = _drawn(self._source.count, take, seed)
+
+    @property
+    def description(self) -> str:
+        """Its name in messages: ``'calib.npz'``."""
+        return self._source.description
+
+    def __len__(self) -> int:
+        """How many items it gives; where only reading tells, it is read."""
+        if self._indices is not None:
+            return len(self._indices)
+        if self._source.count is None:
+            self._source.count = sum(1 for _ in self._raw())
+        return self._source.count
+
+    def __iter__(self) -> Iterator[Item]:
+        """The items as they are; ``""`` names the input of an array alone."""
+        return self.items()
+
+    def items(
+        self, inputs: Sequence[TensorSpec] | None = None, unused: Iterable[str] = ()
+    ) -> Iterator[Item]:
+        """The items, each checked when it is read.
+
+        Args:
+            inputs: What the model takes; None leaves the items unchecked.
+            unused: Names of inputs that an item may have besides, and that are left out.
+
+        Raises:
+            InputError: An item lacks an input, has another dtype or shape, or holds NaN; it is
+                another one than at an earlier reading; or there is none. The message names it.
+        """
+        check = None if inputs is None else InputCheck(inputs)
+        names = None if inputs is None else [spec.name for spec in inputs]
+        left_out = frozenset(unused)
+        count = 0
+        for raw in self._raw():
+            number = count if self._indices is None else self._indices[count]
+            try:
+                item = _item(number, raw, names, left_out)
+                if check is not None:
+                    check.check_names(item.inputs)
+                    check.check(item.inputs)
+                    _check_numbers(item.inputs)
+                self._check_same(count, item)
+            except InputError as err:
+                raise InputError(
+                    f"item {number} of {self.description}: {err}", hint=err.hint
+                ) from err
+            yield item
+            count += 1
+        if not count:
+            raise InputError(f"{self.description} holds no item")
+        if len(self._digests) > count:
+            raise InputError(
+                f"{self.description} gave {count} items, and {len(self._digests)} before",
+                hint="a data set must be the same every time it is read",
+            )
+
+    def record(self) -> DataRecord:
+        """Which items were read so far."""
+        digest = blake2b(self._digests.tobytes(), digest_size=16).hexdigest()
+        return DataRecord(
+            source=self.description.strip("'"),
+            count=len(self._digests),
+            indices=() if self._indices is None else tuple(self._indices),
+            digest=digest,
+        )
+
+    def some(self, count: int, seed: int = 0) -> DataSet:
+        """At most so many of its items: drawn at random, or the first where all must be read."""
+        if self._indices is None and not self._source.by_number:
+            return (
+                self if self._take is not None and self._take <= count else self._copy(None, count)
+            )
+        known = range(len(self)) if self._indices is None else self._indices
+        drawn = _drawn(len(known), count, seed)
+        return self if drawn is None else self._copy([known[place] for place in drawn], None)
+
+    def _copy(self, indices: list[int] | None, take: int | None) -> DataSet:
+        other = copy(self)
+        other._indices, other._take, other._digests = indices, take, array("Q")
+        return other
+
+    def _raw(self) -> Iterator[Any]:
+        items = self._source.read(self._indices)
+        if self._take is not None and self._indices is None:
+            items = (item for item, _ in zip(items, range(self._take), strict=False))
+        return items
+
+    def _check_same(self, place: int, item: Item) -> None:
+        digest = _digest(item.inputs)
+        if place == len(self._digests):
+            self._digests.append(digest)
+        elif self._digests[place] != digest:
+            raise InputError(
+                "it is another one than when the data set was read before",
+                hint="a data set must be the same every time: leave out shuffling, or fix the seed",
+            )
+
+
+class CheckedItems:
+    """A data set bound to a model's inputs: checked items, as often as they are read.
+
+    Args:
+        data: The data set.
+        inputs: What the model takes.
+        unused: Names of inputs that an item may have besides, and that are left out.
+    """
+
+    def __init__(
+        self, data: DataSet, inputs: Sequence[TensorSpec], unused: Iterable[str] = ()
+    ) -> None:
+        self._data = data
+        self._inputs = tuple(inputs)
+        self._unused = frozenset(unused)
+
+    def __len__(self) -> int:
+        """How many items there are."""
+        return len(self._data)
+
+    def __iter__(self) -> Iterator[dict[str, NumpyArray]]:
+        """The inputs of each item."""
+        return (item.inputs for item in self._data.items(self._inputs, self._unused))
+
+
+def _drawn(count: int | None, take: int | None, seed: int) -> list[int] | None:
+    """The numbers of the items to use; None for all of them, or the first."""
+    if take is None or count is None or take >= count:
+        return None
+    chosen = np.random.default_rng(seed).choice(count, take, replace=False)
+    return sorted(int(number) for number in chosen)
+
+
+def _item(number: int, raw: Any, names: Sequence[str] | None, unused: frozenset[str]) -> Item:
+    inputs, target = raw, None
+    if isinstance(raw, Item):  # of a data set that is the source of another
+        inputs, target = raw.inputs.get("", raw.inputs), raw.target
+    elif isinstance(raw, tuple | list) and len(raw) == 2:
+        inputs, target = raw
+    if isinstance(inputs, Mapping):
+        named = {str(name): value for name, value in inputs.items()}
+        if target is None and TARGET not in (names or ()):
+            target = named.pop(TARGET, None)
+    else:
+        values = list(inputs) if isinstance(inputs, tuple | list) else [inputs]
+        known = ["" if len(values) == 1 else str(n) for n in range(len(values))]
+        if names is not None:
+            known = [name for name in names if name not in unused]
+        if len(values) != len(known):
+            raise InputError(
+                f"it has {len(values)} inputs without names, and the model takes {len(known)}: "
+                f"{', '.join(known)}",
+                hint="give a dict of arrays by name, or a pair of inputs and a target",
+            )
+        named = dict(zip(known, values, strict=True))
+    arrays = {name: _array(name, value) for name, value in named.items() if name not in unused}
+    return Item(number, arrays, target)
+
+
+def _array(name: str, value: Any) -> NumpyArray:
+    found = value if isinstance(value, np.ndarray) else to_numpy(value)
+    if found.dtype.kind in "OUS":
+        raise InputError(f"input '{name}' is no array of numbers: its dtype is {found.dtype}")
+    return found
+
+
+def _check_numbers(inputs: Mapping[str, NumpyArray]) -> None:
+    for name, values in inputs.items():
+        if values.dtype.kind == "f" and (wrong := np.isnan(values)).any():
+            place = [int(axis) for axis in np.argwhere(wrong)[0]]
+            raise InputError(f"input '{name}' holds NaN at {place}")
+
+
+def _digest(inputs: Mapping[str, NumpyArray]) -> int:
+    found = blake2b(digest_size=8)
+    for name in sorted(inputs):
+        values = np.ascontiguousarray(inputs[name])
+        found.update(f"{name}:{values.dtype}:{values.shape}".encode())
+        if values.size:
+            found.update(values.reshape(-1).view(np.uint8).data)
+    return int.from_bytes(found.digest(), "little")

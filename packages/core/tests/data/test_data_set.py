@@ -1,0 +1,265 @@
+"""Data sets: every source, the same items every time, and each wrong item named."""
+
+from __future__ import annotations
+
+import sys
+import tracemalloc
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import enginebay as eb
+from enginebay.errors import InputError, ModelSourceError, UsageError
+from enginebay.tensors import Sample, save_samples
+from enginebay.testing import temporary_backend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+X = np.arange(60, dtype=np.float32).reshape(10, 2, 3)
+SPECS = (eb.TensorSpec("x", "float32", (2, 3)),)
+
+
+def rows(data: eb.DataSet, specs: Any = SPECS) -> list[int]:
+    """Which entries of X a data set gives."""
+    return [int(item.inputs["x"].flat[0]) // 6 for item in data.items(specs)]
+
+
+@pytest.fixture
+def stacked(tmp_path: Path) -> Path:
+    np.savez(tmp_path / "data.npz", x=X, target=np.arange(10))
+    return tmp_path / "data.npz"
+
+
+def test_a_stacked_file(stacked: Path) -> None:
+    data = eb.DataSet(stacked)
+    assert len(data) == 10
+    assert rows(data) == rows(data) == list(range(10))
+    assert [int(item.target) for item in data.items(SPECS)] == list(range(10))
+    assert all(item.inputs["x"].flags.writeable for item in data.items(SPECS))
+
+
+@pytest.mark.parametrize("array", [np.asfortranarray(X), X[::-1][::-1]], ids=["fortran", "strided"])
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_however_a_stacked_file_was_written(tmp_path: Path, save: Any, array: Any) -> None:
+    save(tmp_path / "data.npz", x=array)
+    assert rows(eb.DataSet(str(tmp_path / "data.npz"))) == list(range(10))
+    assert len(eb.DataSet(tmp_path / "data.npz", take=3)) == 3
+
+
+def test_a_stacked_file_is_read_item_by_item(tmp_path: Path) -> None:
+    np.savez(tmp_path / "data.npz", x=np.zeros((64, 256, 256), np.float32))  # 16 MB
+    tracemalloc.start()
+    count = sum(1 for _ in eb.DataSet(tmp_path / "data.npz").items())
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert count == 64
+    assert peak < 4 << 20
+
+
+def test_a_folder_has_an_item_in_each_file_and_their_sizes_may_vary(tmp_path: Path) -> None:
+    for n in (2, 1, 3):
+        np.savez(tmp_path / f"{n}.npz", x=np.full((n, 3), n, np.float32), target=n)
+    spec = eb.TensorSpec("x", "float32", ("n", 3))
+    found = [
+        (item.inputs["x"].shape, int(item.target)) for item in eb.DataSet(tmp_path).items([spec])
+    ]
+    assert found == [((1, 3), 1), ((2, 3), 2), ((3, 3), 3)]
+
+
+def test_a_recorded_file_gives_its_samples_without_the_probes(tmp_path: Path) -> None:
+    samples = [Sample({"x": X[n]}, {"y": X[n]}, "probe" if n == 1 else "item") for n in range(3)]
+    save_samples(tmp_path / "samples.npz", samples)
+    assert rows(eb.DataSet(tmp_path / "samples.npz")) == [0, 2]
+
+
+@pytest.mark.parametrize(
+    "text", ["source.py:LIST", "source.py:generator", "source.py:Loader", "source.py:pairs"]
+)
+def test_python_objects_by_name(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "source.py").write_text(
+        """
+import numpy as np, torch
+X = np.arange(60, dtype=np.float32).reshape(10, 2, 3)
+LIST = [{"x": x} for x in X]
+def generator():
+    yield from LIST
+class Loader:
+    def __iter__(self):
+        return iter(LIST)
+def pairs():
+    return [(torch.from_numpy(x), n) for n, x in enumerate(X)]
+"""
+    )
+    data = eb.DataSet(text, take=4)
+    assert len(rows(data)) == len(data) == 4
+    assert rows(data) == rows(data)
+
+
+def test_a_loader_of_torch() -> None:
+    held = torch.utils.data.TensorDataset(torch.from_numpy(X), torch.arange(10))
+    data = eb.DataSet(torch.utils.data.DataLoader(held, batch_size=2))
+    items = list(data.items([eb.TensorSpec("x", "float32", ("n", 2, 3))]))
+    assert [item.inputs["x"].shape for item in items] == [(2, 2, 3)] * 5
+    assert items[4].target.tolist() == [8, 9]
+
+
+SOURCE = """
+import numpy as np
+import enginebay as eb
+
+@eb.hookimpl
+def data_sources():
+    return {"ramp": lambda request: [{"x": np.full((2, 3), int(request.name) * 6, np.float32)}]}
+"""
+
+
+def test_a_plugin_brings_data_by_a_scheme() -> None:
+    with temporary_backend("ramps", SOURCE, group="enginebay.plugins"):
+        assert rows(eb.DataSet("ramp:7")) == [7]
+
+
+@given(take=st.integers(1, 12), seed=st.integers(0, 3))
+def test_the_same_seed_takes_the_same_items(take: int, seed: int) -> None:
+    values = [{"x": x} for x in X]
+    found = rows(eb.DataSet(values, take, seed))
+    assert found == sorted(set(found)) == rows(eb.DataSet(values, take, seed))
+    assert len(found) == min(take, 10)
+
+
+def test_of_a_stream_the_first_are_taken() -> None:
+    started = []
+
+    def stream() -> Iterator[dict[str, Any]]:
+        for x in X:
+            started.append(1)
+            yield {"x": x}
+
+    assert rows(eb.DataSet(stream, take=2)) == [0, 1]
+    assert len(started) <= 3, "no more is read than is used"
+
+
+def test_some_of_some() -> None:
+    data = eb.DataSet(eb.DataSet([{"x": x} for x in X], take=6), take=3)
+    found = rows(data)
+    assert len(found) == 3
+    assert set(found) <= set(rows(eb.DataSet([{"x": x} for x in X], take=6)))
+    assert rows(data.some(2)) == rows(data.some(2))
+    assert set(rows(data.some(2))) < set(found)
+    assert rows(eb.DataSet(lambda: iter(X)).some(2)) == [0, 1]
+    assert rows(eb.DataSet(eb.DataSet(X))) == list(range(10))
+
+
+def test_a_data_set_of_torch_is_read_by_number() -> None:
+    class Images(torch.utils.data.Dataset):
+        read: list[int] = []
+
+        def __len__(self) -> int:
+            return len(X)
+
+        def __getitem__(self, index: int) -> Any:
+            self.read.append(index)
+            return torch.from_numpy(X[index]), index
+
+    data = eb.DataSet(Images(), take=2)
+    assert rows(data) == Images.read
+    assert len(Images.read) == 2
+
+
+def test_the_record_names_what_was_used(stacked: Path) -> None:
+    data = eb.DataSet(stacked, take=3, seed=1)
+    used = rows(data)
+    record = data.record()
+    assert (record.source, record.count, list(record.indices)) == (str(stacked), 3, used)
+    again = eb.DataSet([{"x": X[n]} for n in used])
+    rows(again)
+    assert again.record().digest == record.digest
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([], "holds no item"),
+        ([{"x": X[0]}, {}], "item 1 of the list given as data: input 'x' is missing"),
+        ([{"x": X[0], "y": X[0]}], "item 0 of the list given as data: unknown input 'y'"),
+        ([{"x": X[0]}, {"x": X[0].astype("f8")}], "item 1 .* has dtype float64, wanted float32"),
+        ([{"x": X[0].T}], "item 0 .* has size 3 in dimension 0"),
+        ([{"x": X[0]}, {"x": X[0] * np.nan}], r"item 1 .* input 'x' holds NaN at \[0, 0\]"),
+        ([{"x": "text"}], "item 0 .* input 'x' is no array of numbers"),
+        ([(X[0], X[1], X[2])], "item 0 .* it has 3 inputs without names, and the model takes 1: x"),
+    ],
+)
+def test_a_wrong_item_is_named(values: list[Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        list(eb.DataSet(values).items(SPECS))
+
+
+def test_infinities_are_no_nan() -> None:
+    values = np.array([[np.inf, -np.inf, 0]], np.float32)
+    (item,) = eb.DataSet([values]).items([eb.TensorSpec("x", "float32", (1, 3))])
+    assert np.array_equal(item.inputs["x"], values)
+
+
+def test_other_items_the_second_time_are_an_error() -> None:
+    generator = np.random.default_rng(0)
+    data = eb.DataSet(lambda: ({"x": generator.random((2, 3), np.float32)} for _ in range(3)))
+    list(data.items(SPECS))
+    with pytest.raises(InputError, match=r"item 0 .* is another one than when") as caught:
+        list(data.items(SPECS))
+    assert "leave out shuffling" in str(caught.value.hint)
+
+
+def test_fewer_items_the_second_time_are_an_error() -> None:
+    lengths = iter([3, 2])
+    data = eb.DataSet(lambda: [{"x": X[n]} for n in range(next(lengths))])
+    list(data.items(SPECS))
+    with pytest.raises(InputError, match="gave 2 items, and 3 before"):
+        list(data.items(SPECS))
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (iter([1]), "the list_iterator given as data can be read once only"),
+        (5, "the int given as data is no data set"),
+        ({"x": X}, "the dict given as data is no data set"),
+        ("nowhere.npz", "no data set 'nowhere.npz'"),
+        ("sub/nowhere", "no data set 'sub/nowhere'"),
+        (lambda: 5, "the function given as data raised TypeError: .int. object is not iterable"),
+        (lambda: 1 / 0, "the function given as data raised ZeroDivisionError: division by zero"),
+        (lambda: sys.exit(0), "the function given as data raised SystemExit: 0"),
+    ],
+    ids=lambda value: str(type(value).__name__),
+)
+def test_what_is_no_data_set(source: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        list(eb.DataSet(source))
+
+
+def test_what_is_no_object() -> None:
+    with pytest.raises(ModelSourceError, match=r"no file 'nowhere\.py'"):
+        eb.DataSet("nowhere.py:data")
+
+
+def test_damaged_files(tmp_path: Path) -> None:
+    (tmp_path / "text.npz").write_text("no archive")
+    with pytest.raises(InputError, match=r"text\.npz' cannot be read as a data set"):
+        eb.DataSet(tmp_path / "text.npz")
+    np.savez(tmp_path / "objects.npz", x=np.array([{}], dtype=object))
+    with pytest.raises(InputError, match="Python objects, which are not read"):
+        eb.DataSet(tmp_path / "objects.npz")
+    np.savez(tmp_path / "lengths.npz", x=X, target=np.arange(9))
+    with pytest.raises(InputError, match="different lengths along axis 0: x 10, target 9"):
+        eb.DataSet(tmp_path / "lengths.npz")
+
+
+@pytest.mark.parametrize("take", [0, -1])
+def test_nothing_cannot_be_taken(take: int) -> None:
+    with pytest.raises(UsageError, match="items cannot be taken"):
+        eb.DataSet([X], take=take)
