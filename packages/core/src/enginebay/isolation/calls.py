@@ -22,8 +22,8 @@ _BOOT = """\
 import sys
 _, function, *sys.path = sys.argv
 del sys.argv[1:]
-from enginebay.isolation.child import serve
-serve(function)
+from enginebay.isolation.child import {serve}
+{serve}(function)
 """
 
 
@@ -66,28 +66,36 @@ def call(
     """
     import tempfile  # the child, which needs this room too, never uses it
 
-    request = _encode(function, args)
+    request = encoded(function, args)
     # The child reads its standard input and writes the reply behind it. Both its outputs are the
     # log, so nothing that an engine prints can get into the reply. The file has no name: it is
     # gone with the last process that holds it.
     with tempfile.TemporaryFile() as exchange:
         exchange.write(request)
         exchange.seek(0)
-        finished = run_to_end(_command(function), [function], timeout, on_line, stdin=exchange)
+        finished = run_to_end(
+            child_command(function, "serve"), [function], timeout, on_line, stdin=exchange
+        )
         exchange.seek(len(request))
         reply = _read_reply(exchange.read(), finished)
     if isinstance(reply, Raised):
-        _raise(function, reply)
+        raise_again(function, reply)
     return _result(function, reply, result_type)
 
 
-def _command(function: str) -> list[str]:
+def child_command(function: str, serve: str) -> list[str]:
+    """Return the command of a Python that serves a function; ``serve`` is the child's part."""
     # -P: the working directory must not shadow a module before the path is set.
     path = [entry for entry in sys.path if isinstance(entry, str)]
-    return [sys.executable, "-P", "-c", _BOOT, function, *path]
+    return [sys.executable, "-P", "-c", _BOOT.format(serve=serve), function, *path]
 
 
-def _encode(function: str, args: tuple[Any, ...]) -> bytes:
+def encoded(function: str, args: tuple[Any, ...]) -> bytes:
+    """Encode a function's arguments.
+
+    Raises:
+        IsolationError: msgspec does not know an argument's type.
+    """
     try:
         return encode(args)
     except (TypeError, NotImplementedError, ValueError, OverflowError) as error:
@@ -107,7 +115,8 @@ def _read_reply(data: bytes, finished: Finished) -> Returned | Raised:
     return reply
 
 
-def _raise(function: str, raised: Raised) -> NoReturn:
+def raise_again(function: str, raised: Raised) -> NoReturn:
+    """Raise what a function raised in the child, as :func:`call` says."""
     error = (
         getattr(errors, raised.kind)(raised.message, hint=raised.hint)
         if raised.kind

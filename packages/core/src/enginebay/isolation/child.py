@@ -98,10 +98,7 @@ def serve(function: str) -> None:
     exchange = _take_standard_input()
     # After a crash in native code the reply is the Python lines that led there.
     faulthandler.enable(exchange)
-    _make_outputs_immediate()
-    # An exception where Python's default would be sudden death: `finally` clauses run, so that
-    # what the function itself had started ends too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    _prepare()
     request = exchange.read()
     reply: Returned | Raised
     try:
@@ -113,9 +110,68 @@ def serve(function: str) -> None:
     exchange.close()
 
 
+def converse(function: str) -> None:
+    """Call a function, and what it returns with each message, until the parent leaves.
+
+    Standard input is a socket. The first message has the arguments; each one is replied to.
+
+    Args:
+        function: ``module:qualname``. It returns a function from bytes to bytes.
+    """
+    import socket
+
+    faulthandler.enable(sys.stderr)
+    descriptor = _take_descriptor()
+    _prepare()
+    with socket.socket(fileno=descriptor) as connection, connection.makefile("rwb") as exchange:
+        handle: Callable[[bytes], bytes] | None = None
+        while (message := receive(exchange)) is not None:
+            reply: Returned | Raised
+            try:
+                if handle is None:
+                    handle, value = _call(function, message), b""
+                else:
+                    value = handle(message)
+                reply = Returned(value)
+            except Exception as error:  # noqa: BLE001 - the parent gets it, whatever it is
+                reply = _describe(error)
+            exchange.write(framed(encode(reply)))
+            exchange.flush()
+
+
+#: The bytes before each message that passes through a socket: its length.
+FRAME = 8
+
+
+def framed(message: bytes) -> bytes:
+    """Return a message behind its length."""
+    return len(message).to_bytes(FRAME, "little") + message
+
+
+def receive(exchange: io.BufferedIOBase) -> bytes | None:
+    """Return the next message; None where the other side has left."""
+    head = exchange.read(FRAME)
+    if len(head) < FRAME:
+        return None
+    size = int.from_bytes(head, "little")
+    message = exchange.read(size)
+    return message if len(message) == size else None
+
+
+def _prepare() -> None:
+    _make_outputs_immediate()
+    # An exception where Python's default would be sudden death: `finally` clauses run, so that
+    # what the function itself had started ends too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+
+
 def _take_standard_input() -> BinaryIO:
     """Return the file that is standard input, and leave an empty one in its place."""
-    exchange = os.fdopen(os.dup(0), "r+b")
+    return os.fdopen(_take_descriptor(), "r+b")
+
+
+def _take_descriptor() -> int:
+    exchange = os.dup(0)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)

@@ -113,14 +113,14 @@ def run_to_end(
     log = Log(on_line or _logger.debug)
     limit, name = shortest(timeout)
     started = time.monotonic()
-    with Group() as group, _start(group, argv, options) as process:
+    with Group() as group, start(group, argv, options) as process:
         ended = _follow_or_end(group, process, log, limit)
         group.signal(signal.SIGKILL)  # what the child left behind may hold the output open
         read_rest(process, log)
     seconds = time.monotonic() - started
     finished = Finished(tuple(shown), process.returncode, log.text(), seconds)
     if not ended:
-        raise _error(ChildTimeoutError, f"ran past {name}", finished)
+        raise overran(finished, name)
     return finished
 
 
@@ -129,7 +129,17 @@ def crashed(finished: Finished, when: str = "") -> ChildCrashedError:
     return _error(ChildCrashedError, f"ended with {_ending(finished.exit_code)}{when}", finished)
 
 
-def _start(group: Group, argv: list[str], options: dict[str, Any]) -> subprocess.Popen[bytes]:
+def overran(finished: Finished, limit: str) -> ChildTimeoutError:
+    """Build the error for a child that was ended; ``limit`` names its time limit."""
+    return _error(ChildTimeoutError, f"ran past {limit}", finished)
+
+
+def start(group: Group, argv: list[str], options: dict[str, Any]) -> subprocess.Popen[bytes]:
+    """Start a child in a group.
+
+    Raises:
+        IsolationError: It could not be started.
+    """
     try:
         return group.start(argv, **options)
     except OSError as error:
@@ -147,15 +157,15 @@ def _follow_or_end(
     try:
         ended = follow(process, log, timeout)
         if not ended:
-            _end(group, process, log)
+            end(group, process, log)
     except BaseException:
         log.mute()  # on_line may be what raised
-        _end(group, process, log)
+        end(group, process, log)
         raise
     return ended
 
 
-def _end(group: Group, process: subprocess.Popen[bytes], log: Log) -> None:
+def end(group: Group, process: subprocess.Popen[bytes], log: Log) -> None:
     """Ask the group to end, then force it."""
     try:
         group.signal(signal.SIGTERM)

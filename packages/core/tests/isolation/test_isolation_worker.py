@@ -1,0 +1,103 @@
+"""`enginebay.isolation.Worker`: one function in a child process, called again and again."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from enginebay.errors import ChildCrashedError, ChildTimeoutError, InputError, IsolationError
+from enginebay.isolation import Worker
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MODULE = """
+import ctypes, os, sys, time
+from enginebay.errors import InputError
+
+
+def build(times: int):
+    if times < 0:
+        raise InputError("negative", hint="add some")
+    return lambda message: handle(message, times)
+
+
+def handle(message: bytes, times: int) -> bytes:
+    if message == b"crash":
+        print("my last words")
+        ctypes.string_at(0)
+    if message == b"exit":
+        sys.exit(3)
+    if message == b"hang":
+        time.sleep(100)
+    if message == b"raise":
+        raise ValueError("no")
+    if message == b"pid":
+        return str(os.getpid()).encode()
+    print("noise" * 100_000)
+    return message * times
+"""
+
+
+@pytest.fixture(autouse=True)
+def _module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "served.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+def test_messages_larger_than_any_buffer_go_both_ways() -> None:
+    with Worker("engine", "served:build", 3) as worker:
+        for message in (b"a" * 3_000_000, b"b", b""):
+            worker.send(message)
+        assert worker.receive(30) == b""
+        assert worker.receive(30) == b"a" * 9_000_000
+        assert [worker.receive(30), worker.receive(30)] == [b"bbb", b""]
+
+
+def test_an_error_is_raised_here_and_the_child_goes_on() -> None:
+    with Worker("engine", "served:build", 1) as worker:
+        worker.receive(30)
+        worker.send(b"raise")
+        with pytest.raises(IsolationError, match="'engine' raised ValueError: no"):
+            worker.receive(30)
+        worker.send(b"x")
+        assert worker.receive(30) == b"x"
+    with Worker("engine", "served:build", -1) as worker:
+        with pytest.raises(InputError, match="negative") as caught:
+            worker.receive(30)
+        assert caught.value.hint == "add some"
+
+
+@pytest.mark.parametrize(("how", "ending"), [("crash", "SIGSEGV"), ("exit", "exit code 3")])
+def test_a_child_that_ends_is_an_error(how: str, ending: str) -> None:
+    with Worker("engine", "served:build", 1) as worker:
+        worker.receive(30)
+        worker.send(how.encode())
+        with pytest.raises(ChildCrashedError, match=f"'engine' ended with {ending}"):
+            worker.receive(30)
+
+
+def test_a_child_that_hangs_is_ended() -> None:
+    with Worker("engine", "served:build", 1) as worker:
+        worker.receive(30)
+        worker.send(b"hang")
+        start = time.monotonic()
+        with pytest.raises(ChildTimeoutError, match=r"'engine' ran past its time limit of 0\.2 s"):
+            worker.receive(0.2)
+    assert time.monotonic() - start < 5
+
+
+def test_nothing_is_left_behind() -> None:
+    this = psutil.Process()
+    before = this.num_fds()
+    with Worker("engine", "served:build", 1) as worker:
+        worker.receive(30)
+        worker.send(b"pid")
+        child = int(worker.receive(30))
+        assert psutil.pid_exists(child)
+    worker.close()
+    assert not psutil.pid_exists(child)
+    assert this.num_fds() == before
