@@ -26,11 +26,11 @@ Contract = dict[str, dict[str, str]]
 RECORD = Path(__file__).with_name(f"contract_{eb.API_VERSION}.json")
 HOOKS = (
     *("backend_info", "check_env", "to_backend", "build_wrapper", "bound_to"),
-    *("rewriters", "model_sources", "data_sources"),
+    *("rewriters", "model_sources", "data_sources", "metrics"),
 )
 GIVEN = (
     *("CheckEnvRequest", "ConvertRequest", "WrapperRequest", "BindingRequest"),
-    *("RewritersRequest", "ModelRequest", "DataRequest"),
+    *("RewritersRequest", "ModelRequest", "DataRequest", "MetricRequest"),
 )
 CLASSES = (eb.BackendParams, eb.FileName, eb.RewriterSet, eb.Wrapper)
 CHECKS = ("passed", "failed", "skipped", "check_import", "check_distributions")

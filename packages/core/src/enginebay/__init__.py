@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from enginebay.data import DataSet
     from enginebay.environment import Check, EnvReport
     from enginebay.errors import EnginebayError, MismatchError
+    from enginebay.evaluation import Evaluation
     from enginebay.hooks import API_VERSION, BackendInfo, hookimpl
     from enginebay.inference import Receipt, Wrapper
     from enginebay.ir import IRModel
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         benchmark,
         convert,
         deploy,
+        evaluate,
         export,
         load,
         rewrite,
@@ -53,6 +55,7 @@ __all__ = [
     "Deployment",
     "EnginebayError",
     "EnvReport",
+    "Evaluation",
     "FileName",
     "IRModel",
     "MismatchError",
@@ -66,6 +69,7 @@ __all__ = [
     "benchmark",
     "convert",
     "deploy",
+    "evaluate",
     "export",
     "get_backend",
     "hookimpl",
@@ -93,6 +97,7 @@ _fetch = lazy_names(
         "Deployment": "operations",
         "EnginebayError": "errors",
         "EnvReport": "environment",
+        "Evaluation": "evaluation",
         "FileName": "params",
         "IRModel": "ir",
         "MismatchError": "errors",
@@ -105,6 +110,7 @@ _fetch = lazy_names(
         "benchmark": "operations",
         "convert": "operations",
         "deploy": "operations",
+        "evaluate": "operations",
         "export": "operations",
         "get_backend": "backend",
         "hookimpl": "hooks",

@@ -52,6 +52,7 @@ __all__ = [
     "CheckEnvRequest",
     "ConvertRequest",
     "DataRequest",
+    "MetricRequest",
     "ModelRequest",
     "Precision",
     "RewritersRequest",
@@ -242,6 +243,16 @@ class DataRequest(msgspec.Struct, frozen=True, kw_only=True):
     name: str
 
 
+class MetricRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Request to a plugin for one metric.
+
+    Attributes:
+        name: The text behind the scheme: ``map`` in ``coco:map``.
+    """
+
+    name: str
+
+
 @hookspec(firstresult=True)
 def backend_info() -> BackendInfo:
     """Return what the backend is and can do.
@@ -304,5 +315,16 @@ def data_sources() -> Mapping[str, Callable[[DataRequest], Any]]:
     The callable takes a :class:`DataRequest` and returns what ``eb.DataSet`` takes: a path, an
     iterable that can be read again, or a callable that returns one. It raises an ``InputError``
     for a name that it does not know.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def metrics() -> Mapping[str, Callable[[MetricRequest], Any]]:
+    """Return metrics by scheme: ``{"coco": build}`` makes ``coco:NAME`` call ``build``.
+
+    The callable takes a :class:`MetricRequest` and returns what ``eb.evaluate`` takes: an object
+    with ``update``, ``compute`` and ``reset``, or a callable that returns one. It raises a
+    ``UsageError`` for a name that it does not know.
     """
     raise NotImplementedError

@@ -25,6 +25,7 @@ COMMANDS = {
     "convert": "turn an IR into a backend's artifact",
     "run": "run an artifact on inputs",
     "verify": "compare an artifact with its model again",
+    "evaluate": "measure what artifacts cost in accuracy, beside PyTorch on a data set",
     "benchmark": "measure how fast an artifact is here",
     "inspect": "show what an artifact or an IR file holds",
     "config": "show or check a deploy config",

@@ -136,12 +136,25 @@ class DataSet:
                 hint="a data set must be the same every time it is read",
             )
 
-    def record(self) -> DataRecord:
-        """Which items were read so far."""
-        digest = blake2b(self._digests.tobytes(), digest_size=16).hexdigest()
+    @property
+    def count(self) -> int | None:
+        """How many items it gives; None where only reading tells."""
+        if self._indices is not None:
+            return len(self._indices)
+        found = self._source.count
+        return found if found is None or self._take is None else min(found, self._take)
+
+    def record(self, count: int | None = None) -> DataRecord:
+        """Which items were read so far.
+
+        Args:
+            count: Only so many of them, the first ones.
+        """
+        digests = self._digests[:count]
+        digest = blake2b(digests.tobytes(), digest_size=16).hexdigest()
         return DataRecord(
             source=self.description.strip("'"),
-            count=len(self._digests),
+            count=len(digests),
             indices=() if self._indices is None else tuple(self._indices),
             digest=digest,
         )

@@ -7,7 +7,7 @@ this room asks again where a model came from or what its inputs are called.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ from enginebay.models.signature import Signature, read_signature
 from enginebay.tensors import to_numpy, to_torch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from enginebay.ir import IRKind, IRModel
     from enginebay.models.dynamic import DynamicShapes
@@ -104,6 +104,31 @@ class BoundModel:
         given = {name: inputs.get(name, example) for name, example in self.examples.items()}
         tensors = {name: to_torch(array, device) for name, array in given.items()}
         return _arrays(self.signature.run(module, tensors, observer))
+
+    @contextmanager
+    def runner(self) -> Iterator[Callable[[Mapping[str, NumpyArray]], dict[str, NumpyArray]]]:
+        """Run the model many times as :meth:`run` does, for a loop over small inputs.
+
+        Yields:
+            A function from arrays by name to the outputs by name. It raises ModelError where the
+            forward does.
+        """
+        import torch
+
+        assert self.signature is not None
+        module = self.source.module
+        device = next((p.device for p in module.parameters()), torch.device("cpu"))
+        names = [spec.name for spec in self.outputs]
+        with self.signature.runner(module) as run_module:
+
+            def run(inputs: Mapping[str, NumpyArray]) -> dict[str, NumpyArray]:
+                given = [inputs.get(name, example) for name, example in self.examples.items()]
+                results = run_module([to_torch(array, device) for array in given])
+                # Copies: the next run may write where these lie.
+                arrays = [to_numpy(tensor).copy() for tensor in results]
+                return dict(zip(names, arrays, strict=True))
+
+            yield run
 
     def example_outputs(self) -> dict[str, NumpyArray]:
         """The outputs for the example inputs, as PyTorch gave them while the inputs were bound."""

@@ -6,7 +6,7 @@ Input names are the parameter names of ``forward``, output names the keys of wha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from enginebay.models.names import renamed, unused
 from enginebay.tensors import TensorSpec, specs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from torch import Tensor, nn
 
@@ -68,6 +68,33 @@ class Signature:
         tensors = output_tensors(result, len(self.outputs))
         named = zip(self.outputs, tensors, strict=True)
         return {spec.name: detached(tensor) for spec, tensor in named}
+
+    @contextmanager
+    def runner(self, model: nn.Module) -> Iterator[Callable[[Sequence[Tensor]], list[Tensor]]]:
+        """Run a model many times, for a loop over small inputs: its mode is changed only once.
+
+        Yields:
+            A function from the inputs, in order, to the outputs, in order; they may share memory
+            with the model's own tensors, which the next run changes.
+        """
+        import torch
+
+        called = eager(model)
+
+        def run(inputs: Sequence[Tensor]) -> list[Tensor]:
+            tensors = [
+                detached(tensor) if index in self.call.mutated else tensor
+                for index, tensor in enumerate(inputs)
+            ]
+            args, kwargs = self.call.fill(tensors)
+            with torch.no_grad():
+                result = _called(called, args, kwargs)
+            if len(self.outputs) == 1 and isinstance(result, torch.Tensor):
+                return [result]
+            return output_tensors(result, len(self.outputs))
+
+        with torch.inference_mode(mode=False), evaluation(called):
+            yield run
 
 
 def read_signature(
@@ -127,17 +154,21 @@ def _forward(
         tensors = [detached(tensor) for tensor in inputs.values()]
         versions = [tensor._version for tensor in tensors]
         args, kwargs = call.fill(tensors)
-        try:
-            named = dict(zip(inputs, tensors, strict=True))
-            with observer.watch(model, named) if observer else nullcontext():
-                result = model(*args, **kwargs)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as err:  # a model that exits has computed nothing
-            message = f"the model's forward raised {type(err).__name__}: {first_line(err)}"
-            raise ModelError(message) from err
+        named = dict(zip(inputs, tensors, strict=True))
+        with observer.watch(model, named) if observer else nullcontext():
+            result = _called(model, args, kwargs)
         changed = [t._version != before for t, before in zip(tensors, versions, strict=True)]
     return result, frozenset(index for index, yes in enumerate(changed) if yes)
+
+
+def _called(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    try:
+        return model(*args, **kwargs)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as err:  # a model that exits has computed nothing
+        message = f"the model's forward raised {type(err).__name__}: {first_line(err)}"
+        raise ModelError(message) from err
 
 
 def _name_outputs(

@@ -1,4 +1,4 @@
-"""The verbs: deploy, export, rewrite, convert, load, verify, benchmark. One file each.
+"""The verbs: deploy, export, rewrite, convert, load, verify, evaluate, benchmark. One file each.
 
 Loading an artifact must not import what deploying one needs.
 """
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from enginebay.operations.check_config import check
     from enginebay.operations.convert_ir import convert
     from enginebay.operations.deploy_model import Deployment, deploy
+    from enginebay.operations.evaluate_artifacts import evaluate
     from enginebay.operations.export_model import export
     from enginebay.operations.load_artifact import load
     from enginebay.operations.rewrite_model import rewrite
@@ -28,6 +29,7 @@ __all__ = [
     "check",
     "convert",
     "deploy",
+    "evaluate",
     "export",
     "load",
     "rewrite",
@@ -44,6 +46,7 @@ __getattr__ = lazy_names(
         "check": "operations.check_config",
         "convert": "operations.convert_ir",
         "deploy": "operations.deploy_model",
+        "evaluate": "operations.evaluate_artifacts",
         "export": "operations.export_model",
         "load": "operations.load_artifact",
         "rewrite": "operations.rewrite_model",

@@ -1,0 +1,127 @@
+"""``enginebay evaluate ARTIFACT…``: measure what artifacts cost in accuracy, beside PyTorch."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from enginebay.cli.arguments import MODEL_HELP, add_data, data_set
+from enginebay.cli.output import print_fields, print_json, print_table, stdout_on_stderr, styled
+from enginebay.errors import UsageError
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from enginebay.evaluation import Evaluation, Row
+
+_RIGHT = ("VALUE", "PYTORCH", "DROP", "ITEMS", "AGREEMENT")
+
+
+def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
+    """Add the command's flags."""
+    parser.usage = (
+        "enginebay evaluate ARTIFACT [ARTIFACT …] --data DATA --metric METRIC [--model MODEL] "
+        "[--max-drop X] [flags]"
+    )
+    parser.add_argument("artifacts", metavar="ARTIFACT", nargs="+", type=Path)
+    add_data(parser, "its items have targets, but for metrics that need none")
+    parser.add_argument(
+        "--metric",
+        dest="metrics",
+        action="append",
+        required=True,
+        metavar="METRIC",
+        help="accuracy, top-5 (or another number), mean-absolute-error, cosine (to PyTorch), "
+        "file.py:attr or module:attr with update, compute and reset, torchmetrics:NAME, or "
+        "SCHEME:NAME of a plugin (repeatable)",
+    )
+    parser.add_argument(
+        "--model",
+        metavar="MODEL",
+        help=f"compare with this model in PyTorch, on the same items: {MODEL_HELP}",
+    )
+    parser.add_argument(
+        "--max-drop",
+        type=float,
+        metavar="X",
+        help="fail with exit code 1 where an artifact's value is worse than PyTorch's by more "
+        "than this",
+    )
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE", help="write each row to this file, as a line of JSON"
+    )
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with what the file of --output holds: rows in it are not measured again",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=1800.0,
+        metavar="SECONDS",
+        help="limit for an engine to load, and for each item (default: 1800)",
+    )
+
+
+def run(args: Namespace) -> int:
+    """Evaluate; a lost artifact, or a drop above ``--max-drop``, fails with exit code 1."""
+    from enginebay.cli.progress import progress
+    from enginebay.operations import evaluate
+
+    data = data_set(args)
+    if data is None:
+        raise UsageError("there is no data to evaluate on", hint="add --data FILE.npz")
+    if args.max_drop is not None and not args.model:
+        raise UsageError(
+            "--max-drop compares with PyTorch, and there is no model", hint="add --model MODEL"
+        )
+    with progress() as watch, stdout_on_stderr():
+        evaluation = evaluate(
+            args.artifacts,
+            data,
+            args.metrics,
+            model=args.model,
+            timeout=args.timeout,
+            output=args.output,
+            resume=args.resume,
+            watch=watch,
+        )
+    failures = evaluation.failures(args.max_drop)
+    if args.json:
+        import msgspec
+
+        print_json({**msgspec.to_builtins(evaluation), "failures": failures})
+    else:
+        _print(evaluation)
+    for failure in failures:
+        sys.stderr.write(f"{styled('error:', 'red', sys.stderr)} {failure}\n")
+    return 1 if failures else 0
+
+
+def _print(evaluation: Evaluation) -> None:
+    print_table(
+        ("ARTIFACT", "METRIC", *_RIGHT, "WORST ITEMS"),
+        [_cells(row) for row in evaluation.rows],
+        right=_RIGHT,
+    )
+    if not evaluation.reference:
+        print_fields([("note", "no model was named, so nothing is compared; add --model MODEL")])
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    worst = [
+        f"{one.item} (not a number)" if one.error is None else f"{one.item} ({one.error:.2g})"
+        for one in row.worst[:3]
+    ]
+    figures = (_figure(row.value), _figure(row.reference), _figure(row.drop))
+    agreement = "-" if row.agreement is None else f"{row.agreement:.2%}"
+    return (
+        *(row.artifact, row.metric, *figures, str(row.count), agreement),
+        ", ".join(worst) or "-",
+    )
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.6g}"

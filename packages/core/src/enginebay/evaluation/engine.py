@@ -1,0 +1,110 @@
+"""An artifact's engine in a process of its own, where a crash takes nothing else down."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from enginebay.artifact import LoadRequest  # noqa: TC001  # the child reads serve's annotations
+from enginebay.errors import EnginebayError, InferenceError
+from enginebay.evaluation.chunks import stacked
+from enginebay.evaluation.packing import Packed, packed
+from enginebay.isolation import Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from enginebay.tensors import NumpyArray
+
+    Arrays = dict[str, NumpyArray]
+
+#: The function that is called in the child process.
+FUNCTION = "enginebay.evaluation.engine:serve"
+
+
+class _Outputs(msgspec.Struct, array_like=True):
+    """The outputs of items that follow one another, one upon the other, and their number."""
+
+    count: int
+    outputs: dict[str, Packed]
+
+
+class Engine:
+    """An artifact that is loaded in a child process.
+
+    Args:
+        request: The engine's files and what they are loaded with.
+        timeout: Seconds that loading may take, and each chunk of items.
+    """
+
+    def __init__(self, request: LoadRequest, timeout: float) -> None:
+        self._timeout = timeout
+        self._loaded = False
+        self._worker = Worker(request.backend, FUNCTION, request)
+
+    def close(self) -> None:
+        """End the process."""
+        self._worker.close()
+
+    def run(self, chunk: Sequence[Mapping[str, NumpyArray]]) -> list[Arrays]:
+        """The outputs for each set of inputs, which have the same shapes.
+
+        Raises:
+            ChildCrashedError: The engine took its process down.
+            ChildTimeoutError: It took too long.
+            EnginebayError: Whatever loading or running it raised.
+        """
+        if not self._loaded:
+            self._worker.receive(self._timeout)
+            self._loaded = True
+        message = {name: packed(array) for name, array in stacked(chunk).items()}
+        self._worker.send(msgspec.msgpack.encode(message))
+        reply = msgspec.msgpack.decode(self._worker.receive(self._timeout), type=list[_Outputs])
+        return [outputs for part in reply for outputs in _rows(part.count, part.outputs)]
+
+
+def serve(request: LoadRequest) -> Callable[[bytes], bytes]:
+    """Load an engine in this process; called in a child process."""
+    wrapper = request.load()
+
+    def run(message: bytes) -> bytes:
+        given = msgspec.msgpack.decode(message, type=dict[str, Packed])
+        count = next(iter(given.values())).shape[0] if given else 1
+        results = []
+        for place, inputs in enumerate(_rows(count, given)):
+            try:
+                results.append(wrapper(inputs))
+            except EnginebayError as err:
+                raise type(err)(f"{PLACE}{place}: {err}", hint=err.hint) from err
+        return msgspec.msgpack.encode(_joined(results))
+
+    return run
+
+
+#: Before the place of an item in its chunk, where an engine fails on it; the parent, which knows
+#: the item's number, replaces it.
+PLACE = "item at "
+
+
+def _rows(count: int, arrays: Mapping[str, Packed]) -> list[Arrays]:
+    whole = {name: each.array() for name, each in arrays.items()}
+    return [{name: array[row] for name, array in whole.items()} for row in range(count)]
+
+
+def _joined(results: list[dict[str, Any]]) -> list[_Outputs]:
+    """The outputs of all items; those that follow one another with equal shapes in one."""
+    parts: list[list[dict[str, Any]]] = []
+    before: Any = None
+    for result in results:
+        if any(array.dtype.kind in "OUS" for array in result.values()):
+            raise InferenceError("an output holds texts, which have no value that can be compared")
+        shape = {name: (array.dtype, array.shape) for name, array in result.items()}
+        if shape != before:
+            parts.append([])
+            before = shape
+        parts[-1].append(result)
+    return [
+        _Outputs(len(part), {name: packed(array) for name, array in stacked(part).items()})
+        for part in parts
+    ]

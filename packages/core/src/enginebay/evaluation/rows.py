@@ -1,0 +1,107 @@
+"""What an evaluation finds: a row for each artifact and metric."""
+
+from __future__ import annotations
+
+import msgspec
+
+from enginebay.data import DataRecord
+
+#: The version of a row in a file; it grows when a field is removed or changes its meaning.
+SCHEMA = 1
+
+
+class WorstItem(msgspec.Struct, frozen=True):
+    """An item that an artifact is far from PyTorch on.
+
+    Attributes:
+        item: Its number in the source.
+        error: The distance of the outputs from PyTorch's, as a part of PyTorch's own length:
+            ``|found - expected| / |expected|``; None where it is no finite number.
+    """
+
+    item: int
+    error: float | None
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """The value of a metric for an artifact, beside PyTorch's on the same items.
+
+    Attributes:
+        artifact: The folder as it was named.
+        backend: The backend that made it.
+        metric: The metric as it was named.
+        value: The artifact's value; None where it has none, or NaN or infinity.
+        reference: PyTorch's value; None without a model.
+        drop: How much worse the artifact is: negative where it is better. None where a value is
+            missing.
+        count: How many items.
+        agreement: The share of the items on which the artifact decides as PyTorch does: the
+            largest entry along the last axis of each output is at the same place, and integers
+            are the same. None without a model, and where no output decides anything.
+        worst: The items that the artifact is farthest from PyTorch on, the worst one first.
+        error: Why there is no value: the artifact crashed, or the metric raised; else empty.
+        key: A digest of the artifact, the metric, the model and the data.
+    """
+
+    artifact: str
+    backend: str
+    metric: str
+    value: float | None = None
+    reference: float | None = None
+    drop: float | None = None
+    count: int = 0
+    agreement: float | None = None
+    worst: tuple[WorstItem, ...] = ()
+    error: str = ""
+    key: str = ""
+
+    def failure(self, max_drop: float | None = None) -> str:
+        """Say in one line why the row fails; empty where it does not.
+
+        Args:
+            max_drop: The largest drop that passes; None where any does.
+
+        Example:
+            >>> row = Row(artifact="a", backend="b", metric="accuracy", value=0.9, reference=0.98,
+            ...           drop=0.08, count=50)
+            >>> row.failure(0.01)
+            "'a': accuracy is 0.9, and 0.98 in PyTorch: a drop of 0.08 on 50 items, above 0.01"
+            >>> row.failure(0.1)
+            ''
+        """
+        named = f"'{self.artifact}': {self.metric}"
+        if self.error:
+            return f"{named}: {self.error}"
+        if max_drop is None:
+            return ""
+        if self.drop is None:
+            missing = "the artifact" if self.value is None else "PyTorch"
+            return f"{named} has no value for {missing} that is a number, on {self.count} items"
+        if self.drop <= max_drop:
+            return ""
+        return (
+            f"{named} is {self.value:.6g}, and {self.reference:.6g} in PyTorch: a drop of "
+            f"{self.drop:.6g} on {self.count} items, above {max_drop:g}"
+        )
+
+
+class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
+    """What :func:`enginebay.evaluate` found.
+
+    Attributes:
+        rows: One for each artifact and metric, in the order in which they were named.
+        data: The items that were used.
+        reference: What the artifacts were compared with; empty without a model.
+    """
+
+    rows: tuple[Row, ...]
+    data: DataRecord
+    reference: str = ""
+
+    def failures(self, max_drop: float | None = None) -> list[str]:
+        """One line for each row that fails: its artifact was lost, or dropped by more than that.
+
+        Args:
+            max_drop: The largest drop that passes; None where any does.
+        """
+        return [text for row in self.rows if (text := row.failure(max_drop))]

@@ -1,0 +1,118 @@
+"""``evaluate``: what do artifacts cost in accuracy, on a data set, beside PyTorch?"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from enginebay.data import DataSet
+from enginebay.errors import UsageError
+from enginebay.evaluation import (
+    Evaluation,
+    Journal,
+    Loop,
+    Run,
+    find_candidates,
+    find_metrics,
+    torch_runner,
+)
+from enginebay.operations.steps import Steps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from enginebay.artifact import Artifact
+    from enginebay.evaluation import MetricSource
+    from enginebay.operations.steps import Step
+
+
+def evaluate(
+    artifacts: str | Path | Artifact | Sequence[str | Path | Artifact],
+    data: Any,
+    metrics: Any,
+    *,
+    model: Any = None,
+    timeout: float = 1800.0,
+    output: str | Path | None = None,
+    resume: bool = False,
+    watch: Callable[[Step], None] | None = None,
+) -> Evaluation:
+    """Measure what artifacts cost in accuracy: PyTorch and each of them on the same items.
+
+    Each item is read once. Each engine runs in a child process: an artifact that crashes, hangs
+    or raises loses its own rows only. Memory does not grow with the number of items.
+
+    Args:
+        artifacts: One folder, or what :func:`enginebay.deploy` returned, or several of them,
+            which take the same inputs.
+        data: An :class:`enginebay.DataSet`, or what one is made of.
+        metrics: One or several: ``accuracy``, ``top-5``, ``mean-absolute-error``, ``cosine`` (to
+            PyTorch), ``file.py:attr``, ``torchmetrics:NAME``, ``SCHEME:NAME`` of a plugin; an
+            object with ``update(outputs, target)``, ``compute()`` and ``reset()``; or a callable
+            that returns one.
+        model: The PyTorch model, as :func:`enginebay.deploy` takes it; without it there are
+            values, but nothing to compare them with.
+        timeout: Seconds that an engine may take to load, and for each chunk of items: one item,
+            or up to 1024 small ones.
+        output: A file that rows are written to, as JSON, a line each.
+        resume: Go on with what ``output`` holds: rows that are there are not measured again, and
+            an evaluation that was ended goes on at the item where it was.
+        watch: Called with each step when it starts, when its detail changes and when it ends.
+
+    Returns:
+        A row for each artifact and metric.
+
+    Raises:
+        UsageError: A metric is none, there is no artifact, or the artifacts take other inputs.
+        InputError: An item does not fit, or lacks a target that a metric needs.
+        ArtifactError: An artifact is damaged.
+        ModelError: The model raised.
+        EnginebayError: A metric raised on PyTorch's outputs.
+    """
+    if resume and output is None:
+        raise UsageError("there is nothing to go on with", hint="name the file: --output ROWS")
+    sources = find_metrics(metrics)
+    _check_reference(sources, model)
+    candidates = find_candidates(artifacts)
+    items = data if isinstance(data, DataSet) else DataSet(data)
+    journal = None if output is None else Journal(Path(output), resume=resume)
+    run = Run(candidates, sources, items, journal)
+    known = bool(journal and journal.rows)
+    steps = Steps(watch)
+    with Loop(run, timeout=timeout) as loop, ExitStack() as stack:
+        if not known:
+            loop.start(candidates)  # they load while PyTorch does
+        bound = None
+        if model is not None:
+            with steps("load"):
+                bound = stack.enter_context(torch_runner(model, run))
+        rows = run.finished() if known else {}
+        if known:
+            loop.start([each for each in candidates if each.name not in rows])
+        if len(rows) < len(candidates):
+            with steps("evaluate") as set_detail:
+                loop.run(bound, lambda count: set_detail(_progress(count, items.count)))
+        for each in candidates:
+            if each.name not in rows:
+                rows[each.name] = run.write(each, loop.rows(each))
+    if journal is not None:
+        journal.finish()
+    return Evaluation(
+        rows=tuple(row for each in candidates for row in rows[each.name]),
+        data=items.record(),
+        reference="" if bound is None else "the PyTorch model",
+    )
+
+
+def _check_reference(sources: Sequence[MetricSource], model: Any) -> None:
+    for source in sources:
+        if model is None and source.against == "reference":
+            raise UsageError(
+                f"metric '{source.name}' compares with PyTorch, and there is no model",
+                hint="name the model: --model MODEL",
+            )
+
+
+def _progress(count: int, total: int | None) -> str:
+    return f"{count} items" if total is None else f"{count} of {total} items"

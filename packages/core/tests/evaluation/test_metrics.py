@@ -1,0 +1,204 @@
+"""Metrics: those that need no package, a user's own, torchmetrics', a plugin's; and wrong ones."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import enginebay as eb
+from enginebay.errors import InputError, MissingDependencyError, UsageError
+from enginebay.evaluation import find_metrics
+from enginebay.testing import temporary_backend
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Run
+
+SCORES = np.float32([[0.1, 0.7, 0.2]])
+
+OWN = """\
+class Share:
+    def __init__(self): self.reset()
+    def reset(self): self.hits = self.count = 0
+    def update(self, outputs, target):
+        assert outputs.shape == (1, 3) and outputs.dtype == "float32" and target.shape == ()
+        self.hits += int(outputs.argmax() == target)
+        self.count += 1
+    def compute(self): return self.hits / self.count
+
+share = Share()
+def build(): return Share()
+
+class Fails(Share):
+    def update(self, outputs, target): raise ZeroDivisionError("by zero")
+class Exits(Share):
+    def update(self, outputs, target): raise SystemExit(3)
+class Sums(Share):
+    def compute(self): return {"a": 1}
+class Late(Share):
+    def compute(self): raise KeyError("late")
+class Partial:
+    def update(self, outputs, target): pass
+    def compute(self): return 0
+"""
+
+
+def value(metric: Any, *items: tuple[Any, Any]) -> Any:
+    (source,) = find_metrics(metric)
+    built = source.build()
+    for item in items:
+        built.update(*item)
+    return built.compute()
+
+
+def test_accuracy_and_top_k() -> None:
+    assert value("accuracy", (SCORES, 1), (SCORES, 2)) == 0.5
+    assert value("top-2", (SCORES, 2), (SCORES, 0)) == 0.5
+    assert value("top-5", (SCORES, 2)) == 1.0  # of three classes
+    assert value("accuracy", (np.repeat(SCORES, 4, 0), np.array([1, 1, 0, 1]))) == 0.75
+    pixels = np.float32([[[0.1, 0.9], [0.9, 0.1]]])  # a class for each pixel
+    assert value("accuracy", (pixels, np.array([[1, 1]]))) == 0.5
+
+
+def test_what_is_not_a_number_is_wrong() -> None:
+    nothing = np.full((1, 3), np.nan, np.float32)
+    assert value("accuracy", (nothing, 0), (SCORES, 1)) == 0.5
+    assert value("top-3", (nothing, 0)) == 0.0
+    assert np.isnan(value("mean-absolute-error", (nothing, np.zeros((1, 3)))))
+
+
+def test_errors_and_angles() -> None:
+    assert value("mean-absolute-error", (SCORES, SCORES + 1), (SCORES, SCORES[0])) == pytest.approx(
+        0.5
+    )
+    assert value("cosine", (SCORES, SCORES), (SCORES, -SCORES)) == pytest.approx(0)
+    both = {"a": SCORES, "b": SCORES}
+    assert value("cosine", (both, both)) == pytest.approx(1)
+    zeros = np.zeros((1, 3), np.float32)
+    assert value("cosine", (zeros, zeros)) == 1
+    assert value("cosine", (zeros, SCORES)) == 0
+
+
+@pytest.mark.parametrize(
+    ("metric", "outputs", "target", "message"),
+    [
+        ("accuracy", SCORES, 3, "the target 3 is no class: the output has 3"),
+        ("accuracy", SCORES, -1, "the target -1 is no class: the output has 3"),
+        ("accuracy", SCORES, 1.0, "the target has dtype float64, wanted integers: class numbers"),
+        (
+            *("accuracy", SCORES, np.array([1, 2])),
+            "the target has shape (2,), and the output (1, 3) has rows for (1,)",
+        ),
+        (
+            *("accuracy", {"a": SCORES, "b": SCORES}, 1),
+            "it takes one output, and the model has a, b",
+        ),
+        (
+            *("mean-absolute-error", SCORES, np.zeros(4)),
+            "the target has shape (4,), and the output (1, 3): wanted equal",
+        ),
+        ("mean-absolute-error", SCORES, "a", "the target has dtype <U1, wanted numbers"),
+    ],
+)
+def test_targets_that_do_not_fit(metric: str, outputs: Any, target: Any, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        value(metric, (outputs, target))
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("attribute", ["Share", "share", "build"])
+def test_a_class_an_object_or_a_function_in_a_file(here: Path, attribute: str) -> None:
+    (here / "own.py").write_text(OWN)
+    metrics = [f"own.py:{attribute}", "accuracy"]
+    own, known = eb.evaluate(["good"], "data.npz", metrics, model="net.py:build").rows
+    assert (own.metric, own.value, own.reference) == (f"own.py:{attribute}", 0.9, 0.9)
+    assert known.value == 0.9
+
+
+def test_an_object_in_python_is_copied(here: Path) -> None:
+    namespace: dict[str, Any] = {}
+    exec(OWN, namespace)
+    given = namespace["share"]
+    (row,) = eb.evaluate("good", "data.npz", given).rows
+    assert (row.metric, row.value, given.count) == ("Share", 0.9, 0)
+
+
+@pytest.mark.parametrize(
+    ("metric", "message"),
+    [
+        (
+            "own.py:Fails",
+            "metric 'own.py:Fails' raised ZeroDivisionError on item 0 of 'data.npz': ",
+        ),
+        ("own.py:Exits", "metric 'own.py:Exits' raised SystemExit on item 0 of 'data.npz': 3"),
+        ("own.py:Sums", "'good': own.py:Sums: metric 'own.py:Sums' returned a dict, wanted one "),
+        ("own.py:Late", "'good': own.py:Late: metric 'own.py:Late' raised KeyError: 'late'"),
+    ],
+)
+def test_a_metric_that_raises_is_named(here: Path, cli: Run, metric: str, message: str) -> None:
+    (here / "own.py").write_text(OWN)
+    ran = cli("evaluate", "good", "--data", "data.npz", "--metric", metric)
+    assert ran.code == 1
+    assert ran.err.startswith(f"error: {message}")
+
+
+@pytest.mark.parametrize(
+    ("metric", "message", "hint"),
+    [
+        (
+            "acuracy",
+            (
+                "there is no metric 'acuracy'; there is accuracy, top-5, mean-absolute-error, "
+                "cosine, file.py:attr, torchmetrics:NAME, or SCHEME:NAME of a plugin"
+            ),
+            "did you mean 'accuracy'?",
+        ),
+        (
+            "own.py:Partial",
+            "metric 'own.py:Partial' has no method 'reset': it is of type Partial",
+            "a metric has update(outputs, target), compute() and reset()",
+        ),
+        ("own.py:Shares", "'own.py:Shares': there is no 'Shares' in 'own.py'", "did you mean"),
+    ],
+)
+def test_what_is_no_metric(here: Path, cli: Run, metric: str, message: str, hint: str) -> None:
+    (here / "own.py").write_text(OWN)
+    ran = cli("evaluate", "good", "--data", "data.npz", "--metric", metric)
+    assert ran.code == 2
+    error, advice = ran.err.splitlines()
+    assert error == f"error: {message}"
+    assert advice.startswith(f"hint: {hint}")
+
+
+def test_metrics_are_named_once() -> None:
+    with pytest.raises(UsageError, match="two metrics are called 'accuracy'"):
+        find_metrics(["accuracy", "accuracy"])
+    with pytest.raises(UsageError, match="there is no metric"):
+        find_metrics([])
+
+
+def test_a_plugin_brings_metrics(here: Path) -> None:
+    plugin = (
+        f"import enginebay as eb\n{OWN}\n"
+        "@eb.hookimpl\n"
+        "def metrics():\n"
+        "    return {'shares': lambda request: {'own': Share}[request.name]}\n"
+    )
+    with temporary_backend("shares", plugin, group="enginebay.plugins"):
+        (row,) = eb.evaluate("good", "data.npz", "shares:own").rows
+        with pytest.raises(UsageError, match="metric 'shares:none' cannot be built: KeyError"):
+            find_metrics("shares:none")
+    assert row.value == 0.9
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("torchmetrics") is not None, reason="torchmetrics is installed here"
+)
+def test_what_to_install_for_torchmetrics() -> None:
+    with pytest.raises(MissingDependencyError, match="'torchmetrics' is needed") as caught:
+        find_metrics("torchmetrics:MeanSquaredError")
+    assert caught.value.hint == "pip install 'enginebay[metrics]'"
