@@ -87,16 +87,20 @@ class Journal:
         row_line = msgspec.json.encode({"schema": SCHEMA, **msgspec.structs.asdict(row)})
         line = (b"\n" if self._torn else b"") + row_line + b"\n"
         self._torn = True
-        with self._path.open("ab", buffering=0) as file:
-            written = file.write(line)
-            while written < len(line):  # the disk is full: the next write says so
-                written += file.write(line[written:])
-            os.fsync(file.fileno())
+        try:
+            with self._path.open("ab", buffering=0) as file:
+                written = file.write(line)
+                while written < len(line):  # the disk is full: the next write says so
+                    written += file.write(line[written:])
+                os.fsync(file.fileno())
+        except OSError as err:
+            err.filename = str(self._path)
+            raise
         self._torn = False
 
     def start(self, key: str) -> Checkpoint | None:
         """Say what is evaluated; returns how far an earlier run with the same key has come."""
-        self._key = key
+        self._key, self._last = key, time.monotonic()
         digest = blake2b(key.encode(), digest_size=4).hexdigest()
         self._part = self._path.with_name(f"{self._path.name}.{digest}.part")
         with suppress(OSError, msgspec.MsgspecError):

@@ -1,0 +1,401 @@
+"""What goes wrong in an evaluation loses nothing else: engines, items, files, kills."""
+
+from __future__ import annotations
+
+import json
+import resource
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import enginebay as eb
+from enginebay.errors import ArtifactError, InputError, UsageError
+from enginebay.testing import temporary_backend
+from enginebay.testing.commands import command, environment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from conftest import Run
+
+DATA = ("--data", "data.npz", "--model", "net.py:build", "--metric", "accuracy")
+
+#: An engine that does on item 20 what an environment variable says.
+MOODY = """\
+import ctypes, os, time
+import numpy as np
+import enginebay as eb
+from enginebay.testing import loopback
+
+
+class Moody(loopback.LoopbackWrapper):
+    calls = 0
+
+    def execute(self, feed):
+        (output,) = super().execute(feed)
+        self.calls += 1
+        mood = os.environ.get("MOOD") if self.calls > 20 else None
+        if mood == "crash":
+            ctypes.string_at(0)
+        if mood == "hang":
+            time.sleep(100)
+        if mood == "raise":
+            raise RuntimeError("out of oil")
+        if mood == "nan":
+            return [output * np.float32("nan")]
+        if mood == "shape":
+            return [output[:, :2]]
+        return [output]
+
+
+@eb.hookimpl
+def backend_info():
+    return eb.BackendInfo(
+        name="moody", irs=("onnx",), params=loopback.LoopbackParams, api_version=1
+    )
+
+
+to_backend = loopback.to_backend
+
+
+@eb.hookimpl
+def build_wrapper(request):
+    return Moody(request)
+"""
+
+
+@pytest.fixture(scope="module")
+def _moody(trained: Path) -> Iterator[None]:
+    """The artifact ``moody``, which was well while it was deployed."""
+    namespace: dict[str, Any] = {}
+    exec((trained / "net.py").read_text(), namespace)
+    with temporary_backend("moody", MOODY):
+        eb.deploy(
+            *namespace["build"](),
+            backend="moody",
+            work_dir=trained / "moody",
+            probes=0,
+            exporter="torchscript",
+        )
+        yield
+
+
+@pytest.mark.usefixtures("_moody", "here")
+@pytest.mark.parametrize(
+    ("mood", "error"),
+    [
+        ("crash", "'moody' ended with SIGSEGV"),
+        ("hang", "'moody' ran past its time limit of 2 s"),
+        ("raise", "item 20 of 'data.npz': onnx.reference "),
+    ],
+)
+def test_an_artifact_that_dies_loses_its_own_row(
+    mood: str, error: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOOD", mood)
+    timeout = 2.0 if mood == "hang" else 60.0
+    found = eb.evaluate(
+        ["moody", "good"], "data.npz", "accuracy", model="net.py:build", timeout=timeout
+    )
+    lost, good = found.rows
+    assert (good.value, good.count, good.error) == (0.9, 40, "")
+    assert lost.error.startswith(error)
+    assert lost.value is None
+    assert found.failures() == [f"'moody': accuracy: {lost.error}"]
+
+
+@pytest.mark.usefixtures("_moody", "here")
+@pytest.mark.parametrize("mood", ["nan", "shape"])
+def test_wrong_outputs_are_no_agreement(mood: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOOD", mood)
+    metrics = ["accuracy", "cosine"]
+    row, other = eb.evaluate("moody", "data.npz", metrics, model="net.py:build").rows
+    assert row.agreement == 0.5
+    assert row.worst[0].error is None
+    assert 20 <= row.worst[0].item < 40
+    assert other.value is None
+    if mood == "nan":
+        assert row.value == pytest.approx(0.4)  # the four wrong ones are among the first
+    else:
+        assert row.error.startswith("metric 'accuracy' on item ")
+
+
+def test_what_cannot_be_evaluated(here: Path) -> None:
+    with np.load("data.npz") as data:
+        x, target = data["x"], data["target"]
+    np.savez("bare.npz", x=x)
+    np.savez("other.npz", z=x, target=target)
+    np.savez("wide.npz", x=np.zeros((4, 1, 5), np.float32), target=target[:4])
+    np.savez("nan.npz", x=np.where(np.arange(40)[:, None, None] == 7, np.nan, x).astype("f4"))
+    np.savez("two.npz", x=x, target=np.stack([target, target], 1))
+
+    def message(data: Any, metric: str = "accuracy", artifact: str = "good") -> str:
+        with pytest.raises(InputError) as caught:
+            eb.evaluate(artifact, data, metric, model="net.py:build")
+        return str(caught.value)
+
+    assert (
+        message("bare.npz") == "item 0 of 'bare.npz' has no target, and metric 'accuracy' needs one"
+    )
+    assert message("other.npz").startswith("item 0 of 'other.npz': unknown input 'z': ")
+    assert message("wide.npz").startswith(
+        "item 0 of 'wide.npz': input 'x' has size 5 in dimension 1"
+    )
+    assert message("nan.npz", "cosine") == "item 7 of 'nan.npz': input 'x' holds NaN at [0, 0]"
+    assert message([]) == "the list given as data holds no item"
+    assert message("two.npz").startswith(
+        "metric 'accuracy' on item 0 of 'two.npz': the target has shape (2,), and the output (1, 3)"
+    )
+
+
+def test_artifacts_that_do_not_fit(here: Path, cli: Run) -> None:
+    import torch
+
+    model = torch.nn.Linear(4, 3)
+    eb.deploy(
+        *(model, torch.zeros(1, 4)),
+        backend="loopback",
+        work_dir="other",
+        probes=0,
+        input_names=["z"],
+        exporter="torchscript",
+    )
+    ran = cli("evaluate", "good", "other", *DATA)
+    assert (ran.code, ran.err) == (
+        2,
+        "error: 'other' takes z float32, and 'good' x float32\nhint: evaluate them one by one\n",
+    )
+    assert cli("evaluate", "good", "good", *DATA).err.startswith("error: 'good' is named twice")
+    assert cli("evaluate", "nowhere", *DATA).code == 1
+    with pytest.raises(UsageError, match="there is no artifact to evaluate"):
+        eb.evaluate([], "data.npz", "accuracy")
+    shutil.copytree("good", "torn")
+    (here / "torn" / "model.onnx").write_bytes(b"")
+    with pytest.raises(ArtifactError):
+        eb.evaluate("torn", "data.npz", "accuracy")
+
+
+def lines(path: str | Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(path).read_text().splitlines()]
+
+
+def counted(tmp_path: Path) -> None:
+    """A metric in a file that notes each of its updates."""
+    (tmp_path / "own.py").write_text(
+        "from pathlib import Path\n"
+        "class Noted:\n"
+        "    def __init__(self): self.reset()\n"
+        "    def reset(self): self.count = 0\n"
+        "    def update(self, outputs, target):\n"
+        "        self.count += 1\n"
+        "        with open('updates', 'a') as file: file.write('.')\n"
+        "    def compute(self): return self.count\n"
+    )
+
+
+def test_rows_that_are_there_are_not_measured_again(here: Path, cli: Run) -> None:
+    counted(here)
+    words = ("--data", "data.npz", "--model", "net.py:build", "--metric", "own.py:Noted")
+    assert cli("evaluate", "good", *words, "--output", "rows.jsonl").code == 0
+    (row,) = lines("rows.jsonl")
+    assert (row["schema"], row["artifact"], row["value"]) == (1, "good", 40)
+    assert Path("updates").stat().st_size == 80
+
+    ran = cli("evaluate", "good", *words, "--output", "rows.jsonl")
+    assert (ran.code, ran.err) == (
+        2,
+        (
+            "error: 'rows.jsonl' exists already\n"
+            "hint: go on with it with --resume, or name another file\n"
+        ),
+    )
+    ran = cli("evaluate", "good", *words, "--output", "rows.jsonl", "--resume", "--json")
+    assert ran.document["rows"][0]["value"] == 40
+    assert Path("updates").stat().st_size == 80
+    ran = cli("evaluate", "good", "bad", *words, "--output", "rows.jsonl", "--resume", "--json")
+    assert [row["artifact"] for row in ran.document["rows"]] == ["good", "bad"]
+    assert Path("updates").stat().st_size == 160
+    assert [row["artifact"] for row in lines("rows.jsonl")] == ["good", "bad"]
+    assert not list(here.glob("*.part"))
+
+
+def test_another_artifact_model_metric_or_data_is_not_mistaken(here: Path) -> None:
+    counted(here)
+
+    def measured(artifact: str = "good", data: str = "data.npz") -> int:
+        before = Path("updates").stat().st_size if Path("updates").exists() else 0
+        eb.evaluate(
+            artifact, data, "own.py:Noted", model="net.py:build", output="rows.jsonl", resume=True
+        )
+        return Path("updates").stat().st_size - before
+
+    assert measured() == 80
+    assert measured() == 0
+    with np.load("data.npz") as data:
+        x, target = data["x"], data["target"].copy()
+    target[39] = (target[39] + 1) % 3
+    np.savez("changed.npz", x=x, target=target)
+    assert measured(data="changed.npz") == 80
+    assert measured("bad") == 80
+    own = here / "own.py"
+    own.write_text(own.read_text() + "# another one\n")
+    assert measured() == 80
+    net = here / "net.py"
+    text = net.read_text()
+    net.unlink()
+    net.write_text(text.replace("manual_seed(0)", "manual_seed(1)"))
+    assert measured() == 80
+    assert measured() == 0
+    assert len(lines("rows.jsonl")) == 5
+
+
+@pytest.mark.usefixtures("_moody", "here")
+def test_lost_artifacts_are_tried_again(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("evaluate", "good", "moody", *DATA, "--output", "rows.jsonl", "--resume")
+    with monkeypatch.context() as patch:
+        patch.setenv("MOOD", "crash")
+        ran = cli(*words)
+    assert (ran.code, ran.err) == (1, "error: 'moody': accuracy: 'moody' ended with SIGSEGV\n")
+    ran = cli(*words, "--json")
+    assert ran.code == 0
+    assert [row["value"] for row in ran.document["rows"]] == [0.9, 0.9]
+
+
+def repeated(count: int, seconds: float = 0.0) -> Iterator[Any]:
+    """Items until somebody interrupts."""
+    with np.load("data.npz") as data:
+        x, target = data["x"], data["target"]
+    for number in range(1600):
+        if number == count:
+            raise KeyboardInterrupt
+        yield {"x": x[number % 40], "target": target[number % 40]}
+        time.sleep(seconds)
+
+
+@pytest.mark.usefixtures("here")
+def test_an_interrupted_run_goes_on_at_the_item_where_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("enginebay.evaluation.journal.INTERVAL", 0)
+    asked = (["good", "bad"], lambda: repeated(interrupted), ["accuracy", "cosine"])
+    interrupted = 1200
+    seen: list[str] = []
+    options: Any = {
+        "model": "net.py:build",
+        "output": "rows.jsonl",
+        "resume": True,
+        "watch": lambda step: seen.append(step.detail),
+    }
+    with pytest.raises(KeyboardInterrupt):
+        eb.evaluate(*asked, **options)
+    assert lines("rows.jsonl") == []
+    (part,) = Path().glob("*.part")
+    interrupted, seen = -1, []
+    found = eb.evaluate(*asked, **options)
+    assert not part.exists()
+    first = next(int(detail.split()[0]) for detail in seen if detail)
+    assert first > 500, "it went on, and did not begin again"
+    whole = eb.evaluate(*asked, model="net.py:build")
+    for row, wanted in zip(found.rows, whole.rows, strict=True):
+        assert row.count == wanted.count == 1600
+        assert row.value == pytest.approx(wanted.value)
+        assert (row.agreement, row.worst) == (wanted.agreement, wanted.worst)
+    assert len(lines("rows.jsonl")) == 4
+
+
+def test_a_killed_run_leaves_what_another_goes_on_from(here: Path) -> None:
+    (here / "slow.py").write_text(
+        "import time, numpy as np\n"
+        "read = dict(np.load('data.npz'))\n"
+        "def items():\n"
+        "    for n in range(1600):\n"
+        "        yield {'x': read['x'][n % 40], 'target': read['target'][n % 40]}\n"
+        "        time.sleep(0.003)\n"
+    )
+    words = ("evaluate", "good", "--data", "slow.py:items", "--metric", "accuracy")
+    process = subprocess.Popen(
+        command(*words, "--output", "rows.jsonl"),
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 60
+    while not list(here.glob("*.part")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.kill()
+    assert process.wait(30) == -signal.SIGKILL
+    seen: list[str] = []
+    (row,) = eb.evaluate(
+        *("good", lambda: repeated(-1), "accuracy"),
+        output="rows.jsonl",
+        resume=True,
+        watch=lambda step: seen.append(step.detail),
+    ).rows
+    assert (row.count, row.value) == (1600, 0.9)
+    assert next(int(detail.split()[0]) for detail in seen if detail) > 100
+    assert [path.name for path in here.glob("rows.*")] == ["rows.jsonl"]
+
+
+def test_two_evaluations_may_write_to_one_file(here: Path) -> None:
+    Path("rows.jsonl").write_bytes(b'{"schema": 1, "artifact": "x"')  # cut short by a kill
+    words = ("--data", "data.npz", "--metric", "accuracy", "--output", "rows.jsonl", "--resume")
+    processes = [
+        subprocess.Popen(
+            command("evaluate", name, *words), env=environment(), stdout=subprocess.DEVNULL
+        )
+        for name in ("good", "bad")
+    ]
+    assert [process.wait(60) for process in processes] == [0, 0]
+    first, *rest = Path("rows.jsonl").read_text().splitlines()
+    assert first == '{"schema": 1, "artifact": "x"'
+    assert sorted(json.loads(line)["artifact"] for line in rest if line) == ["bad", "good"]
+
+
+def test_a_file_of_something_else_is_left_alone(here: Path, cli: Run) -> None:
+    Path("rows.jsonl").write_text("name,value\n")
+    ran = cli("evaluate", "good", *DATA, "--output", "rows.jsonl", "--resume")
+    assert (ran.code, ran.err) == (
+        2,
+        "error: 'rows.jsonl' holds no rows of an evaluation\nhint: name another file\n",
+    )
+    assert Path("rows.jsonl").read_text() == "name,value\n"
+    ran = cli("evaluate", "good", *DATA, "--resume")
+    assert (ran.code, ran.err) == (
+        2,
+        "error: there is nothing to go on with\nhint: name the file: --output ROWS\n",
+    )
+    ran = cli("evaluate", "good", *DATA, "--output", "nowhere/rows.jsonl")
+    assert (ran.code, ran.err) == (1, "error: 'nowhere/rows.jsonl': No such file or directory\n")
+
+
+def test_a_full_disk_is_one_line_and_the_rows_before_stay(here: Path, cli: Run) -> None:
+    words = ("--data", "data.npz", "--metric", "accuracy", "--output", "rows.jsonl", "--resume")
+    assert cli("evaluate", "good", *words).code == 0
+    kept = Path("rows.jsonl").read_bytes()
+
+    def small_files() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(kept) + 40, resource.RLIM_INFINITY))
+
+    done = subprocess.run(
+        command("evaluate", "good", "bad", *words),
+        env=environment(),
+        preexec_fn=small_files,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: 'rows.jsonl' cannot be written: File too large\nhint: ")
+    assert Path("rows.jsonl").read_bytes().startswith(kept)
+    assert cli("evaluate", "good", "bad", *words).code == 0
+    assert [row["artifact"] for row in map(json.loads, _whole("rows.jsonl"))] == ["good", "bad"]
+
+
+def _whole(path: str) -> list[str]:
+    return [line for line in Path(path).read_text().splitlines() if line.endswith("}")]
