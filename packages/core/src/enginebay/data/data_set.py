@@ -268,7 +268,7 @@ def _digest(inputs: Mapping[str, NumpyArray]) -> int:
     found = blake2b(digest_size=8)
     for name in sorted(inputs):
         values = np.ascontiguousarray(inputs[name])
-        found.update(f"{name}:{values.dtype}:{values.shape}".encode())
+        found.update(f"{name}:{values.dtype.str}:{values.shape}".encode())
         if values.size:
             found.update(values.reshape(-1).view(np.uint8).data)
     return int.from_bytes(found.digest(), "little")

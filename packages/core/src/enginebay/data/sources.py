@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from zipfile import BadZipFile, ZipFile
@@ -18,6 +19,9 @@ from enginebay.tensors import is_recorded, load_samples
 
 if TYPE_CHECKING:
     from enginebay.tensors import NumpyArray
+
+#: Bytes of a stacked file that are read ahead.
+_BUFFER = 1 << 16
 
 #: How a stacked file is written.
 HINT = "numpy.savez('data.npz', x=inputs), where inputs[0] is the first whole input"
@@ -215,7 +219,8 @@ def _header(stream: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 def _rows(archive: ZipFile, name: str, indices: Sequence[int]) -> Iterator[NumpyArray]:
     """The entries of an array along its first axis, each read when it is wanted."""
-    with archive.open(f"{name}.npy") as stream:
+    # Buffered: reading an entry of some hundred bytes from the archive takes 15 µs.
+    with BufferedReader(archive.open(f"{name}.npy"), _BUFFER) as stream:  # type: ignore[type-var]  # it has readinto
         shape, fortran, dtype = _header(stream)
         if fortran or not shape:
             stream.seek(0)
@@ -223,8 +228,11 @@ def _rows(archive: ZipFile, name: str, indices: Sequence[int]) -> Iterator[Numpy
             yield from (np.ascontiguousarray(whole[index]) for index in indices)
             return
         start, size = stream.tell(), dtype.itemsize * int(np.prod(shape[1:], dtype=np.int64))
+        following = 0
         for index in indices:
-            stream.seek(start + index * size)
+            if index != following:
+                stream.seek(start + index * size)
+            following = index + 1
             data = stream.read(size)
             if len(data) != size:
                 raise EOFError(f"'{name}' ends in item {index}")

@@ -99,7 +99,7 @@ def _add(digest: blake2b, value: Any) -> None:
     if is_torch(value):
         value = to_numpy(value)
     if isinstance(value, np.ndarray | np.generic) and value.dtype.kind != "O":
-        digest.update(f"{value.dtype}{value.shape}".encode())
+        digest.update(f"{value.dtype.str}{value.shape}".encode())
         digest.update(value.tobytes())
     elif isinstance(value, dict | list | tuple):
         digest.update(f"{type(value).__name__}{len(value)}".encode())

@@ -47,8 +47,13 @@ class Engine:
         """End the process."""
         self._worker.close()
 
-    def run(self, chunk: Sequence[Mapping[str, NumpyArray]]) -> list[Arrays]:
-        """The outputs for each set of inputs, which have the same shapes.
+    def begin(self, chunk: Sequence[Mapping[str, NumpyArray]]) -> None:
+        """Send sets of inputs, which have the same shapes; does not wait for their outputs."""
+        message = {name: packed(array) for name, array in stacked(chunk).items()}
+        self._worker.send(msgspec.msgpack.encode(message))
+
+    def finish(self) -> list[Arrays]:
+        """The outputs for each set of inputs.
 
         Raises:
             ChildCrashedError: The engine took its process down.
@@ -58,8 +63,6 @@ class Engine:
         if not self._loaded:
             self._worker.receive(self._timeout)
             self._loaded = True
-        message = {name: packed(array) for name, array in stacked(chunk).items()}
-        self._worker.send(msgspec.msgpack.encode(message))
         reply = msgspec.msgpack.decode(self._worker.receive(self._timeout), type=list[_Outputs])
         return [outputs for part in reply for outputs in _rows(part.count, part.outputs)]
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from enginebay.errors import EnginebayError, InputError, first_line
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from enginebay.evaluation.find import MetricSource
 
 
@@ -62,6 +67,17 @@ class Meter:
                 f"metric '{self.name}' raised {type(err).__name__} on item {number} of "
                 f"{self._data}: {first_line(err)}"
             ) from err
+
+    def update_all(
+        self, numbers: Sequence[int], outputs: Sequence[Any], wanted: Sequence[Any]
+    ) -> None:
+        """Add items, as :meth:`update` does."""
+        if getattr(self._metric, "takes_many", False) and len(numbers) > 1:
+            with suppress(InputError, ValueError, TypeError):  # one by one, to name the item
+                self._metric.update(np.stack(outputs), np.stack(wanted))
+                return
+        for number, output, other in zip(numbers, outputs, wanted, strict=True):
+            self.update(number, output, other)
 
     def value(self) -> float | None:
         """The metric's value over all items; None where it is NaN or infinite.

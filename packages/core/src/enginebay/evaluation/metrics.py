@@ -19,6 +19,8 @@ class _Mean:
 
     higher_is_better = True
     against = "target"
+    #: True if ``update`` takes several items at once, one upon the other.
+    takes_many = True
 
     def __init__(self) -> None:
         self.reset()
@@ -132,6 +134,7 @@ class Cosine(_Mean):
     """
 
     against = "reference"
+    takes_many = False
 
     def update(self, outputs: Any, reference: Any) -> None:
         """Add an item."""

@@ -77,8 +77,9 @@ class Tally:
             if meter.against != against or name in self.errors:
                 continue
             try:
-                for item, found, other in zip(items, outputs, wanted, strict=True):
-                    meter.update(item.number, _form(found), other)
+                meter.update_all(
+                    [item.number for item in items], [_form(each) for each in outputs], wanted
+                )
             except (InputError, MetricError) as err:
                 if not self._keep_errors:
                     raise

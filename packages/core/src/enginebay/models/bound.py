@@ -20,7 +20,7 @@ from enginebay.models.dynamic import from_profiles, to_profiles
 from enginebay.models.examples import example_inputs, is_made_up, open_dimensions, range_profiles
 from enginebay.models.programs import captured_dimensions, check_captured
 from enginebay.models.signature import Signature, read_signature
-from enginebay.tensors import to_numpy, to_torch
+from enginebay.tensors import host_view, to_numpy, to_torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -124,8 +124,11 @@ class BoundModel:
             def run(inputs: Mapping[str, NumpyArray]) -> dict[str, NumpyArray]:
                 given = [inputs.get(name, example) for name, example in self.examples.items()]
                 results = run_module([to_torch(array, device) for array in given])
-                # Copies: the next run may write where these lie.
-                arrays = [to_numpy(tensor).copy() for tensor in results]
+                arrays = []
+                for tensor in results:
+                    view = host_view(tensor)
+                    # A copy: the next run may write where this lies.
+                    arrays.append((to_numpy(tensor) if view is None else view).copy())
                 return dict(zip(names, arrays, strict=True))
 
             yield run

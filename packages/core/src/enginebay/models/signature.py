@@ -82,10 +82,9 @@ class Signature:
         called = eager(model)
 
         def run(inputs: Sequence[Tensor]) -> list[Tensor]:
-            tensors = [
-                detached(tensor) if index in self.call.mutated else tensor
-                for index, tensor in enumerate(inputs)
-            ]
+            tensors = list(inputs)
+            for index in self.call.mutated:
+                tensors[index] = detached(tensors[index])
             args, kwargs = self.call.fill(tensors)
             with torch.no_grad():
                 result = _called(called, args, kwargs)
