@@ -60,6 +60,27 @@ def resnet50() -> tuple[nn.Module, Tensor]:
     return nn.Sequential(*layers).eval(), torch.randn(1, 3, 224, 224)
 
 
+class Digits(nn.Module):
+    """Two convolutions and a classifier for N×1×8×8 images."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layers = (nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2))
+        more = (nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(2))
+        self.body = nn.Sequential(*layers, *more, nn.Flatten(), nn.Linear(128, 10))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Ten logits for each image."""
+        logits: Tensor = self.body(x)
+        return logits
+
+
+def digits() -> tuple[nn.Module, Tensor]:
+    """A network for digits, with random weights."""
+    torch.manual_seed(0)
+    return Digits().eval(), torch.zeros(1, 1, 8, 8)
+
+
 #: Bytes of weights in :func:`linear_stack`: 16 square matrices of float32.
 LINEAR_BYTES = 16 * 4096 * 4096 * 4
 
