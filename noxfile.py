@@ -279,6 +279,9 @@ def no_torch(session: nox.Session) -> None:
 def together(session: nox.Session) -> None:
     """Test what crosses packages, with all wheels, the example and the README's commands."""
     install(session, *EVERY_ENGINE, "scikit-learn", ZOO, shared=ENGINES)
+    # Without their requirements: torch is in the environment that is shared.
+    metrics = ("torchmetrics", "lightning-utilities")
+    session.install("-c", "constraints.txt", "--no-deps", *metrics)
     pytest(session, "tests", "--ignore=tests/no_torch", "--ignore=tests/mmengine")
 
 
