@@ -99,6 +99,7 @@ def pairs():
     )
     data = eb.DataSet(text, take=4)
     assert len(rows(data)) == len(data) == 4
+    assert data.record().source == text
     assert rows(data) == rows(data)
 
 

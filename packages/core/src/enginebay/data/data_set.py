@@ -70,12 +70,13 @@ class DataSet:
     def __init__(self, source: Any, take: int | None = None, seed: int = 0) -> None:
         if take is not None and take < 1:
             raise UsageError(f"{take} items cannot be taken; wanted 1 or more")
+        named = None
         if isinstance(source, str):
             from enginebay.data.find import find_data
 
-            source = find_data(source)
+            named, source = f"'{source}'", find_data(source)
         self._digests = array("Q")
-        self._source: Source = open_source(source)
+        self._source: Source = open_source(source, named)
         self._take = take
         self._indices = _drawn(self._source.count, take, seed)
 

@@ -164,19 +164,20 @@ class Values:
             raise InputError(message) from err
 
 
-def open_source(source: Any) -> Source:
+def open_source(source: Any, named: str | None = None) -> Source:
     """Find out what a data set is made of.
 
     Args:
         source: The path of an ``.npz`` file or of a folder; an iterable that can be read again;
             or a callable without arguments that returns an iterable.
+        named: The text that led to it, for messages and records.
 
     Raises:
         InputError: It is none of these, or cannot be read.
     """
     if isinstance(source, str | Path):
         return _open_path(Path(source))
-    described = f"the {type(source).__name__} given as data"
+    described = named or f"the {type(source).__name__} given as data"
     is_sequence = hasattr(source, "__getitem__") and isinstance(source, Sized)
     if isinstance(source, Mapping) or not (
         isinstance(source, Iterable) or is_sequence or callable(source)
