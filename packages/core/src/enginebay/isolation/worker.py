@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from enginebay.isolation.calls import child_command, encoded, raise_again
 from enginebay.isolation.child import FRAME, Raised, Returned, decode, framed
 from enginebay.isolation.group import GRACE, Group, Log, read_rest
+from enginebay.isolation.limit import shortest
 from enginebay.isolation.programs import Finished, crashed, end, overran, start
 
 if TYPE_CHECKING:
@@ -92,12 +93,13 @@ class Worker:
             ChildCrashedError: The child has ended.
             ChildTimeoutError: It took too long, and was ended.
         """
-        deadline = time.monotonic() + timeout
+        limit, limit_name = shortest(timeout)
+        deadline = time.monotonic() + (timeout if limit is None else limit)
         while (message := self._take()) is None:
             left = deadline - time.monotonic()
             if left <= 0:
                 end(self._group, self._process, self._log)
-                raise overran(self._finished(), f"its time limit of {timeout:g} s")
+                raise overran(self._finished(), limit_name)
             self._exchange(left)
         reply: Returned | Raised = decode(message, Returned | Raised)
         if isinstance(reply, Raised):
