@@ -12,6 +12,7 @@ from torch import nn
 
 from enginebay.errors import InputError, ModelError
 from enginebay.exporters.flat import FlatModel
+from enginebay.models import bind, find_model
 from enginebay.models.signature import read_signature
 
 X = torch.arange(6.0).reshape(2, 3)
@@ -335,3 +336,25 @@ def test_a_parameter_left_out_makes_the_next_ones_keywords() -> None:
 
     signature = read_signature(Middle(), {"x": X, "z": X})
     assert [spec.name for spec in signature.inputs] == ["x", "z"]
+
+
+def test_a_runner_gives_what_single_runs_give_and_leaves_the_inputs_alone() -> None:
+    class Careless(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dropout = nn.Dropout()
+            self.register_buffer("last", torch.zeros(2))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x.add_(1)
+            self.last.copy_(self.dropout(x))
+            return self.last
+
+    model = Careless().train()
+    bound = bind(find_model((model, torch.zeros(2))))
+    inputs = [{"x": np.full(2, n, np.float32)} for n in range(3)]
+    with bound.runner() as run:
+        found = [run(each)["output"] for each in inputs]
+    assert [array.tolist() for array in found] == [[1, 1], [2, 2], [3, 3]]
+    assert [each["x"][0] for each in inputs] == [0, 1, 2]
+    assert model.training
