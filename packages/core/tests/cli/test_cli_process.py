@@ -113,6 +113,30 @@ def test_a_signal_that_is_swallowed_ends_the_command_all_the_same(
     }
 
 
+def test_a_signal_in_the_import_of_torch_waits_for_its_end(here: Path) -> None:
+    """C++ calls Python in there, and ends the process where that raises."""
+    (here / "torch").mkdir()
+    (here / "torch" / "__init__.py").write_text(
+        "import os, signal, time\n"
+        "os.kill(os.getpid(), signal.SIGINT)\n"
+        "time.sleep(0.3)\n"
+        "print('imported', flush=True)\n"
+    )
+    code = (
+        "import sys, time; sys.path.insert(0, '.')\n"
+        "from enginebay.cli.exit_codes import exit_code\n"
+        "def command(arguments):\n"
+        "    import torch\n"
+        "    time.sleep(5)\n"
+        "    return 0\n"
+        "sys.exit(exit_code([], command))\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code], cwd=here, capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (130, "imported\n", "error: interrupted\n")
+
+
 def test_a_signal_that_is_swallowed_at_the_end_spares_the_old_artifact(
     here: Path, cli: Run
 ) -> None:

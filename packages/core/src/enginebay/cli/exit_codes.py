@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import warnings
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from threading import Timer
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from enginebay.cli.standard_streams import discard, own_stdout
 from enginebay.errors import EnginebayError, MismatchError, disk_error, disk_failure
@@ -14,6 +16,7 @@ from enginebay.interruption import forget, interrupt, raise_if_interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from types import FrameType
 
 INTERRUPTED = 130
 
@@ -141,8 +144,23 @@ def _short_warnings() -> Iterator[None]:
         warnings.formatwarning = usual
 
 
-def _raise_signal(number: int, frame: Any) -> NoReturn:  # noqa: ARG001  # the signature is signal's
+def _raise_signal(number: int, frame: FrameType | None) -> None:
+    if _imports_torch(frame):
+        # C++ calls Python there, and an exception out of that ends the process with SIGABRT.
+        later = Timer(0.1, os.kill, (os.getpid(), number))
+        later.daemon = True
+        later.start()
+        return
     interrupt(KeyboardInterrupt() if number == signal.SIGINT else Terminated(number))
+
+
+def _imports_torch(frame: FrameType | None) -> bool:
+    """True if torch is being imported, which takes a second or two."""
+    while frame is not None:
+        if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "torch":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _report(arguments: list[str], err: BaseException, message: str, hint: str | None) -> None:
