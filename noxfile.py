@@ -278,7 +278,8 @@ def no_torch(session: nox.Session) -> None:
 @nox.session(requires=ENGINES)
 def together(session: nox.Session) -> None:
     """Test what crosses packages, with all wheels, the example and the README's commands."""
-    install(session, *EVERY_ENGINE, "scikit-learn", ZOO, shared=ENGINES)
+    int8 = "enginebay-openvino[int8]"
+    install(session, *EVERY_ENGINE, int8, "scikit-learn", ZOO, shared=ENGINES)
     # Without their requirements: torch is in the environment that is shared.
     metrics = ("torchmetrics", "lightning-utilities")
     session.install("-c", "constraints.txt", "--no-deps", *metrics)

@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tomllib
 import types
+from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, NamedTuple
@@ -200,15 +201,24 @@ def test_the_first_command_runs_the_example(tmp_path: Path) -> None:
     ]
     install, run = command.split(" && ")
     assert "packages/core[export]" in install
+    assert "packages/backend-onnxruntime[cpu,int8]" in install
     run = run.replace("python examples", f"{sys.executable} {ROOT}/examples")
     done = subprocess.run(
         shlex.split(run), cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    figures = [float(number) for number in re.findall(r"accuracy, .*?([\d.]+)$", done.stdout, re.M)]
-    assert len(figures) == 2
-    assert figures[0] == figures[1] > 0.9
-    assert "verdict              verified" in done.stdout
+    rows = [line.split() for line in done.stdout.splitlines() if line.endswith("verified")]
+    expected = [("onnxruntime", "fp32"), ("onnxruntime", "int8")]
+    if find_spec("nncf"):
+        expected += [("openvino", "fp32"), ("openvino", "int8")]
+    assert [(backend, precision) for backend, precision, *_ in rows] == expected
+    for _, precision, *figures, size, unit, _ in rows:
+        pytorch, found, drop = (float(figure.removesuffix("%")) for figure in figures)
+        assert pytorch > 90
+        assert drop == pytest.approx(pytorch - found, abs=0.011)
+        assert abs(drop) <= (0 if precision == "fp32" else 1)
+        assert float(size) > 0
+        assert unit == "kB"
 
 
 def prose_of(page: Path) -> str:
