@@ -57,6 +57,17 @@ def test_int8_layers_compute_in_int8(model, recorded, tmp_path, capfd):
 
 
 @nncf
+def test_a_range_holds_every_item(model, tmp_path):
+    items = np.random.default_rng(1).standard_normal((12, 1, 3, 16, 16)).astype(np.float32)
+    items[5] *= 4
+    int8(model, tmp_path / "int8", [{"x": item} for item in items])
+    eb.convert(model, backend="openvino", work_dir=tmp_path / "fp32")
+    with eb.load(tmp_path / "int8") as quantised, eb.load(tmp_path / "fp32") as full:
+        found, wanted = quantised({"x": items[5]})["y"], full({"x": items[5]})["y"]
+    assert np.abs(found - wanted).max() < 0.05 * np.abs(wanted).max()
+
+
+@nncf
 def test_deploy_verifies_int8_with_the_samples_of_an_artifact(tmp_path):
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU()).eval()
