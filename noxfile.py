@@ -368,6 +368,19 @@ def benchmarks(session: nox.Session) -> None:
 
 
 @nox.session(requires=ENGINES)
+def int8(session: nox.Session) -> None:
+    """What int8 costs and brings on networks of ten families, as a table.
+
+    Minutes of training, so not part of the default run. ``nox -s int8 -- resnet10t`` tries one.
+    """
+    quantiser = "enginebay-openvino[int8]"
+    install(session, *EVERY_ENGINE, quantiser, "scikit-learn", ZOO, "pillow", shared=ENGINES)
+    session.install("-c", "constraints.txt", "--no-deps", "timm==1.0.31", "torchvision")
+    threads = {"OMP_NUM_THREADS": "1"}
+    session.run("python", "-m", "benchmarks.int8", *session.posargs, env=threads)
+
+
+@nox.session(requires=ENGINES)
 def races(session: nox.Session) -> None:
     """Readers of an artifact that others overwrite, as a table; ``together`` runs a slice.
 
