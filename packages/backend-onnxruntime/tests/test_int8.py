@@ -43,6 +43,8 @@ def test_convolutions_and_products_compute_in_int8(net: Path, tmp_path: Path) ->
     model = onnx.load(artifact.path / "model.onnx")
     weights = {tensor.data_type for tensor in model.graph.initializer if len(tensor.dims) == 4}
     assert weights == {onnx.TensorProto.INT8}
+    zeros = [one for one in model.graph.initializer if one.name.endswith("zero_point")]
+    assert {one.data_type for one in zeros if not one.dims} == {onnx.TensorProto.UINT8}
     assert artifact.manifest.data.count == len(ITEMS)
     with eb.load(artifact) as quantised, eb.load(tmp_path / "fp32") as full:
         assert quantised.receipt.precision == "int8"

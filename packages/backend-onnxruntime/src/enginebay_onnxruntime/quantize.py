@@ -2,7 +2,9 @@
 
 ONNX Runtime's own quantiser runs the model on a data set and inserts the nodes; the session fuses
 them with the operators between them. Its authors' advice is followed: the model is simplified
-first, activations and weights are signed, weights are symmetric with a scale for each channel.
+first, weights are signed and symmetric with a scale for each channel. Activations are unsigned:
+signed ones, the quantiser's default, are as precise, and on an x86 processor with VNNI a small
+ResNet was 3.4 times and a MobileNetV3 3.8 times slower with them, slower than in fp32.
 Ranges are the least and the greatest value of each tensor; percentiles would keep every activation.
 """
 
@@ -74,7 +76,7 @@ def quantize(source: Path, target: Path, samples: CalibrationData) -> list[Path]
                 _reader(samples),
                 quant_format=QuantFormat.QDQ,
                 op_types_to_quantize=[*_COMPUTING, *_MOVING],
-                activation_type=QuantType.QInt8,
+                activation_type=QuantType.QUInt8,
                 weight_type=QuantType.QInt8,
                 per_channel=True,
                 use_external_data_format=is_large,
