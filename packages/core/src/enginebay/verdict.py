@@ -156,7 +156,7 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         output: The output's name.
-        place: Where it was measured: ``items`` of a data set, or ``example and probes``.
+        place: Where it was measured: ``items`` of a data set, or ``the example`` at every size.
         samples: How many sets of inputs that is.
         agreed: In how many of them the largest values along the last axis are at the same places.
         decibels: The signal above the noise; None where there is no noise at all.
@@ -177,9 +177,10 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
 
     def describe(self) -> str:
         """One line: the signal, what was wanted, and how often the largest value agrees."""
+        place = f"{self.samples} items" if self.place == "items" else self.place
         level = "no noise" if self.decibels is None else f"{self.decibels:.1f} dB above noise"
         return (
-            f'"{self.output}" {level} on {self.samples} {self.place} (wanted {self.wanted:.1f}), '
+            f'"{self.output}" {level} on {place} (wanted {self.wanted:.1f}), '
             f"largest value agrees in {self.agreed}"
         )
 

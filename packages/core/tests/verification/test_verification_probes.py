@@ -13,9 +13,9 @@ X = np.random.default_rng(0).standard_normal((4, 8)).astype(np.float32)
 OPEN = {"x": {0: DynamicDim("batch", 1, 16)}}
 
 
-def by_label(example, dynamic=None, *, wide=True, below=None, seed=0, **settings):
+def by_label(example, dynamic=None, *, precision="fp32", below=None, seed=0, **settings):
     drawing = Probes(example, ProbeSettings(**settings), below=below, seed=seed)
-    probes = drawing.all(dynamic or {}, wide=wide)
+    probes = drawing.all(dynamic or {}, precision)
     found = {probe.label: probe for probe in probes}
     assert len(found) == len(probes)
     return found
@@ -120,3 +120,10 @@ def test_empty_inputs_and_numbers(array):
     for probe in by_label({"x": np.asarray(array)}, large=True).values():
         assert probe.inputs["x"].shape == np.shape(array)
         assert probe.inputs["x"].dtype == np.float32
+
+
+def test_what_was_calibrated_is_tried_at_its_sizes_alone():
+    found = by_label({"x": X}, OPEN, precision="int8")
+    assert list(found) == ["the sizes x:1x8", "the sizes x:16x8"]
+    assert np.array_equal(found["the sizes x:16x8"].inputs["x"][:4], X)
+    assert by_label({"x": X}, precision="fp8") == {}

@@ -18,7 +18,7 @@ from enginebay.verification.tolerance import tolerance_for
 from enginebay.verification.trial import FUNCTION, run_trial
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from enginebay.artifact import LoadRequest
@@ -110,19 +110,20 @@ def _unproven(samples: Sequence[Sample]) -> str:
     outputs = [list(sample.outputs.values()) for sample in samples]
     if all(says_nothing(array) for arrays in outputs for array in arrays):
         return "the model gives nothing but NaN and infinity"
-    if len(samples) < 2:
-        return ""
-    first = outputs[0]
-    if all(
-        np.array_equal(left, right, equal_nan=left.dtype.kind in "fc")
-        for arrays in outputs[1:]
-        for left, right in zip(first, arrays, strict=True)
-    ):
+    others = [sample for sample in samples[1:] if not _same(sample.inputs, samples[0].inputs)]
+    if others and all(_same(sample.outputs, samples[0].outputs) for sample in others):
         return (
             f"no output changes between the {len(samples)} samples; give an example whose values "
             "matter to the model"
         )
     return ""
+
+
+def _same(left: Mapping[str, NumpyArray], right: Mapping[str, NumpyArray]) -> bool:
+    return all(
+        np.array_equal(array, right[name], equal_nan=array.dtype.kind in "fc")
+        for name, array in left.items()
+    )
 
 
 def _crashed(request: LoadRequest, err: Exception, reference: str) -> Verification:

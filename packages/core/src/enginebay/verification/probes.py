@@ -18,6 +18,7 @@ from enginebay.models import between_shapes, extreme_shapes
 from enginebay.tensors import resize
 from enginebay.verdict import PROBES
 from enginebay.verification.arrays import is_float
+from enginebay.verification.tolerance import CALIBRATED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -112,7 +113,7 @@ class Probes:
         self._below = below or {}
         self._random = np.random.default_rng(seed)
 
-    def all(self, dynamic: DynamicShapes, *, wide: bool) -> list[Probe]:
+    def all(self, dynamic: DynamicShapes, precision: str) -> list[Probe]:
         """Every probe that the settings ask for.
 
         The smallest and the largest sizes come first, with rows that differ, where sizes are open.
@@ -124,12 +125,17 @@ class Probes:
 
         Args:
             dynamic: The open dimensions.
-            wide: Stretch floats as well: single precision has the range for it, others may not.
+            precision: What the engine may compute in. Only fp32 has the range for stretched floats.
+                What was calibrated holds for values like those of its data: it is tried at the
+                smallest and the largest sizes, with the example's own values.
         """
         extremes = (
             self._at(shapes, required=True)
             for shapes in extreme_shapes(dynamic, _shapes(self._example))
         )
+        if precision in CALIBRATED:
+            return [replace(probe, inputs=probe.tiled or probe.inputs) for probe in extremes]
+        wide = precision == "fp32"
         usual = islice(self._usual(dynamic, wide=wide), self._settings.count)
         return [*extremes, *usual, *(self._large() if self._settings.large else ())]
 

@@ -15,7 +15,7 @@ from enginebay.verification.arrays import says_nothing
 from enginebay.verification.comparison import compare
 from enginebay.verification.probes import Probe, Probes, ProbeSettings
 from enginebay.verification.reference import reference_for
-from enginebay.verification.signal import COARSE
+from enginebay.verification.tolerance import CALIBRATED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -78,7 +78,7 @@ def record_reference(
     _check_domain(settings.domain, model.examples)
     reference = reference_for(model, backend)
     probes = Probes(model.examples, settings, below=model.below)
-    drawn = probes.all(model.dynamic, wide=precision == "fp32")
+    drawn = probes.all(model.dynamic, precision)
     if model.signature is None:
         return _recorded_elsewhere(model, reference, drawn, precision, settings.domain, items)
     recorder = _Recorder(settings.domain, precision, model=model)
@@ -123,7 +123,7 @@ def sample_model(
         recorder.record(Probe(label, arrays, required=True, tiled=arrays))
     example = recorded[0][1]
     drawn = Probes(example, ProbeSettings(domain=domain), below=model.below, seed=1)
-    for probe in drawn.all({}, wide=precision == "fp32"):
+    for probe in drawn.all({}, precision):
         recorder.record(replace(probe, label=f"{probe.label} anew"))
     return RecordedReference(reference.description, tuple(recorder.samples), recorder.basis())
 
@@ -153,8 +153,7 @@ def _recorded_elsewhere(
     found = reference.outputs([item.inputs for item in held]) if held else []
     for item, result in zip(held, found, strict=True):
         kept.add(f"{ITEM}{item.number}", Sample(item.inputs, result, "item"))
-    tried = [probe for probe in drawn if kept.wants(probe)]
-    chosen = tried if quick else tried[:1]
+    chosen = drawn if quick else drawn[:1]
     try:
         found = reference.outputs([probe.inputs for probe in chosen]) if chosen else []
     except EnginebayError as err:
@@ -177,13 +176,11 @@ class _Kept:
     beyond: list[str] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
 
-    def wants(self, probe: Probe) -> bool:
-        """True if the engine should be right on a probe; else it is noted as dropped."""
-        if (probe.beyond or probe.tied) and self.precision in COARSE:
+    def __post_init__(self) -> None:
+        """Say what is not tried at all."""
+        if self.precision in CALIBRATED:
             reason = f"{self.precision} holds for values like those it was calibrated with"
-            self.dropped.append(f"{probe.label}: {reason}")
-            return False
-        return True
+            self.dropped.append(f"the probes: {reason}")
 
     def accepts(self, label: str, outputs: Arrays) -> bool:
         """True if outputs say anything; else the probe is noted as dropped."""
@@ -257,8 +254,6 @@ class _Recorder(_Kept):
 
     def record(self, probe: Probe) -> None:
         """A probe, if the model says anything to it."""
-        if not self.wants(probe):
-            return
         if probe.tied and self.orders:
             self.dropped.append(f"{probe.label}: the model orders values, and these are equal")
             return

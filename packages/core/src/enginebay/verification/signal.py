@@ -20,15 +20,12 @@ import numpy as np
 
 from enginebay.verdict import Signal
 from enginebay.verification.arrays import as_numpy, is_float
-from enginebay.verification.tolerance import tolerance_for
+from enginebay.verification.tolerance import CALIBRATED, tolerance_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from enginebay.tensors import Array, Sample
-
-#: Precisions that are calibrated, and judged by signal and noise.
-COARSE = ("int8", "fp8")
 
 #: Noise beside signal, as a part of the relative tolerance.
 _SHARE = 0.4
@@ -44,7 +41,7 @@ def signals(
     precision: str,
     rtol: float | None = None,
 ) -> tuple[Signal, ...]:
-    """Measure each output's signal and noise, on the data set's items and on all other samples.
+    """Measure each output's signal and noise, on the data set's items and on the example.
 
     Args:
         samples: Inputs with the expected outputs.
@@ -52,13 +49,13 @@ def signals(
         precision: The precision of the engine; none but int8 and fp8 is measured.
         rtol: Replaces the relative tolerance, from which the wanted signal follows.
     """
-    if precision not in COARSE:
+    if precision not in CALIBRATED:
         return ()
     allowed = tolerance_for("float32", precision).rtol if rtol is None else rtol
     pairs = list(zip(samples, found, strict=True))
     groups = {
         "items": [pair for pair in pairs if pair[0].kind == "item"],
-        "example and probes": [pair for pair in pairs if pair[0].kind != "item"],
+        "the example": [pair for pair in pairs if pair[0].kind != "item"],
     }
     return tuple(
         signal

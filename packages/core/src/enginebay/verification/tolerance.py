@@ -46,6 +46,10 @@ _TOLERANCES: Final = {
 _NOISE: Final = {"fp32": 2.0**-18, "fp16": 2.0**-5, "bf16": 2.0**-2, "int8": 1.0, "fp8": 1.0}
 
 
+#: Precisions that are calibrated, and judged by their signal and noise as well.
+CALIBRATED: Final = ("int8", "fp8")
+
+
 class Tolerance(msgspec.Struct, frozen=True):
     """A place passes when ``|found - expected| <= atol + rtol * (|expected| + scale)``.
 
