@@ -64,15 +64,15 @@ def test_every_field_is_documented_and_a_flag(parser):
 def test_the_help_reads_well(parser):
     text = " ".join(parser.format_help().split())
     assert (
-        "--precision {fp32,fp16} fp32 leaves the model as it is; fp16 converts weights and "
-        "arithmetic to half precision and keeps the dtypes of inputs and outputs. (default: fp32)"
+        "--precision {fp32,fp16,int8} fp32 leaves the model as it is; fp16 converts weights and "
+        "arithmetic to half precision and keeps the dtypes of inputs and outputs; int8 "
     ) in text
     assert "--graph-optimization {disable,basic,extended,all}" in text
     assert "(default: all)" in text
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("precision", "int8"), ("graph_optimization", "99"), ("providers", "CPU")]
+    ("field", "value"), [("precision", "int4"), ("graph_optimization", "99"), ("providers", "CPU")]
 )
 def test_a_value_that_does_not_fit(field, value):
     with pytest.raises(ParamsError, match=field):
