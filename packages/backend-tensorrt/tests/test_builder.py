@@ -121,7 +121,7 @@ def test_parameters_that_do_not_go_together(
     stand_ins: Any, tmp_path: Path, params: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ParamsError) as caught:
-        config_of(stand_ins, tmp_path, **params)
+        config_of(stand_ins, tmp_path, data=[{"x": rows(2)}], **params)
     assert str(caught.value) == message
     assert caught.value.hint
 
