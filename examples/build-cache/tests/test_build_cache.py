@@ -11,6 +11,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -183,10 +184,24 @@ def test_external_weights_are_part_of_the_key(ir: Path, tmp_path: Path) -> None:
 def test_the_content_of_a_file_that_a_parameter_names_counts(ir: Path, tmp_path: Path) -> None:
     samples = tmp_path / "samples.npz"
     samples.write_bytes(b"one")
-    convert(ir, "a", "openvino", calibration=str(samples))
+    convert(ir, "a", "openvino", properties={"LOG": str(samples)})
     samples.write_bytes(b"two")
-    convert(ir, "b", "openvino", calibration=str(samples))
-    assert [line.split(":")[0] for line in entries()[0].about.missed[1:]] == ["content.calibration"]
+    convert(ir, "b", "openvino", properties={"LOG": str(samples)})
+    fields = [line.split(":")[0] for line in entries()[0].about.missed[1:]]
+    assert fields == ["content.properties.LOG"]
+
+
+def test_the_data_that_int8_is_calibrated_with_counts(ir: Path) -> None:
+    def calibrated(value: float, work_dir: str) -> eb.Artifact:
+        data = [np.full((2, 4), value, np.float32), np.ones((2, 4), np.float32)]
+        params = {"precision": "int8"}
+        return eb.convert(ir, backend="onnxruntime", work_dir=work_dir, params=params, data=data)
+
+    first = calibrated(2, "a")
+    assert calibrated(2, "b").manifest.data == first.manifest.data
+    assert len(entries()) == 1
+    calibrated(3, "c")
+    assert [line.split(":")[0] for line in entries()[0].about.missed[1:]] == ["calibration"]
 
 
 def test_plugin_version_source_and_binding_count(ir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

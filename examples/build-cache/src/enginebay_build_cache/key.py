@@ -23,7 +23,7 @@ import enginebay as eb
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from enginebay.hooks import ConvertRequest
+    from enginebay.hooks import CalibrationData, ConvertRequest
 
 #: The fields of a key by their dotted names, each value as JSON.
 Key: TypeAlias = dict[str, str]
@@ -58,6 +58,7 @@ def key_of(request: ConvertRequest) -> Key:
         **_under("shapes", request.shapes),
         **_under("params", params),
         **_under("content", dict(_named_files(params))),
+        "calibration": None if request.calibration is None else _data_digest(request.calibration),
         **_under("version", _versions(backend)),
         **_under("bound_to", backend.bound_to(request.params)),
         "source": _source_digest(backend.name),
@@ -103,7 +104,7 @@ def _under(field: str, mapping: Any) -> dict[str, Any]:
 
 
 def _named_files(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the digest of each file that a parameter names: calibration data, a custom-op library.
+    """Yield the digest of each file that a parameter names, such as a custom-op library.
 
     Folders are skipped: some are caches of the engine, which change often and change no result.
     """
@@ -117,6 +118,16 @@ def _named_files(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
     elif isinstance(value, str) and _is_file(value):
         with Path(value).open("rb") as file:
             yield name, hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _data_digest(data: CalibrationData) -> str:
+    """Return the SHA-256 of a data set, which is read once for it."""
+    digest = hashlib.sha256()
+    for sample in data:
+        for name, array in sorted(sample.items()):
+            digest.update(f"{name} {array.dtype} {array.shape}".encode())
+            digest.update(array.tobytes())
+    return digest.hexdigest()
 
 
 def _is_file(text: str) -> bool:
