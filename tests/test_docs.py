@@ -269,7 +269,7 @@ def test_the_reference_has_the_whole_contract() -> None:
     from enginebay import hooks
 
     specs = {name for name, value in vars(hooks).items() if hasattr(value, "enginebay_spec")}
-    values = {name for name in vars(hooks) if name.endswith(("Info", "Request"))}
+    values = {name for name in vars(hooks) if name.endswith(("Info", "Request", "Data"))}
     assert {f"enginebay.hooks.{name}" for name in specs | values} == shown_on("hooks.md")
 
 
