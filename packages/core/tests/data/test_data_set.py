@@ -173,6 +173,11 @@ def test_a_data_set_of_torch_is_read_by_number() -> None:
     assert len(Images.read) == 2
 
 
+def test_the_length_of_a_part_is_not_that_of_the_whole() -> None:
+    whole = eb.DataSet(lambda: iter(X))
+    assert [len(whole.some(2)), len(whole), len(whole.some(2))] == [2, 10, 2]
+
+
 def test_the_record_names_what_was_used(stacked: Path) -> None:
     data = eb.DataSet(stacked, take=3, seed=1)
     used = rows(data)

@@ -496,3 +496,19 @@ def test_a_data_set_that_fills_one_array_again_and_again(tmp_path: Path, loopbac
     items = [sample for sample in deployment.artifact.samples() if sample.kind == "item"]
     assert [int(sample.inputs["input"][0, 0]) for sample in items] == [0, 1, 2, 3]
     assert deployment.artifact.manifest.data.count == 4
+
+
+def test_no_more_of_a_stream_is_read_than_an_artifact_is_verified_on(
+    tmp_path: Path, loopback: str
+) -> None:
+    read = []
+
+    def stream() -> Iterator[NumpyArray]:
+        for number in range(500):
+            read.append(number)
+            yield np.full((2, 4), number, np.float32)
+
+    eb.deploy(nn.ReLU(), torch.ones(2, 4), backend=loopback, work_dir=tmp_path / "a", data=stream)
+    assert max(read) <= 64
+    with pytest.raises(InputError, match="the list given as data holds no item"):
+        eb.deploy(nn.ReLU(), torch.ones(2, 4), backend=loopback, work_dir=tmp_path / "b", data=[])

@@ -269,8 +269,7 @@ class Backend:
 
         if data is None or self.allowed_precision(params) not in self.info.calibrated:
             return None
-        held = data if isinstance(data, DataSet) else DataSet(data)
-        return CheckedItems(held, ir.inputs, unused)
+        return CheckedItems(DataSet.of(data), ir.inputs, unused)
 
     # -- engine → wrapper ---------------------------------------------------------------------
 

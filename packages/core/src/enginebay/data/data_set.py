@@ -76,9 +76,15 @@ class DataSet:
 
             named, source = f"'{source}'", find_data(source)
         self._digests = array("Q")
+        self._length: int | None = None
         self._source: Source = open_source(source, named)
         self._take = take
         self._indices = _drawn(self._source.count, take, seed)
+
+    @classmethod
+    def of(cls, data: Any) -> DataSet:
+        """Return the data as a data set; one that is a data set already as it is."""
+        return data if isinstance(data, cls) else cls(data)
 
     @property
     def description(self) -> str:
@@ -87,11 +93,11 @@ class DataSet:
 
     def __len__(self) -> int:
         """How many items it gives; where only reading tells, it is read."""
-        if self._indices is not None:
-            return len(self._indices)
-        if self._source.count is None:
-            self._source.count = sum(1 for _ in self._raw())
-        return self._source.count
+        if self.count is not None:
+            return self.count
+        if self._length is None:
+            self._length = sum(1 for _ in self._raw())
+        return self._length
 
     def __iter__(self) -> Iterator[Item]:
         """The items as they are; ``""`` names the input of an array alone."""
@@ -172,7 +178,8 @@ class DataSet:
 
     def _copy(self, indices: list[int] | None, take: int | None) -> DataSet:
         other = copy(self)
-        other._indices, other._take, other._digests = indices, take, array("Q")
+        other._indices, other._take = indices, take
+        other._digests, other._length = array("Q"), None
         return other
 
     def _raw(self) -> Iterator[Any]:

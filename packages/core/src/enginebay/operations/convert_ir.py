@@ -52,7 +52,7 @@ def convert(
     engine = get_backend(backend)
     given = engine.params_from(params)
     engine.check_data(given, has_data=data is not None)
-    held = data if data is None or isinstance(data, DataSet) else DataSet(data)
+    held = None if data is None else DataSet.of(data)
     model = read_ir(ir)
     with staging(work_dir, overwrite=overwrite) as stage:
         calibration = engine.calibration(model, given, held)
@@ -63,6 +63,6 @@ def convert(
                 *(engine, model, given, files),
                 verification=verification,
                 command=command,
-                data=held.record() if held and calibration else None,
+                data=None if held is None or calibration is None else held.record(),
             )
         )

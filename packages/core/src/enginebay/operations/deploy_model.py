@@ -168,13 +168,14 @@ def deploy(
     check_sets(rewriters)
     probe_settings = ProbeSettings(probes, dict(domain or {}), large=probes_extreme)
     held = settings.data_set()
-    verified_on = held and held.some(_VERIFIED_ITEMS)
+    # Not by truth: that would read a stream to its end, to count it.
+    verified_on = None if held is None else held.some(_VERIFIED_ITEMS)
     steps = Steps(watch)
     with staging(work_dir, overwrite=overwrite) as stage, ExitStack() as model_use:
         with steps("reference") as set_detail:
             source = _find(model, args, settings)
             model_use.enter_context(unchanged(source))
-            if args is None and source.example_inputs is None and verified_on:
+            if args is None and source.example_inputs is None and verified_on is not None:
                 args = next(iter(verified_on)).inputs
             bound = _bind(source, args, settings)
             reference = record_reference(
@@ -182,7 +183,7 @@ def deploy(
                 settings.engine.name,
                 precision=settings.engine.allowed_precision(settings.params),
                 settings=probe_settings,
-                items=verified_on.items(bound.open_inputs) if verified_on else (),
+                items=() if verified_on is None else verified_on.items(bound.open_inputs),
             )
             set_detail(reference.description)
         build = Build(settings, bound, reference, tuple(rewriters), stage.dir, steps, timeout, held)

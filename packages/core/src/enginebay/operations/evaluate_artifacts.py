@@ -75,7 +75,7 @@ def evaluate(
     sources = find_metrics(metrics)
     _check_reference(sources, model)
     candidates = find_candidates(artifacts)
-    items = data if isinstance(data, DataSet) else DataSet(data)
+    items = DataSet.of(data)
     journal = None if output is None else Journal(Path(output), resume=resume)
     run = Run(candidates, sources, items, journal)
     known = bool(journal and journal.rows)

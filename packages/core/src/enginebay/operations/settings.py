@@ -67,7 +67,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 "inputs of its later parts",
                 hint="leave out the cuts, or deploy the parts one by one",
             )
-        return self.data if isinstance(self.data, DataSet) or not has_data else DataSet(self.data)
+        return DataSet.of(self.data) if has_data else None
 
 
 def resolve_settings(
