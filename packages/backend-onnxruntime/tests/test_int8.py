@@ -54,6 +54,17 @@ def test_convolutions_and_products_compute_in_int8(net: Path, tmp_path: Path) ->
     assert 0 < noise < 0.05 * np.std([wanted for _, wanted in pairs])
 
 
+@pytest.mark.parametrize("count", [64, 65])
+def test_ranges_hold_every_item(net: Path, tmp_path: Path, count: int) -> None:
+    items = [{"x": IMAGES[place % len(IMAGES)]} for place in range(count)]
+    items[0] = {"x": IMAGES[0] * np.float32(10)}
+    artifact = int8(net, tmp_path / "int8", items)
+    with eb.load(artifact) as wrapper:
+        (found,) = wrapper(items[0]).values()
+        (usual,) = wrapper(items[1]).values()
+    assert np.abs(found).max() > 5 * np.abs(usual).max()
+
+
 @pytest.mark.parametrize(("scale", "verdict"), [(1.0, "verified"), (0.5, "mismatched")])
 def test_a_bad_calibration_is_not_verified(
     net: Path, tmp_path: Path, scale: float, verdict: str

@@ -80,7 +80,8 @@ def quantize(source: Path, target: Path, samples: CalibrationData) -> list[Path]
                 weight_type=QuantType.QInt8,
                 per_channel=True,
                 use_external_data_format=is_large,
-                extra_options={"WeightSymmetric": True, "CalibMaxIntermediateOutputs": 64},
+                # Not CalibMaxIntermediateOutputs: it forgets all items but the last ones (1.31).
+                extra_options={"WeightSymmetric": True},
             )
         except EnginebayError:
             raise
