@@ -26,7 +26,7 @@ Contract = dict[str, dict[str, str]]
 RECORD = Path(__file__).with_name(f"contract_{eb.API_VERSION}.json")
 HOOKS = (
     *("backend_info", "check_env", "to_backend", "build_wrapper", "bound_to"),
-    *("rewriters", "model_sources", "data_sources", "metrics"),
+    *("rewriters", "model_sources", "data_sources", "metrics", "quantizable_nodes"),
 )
 GIVEN = (
     *("CheckEnvRequest", "ConvertRequest", "WrapperRequest", "BindingRequest"),

@@ -42,7 +42,7 @@ def convert(request: ConvertRequest[OnnxruntimeParams]) -> list[Path]:
         assert request.calibration is not None  # core has checked
         _check_target(request.ir.path, target, "int8")
         request.progress(f"calibrating on {len(request.calibration)} items")
-        written = quantize(request.ir.path, target, request.calibration)
+        written = quantize(request.ir.path, target, request.calibration, request.keep)
     else:
         written = _copy(_places(request, target))
     return written + _copy(_library_places(params.custom_ops, request.work_dir))

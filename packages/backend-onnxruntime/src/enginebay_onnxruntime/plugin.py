@@ -47,6 +47,14 @@ def to_backend(request: ConvertRequest[OnnxruntimeParams]) -> list[Path]:
 
 
 @eb.hookimpl
+def quantizable_nodes(request: ConvertRequest[OnnxruntimeParams]) -> dict[str, str]:
+    """Return the nodes that int8 puts Q/DQ nodes around."""
+    from enginebay_onnxruntime.quantize import quantizable_nodes as listed
+
+    return listed(request.ir.path)
+
+
+@eb.hookimpl
 def build_wrapper(request: WrapperRequest[OnnxruntimeParams]) -> eb.Wrapper:
     """Create the session."""
     from enginebay_onnxruntime.wrapper import load

@@ -35,13 +35,16 @@ _MOVING = (
 _LARGE = 1 << 30
 
 
-def quantize(source: Path, target: Path, samples: CalibrationData) -> list[Path]:
+def quantize(
+    source: Path, target: Path, samples: CalibrationData, keep: tuple[str, ...] = ()
+) -> list[Path]:
     """Write the model with Q/DQ nodes.
 
     Args:
         source: An ``.onnx`` file.
         target: The file to write; the weights of a large model go beside it.
         samples: Inputs by name.
+        keep: Names of nodes that get none, out of :func:`quantizable_nodes`.
 
     Returns:
         The files written; the model first.
@@ -51,16 +54,61 @@ def quantize(source: Path, target: Path, samples: CalibrationData) -> list[Path]
         UsageError: The samples do not fit the model.
         ConversionError: The model cannot be quantised, or holds nothing to quantise.
     """
-    try:
-        import onnx
+    with _simplified(source) as simplified:
         from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
+
+        quantize_static(
+            simplified,
+            target,
+            _reader(samples),
+            quant_format=QuantFormat.QDQ,
+            op_types_to_quantize=[*_COMPUTING, *_MOVING],
+            nodes_to_exclude=list(keep),
+            activation_type=QuantType.QUInt8,
+            weight_type=QuantType.QInt8,
+            per_channel=True,
+            use_external_data_format=_is_large(source),
+            # Not CalibMaxIntermediateOutputs: it forgets all items but the last ones (1.31).
+            extra_options={"WeightSymmetric": True},
+        )
+    if not any(node.op_type == "QuantizeLinear" for node in _nodes(target)):
+        raise ConversionError(
+            f"'{source.name}' holds nothing to quantise: wanted {', '.join(_COMPUTING)}",
+            hint="--precision fp16",
+        )
+    return [target, *(file for file in [target.with_name(f"{target.name}.data")] if file.exists())]
+
+
+def quantizable_nodes(source: Path) -> dict[str, str]:
+    """Return the operators that :func:`quantize` puts Q/DQ nodes around, by the nodes' names.
+
+    Args:
+        source: An ``.onnx`` file.
+
+    Raises:
+        MissingDependencyError: onnx is not installed.
+        ConversionError: The model cannot be simplified.
+    """
+    with _simplified(source) as simplified:
+        nodes = _nodes(simplified)
+    return {node.name: node.op_type for node in nodes if node.name and node.op_type in _COMPUTING}
+
+
+@contextmanager
+def _simplified(source: Path) -> Iterator[Path]:
+    """Yield the model as it is quantised, in a folder that is removed.
+
+    Raises:
+        MissingDependencyError: onnx is not installed.
+        ConversionError: The block raised.
+    """
+    try:
         from onnxruntime.quantization.shape_inference import quant_pre_process
     except ImportError as err:
         raise MissingDependencyError(
             f"precision int8 needs ONNX Runtime's quantiser: {err}",
             hint="pip install 'enginebay-onnxruntime[int8]'",
         ) from err
-    is_large = sum(file.stat().st_size for file in source.parent.glob(f"{source.name}*")) > _LARGE
     with TemporaryDirectory(prefix="enginebay-int8-") as folder, quiet(), _root_logger_left_alone():
         simplified = Path(folder) / "simplified.onnx"
         try:
@@ -68,34 +116,25 @@ def quantize(source: Path, target: Path, samples: CalibrationData) -> list[Path]
                 source,
                 simplified,
                 skip_symbolic_shape=True,  # it wants sympy, and adds little to onnx's own
-                save_as_external_data=is_large,
+                save_as_external_data=_is_large(source),
             )
-            quantize_static(
-                simplified,
-                target,
-                _reader(samples),
-                quant_format=QuantFormat.QDQ,
-                op_types_to_quantize=[*_COMPUTING, *_MOVING],
-                activation_type=QuantType.QUInt8,
-                weight_type=QuantType.QInt8,
-                per_channel=True,
-                use_external_data_format=is_large,
-                # Not CalibMaxIntermediateOutputs: it forgets all items but the last ones (1.31).
-                extra_options={"WeightSymmetric": True},
-            )
+            yield simplified
         except EnginebayError:
             raise
         except Exception as err:
             raise ConversionError(
                 f"'{source.name}' cannot be quantised: {str(err).splitlines()[0]}"
             ) from err
-    nodes = onnx.load(target, load_external_data=False).graph.node
-    if not any(node.op_type == "QuantizeLinear" for node in nodes):
-        raise ConversionError(
-            f"'{source.name}' holds nothing to quantise: wanted {', '.join(_COMPUTING)}",
-            hint="--precision fp16",
-        )
-    return [target, *(file for file in [target.with_name(f"{target.name}.data")] if file.exists())]
+
+
+def _is_large(source: Path) -> bool:
+    return sum(file.stat().st_size for file in source.parent.glob(f"{source.name}*")) > _LARGE
+
+
+def _nodes(path: Path) -> Any:
+    import onnx
+
+    return onnx.load(path, load_external_data=False).graph.node
 
 
 def _reader(samples: CalibrationData) -> Any:

@@ -42,19 +42,40 @@ def convert(request: ConvertRequest[OpenvinoParams]) -> list[Path]:
         from enginebay_openvino.quantize import check_int8
 
         check_int8()
-    model = _read(request.ir)
-    _check_ports(model, request.ir)
-    _name_ports(model, request.ir)
+    model = _network(request.ir)
     if params.precision == "int8":
         from enginebay_openvino.quantize import quantize
 
         assert request.calibration is not None
         request.progress(f"calibrating on {len(request.calibration)} items")
-        model = quantize(model, request.calibration)
+        model = quantize(model, request.calibration, request.keep)
     target = request.work_dir / params.file_name
     target.parent.mkdir(parents=True, exist_ok=True)
     ov.save_model(model, target, compress_to_fp16=params.fp16_weights)
     return _written(target)
+
+
+def quantizable_nodes(request: ConvertRequest[OpenvinoParams]) -> dict[str, str]:
+    """Return the operators that int8 computes in 8 bits, by the nodes' names.
+
+    Raises:
+        MissingDependencyError: NNCF is not installed.
+        ConversionError: OpenVINO cannot read the model, or NNCF cannot quantise it.
+    """
+    from enginebay_openvino.quantize import check_int8
+    from enginebay_openvino.quantize import quantizable_nodes as listed
+
+    check_int8()
+    assert request.calibration is not None  # core has checked
+    return listed(_network(request.ir), request.calibration)
+
+
+def _network(ir: IRModel) -> ov.Model:
+    """Read the IR, with the inputs' and outputs' names and dtypes as it has them."""
+    model = _read(ir)
+    _check_ports(model, ir)
+    _name_ports(model, ir)
+    return model
 
 
 def _written(target: Path) -> list[Path]:

@@ -55,6 +55,14 @@ def to_backend(request: ConvertRequest[OpenvinoParams]) -> list[Path]:
 
 
 @eb.hookimpl
+def quantizable_nodes(request: ConvertRequest[OpenvinoParams]) -> dict[str, str]:
+    """Return the nodes that NNCF quantises the inputs of."""
+    from enginebay_openvino.convert import quantizable_nodes as listed
+
+    return listed(request)
+
+
+@eb.hookimpl
 def build_wrapper(request: WrapperRequest[OpenvinoParams]) -> eb.Wrapper:
     """Compile the model for its device."""
     from enginebay_openvino.wrapper import OpenvinoWrapper

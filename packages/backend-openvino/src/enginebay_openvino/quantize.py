@@ -10,6 +10,7 @@ networks 1 to 8 dB, DenseNet most, and helped none by more than 0.3 dB.
 
 from __future__ import annotations
 
+from collections import Counter
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -36,18 +37,27 @@ def check_int8() -> None:
         )
 
 
-def quantize(model: ov.Model, samples: CalibrationData) -> ov.Model:
+def quantize(
+    model: ov.Model,
+    samples: CalibrationData,
+    keep: tuple[str, ...] = (),
+    *,
+    count: int | None = None,
+) -> ov.Model:
     """Return the network with 8-bit layers wherever NNCF puts them.
 
     Args:
         model: The network.
         samples: Inputs by name; can be read again and again.
+        keep: Names of nodes that stay in floating point, out of :func:`quantizable_nodes`.
+        count: How many samples to calibrate with; None for all.
 
     Raises:
         UsageError: The samples do not fit the network's inputs.
         ConversionError: NNCF failed.
     """
     names = [name for port in model.inputs for name in port.names]
+    _name_nodes(model)
     with quiet():  # NNCF draws progress bars on standard output
         import nncf
         from nncf.quantization.advanced_parameters import AdvancedQuantizationParameters
@@ -62,11 +72,50 @@ def quantize(model: ov.Model, samples: CalibrationData) -> ov.Model:
             return nncf.quantize(
                 model,
                 data,
-                subset_size=len(samples),
+                subset_size=count or len(samples),
                 preset=nncf.QuantizationPreset.MIXED,
+                ignored_scope=nncf.IgnoredScope(names=list(keep)) if keep else None,
                 advanced_parameters=advanced,
             )
         except EnginebayError:
             raise
         except Exception as err:
             raise ConversionError(f"NNCF cannot quantise the model: {reason(err)}") from err
+
+
+def quantizable_nodes(model: ov.Model, samples: CalibrationData) -> dict[str, str]:
+    """Return the operators whose inputs NNCF quantises, by the nodes' names.
+
+    Args:
+        model: The network.
+        samples: Inputs by name; the first is read.
+
+    Raises:
+        UsageError: The sample does not fit the network's inputs.
+        ConversionError: NNCF failed.
+    """
+    quantised = quantize(model, samples, count=1)
+    found = {}
+    for op in quantised.get_ordered_ops():
+        if op.get_type_name() == "FakeQuantize" and not _is_weight(op.input_value(0).get_node()):
+            for port in op.output(0).get_target_inputs():
+                node = port.get_node()
+                found[node.get_friendly_name()] = node.get_type_name()
+    return found
+
+
+def _is_weight(node: ov.Node) -> bool:
+    """Return True if the node holds weights, be it behind a conversion."""
+    if node.get_type_name() == "Convert":
+        node = node.input_value(0).get_node()
+    return str(node.get_type_name()) == "Constant"
+
+
+def _name_nodes(model: ov.Model) -> None:
+    """Give nodes without a name one that is the same the next time the model is read."""
+    counts: Counter[str] = Counter()
+    for op in model.get_ordered_ops():
+        kind = op.get_type_name()
+        counts[kind] += 1
+        if op.get_friendly_name() == op.get_name():  # numbered over all models of the process
+            op.set_friendly_name(f"{kind}_{counts[kind]}")

@@ -43,6 +43,7 @@ def convert(request: ConvertRequest[TensorrtParams]) -> list[Path]:
             request.ir,
             params,
             samples=request.calibration,
+            keep=request.keep,
             shapes=request.shapes,
             folder=Path(folder),
             progress=request.progress,
@@ -57,6 +58,7 @@ def build(
     params: TensorrtParams,
     *,
     samples: CalibrationData | None,
+    keep: tuple[str, ...] = (),
     shapes: Mapping[str, ShapeProfile],
     folder: Path,
     progress: Callable[[str], None],
@@ -67,6 +69,7 @@ def build(
         ir: The model.
         params: How to build.
         samples: What it is calibrated with, where the precision needs some.
+        keep: Names of nodes that stay in fp32 then.
         shapes: The inputs' shapes as far as the deployment knows them.
         folder: The folder for a graph that had to be changed.
         progress: Called with a short text at each stage.
@@ -75,7 +78,7 @@ def build(
         The graph that was built, and the serialized engine.
     """
     device = cuda.device(params.device_index)  # before calibration, which can take long
-    source = typed_graph(ir.path, params, samples, folder, progress)
+    source = typed_graph(ir.path, params, samples, folder, progress, keep)
     plan = build_plan(
         source,
         params,

@@ -63,6 +63,14 @@ def to_backend(request: ConvertRequest[TensorrtParams]) -> list[Path]:
 
 
 @eb.hookimpl
+def quantizable_nodes(request: ConvertRequest[TensorrtParams]) -> dict[str, str]:
+    """Return the nodes that int8 and fp8 put Q/DQ nodes around."""
+    from enginebay_tensorrt.quantize import quantizable_nodes as listed
+
+    return listed(request.ir.path)
+
+
+@eb.hookimpl
 def build_wrapper(request: WrapperRequest[TensorrtParams]) -> eb.Wrapper:
     """Deserialize the engine on its device."""
     from enginebay_tensorrt.wrapper import TensorrtWrapper

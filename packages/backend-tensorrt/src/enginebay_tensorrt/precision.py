@@ -52,6 +52,7 @@ def typed_graph(
     samples: CalibrationData | None,
     folder: Path,
     progress: Callable[[str], None],
+    keep: tuple[str, ...] = (),
 ) -> Path:
     """Return an ``.onnx`` file whose tensors have the types that the network is to compute in.
 
@@ -61,6 +62,7 @@ def typed_graph(
         samples: What int8 and fp8 are calibrated with.
         folder: The folder for a new file, if one is needed.
         progress: Called with a short text before long work.
+        keep: Names of nodes that stay in fp32 in int8 and fp8.
 
     Returns:
         The new file, or ``source`` where nothing is to be changed.
@@ -81,5 +83,5 @@ def typed_graph(
         case "int8" | "fp8" as precision:
             assert samples is not None  # core has checked
             progress(f"calibrating on {len(samples)} items")
-            quantize(source, target, samples, precision)
+            quantize(source, target, samples, precision, keep)
     return target

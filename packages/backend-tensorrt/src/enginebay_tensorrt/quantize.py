@@ -26,7 +26,11 @@ QUANTIZED = ("Conv", "ConvTranspose", "MatMul", "Gemm")
 
 
 def quantize(
-    source: Path, target: Path, samples: CalibrationData, precision: Literal["int8", "fp8"]
+    source: Path,
+    target: Path,
+    samples: CalibrationData,
+    precision: Literal["int8", "fp8"],
+    keep: tuple[str, ...] = (),
 ) -> None:
     """Write the model with Q/DQ nodes.
 
@@ -35,6 +39,7 @@ def quantize(
         target: The file to write; weights of 1 GiB and more go beside it.
         samples: Inputs by name.
         precision: ``int8`` or ``fp8``, which is E4M3.
+        keep: Names of nodes that get none, out of :func:`quantizable_nodes`.
 
     Raises:
         MissingDependencyError: ONNX Runtime or onnx is not installed.
@@ -56,6 +61,7 @@ def quantize(
                 _reader(samples),
                 quant_format=QuantFormat.QDQ,
                 op_types_to_quantize=list(QUANTIZED),
+                nodes_to_exclude=list(keep),
                 use_external_data_format=model.ByteSize() > 1 << 30,
                 **_settings(precision),
             )
@@ -66,6 +72,12 @@ def quantize(
             f"'{source.name}' cannot be quantised: {str(err).splitlines()[0]}"
         ) from err
     _check_quantized(target, source)
+
+
+def quantizable_nodes(source: Path) -> dict[str, str]:
+    """Return the operators that :func:`quantize` puts Q/DQ nodes around, by the nodes' names."""
+    nodes = _nodes(source)
+    return {node.name: node.op_type for node in nodes if node.name and node.op_type in QUANTIZED}
 
 
 @contextmanager
@@ -135,11 +147,14 @@ def _reader(samples: CalibrationData) -> Any:
 
 
 def _check_quantized(target: Path, source: Path) -> None:
-    import onnx
-
-    nodes = onnx.load(target, load_external_data=False).graph.node
-    if not any(node.op_type == "QuantizeLinear" for node in nodes):
+    if not any(node.op_type == "QuantizeLinear" for node in _nodes(target)):
         raise ConversionError(
             f"'{source.name}' holds nothing to quantise: wanted {', '.join(QUANTIZED)}",
             hint="--precision fp16",
         )
+
+
+def _nodes(path: Path) -> Any:
+    import onnx
+
+    return onnx.load(path, load_external_data=False).graph.node

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from enginebay.ir import IRModel
     from enginebay.operations import (
         Deployment,
+        Sensitivity,
         benchmark,
         convert,
         deploy,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         export,
         load,
         rewrite,
+        sensitivity,
         verify,
     )
     from enginebay.params import BackendParams, ConfigKey, FileName
@@ -61,6 +63,7 @@ __all__ = [
     "MismatchError",
     "Receipt",
     "RewriterSet",
+    "Sensitivity",
     "TensorSpec",
     "VerdictWarning",
     "Verification",
@@ -79,6 +82,7 @@ __all__ = [
     "marks",
     "open_artifact",
     "rewrite",
+    "sensitivity",
     "verify",
 ]
 
@@ -103,6 +107,7 @@ _fetch = lazy_names(
         "MismatchError": "errors",
         "Receipt": "inference",
         "RewriterSet": "rewriting",
+        "Sensitivity": "operations",
         "TensorSpec": "tensors",
         "VerdictWarning": "verdict",
         "Verification": "verdict",
@@ -120,6 +125,7 @@ _fetch = lazy_names(
         "marks": "rewriting",
         "open_artifact": "artifact",
         "rewrite": "operations",
+        "sensitivity": "operations",
         "verify": "operations",
     },
 )

@@ -154,6 +154,8 @@ class ConvertRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
             other inputs as well. Empty if an IR is converted without its model.
         calibration: What a precision in ``BackendInfo.calibrated`` is calibrated with, checked
             against the IR's inputs when it is read; None in any other precision.
+        keep: Nodes that stay in floating point in such a precision, out of those that
+            :func:`quantizable_nodes` lists.
     """
 
     ir: IRModel
@@ -164,6 +166,7 @@ class ConvertRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
     backend: str = ""
     samples: tuple[Mapping[str, Any], ...] = ()
     calibration: CalibrationData | None = None
+    keep: tuple[str, ...] = ()
 
 
 class WrapperRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
@@ -271,6 +274,17 @@ def check_env(request: CheckEnvRequest) -> EnvReport:
 @hookspec(firstresult=True)
 def to_backend(request: ConvertRequest) -> Iterable[str | Path]:
     """Write the engine's files into ``request.work_dir`` and return their paths."""
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def quantizable_nodes(request: ConvertRequest) -> Mapping[str, str]:
+    """Return the nodes that :func:`to_backend` would compute in 8 bits: their operators by name.
+
+    Called for a precision in ``BackendInfo.calibrated``, before ``to_backend`` gets some of the
+    names in ``request.keep``: they, and no others, stay in floating point. The names are the same
+    each time for the same IR. A backend without this hook cannot keep any.
+    """
     raise NotImplementedError
 
 

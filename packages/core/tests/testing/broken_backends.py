@@ -45,7 +45,28 @@ class Broken(NamedTuple):
     case: dict[str, object] = {}
 
 
+#: Loopback with a precision that is calibrated, which it computes in as it does in any other.
+CALIBRATED = """
+        class Params(loopback.LoopbackParams):
+            precision: str = "fp32"
+
+        PARAMS = Params
+        INFO |= {"precisions": ("fp32", "int8"), "calibrated": ("int8",)}
+
+        @eb.hookimpl
+        def quantizable_nodes(request):
+            return {"node_conv2d": "Conv", "node_linear": "Gemm"}
+"""
+
 BROKEN = {
+    "its int8 claims to be fp32": Broken(
+        "test_calibrated_precisions_give_the_numbers", "'fp32'.* == .*'int8'", CALIBRATED
+    ),
+    "its nodes cannot be kept out of int8": Broken(
+        "test_nodes_can_be_kept_in_floating_point",
+        "in int8, 'node_conv2d' makes no difference",
+        CALIBRATED,
+    ),
     "its information names a dtype that does not exist": Broken(
         "test_it_says_what_it_is", "there is no dtype 'float33'", 'INFO["dtypes"] = ("float33",)'
     ),

@@ -28,6 +28,7 @@ def build_manifest(
     command: str = "",
     parts: tuple[Part, ...] = (),
     data: DataRecord | None = None,
+    kept: tuple[str, ...] = (),
 ) -> Manifest:
     """Describe an engine's files: what made them, from which IR, and how they were verified.
 
@@ -41,6 +42,7 @@ def build_manifest(
         command: The command that makes the artifact again.
         parts: The engines that the files belong to, where there are several.
         data: What it was calibrated with, or verified on besides its example.
+        kept: Nodes that an 8-bit engine has in floating point.
     """
     return Manifest(
         backend=backend.name,
@@ -52,6 +54,7 @@ def build_manifest(
         model_files=tuple(file.as_posix() for file in files),
         parts=parts,
         data=data,
+        kept=kept,
         ir=IRRecord(
             kind=ir.kind, exporter=ir.exporter, opset=ir.opset, sha256=ir.digest(), notes=ir.notes
         ),

@@ -10,12 +10,14 @@ from enginebay.backend.backend import (
     read_ir,
 )
 from enginebay.backend.contributed import plugin_rewriters
+from enginebay.backend.kept import kept_nodes
 
 __all__ = [
     "DEFAULT_BACKEND",
     "Backend",
     "default_backend",
     "get_backend",
+    "kept_nodes",
     "plugin_rewriters",
     "read_ir",
 ]

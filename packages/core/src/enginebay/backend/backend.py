@@ -200,6 +200,7 @@ class Backend:
         shapes: Mapping[str, ShapeProfile] | None = None,
         samples: Iterable[Mapping[str, NumpyArray]] = (),
         calibration: CalibrationData | None = None,
+        keep: Iterable[str] = (),
     ) -> tuple[Path, ...]:
         """Ask the plugin to convert, and check the files that it lists.
 
@@ -226,6 +227,7 @@ class Backend:
             backend=self.name,
             samples=tuple(samples),
             calibration=calibration,
+            keep=tuple(keep),
         )
         try:
             listed = self._plugin.call("to_backend", request=request)
@@ -240,6 +242,34 @@ class Backend:
                 f"{type(err).__name__}: {err}"
             ) from err
 
+    def quantizable_nodes(
+        self,
+        ir: IRModel,
+        params: BackendParams,
+        work_dir: Path,
+        calibration: CalibrationData | None,
+    ) -> dict[str, str]:
+        """Ask the plugin which nodes it would compute in 8 bits: their operators by name.
+
+        Raises:
+            UsageError: The backend cannot keep any of them in floating point.
+            ConversionError: The engine's quantiser failed, or the plugin returned something else.
+        """
+        request = ConvertRequest(
+            ir=ir,
+            params=params,
+            work_dir=work_dir,
+            progress=_ignore,
+            backend=self.name,
+            calibration=calibration,
+        )
+        found = self._plugin.call_typed("quantizable_nodes", Mapping, request)  # type: ignore[type-abstract]  # for isinstance
+        if found is None:
+            raise UsageError(
+                f"backend '{self.name}' cannot keep nodes out of its {params.allowed_precision}"
+            )
+        return dict(found)
+
     def check_data(self, params: BackendParams, *, has_data: bool) -> None:
         """Check, before any work is done, that there is data where the precision needs some.
 
@@ -252,6 +282,23 @@ class Backend:
                 f"precision {precision} is calibrated with data, and there is none",
                 hint="--data FILE.npz (data=…): numpy.savez('data.npz', x=inputs), where inputs[0] "
                 "is the first whole input",
+            )
+
+    def check_calibrated(self, params: BackendParams, purpose: str) -> None:
+        """Check that a precision is a calibrated one, with layers that can be kept out of it.
+
+        Args:
+            params: The parameters.
+            purpose: What is done with layers in 8 bits, for the message.
+
+        Raises:
+            UsageError: It is another one.
+        """
+        precision, calibrated = self.allowed_precision(params), self.info.calibrated
+        if precision not in calibrated:
+            raise UsageError(
+                f"{purpose}, and precision {precision} has none",
+                hint=f"--precision {calibrated[0]}" if calibrated else None,
             )
 
     def calibration(

@@ -26,6 +26,7 @@ COMMANDS = {
     "run": "run an artifact on inputs",
     "verify": "compare an artifact with its model again",
     "evaluate": "measure what artifacts cost in accuracy, beside PyTorch on a data set",
+    "sensitivity": "measure what each layer of an int8 engine costs",
     "benchmark": "measure how fast an artifact is here",
     "inspect": "show what an artifact or an IR file holds",
     "config": "show or check a deploy config",

@@ -19,6 +19,11 @@ MODEL_HELP = (
     "nn.Module or a callable that returns one, optionally with its example inputs"
 )
 
+METRIC_HELP = (
+    "accuracy, top-5 (or another number), mean-absolute-error, cosine (to PyTorch), file.py:attr "
+    "or module:attr with update, compute and reset, torchmetrics:NAME, or SCHEME:NAME of a plugin"
+)
+
 
 def add_inputs(parser: ArgumentParser, default: str) -> None:
     """Add ``--input``, repeatable."""
@@ -48,6 +53,18 @@ def add_data(parser: ArgumentParser, purpose: str) -> None:
     )
     parser.add_argument(
         "--seed", type=int, default=0, metavar="N", help="another seed, other items (default: 0)"
+    )
+
+
+def add_int8_keep(parser: ArgumentParser) -> None:
+    """Add ``--int8-keep``, repeatable."""
+    parser.add_argument(
+        "--int8-keep",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="keep this node in floating point, or all nodes of this operator, or those whose "
+        "names begin with NAME/, where the precision is int8 or fp8 (repeatable)",
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from enginebay.cli.arguments import (
     add_backend_flags,
     add_data,
+    add_int8_keep,
     add_work_dir,
     data_set,
     repeatable_command,
@@ -37,6 +38,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
     )
     add_work_dir(parser)
     add_data(parser, "int8 is calibrated with it")
+    add_int8_keep(parser)
     name = _backend_in(argv)
     if name:
         add_backend_flags(parser, name, argv)
@@ -69,6 +71,7 @@ def run(args: Namespace) -> int:
             work_dir=args.work_dir or Path(f"{args.ir.stem}-{backend.name}"),
             params=backend.Params.from_args(args),
             data=data_set(args),
+            int8_keep=args.int8_keep,
             overwrite=args.overwrite,
             command=repeatable_command(args.argv),
         )

@@ -8,23 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from enginebay.cli.arguments import (
-    EXPORTERS,
-    IRS,
-    MODEL_HELP,
-    add_allow_env,
-    add_backend_flags,
-    add_data,
-    add_inputs,
+    METRIC_HELP,
     add_probes,
     add_strict,
     add_tolerance,
     add_work_dir,
-    data_set,
-    environment,
-    flag_value,
     parse_domain,
     repeatable_command,
 )
+from enginebay.cli.model_arguments import add_backend_parameters, add_model, model_options
 from enginebay.cli.output import (
     print_fields,
     print_json,
@@ -37,6 +29,7 @@ from enginebay.cli.summaries import (
     artifact_text,
     basis_fields,
     engine_text,
+    join_names,
     print_outputs,
     quiet_verdict,
     verdict_text,
@@ -44,44 +37,18 @@ from enginebay.cli.summaries import (
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from enginebay.operations import Deployment
-
-_SHOWN = 6  # names of rewriters in a line; --json has them all
 
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
     """Add the command's flags, and those of the chosen backend."""
-    from enginebay.backend import DEFAULT_BACKEND, default_backend
-
     parser.usage = (
         "enginebay deploy MODEL [--backend NAME] [--config FILE] [--input NAME=SPEC] [flags]"
     )
-    parser.add_argument("model", metavar="MODEL", help=MODEL_HELP)
-    parser.add_argument(
-        "--backend",
-        metavar="NAME",
-        help=f"the engine (default: the config's, the only one installed, or {DEFAULT_BACKEND})",
-    )
-    parser.add_argument(
-        "--config",
-        metavar="FILE",
-        help="a deploy config (.py, .toml, .json, .yaml); flags win over what it says",
-    )
-    add_allow_env(parser)
-    add_inputs(parser, "the model's own, or made up at --input-shapes")
+    add_model(parser)
     add_work_dir(parser)
-    parser.add_argument(
-        "--ir",
-        choices=IRS,
-        help="use this IR (default: the backend's preferred ones, until one works)",
-    )
-    parser.add_argument(
-        "--exporter",
-        choices=EXPORTERS,
-        help="the ONNX exporter (default: dynamo, and where that fails torchscript)",
-    )
     parser.add_argument(
         "--cut",
         action="append",
@@ -91,7 +58,14 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
         "other (repeatable, in the order of the model)",
     )
     parser.add_argument("--keep-ir", action="store_true", help="keep the IR in the artifact")
-    add_data(parser, "int8 is calibrated with it, and every artifact is verified on it too")
+    parser.add_argument(
+        "--max-drop",
+        type=float,
+        metavar="X",
+        help="give layers of an int8 or fp8 engine back to floating point, the costliest first, "
+        "until it is verified and --metric, on all of --data, is at most X worse than PyTorch's",
+    )
+    parser.add_argument("--metric", metavar="METRIC", help=f"for --max-drop: {METRIC_HELP}")
     add_probes(parser)
     add_tolerance(parser)
     parser.add_argument(
@@ -100,44 +74,25 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
         help="publish although the numbers differ or the engine crashed",
     )
     add_strict(parser)
-    add_backend_flags(parser, _backend(argv) or default_backend(), argv)
-
-
-def _backend(argv: Sequence[str]) -> str | None:
-    """Return the backend that a command line names, itself or by its config."""
-    named, file = flag_value("--backend", argv), flag_value("--config", argv)
-    if named or not file:
-        return named
-    from enginebay.config import read
-
-    section = read(file, environment=environment("--allow-env" in argv)).get("backend_config", {})
-    return section.get("type") if isinstance(section, dict) else None
+    add_backend_parameters(parser, argv)
 
 
 def run(args: Namespace) -> int:
     """Deploy, and describe the artifact."""
-    from enginebay.backend import default_backend, get_backend
     from enginebay.cli.progress import progress
-    from enginebay.config import read
     from enginebay.operations import deploy
-    from enginebay.tensors import parse_inputs
 
-    config = read(args.config, environment=environment(args.allow_env)) if args.config else None
-    backend = get_backend(_backend(args.argv) or default_backend())
-    flags = [] if args.backend else ["--backend", backend.name]
     with progress() as watch, stdout_on_stderr(), quiet_verdict():
+        options = model_options(args)
+        flags = [] if args.backend else ["--backend", options["backend"]]
         deployment = deploy(
             args.model,
-            parse_inputs(args.inputs) if args.inputs else None,
-            backend=backend.name,
-            work_dir=args.work_dir or _default_work_dir(args.model, backend.name),
-            params=backend.Params.given_arguments(args),
-            config=config,
-            ir=args.ir,
-            exporter=args.exporter,
+            **options,
+            work_dir=args.work_dir or _default_work_dir(args.model, options["backend"]),
             partition=args.cut,
             keep_ir=args.keep_ir,
-            data=data_set(args),
+            metric=args.metric,
+            max_drop=args.max_drop,
             probes=args.probes,
             probes_extreme=args.probes_extreme,
             domain=parse_domain(args.domain),
@@ -203,6 +158,7 @@ def _print(deployment: Deployment) -> None:
             *basis_fields(deployment.verification),
             ("engine", engine_text(deployment.receipt)),
             *(("note", note) for note in deployment.notes),
+            ("kept", join_names(deployment.artifact.manifest.kept)),
             *(("rewriters", line) for line in _rewriter_lines(deployment)),
             ("artifact", artifact_text(deployment.artifact)),
         )
@@ -219,19 +175,14 @@ def _rewriter_lines(deployment: Deployment) -> Iterator[str]:
         return
     fired = [f"{name} ({count})" for name, count in report.fired.items()]
     if fired:
-        yield f"fired: {_join_names(fired)}"
+        yield f"fired: {join_names(fired)}"
     # Core's and the backend's own rarely fire: most models need few of them. --json has them all.
     own = ("enginebay", deployment.artifact.manifest.plugin.distribution)
     idle = [r.name for r in report.applied if not r.count and r.distribution not in own]
     if idle:
-        yield f"never fired: {_join_names(idle)}"
+        yield f"never fired: {join_names(idle)}"
     yield from report.not_found
     yield from report.not_served
-
-
-def _join_names(names: Sequence[str]) -> str:
-    rest = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + rest
 
 
 def _next(deployment: Deployment) -> Iterator[str]:

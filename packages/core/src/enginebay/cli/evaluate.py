@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enginebay.cli.arguments import MODEL_HELP, add_data, data_set
+from enginebay.cli.arguments import METRIC_HELP, MODEL_HELP, add_data, data_set
 from enginebay.cli.output import print_fields, print_json, print_table, stdout_on_stderr, styled
 from enginebay.errors import UsageError
 
@@ -32,9 +32,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         action="append",
         required=True,
         metavar="METRIC",
-        help="accuracy, top-5 (or another number), mean-absolute-error, cosine (to PyTorch), "
-        "file.py:attr or module:attr with update, compute and reset, torchmetrics:NAME, or "
-        "SCHEME:NAME of a plugin (repeatable)",
+        help=f"{METRIC_HELP} (repeatable)",
     )
     parser.add_argument(
         "--model",

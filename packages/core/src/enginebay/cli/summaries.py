@@ -17,12 +17,15 @@ from enginebay.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from enginebay.artifact import Artifact
     from enginebay.inference import Receipt
     from enginebay.ir import IRModel
     from enginebay.verdict import OutputComparison, Verification
+
+#: Names in a line; --json has them all.
+_SHOWN = 6
 
 _COLOURS = {"verified": "green", "unverified": "yellow"}
 
@@ -44,9 +47,11 @@ def verdict_text(verification: Verification) -> str:
 def basis_fields(verification: Verification) -> list[tuple[str, str]]:
     """Return what limits the verdict, what was not compared, and likely causes of a mismatch."""
     dropped = verification.basis.dropped if verification.basis else ()
+    accuracy = verification.accuracy
     return [
         *(("warning", styled(text, "yellow", sys.stdout)) for text in verification.warnings),
         *(("signal", signal.describe()) for signal in verification.signals if signal.passed),
+        *([("accuracy", accuracy.describe())] if accuracy and accuracy.passed else []),
         *(("cause", text) for text in verification.causes()),
         *(("left out", text) for text in dropped),
     ]
@@ -153,3 +158,14 @@ def print_ir(model: IRModel) -> None:
             *(("note", note) for note in model.notes),
         )
     )
+
+
+def join_names(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are.
+
+    Example:
+        >>> join_names([f"conv_{number}" for number in range(8)])
+        'conv_0, conv_1, conv_2, conv_3, conv_4, conv_5 and 2 more'
+    """
+    rest = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + rest

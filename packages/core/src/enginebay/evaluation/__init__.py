@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from enginebay.evaluation.journal import Journal
     from enginebay.evaluation.loop import Loop
     from enginebay.evaluation.rows import Evaluation, Row, WorstItem
-    from enginebay.evaluation.run import Run, find_candidates, torch_runner
+    from enginebay.evaluation.run import Candidate, Run, find_candidates, torch_runner
 
 __all__ = [
+    "Candidate",
     "Evaluation",
     "Journal",
     "Loop",
@@ -33,6 +34,7 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
+        "Candidate": "evaluation.run",
         "Evaluation": "evaluation.rows",
         "Journal": "evaluation.journal",
         "Loop": "evaluation.loop",

@@ -11,7 +11,7 @@ import numpy as np
 from enginebay.tensors import is_torch, to_numpy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from enginebay.data import DataSet, Item
     from enginebay.tensors import NumpyArray, TensorSpec
@@ -31,13 +31,20 @@ class Reader:
         data: The data set.
         inputs: What the model takes.
         skip: As many items are read and not given: an earlier run has evaluated them.
+        unused: Inputs that items may have besides, and that are left out.
 
     Attributes:
         count: How many items were read.
     """
 
-    def __init__(self, data: DataSet, inputs: Sequence[TensorSpec], skip: int = 0) -> None:
-        self._items = data.items(inputs)
+    def __init__(
+        self,
+        data: DataSet,
+        inputs: Sequence[TensorSpec],
+        skip: int = 0,
+        unused: Collection[str] = (),
+    ) -> None:
+        self._items = data.items(inputs, unused)
         self._data = data
         self._skip = skip
         self._targets = blake2b(digest_size=16)

@@ -84,7 +84,7 @@ class Loop:
         self._reset(model)
         data, journal = self._run.data, self._run.journal
         skipped = self._resume(journal) if journal else 0
-        reader = Reader(data, self._run.inputs, skipped)
+        reader = Reader(data, self._run.inputs, skipped, self._run.unused)
         for chunk in reader.chunks():
             raise_if_interrupted()
             start = time.monotonic()

@@ -19,7 +19,7 @@ from enginebay.tensors import is_torch, to_numpy
 from enginebay.verification import reference_model
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from enginebay.data import DataSet
     from enginebay.evaluation.find import MetricSource
@@ -54,6 +54,7 @@ class Run:
         journal: Where rows and checkpoints go; None for nowhere.
         digest: Of all items; empty until they were read.
         model: A digest of the model's weights and its source; empty without a journal.
+        unused: Inputs that items may have, and that no artifact takes.
     """
 
     candidates: Sequence[Candidate]
@@ -62,6 +63,7 @@ class Run:
     journal: Journal | None = None
     digest: str = ""
     model: str = ""
+    unused: Collection[str] = ()
 
     def __post_init__(self) -> None:
         self.inputs = _common(self.candidates, "takes", lambda request: request.inputs)

@@ -1,4 +1,4 @@
-"""The verbs: deploy, export, rewrite, convert, load, verify, evaluate, benchmark. One file each.
+"""The verbs: deploy, export, rewrite, convert, load, verify, evaluate … One file each.
 
 Loading an artifact must not import what deploying one needs.
 """
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from enginebay.operations.deploy_model import Deployment, deploy
     from enginebay.operations.evaluate_artifacts import evaluate
     from enginebay.operations.export_model import export
+    from enginebay.operations.int8_layers import NodeSensitivity
     from enginebay.operations.load_artifact import load
+    from enginebay.operations.rank_layers import Sensitivity, sensitivity
     from enginebay.operations.rewrite_model import rewrite
     from enginebay.operations.steps import Step
     from enginebay.operations.verify_artifact import verify
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Benchmark",
     "Deployment",
+    "NodeSensitivity",
+    "Sensitivity",
     "Step",
     "benchmark",
     "check",
@@ -33,6 +37,7 @@ __all__ = [
     "export",
     "load",
     "rewrite",
+    "sensitivity",
     "verify",
 ]
 
@@ -41,6 +46,8 @@ __getattr__ = lazy_names(
     {
         "Benchmark": "operations.benchmark_artifact",
         "Deployment": "operations.deploy_model",
+        "NodeSensitivity": "operations.int8_layers",
+        "Sensitivity": "operations.rank_layers",
         "Step": "operations.steps",
         "benchmark": "operations.benchmark_artifact",
         "check": "operations.check_config",
@@ -50,6 +57,7 @@ __getattr__ = lazy_names(
         "export": "operations.export_model",
         "load": "operations.load_artifact",
         "rewrite": "operations.rewrite_model",
+        "sensitivity": "operations.rank_layers",
         "verify": "operations.verify_artifact",
     },
 )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enginebay.artifact import LoadRequest, convert_parts, portable
+from enginebay.backend import kept_nodes
 from enginebay.errors import (
     ChildTimeoutError,
     ConversionError,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from enginebay.artifact import Part
     from enginebay.data import DataSet
+    from enginebay.hooks import CalibrationData
     from enginebay.ir import IRKind, IRModel
     from enginebay.models import BoundModel
     from enginebay.operations.settings import Settings
@@ -50,6 +52,7 @@ class Build:
         steps: Records the steps.
         timeout: Seconds that the converter's processes may take.
         data: What int8 is calibrated with; None for nothing.
+        keep: Nodes, operators and parts of names that stay out of int8, as the caller wrote them.
     """
 
     settings: Settings
@@ -60,6 +63,7 @@ class Build:
     steps: Steps
     timeout: float
     data: DataSet | None = None
+    keep: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,7 @@ class Engine:
         parts: The engines that the files belong to, where the model was cut.
         rewriting: What was rewritten in the export; None where nothing could be.
         notes: Why earlier IRs were not used.
+        kept: Names of the nodes that stay out of int8.
     """
 
     build: Build
@@ -81,6 +86,7 @@ class Engine:
     parts: tuple[Part, ...]
     rewriting: RewriteReport | None
     notes: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
 
     @property
     def samples(self) -> list[Sample]:
@@ -100,6 +106,43 @@ class Engine:
             parts=self.parts,
             strict=strict,
         )
+
+    @property
+    def precision(self) -> str:
+        """The coarsest precision that it may compute in."""
+        return self.build.settings.precision
+
+    def quantizable_nodes(self) -> dict[str, str]:
+        """The operators that could be in 8 bits, by the nodes' names."""
+        return _quantizable(self.build, self.ir)
+
+    def converted_again(self, kept: Sequence[str], folder: Path, data: DataSet) -> Engine:
+        """The same IR converted once more, with other nodes kept out of int8.
+
+        Args:
+            kept: Names of these nodes.
+            folder: Where the files go.
+            data: What it is calibrated with.
+        """
+        build = replace(self.build, folder=folder, data=data)
+        files = _convert_whole(build, self.ir, kept, _ignore)
+        return replace(self, build=build, files=files, kept=tuple(kept))
+
+    def moved(self, other: Engine) -> Engine:
+        """The same with its files in the place of another engine's.
+
+        Args:
+            other: An engine of the same build, whose files are removed.
+        """
+        if self.build.folder == other.build.folder:
+            return self
+        for file in other.files:
+            (other.build.folder / file).unlink()
+        for file in self.files:
+            target = other.build.folder / file
+            target.parent.mkdir(parents=True, exist_ok=True)
+            (self.build.folder / file).replace(target)
+        return replace(self, build=other.build)
 
 
 def build_engine(build: Build) -> Engine:
@@ -162,19 +205,39 @@ def _through(build: Build, kind: IRKind) -> Engine:
             show(detail)
 
         parts: tuple[Part, ...] = ()
+        kept: tuple[str, ...] = ()
         if settings.partition:
             parts = _convert_parts(build, exported, rewriting, set_detail)
             files = tuple(Path(path) for part in parts for path in part.paths)
         else:
-            samples = build.reference.samples
-            unused = build.model.examples.keys() - {spec.name for spec in exported.inputs}
-            files = settings.engine.convert(
-                *(exported, settings.params, build.folder, set_detail, build.model.profiles),
-                [s.inputs for s in _used(samples, exported) if s.kind == "example"],
-                settings.engine.calibration(exported, settings.params, build.data, unused),
-            )
+            kept = kept_nodes(_quantizable(build, exported), build.keep) if build.keep else ()
+            files = _convert_whole(build, exported, kept, set_detail)
         show(", ".join(file.as_posix() for file in files))
-    return Engine(build, exported, files, parts, rewriting)
+    return Engine(build, exported, files, parts, rewriting, kept=kept)
+
+
+def _convert_whole(
+    build: Build, exported: IRModel, kept: Sequence[str], progress: Callable[[str], None]
+) -> tuple[Path, ...]:
+    settings = build.settings
+    samples = _used(build.reference.samples, exported)
+    return settings.engine.convert(
+        *(exported, settings.params, build.folder, progress, build.model.profiles),
+        [sample.inputs for sample in samples if sample.kind == "example"],
+        _calibration(build, exported),
+        kept,
+    )
+
+
+def _quantizable(build: Build, exported: IRModel) -> dict[str, str]:
+    engine, params = build.settings.engine, build.settings.params
+    return engine.quantizable_nodes(exported, params, build.folder, _calibration(build, exported))
+
+
+def _calibration(build: Build, exported: IRModel) -> CalibrationData | None:
+    unused = build.model.examples.keys() - {spec.name for spec in exported.inputs}
+    settings = build.settings
+    return settings.engine.calibration(exported, settings.params, build.data, unused)
 
 
 @contextmanager
@@ -225,6 +288,10 @@ def _convert_parts(
         lines = rewriting.not_found if rewriting else ()
         raise UsageError("; ".join((str(err), *lines)), hint=err.hint) from err
     return convert_parts(settings.engine, models, settings.params, build.folder, progress)
+
+
+def _ignore(_detail: str) -> None:
+    """Progress that nobody watches."""
 
 
 def _used(samples: Sequence[Sample], ir: IRModel) -> list[Sample]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from enginebay.artifact import build_manifest, staging
-from enginebay.backend import get_backend, read_ir
+from enginebay.backend import get_backend, kept_nodes, read_ir
 from enginebay.data import DataSet
 from enginebay.verdict import Verification
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from enginebay.artifact import Artifact
@@ -25,6 +25,7 @@ def convert(
     work_dir: str | Path,
     params: BackendParams | Mapping[str, Any] | None = None,
     data: Any = None,
+    int8_keep: Sequence[str] = (),
     overwrite: bool = False,
     command: str = "",
 ) -> Artifact:
@@ -37,6 +38,7 @@ def convert(
         work_dir: The folder that the artifact becomes; it must not exist yet.
         params: The backend's parameters, or its fields by name.
         data: An :class:`enginebay.DataSet`, or what one is made of, to calibrate int8 with.
+        int8_keep: Nodes that stay in floating point in int8 or fp8; see :func:`enginebay.deploy`.
         overwrite: Replace the artifact that is there already, once the new one is complete.
         command: What to type to make the artifact again; kept in its manifest.
 
@@ -51,12 +53,19 @@ def convert(
     """
     engine = get_backend(backend)
     given = engine.params_from(params)
+    if int8_keep:
+        engine.check_calibrated(given, "int8_keep keeps layers out of int8")
     engine.check_data(given, has_data=data is not None)
     held = None if data is None else DataSet.of(data)
     model = read_ir(ir)
     with staging(work_dir, overwrite=overwrite) as stage:
         calibration = engine.calibration(model, given, held)
-        files = engine.convert(model, given, stage.dir, calibration=calibration)
+        kept: tuple[str, ...] = ()
+        if int8_keep:
+            kept = kept_nodes(
+                engine.quantizable_nodes(model, given, stage.dir, calibration), int8_keep
+            )
+        files = engine.convert(model, given, stage.dir, calibration=calibration, keep=kept)
         verification = Verification.unverified("converted without a reference to compare with")
         return stage.publish(
             build_manifest(
@@ -64,5 +73,6 @@ def convert(
                 verification=verification,
                 command=command,
                 data=None if held is None or calibration is None else held.record(),
+                kept=kept,
             )
         )

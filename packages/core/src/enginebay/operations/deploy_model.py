@@ -12,7 +12,8 @@ from enginebay.artifact import SAMPLES_FILE, Artifact, build_manifest, staging
 from enginebay.errors import MismatchError
 from enginebay.inference import Receipt
 from enginebay.ir import IR_FOLDER
-from enginebay.models import bind, find_model, shapes_of, unchanged
+from enginebay.models import unchanged
+from enginebay.operations.accuracy_gate import Judged, accuracy_gate
 from enginebay.operations.build_engine import Build, build_engine
 from enginebay.operations.settings import resolve_settings
 from enginebay.operations.steps import Step, Steps
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
     from enginebay.data import DataRecord, DataSet
     from enginebay.exporters import ExporterName
     from enginebay.ir import IRKind
-    from enginebay.models import BoundModel, ModelSource
-    from enginebay.operations.settings import Settings
+    from enginebay.operations.build_engine import Engine
     from enginebay.params import BackendParams
     from enginebay.rewriting import RewriterSet
 
@@ -80,6 +80,9 @@ def deploy(
     partition: Sequence[str] = (),
     config: Mapping[str, Any] | str | Path | None = None,
     data: Any = None,
+    int8_keep: Sequence[str] = (),
+    metric: Any = None,
+    max_drop: float | None = None,
     probes: int = PROBES,
     probes_extreme: bool = False,
     domain: Mapping[str, tuple[float, float]] | None = None,
@@ -122,6 +125,13 @@ def deploy(
             see it as ``ctx.config``.
         data: An :class:`enginebay.DataSet`, or what one is made of: int8 is calibrated with all of
             it, and every artifact is verified on 64 of its items, or all if there are fewer.
+        int8_keep: Nodes, operators and beginnings of nodes' names (up to a ``/``) that stay in
+            floating point where the precision is int8 or fp8; by the engine's names for them, which
+            :func:`enginebay.sensitivity` lists.
+        metric: The metric of ``max_drop``, as :func:`enginebay.evaluate` takes it.
+        max_drop: Give layers of an int8 or fp8 engine back to floating point, those that cost most
+            first, until it is verified and its metric, on all items of ``data``, is at most so much
+            worse than PyTorch's.
         probes: How many inputs of other values and sizes to verify the artifact on, at most,
             besides the example; 0 for the example alone. See ``docs/verdict.md``.
         probes_extreme: Verify on large values as well: floats around 1000, at which exponentials
@@ -167,29 +177,33 @@ def deploy(
     )
     check_sets(rewriters)
     probe_settings = ProbeSettings(probes, dict(domain or {}), large=probes_extreme)
+    gate = accuracy_gate(metric, max_drop, settings, timeout)
+    if int8_keep:
+        settings.engine.check_calibrated(settings.params, "int8_keep keeps layers out of int8")
     held = settings.data_set()
     # Not by truth: that would read a stream to its end, to count it.
     verified_on = None if held is None else held.some(_VERIFIED_ITEMS)
     steps = Steps(watch)
     with staging(work_dir, overwrite=overwrite) as stage, ExitStack() as model_use:
         with steps("reference") as set_detail:
-            source = _find(model, args, settings)
+            source = settings.find(model, args)
             model_use.enter_context(unchanged(source))
-            if args is None and source.example_inputs is None and verified_on is not None:
-                args = next(iter(verified_on)).inputs
-            bound = _bind(source, args, settings)
+            bound = settings.bind(source, args, verified_on)
             reference = record_reference(
                 bound,
                 settings.engine.name,
-                precision=settings.engine.allowed_precision(settings.params),
+                precision=settings.precision,
                 settings=probe_settings,
                 items=() if verified_on is None else verified_on.items(bound.open_inputs),
             )
             set_detail(reference.description)
-        build = Build(settings, bound, reference, tuple(rewriters), stage.dir, steps, timeout, held)
+        build = Build(
+            *(settings, bound, reference, tuple(rewriters), stage.dir, steps, timeout, held),
+            keep=tuple(int8_keep),
+        )
         engine = build_engine(build)
-        with steps("verify") as set_detail:
-            save_samples(stage.dir / SAMPLES_FILE, engine.samples)
+
+        def judged(engine: Engine) -> Judged:
             verification, receipt = judge(
                 engine.load_request(strict=strict),
                 stage.dir / SAMPLES_FILE,
@@ -200,7 +214,16 @@ def deploy(
                 atol=atol,
                 timeout=timeout,
             )
-            set_detail(verification.verdict)
+            return Judged(engine, verification, receipt)
+
+        with steps("verify") as set_detail:
+            save_samples(stage.dir / SAMPLES_FILE, engine.samples)
+            found = judged(engine)
+            set_detail(found.verification.verdict)
+        if gate is not None:
+            with gate.reach(found, judged, steps) as reached:
+                found = reached._replace(engine=reached.engine.moved(engine))
+        engine, verification, receipt = found
         if not allow_mismatch:
             _raise_on_mismatch(verification)
         with steps("publish") as set_detail:
@@ -211,6 +234,7 @@ def deploy(
                 command=command,
                 parts=engine.parts,
                 data=_data_record(held, verified_on),
+                kept=engine.kept,
             )
             if not keep_ir:
                 shutil.rmtree(stage.dir / IR_FOLDER, ignore_errors=True)
@@ -225,25 +249,6 @@ def deploy(
         steps=tuple(steps.done),
         notes=(*settings.notes, *engine.notes, *engine.ir.notes, *fallbacks),
         rewriting=engine.rewriting,
-    )
-
-
-def _find(model: Any, args: Any, settings: Settings) -> ModelSource:
-    shapes = settings.params.input_shapes or shapes_of(args)
-    return find_model(model, settings.codebase_config, shapes)
-
-
-def _bind(source: ModelSource, args: Any, settings: Settings) -> BoundModel:
-    params = settings.params
-    return bind(
-        source,
-        args,
-        input_names=settings.input_names,
-        output_names=settings.output_names,
-        dynamic_shapes=settings.dynamic_shapes,
-        input_shapes=params.input_shapes,
-        min_shapes=params.min_shapes,
-        max_shapes=params.max_shapes,
     )
 
 

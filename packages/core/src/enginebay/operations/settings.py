@@ -8,13 +8,14 @@ from typing import Any
 
 import msgspec
 
-from enginebay.backend import default_backend, get_backend
+from enginebay.backend import Backend, default_backend, get_backend
 from enginebay.config import Problems, Sections, backend_params, plain, read, read_sections
 from enginebay.config import dynamic_shapes as open_axes
 from enginebay.data import DataSet
 from enginebay.errors import UsageError
 from enginebay.exporters import ExporterName
 from enginebay.ir import IRKind
+from enginebay.models import BoundModel, ModelSource, bind, find_model, shapes_of
 from enginebay.params import BackendParams
 
 
@@ -37,7 +38,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         notes: Keys of the config that have no effect, with the reason.
     """
 
-    engine: Any
+    engine: Backend
     params: BackendParams
     ir: IRKind | None = None
     exporter: ExporterName | None = None
@@ -51,6 +52,30 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     values: dict[str, Any] | None = None
     notes: tuple[str, ...] = ()
 
+    @property
+    def precision(self) -> str:
+        """The coarsest precision that the engine may compute in."""
+        return self.engine.allowed_precision(self.params)
+
+    def find(self, model: Any, args: Any) -> ModelSource:
+        """Find the model that a caller names; sources see the config's section and the shapes."""
+        return find_model(model, self.codebase_config, self.params.input_shapes or shapes_of(args))
+
+    def bind(self, source: ModelSource, args: Any, data: DataSet | None) -> BoundModel:
+        """Bind the model's inputs: to the arguments, the model's own example, or else an item."""
+        if args is None and source.example_inputs is None and data is not None:
+            args = next(iter(data)).inputs
+        return bind(
+            source,
+            args,
+            input_names=self.input_names,
+            output_names=self.output_names,
+            dynamic_shapes=self.dynamic_shapes,
+            input_shapes=self.params.input_shapes,
+            min_shapes=self.params.min_shapes,
+            max_shapes=self.params.max_shapes,
+        )
+
     def data_set(self) -> DataSet | None:
         """The data set, opened.
 
@@ -60,7 +85,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """
         has_data = self.data is not None
         self.engine.check_data(self.params, has_data=has_data)
-        precision = self.engine.allowed_precision(self.params)
+        precision = self.precision
         if self.partition and precision in self.engine.info.calibrated:
             raise UsageError(
                 f"a model that is cut cannot be calibrated for {precision}: no data set has the "

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
+
+import enginebay as eb
+from enginebay.errors import UsageError
 
 if TYPE_CHECKING:
     from enginebay.testing.conformance.kit import Kit
@@ -38,3 +42,58 @@ class NumberLaws:
         record = deployment.artifact.manifest.ir
         assert record is not None
         assert (deployment.verdict, record.kind) == ("verified", ir)
+
+    def test_calibrated_precisions_give_the_numbers(
+        self, kit: Kit, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
+        """Each precision that is calibrated with data gives PyTorch's numbers, up to its noise."""
+        for precision in _calibrated(kit):
+            folder = tmp_path_factory.mktemp(precision) / "out"
+            deployment = kit.deploy(
+                "convolutions", folder, params={"precision": precision}, data=_items(kit)
+            )
+            receipt = deployment.receipt
+            assert receipt is not None
+            assert (deployment.verdict, receipt.precision) == ("verified", precision)
+
+    def test_nodes_can_be_kept_in_floating_point(
+        self, kit: Kit, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
+        """Nodes that ``quantizable_nodes`` lists stay in floating point where they are named."""
+        for precision in _calibrated(kit):
+            folder = tmp_path_factory.mktemp(precision)
+            given: dict[str, Any] = {"params": {"precision": precision}, "data": _items(kit)}
+            try:
+                found = eb.sensitivity(
+                    kit.example("convolutions").module, backend=kit.name, **given
+                )
+            except UsageError as err:
+                kit.skip(str(err))
+            names = [one.node for one in found.nodes]
+            outputs = []
+            for kept in (names[:1], []):
+                deployment = kit.deploy(
+                    "convolutions", folder / f"out{len(kept)}", int8_keep=kept, **given
+                )
+                assert list(deployment.artifact.manifest.kept) == kept
+                with eb.load(deployment.artifact) as wrapper:
+                    outputs.append(wrapper(kit.example("convolutions").arrays()))
+            same = [np.array_equal(each, outputs[1][name]) for name, each in outputs[0].items()]
+            assert not all(same), f"in {precision}, '{names[0]}' makes no difference"
+
+
+def _calibrated(kit: Kit) -> tuple[str, ...]:
+    found = kit.backend.info.calibrated
+    if not found:
+        kit.skip("the backend lists no precision that is calibrated")
+    return found
+
+
+def _items(kit: Kit) -> list[dict[str, Any]]:
+    """Inputs like those of the model that is quantised."""
+    generator = np.random.default_rng(0)
+    shapes = {name: each.shape for name, each in kit.example("convolutions").arrays().items()}
+    return [
+        {name: generator.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+        for _ in range(8)
+    ]

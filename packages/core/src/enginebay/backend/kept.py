@@ -1,0 +1,49 @@
+"""The nodes of an 8-bit engine that stay in floating point, as users name them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from enginebay.errors import UsageError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+def kept_nodes(nodes: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...]:
+    """Find the nodes that users mean.
+
+    Args:
+        nodes: The operators of all nodes that could be in 8 bits, by the nodes' names.
+        names: Nodes, operators, or the part of nodes' names before a ``/``, which means them all.
+
+    Returns:
+        Names of nodes, in the order of the network.
+
+    Raises:
+        UsageError: A name means none of the nodes.
+
+    Example:
+        >>> kept_nodes({"/stem/conv": "Conv", "/head/fc": "Gemm", "/head/act": "Clip"}, ["/head"])
+        ('/head/fc', '/head/act')
+    """
+    kept: set[str] = set()
+    for name in names:
+        prefix = name.rstrip("/") + "/"
+        found = [
+            node for node, kind in nodes.items() if name in (node, kind) or node.startswith(prefix)
+        ]
+        if not found:
+            raise _unknown(name, nodes)
+        kept.update(found)
+    return tuple(node for node in nodes if node in kept)
+
+
+def _unknown(name: str, nodes: Mapping[str, str]) -> UsageError:
+    kinds = sorted(set(nodes.values()))
+    close = nearest(name, [*kinds, *nodes])
+    return UsageError(
+        f"'{name}' is no node or operator that would be in 8 bits: of the network's "
+        f"{', '.join(kinds) or 'operators'}, there are {len(nodes)} such nodes",
+        hint=f"did you mean '{close}'?" if close else "enginebay sensitivity lists them",
+    )

@@ -1,0 +1,96 @@
+"""The flags of commands that build an engine from a model: deploy and sensitivity."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from enginebay.cli.arguments import (
+    EXPORTERS,
+    IRS,
+    MODEL_HELP,
+    add_allow_env,
+    add_backend_flags,
+    add_data,
+    add_inputs,
+    add_int8_keep,
+    data_set,
+    environment,
+    flag_value,
+)
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Sequence
+
+
+def add_model(parser: ArgumentParser) -> None:
+    """Add the model, its inputs, and the flags of its way to the engine."""
+    from enginebay.backend import DEFAULT_BACKEND
+
+    parser.add_argument("model", metavar="MODEL", help=MODEL_HELP)
+    parser.add_argument(
+        "--backend",
+        metavar="NAME",
+        help=f"the engine (default: the config's, the only one installed, or {DEFAULT_BACKEND})",
+    )
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help="a deploy config (.py, .toml, .json, .yaml); flags win over what it says",
+    )
+    add_allow_env(parser)
+    add_inputs(parser, "the model's own, or made up at --input-shapes")
+    parser.add_argument(
+        "--ir",
+        choices=IRS,
+        help="use this IR (default: the backend's preferred ones, until one works)",
+    )
+    parser.add_argument(
+        "--exporter",
+        choices=EXPORTERS,
+        help="the ONNX exporter (default: dynamo, and where that fails torchscript)",
+    )
+    add_data(parser, "int8 is calibrated with it, and every artifact is verified on it too")
+    add_int8_keep(parser)
+
+
+def add_backend_parameters(parser: ArgumentParser, argv: Sequence[str]) -> None:
+    """Add the flags of the backend that the command line names, itself or by its config."""
+    add_backend_flags(parser, chosen_backend(argv), argv)
+
+
+def chosen_backend(argv: Sequence[str]) -> str:
+    """The backend that a command line names, itself or by its config; else the default one."""
+    from enginebay.backend import default_backend
+
+    named, file = flag_value("--backend", argv), flag_value("--config", argv)
+    if named:
+        return named
+    section: Any = {}
+    if file:
+        from enginebay.config import read
+
+        table = read(file, environment=environment("--allow-env" in argv))
+        section = table.get("backend_config", {})
+    found = section.get("type") if isinstance(section, dict) else None
+    return found or default_backend()
+
+
+def model_options(args: Namespace) -> dict[str, Any]:
+    """The arguments of :func:`enginebay.deploy` that the flags above say."""
+    from enginebay.backend import get_backend
+    from enginebay.config import read
+    from enginebay.tensors import parse_inputs
+
+    config = read(args.config, environment=environment(args.allow_env)) if args.config else None
+    backend = get_backend(chosen_backend(args.argv))
+    return {
+        "args": parse_inputs(args.inputs) if args.inputs else None,
+        "backend": backend.name,
+        "params": backend.Params.given_arguments(args),
+        "config": config,
+        "ir": args.ir,
+        "exporter": args.exporter,
+        "data": data_set(args),
+        "int8_keep": args.int8_keep,
+    }

@@ -1,0 +1,61 @@
+"""``enginebay sensitivity MODEL``: measure what each layer of an 8-bit engine costs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from enginebay.cli.model_arguments import add_backend_parameters, add_model, model_options
+from enginebay.cli.output import print_fields, print_json, print_table, stdout_on_stderr
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from enginebay.operations import Sensitivity
+
+
+def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
+    """Add the command's flags, and those of the chosen backend."""
+    parser.usage = (
+        "enginebay sensitivity MODEL --precision int8 --data DATA [--backend NAME] [flags]"
+    )
+    add_model(parser)
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=1800.0,
+        metavar="SECONDS",
+        help="limit for processes that convert, and for those that run each trial (default: 1800)",
+    )
+    add_backend_parameters(parser, argv)
+
+
+def run(args: Namespace) -> int:
+    """Rank the layers, the costliest first."""
+    from enginebay.cli.progress import progress
+    from enginebay.operations import sensitivity
+
+    with progress() as watch, stdout_on_stderr():
+        found = sensitivity(args.model, **model_options(args), timeout=args.timeout, watch=watch)
+    if args.json:
+        import msgspec
+
+        print_json(msgspec.to_builtins(found))
+    else:
+        _print(found)
+    return 0
+
+
+def _print(found: Sensitivity) -> None:
+    print_table(
+        ("NODE", "OPERATOR", "DB"),
+        [
+            (one.node, one.operator, "-" if one.decibels is None else f"{one.decibels:.1f}")
+            for one in found.nodes
+        ],
+        right=("DB",),
+    )
+    note = (
+        f"the signal above the noise with one node alone in {found.precision}, on {found.items} "
+        "items; --int8-keep NODE keeps one in floating point, deploy --max-drop chooses by itself"
+    )
+    print_fields([("note", note)])

@@ -1,0 +1,126 @@
+"""The layers of an 8-bit engine: what each costs alone, and which stay in floating point."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import msgspec
+
+from enginebay.errors import UsageError
+from enginebay.tensors import save_samples
+from enginebay.verification import run_trial, signals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from enginebay.operations.build_engine import Engine
+    from enginebay.tensors import Sample
+
+#: Items that a node is calibrated with and measured on: those that the verdict is on.
+RANKED_ON = 64
+
+
+class NodeSensitivity(msgspec.Struct, frozen=True):
+    """What one node costs in 8 bits, while all others are in floating point.
+
+    Attributes:
+        node: Its name in the engine's graph.
+        operator: Its operator, by the engine's name for it.
+        decibels: The output's signal above its noise, in dB; of several outputs, the least. None
+            where there is no noise.
+    """
+
+    node: str
+    operator: str
+    decibels: float | None
+
+
+def rank_nodes(
+    engine: Engine, *, timeout: float, set_detail: Callable[[str], None]
+) -> list[NodeSensitivity]:
+    """Measure each node alone in 8 bits, on items of the data set; the costliest comes first.
+
+    Args:
+        engine: The engine. Nodes that it keeps in floating point are not measured.
+        timeout: Seconds that each trial may take to load and run the items.
+        set_detail: Called with the progress.
+
+    Raises:
+        UsageError: The backend cannot keep nodes in floating point, or there are none.
+    """
+    nodes = engine.quantizable_nodes()
+    measured = [node for node in nodes if node not in engine.kept]
+    if not measured:
+        raise UsageError("the network has no node that would be in 8 bits")
+    samples = [sample for sample in engine.samples if sample.kind == "item"][:RANKED_ON]
+    found = []
+    with TemporaryDirectory(prefix=".rank-", dir=engine.build.folder) as folder:
+        recorded = Path(folder) / "samples.npz"
+        save_samples(recorded, samples)
+        for number, node in enumerate(measured, 1):
+            set_detail(f"{number} of {len(measured)}: {node}")
+            with TemporaryDirectory(dir=folder) as place:
+                kept = [other for other in nodes if other != node]
+                levels = _levels(engine, kept, Path(place), recorded, samples, timeout)
+            found.append(NodeSensitivity(node, nodes[node], min(levels, default=None)))
+    set_detail(f"{len(found)} nodes, one by one")
+    return sorted(found, key=lambda one: math.inf if one.decibels is None else one.decibels)
+
+
+def _levels(
+    engine: Engine,
+    kept: Sequence[str],
+    folder: Path,
+    recorded: Path,
+    samples: Sequence[Sample],
+    timeout: float,
+) -> list[float]:
+    """The outputs' signals above their noise, in dB; none where there is no noise."""
+    data = engine.build.data
+    assert data is not None  # the settings were checked
+    trial = engine.converted_again(kept, folder, data.some(RANKED_ON))
+    outputs, _ = run_trial(trial.load_request(strict=False), recorded, timeout=timeout)
+    measured = signals(samples, outputs, precision=engine.precision)
+    return [signal.decibels for signal in measured if signal.decibels is not None]
+
+
+class Trial(Protocol):
+    """An engine that was tried."""
+
+    @property
+    def passed(self) -> bool:
+        """True if it is good enough."""
+        ...
+
+
+_T = TypeVar("_T", bound=Trial)
+
+
+def give_back(order: Sequence[str], attempt: Callable[[Sequence[str]], _T]) -> _T:
+    """Find the shortest beginning of a list that passes, by doubling and then by halving.
+
+    Where a beginning passes, a longer one is taken to pass too. The whole list is never tried.
+
+    Args:
+        order: At least two nodes, the one to give back first at the head.
+        attempt: Tries nodes in floating point.
+
+    Returns:
+        The last attempt that passed; where none did, the one with the most nodes.
+    """
+    low, high = 0, 1
+    while not (found := attempt(order[:high])).passed:
+        if high == len(order) - 1:
+            return found
+        low, high = high, min(2 * high, len(order) - 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        other = attempt(order[:middle])
+        if other.passed:
+            found, high = other, middle
+        else:
+            low = middle
+    return found

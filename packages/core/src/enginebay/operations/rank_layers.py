@@ -1,0 +1,120 @@
+"""``sensitivity``: what each layer of an 8-bit engine costs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from enginebay.errors import UsageError
+from enginebay.models import unchanged
+from enginebay.operations.build_engine import Build, build_engine
+from enginebay.operations.int8_layers import RANKED_ON, NodeSensitivity, rank_nodes
+from enginebay.operations.settings import resolve_settings
+from enginebay.operations.steps import Steps
+from enginebay.rewriting import check_sets
+from enginebay.verification import ProbeSettings, record_reference
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from enginebay.exporters import ExporterName
+    from enginebay.ir import IRKind
+    from enginebay.operations.steps import Step
+    from enginebay.params import BackendParams
+    from enginebay.rewriting import RewriterSet
+
+
+class Sensitivity(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of :func:`sensitivity`.
+
+    Attributes:
+        backend: The backend.
+        precision: Its precision: ``int8`` or ``fp8``.
+        items: How many items of the data set the nodes were measured on.
+        nodes: What each costs alone; the costliest comes first.
+    """
+
+    backend: str
+    precision: str
+    items: int
+    nodes: tuple[NodeSensitivity, ...]
+
+
+def sensitivity(
+    model: Any,
+    args: Any = None,
+    *,
+    data: Any = None,
+    backend: str | None = None,
+    params: BackendParams | Mapping[str, Any] | None = None,
+    ir: IRKind | None = None,
+    exporter: ExporterName | None = None,
+    rewriters: Sequence[RewriterSet] = (),
+    config: Mapping[str, Any] | str | Path | None = None,
+    int8_keep: Sequence[str] = (),
+    timeout: float = 1800.0,
+    watch: Callable[[Step], None] | None = None,
+) -> Sensitivity:
+    """Measure what each layer of an 8-bit engine costs: one alone in 8 bits, time after time.
+
+    Each is calibrated with 64 items of the data set and compared with the model on them. Their
+    noises add up in the whole, so ``int8_keep`` of the worst ones, in :func:`enginebay.deploy`,
+    gains most; ``max_drop`` there chooses by itself.
+
+    Args:
+        model: As :func:`enginebay.deploy` takes it, and so are the arguments that follow.
+        args: Example inputs.
+        data: An :class:`enginebay.DataSet`, or what one is made of.
+        backend: The engine.
+        params: Its parameters, with the precision ``int8`` or ``fp8``.
+        ir: Use this IR.
+        exporter: The ONNX exporter.
+        rewriters: Rewriters of your own.
+        config: A deploy config or the path of one.
+        int8_keep: Leave out what these name; they are in floating point.
+        timeout: Seconds that the child processes of the conversion may take, and again those of
+            each trial.
+        watch: Called with each step when it starts, when its detail changes and when it ends.
+
+    Raises:
+        UsageError: The precision is not an 8-bit one, or the backend cannot keep layers out of it.
+        ParamsError: There is no data.
+    """
+    settings = resolve_settings(
+        config, backend=backend, params=params, ir=ir, exporter=exporter, data=data
+    )
+    settings.engine.check_calibrated(settings.params, "sensitivity measures layers in 8 bits")
+    check_sets(rewriters)
+    if settings.partition:
+        raise UsageError("the layers of a model that is cut cannot be measured")
+    held = settings.data_set()
+    assert held is not None  # a calibrated precision without data was refused
+    some = held.some(RANKED_ON)
+    steps = Steps(watch)
+    source = settings.find(model, args)
+    with TemporaryDirectory(prefix="enginebay-sensitivity-") as folder, unchanged(source):
+        with steps("reference"):
+            bound = settings.bind(source, args, some)
+            reference = record_reference(
+                bound,
+                settings.engine.name,
+                precision=settings.precision,
+                settings=ProbeSettings(0),
+                items=some.items(bound.open_inputs),
+            )
+        build = Build(
+            *(settings, bound, reference, tuple(rewriters), Path(folder), steps, timeout, held),
+            keep=tuple(int8_keep),
+        )
+        engine = build_engine(build)
+        with steps("rank") as set_detail:
+            nodes = rank_nodes(engine, timeout=timeout, set_detail=set_detail)
+    return Sensitivity(
+        backend=settings.engine.name,
+        precision=settings.precision,
+        items=sum(sample.kind == "item" for sample in reference.samples),
+        nodes=tuple(nodes),
+    )

@@ -1,0 +1,38 @@
+"""The search for the fewest layers to give back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from enginebay.operations.int8_layers import give_back
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Tried(NamedTuple):
+    names: Sequence[str]
+    passed: bool
+
+
+@given(st.data())
+def test_the_fewest_that_pass_are_found(data: st.DataObject) -> None:
+    count = data.draw(st.integers(2, 200))
+    needed = data.draw(st.integers(1, count - 1))
+    order = [str(number) for number in range(count)]
+    tried: list[int] = []
+
+    def attempt(names: Sequence[str]) -> Tried:
+        tried.append(len(names))
+        return Tried(names, len(names) >= needed)
+
+    assert list(give_back(order, attempt).names) == order[:needed]
+    assert len(set(tried)) == len(tried) <= 2 * count.bit_length()
+
+
+def test_where_none_passes_it_is_the_longest_attempt() -> None:
+    found = give_back("abcde", lambda names: Tried(names, passed=False))
+    assert (found.names, found.passed) == ("abcd", False)

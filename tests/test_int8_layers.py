@@ -1,0 +1,192 @@
+"""Layers of an 8-bit engine that stay in floating point: named, ranked, given back."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from torch import nn
+
+import enginebay as eb
+from enginebay.errors import MismatchError, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .conftest import Run
+
+ENGINES = ("onnxruntime", "openvino")
+INT8 = {"precision": "int8"}
+IMAGES = np.random.default_rng(0).normal(size=(24, 1, 3, 12, 12)).astype(np.float32)
+
+
+class Net(nn.Module):
+    """Between ``wide`` and ``narrow`` one channel is 3000 times as large as the others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.stem = nn.Conv2d(3, 8, 3)
+        self.wide = nn.Conv2d(8, 8, 3)
+        self.narrow = nn.Conv2d(8, 4, 3)
+        self.head = nn.Linear(144, 4)
+        with torch.no_grad():
+            for layer in self.children():
+                layer.bias *= 0.1
+            self.wide.weight[0] *= 3000
+            self.narrow.weight[:, 0] /= 3000
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.narrow(self.wide(self.stem(x).relu()))
+        return self.head(x.flatten(1))
+
+
+@pytest.fixture(scope="module")
+def model() -> nn.Module:
+    return Net().eval()
+
+
+@pytest.fixture(scope="module")
+def items(model: nn.Module) -> list[Any]:
+    labels = [int(model(torch.from_numpy(image)).argmax()) for image in IMAGES]
+    return list(zip(({"x": image} for image in IMAGES), labels, strict=True))
+
+
+def deploy(model: nn.Module, items: list[Any], folder: Path, **over: Any) -> eb.Deployment:
+    given = {"backend": "onnxruntime", "params": INT8, "data": items, **over}
+    return eb.deploy(model, torch.from_numpy(IMAGES[0]), work_dir=folder, **given)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_costliest_layers_come_first(model: nn.Module, items: list[Any], engine: str) -> None:
+    found = eb.sensitivity(
+        model, torch.from_numpy(IMAGES[0]), data=items, backend=engine, params=INT8
+    )
+    levels = [one.decibels for one in found.nodes]
+    assert (found.backend, found.precision, found.items) == (engine, "int8", 24)
+    assert levels == sorted(levels)
+    assert levels[0] < 20 < levels[2]
+    first = {one.node.partition("/")[0] for one in found.nodes[:2]}
+    assert first & {"node_conv2d_1", "node_conv2d_2"}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_layers_are_given_back_until_the_engine_is_right(
+    model: nn.Module, items: list[Any], tmp_path: Path, engine: str
+) -> None:
+    with pytest.raises(MismatchError, match="give the worst layers back"):
+        deploy(model, items, tmp_path / "out", backend=engine)
+    done = deploy(model, items, tmp_path / "out", backend=engine, metric="accuracy", max_drop=0.01)
+    assert done.verdict == "verified"
+    assert 0 < len(done.artifact.manifest.kept) <= 3
+    accuracy = done.verification.accuracy
+    assert accuracy is not None
+    assert (accuracy.metric, accuracy.reference, accuracy.count) == ("accuracy", 1.0, 24)
+    assert eb.verify(done.artifact).passed
+    (row,) = eb.evaluate(done.artifact, items, "accuracy", model=model).rows
+    assert (row.value, row.drop) == (accuracy.value, accuracy.drop)
+
+
+def test_only_the_named_layers_stay(model: nn.Module, items: list[Any], tmp_path: Path) -> None:
+    keep = ["node_conv2d_1", "node_conv2d_2"]
+    done = deploy(model, items, tmp_path / "two", int8_keep=keep)
+    assert done.artifact.manifest.kept == tuple(keep)
+    graph = onnx.load(done.artifact.path / "model.onnx").graph
+    made = {output: node.op_type for node in graph.node for output in node.output}
+    floats = {
+        node.name
+        for node in graph.node
+        if node.op_type == "Conv" and made.get(node.input[1]) != "DequantizeLinear"
+    }
+    assert floats == set(keep)
+    every = deploy(model, items, tmp_path / "all", int8_keep=["Conv"])
+    assert every.artifact.manifest.kept == ("node_conv2d", *keep)
+
+
+def test_an_engine_that_is_right_gives_nothing_back(items: list[Any], tmp_path: Path) -> None:
+    model = Net().eval()
+    with torch.no_grad():
+        model.wide.weight[0] /= 3000
+        model.narrow.weight[:, 0] *= 3000
+    done = deploy(model, items, tmp_path / "out", metric="cosine", max_drop=0.01)
+    assert done.artifact.manifest.kept == ()
+    assert [step.name for step in done.steps][-2:] == ["accuracy", "publish"]
+
+
+def test_no_mix_is_good_enough(model: nn.Module, tmp_path: Path) -> None:
+    items = [({"x": image}, 0) for image in IMAGES]
+    with pytest.raises(MismatchError, match="dB above noise"):
+        deploy(model, items, tmp_path / "out", metric="cosine", max_drop=0, rtol=1e-5)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "message", "hint"),
+    [
+        ({"metric": "accuracy"}, "metric says how max_drop is measured", "--max-drop 0.01"),
+        ({"max_drop": 0.1}, "max_drop needs a metric to measure", "--metric accuracy"),
+        ({"metric": "accuracy", "max_drop": -1}, "max_drop is -1: wanted 0 or more", "--max-drop"),
+        (
+            {"metric": ["accuracy", "cosine"], "max_drop": 0.1},
+            "max_drop is of one metric, found accuracy, cosine",
+            None,
+        ),
+        (
+            {"metric": "accuracy", "max_drop": 0.1, "params": {}},
+            "max_drop gives layers back, and precision fp32 has none",
+            "--precision int8",
+        ),
+        (
+            {"int8_keep": ["Conv"], "params": {}},
+            "int8_keep keeps layers out of int8, and precision fp32 has none",
+            "--precision int8",
+        ),
+        (
+            {"int8_keep": ["Convv"]},
+            "'Convv' is no node or operator that would be in 8 bits: of the network's Conv, Gemm, ",
+            "did you mean 'Conv'?",
+        ),
+    ],
+)
+def test_bad_input(
+    model: nn.Module,
+    items: list[Any],
+    tmp_path: Path,
+    given: dict[str, Any],
+    message: str,
+    hint: str | None,
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        deploy(model, items, tmp_path / "out", **given)
+    assert message in str(caught.value)
+    assert (hint or "") in (caught.value.hint or "")
+    assert not (tmp_path / "out").exists()
+
+
+def test_on_the_command_line(cli: Run, here: Path, items: list[Any]) -> None:
+    (here / "net.py").write_text(
+        f"import sys\nsys.path.insert(0, {str(here)!r})\n"
+        "import torch\nfrom layers import Net\n\n"
+        "def build():\n    return Net().eval(), torch.rand(1, 3, 12, 12)\n"
+    )
+    source = (
+        "from __future__ import annotations\nimport torch\nfrom torch import nn\n\n"
+        + __import__("inspect").getsource(Net)
+    )
+    (here / "layers.py").write_text(source)
+    np.savez(here / "data.npz", x=IMAGES, target=[label for _, label in items])
+    given = ("net.py:build", "--backend", "onnxruntime", "--precision", "int8")
+    ran = cli("sensitivity", *given, "--data", "data.npz", "--json")
+    assert ran.code == 0, ran.err
+    nodes = [one["node"] for one in json.loads(ran.out)["nodes"]]
+    assert sorted(nodes) == ["node_conv2d", "node_conv2d_1", "node_conv2d_2", "node_linear"]
+    gate = ("--metric", "accuracy", "--max-drop", "0.01")
+    ran = cli("deploy", *given, "--data", "data.npz", *gate, "--work-dir", "out")
+    assert ran.code == 0, ran.err
+    assert "accuracy  accuracy is 1, and 1 in PyTorch: a drop of 0 on 24 items" in ran.out
+    assert "kept      node_conv2d" in ran.out
+    assert "kept      node_conv2d" in cli("inspect", "out").out
