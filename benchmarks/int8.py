@@ -40,7 +40,7 @@ NETWORKS: dict[str, tuple[int, dict[str, Any]]] = {
     "poolformer_s12": (4, {"layers": (1, 1, 2, 1), "embed_dims": (32, 64, 160, 256)}),
 }
 #: By engine, the parameter for its threads: with one, others on the machine disturb less.
-ENGINES = {"onnxruntime": "intra_op_threads", "openvino": "threads"}
+ENGINES = {"onnxruntime": "intra_op_threads", "openvino": "threads", "ncnn": "threads"}
 HELD_OUT = 360
 CALIBRATED_WITH = 100
 LIMIT = 0.01

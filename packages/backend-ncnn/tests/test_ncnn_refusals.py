@@ -57,16 +57,6 @@ def test_the_way_through_onnx_says_which_way_lowers(deploy):
     )
 
 
-def test_int8_is_refused_with_the_reason(deploy, convolutions):
-    with pytest.raises(MissingDependencyError) as caught:
-        deploy(*convolutions, params={"precision": "int8"})
-    assert str(caught.value) == (
-        "precision int8 needs ncnn's programs ncnn2table and ncnn2int8, which are in no package "
-        "for Python: they have to be built from ncnn's sources"
-    )
-    assert caught.value.hint == "--precision fp16 halves the weights"
-
-
 def test_an_open_size_without_a_range(deploy):
     with pytest.raises(ConversionError) as caught:
         deploy(nn.ReLU(), torch.randn(1, 3, 8), dynamic_shapes={"input": {2: "length"}})

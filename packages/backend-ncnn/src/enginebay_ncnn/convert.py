@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
@@ -15,7 +16,7 @@ from enginebay.errors import (
     ConversionError,
     InferenceError,
     IsolationError,
-    MissingDependencyError,
+    ParamsError,
 )
 from enginebay_ncnn import pnnx
 from enginebay_ncnn.blobs import match_blobs, resolve_outputs
@@ -28,7 +29,7 @@ from enginebay_ncnn.torchscript import Frozen
 from enginebay_ncnn.trial_inputs import trial_inputs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from enginebay.authors import NumpyArray
     from enginebay.hooks import ConvertRequest
@@ -70,25 +71,46 @@ def convert(request: ConvertRequest[NcnnParams]) -> list[Path]:
     Raises:
         ConversionError: pnnx or ncnn failed, or the network does not give the IR's numbers.
     """
+    with _converted(request) as attempt:
+        param, weights, plan = _publish(attempt, request.params, request.work_dir)
+    if request.params.precision == "int8":
+        from enginebay_ncnn.quantize import quantize
+
+        assert request.calibration is not None  # core has checked
+        request.progress(f"calibrating on {len(request.calibration)} items")
+        quantize(param, weights, plan, request.params, request.calibration, request.keep)
+    return [param, weights, plan]
+
+
+def quantizable_nodes(request: ConvertRequest[NcnnParams]) -> dict[str, str]:
+    """Return the layers that int8 computes in 8 bits: their types by name.
+
+    Raises:
+        ConversionError: pnnx or ncnn failed, or the network does not give the IR's numbers.
+    """
+    from enginebay_ncnn.quantize import quantizable_layers
+
+    with _converted(request) as attempt:
+        return quantizable_layers(Graph.read(attempt.converted.param))
+
+
+@contextmanager
+def _converted(request: ConvertRequest[NcnnParams]) -> Iterator[_Attempt]:
+    """Yield the best network, not in 8 bits yet, in a folder that is removed."""
     params = request.params
-    _refuse_int8(params)
+    if params.precision == "int8" and params.custom_layers:
+        raise ParamsError(
+            "int8 wants each layer's weights, and nothing tells those of custom layers apart",
+            hint="--precision fp16, or leave custom_layers out",
+        )
     scratch = Path(mkdtemp(prefix=".ncnn-", dir=request.work_dir))
     try:
-        return _convert(request, params, scratch)
+        yield _best(request, params, scratch)
     finally:
         shutil.rmtree(scratch)
 
 
-def _refuse_int8(params: NcnnParams) -> None:
-    if params.precision == "int8":
-        raise MissingDependencyError(
-            "precision int8 needs ncnn's programs ncnn2table and ncnn2int8, which are in no "
-            "package for Python: they have to be built from ncnn's sources",
-            hint="--precision fp16 halves the weights",
-        )
-
-
-def _convert(request: ConvertRequest[NcnnParams], params: NcnnParams, scratch: Path) -> list[Path]:
+def _best(request: ConvertRequest[NcnnParams], params: NcnnParams, scratch: Path) -> _Attempt:
     shapes = input_shapes(request.ir.inputs, params)
     trials = trial_inputs(request.samples, shapes)
     examples: Mapping[str, NumpyArray] = trials[0]
@@ -101,7 +123,7 @@ def _convert(request: ConvertRequest[NcnnParams], params: NcnnParams, scratch: P
         refuse_large_integers(torchscript_integers(frozen.module.graph, frozen.examples))
     failures: dict[str, ConversionError] = {}
     attempts: list[_Attempt] = []
-    half = params.precision != "fp32" or params.fp16_arithmetic
+    half = params.precision == "fp16" or params.fp16_arithmetic
     for name, prepare in candidates(request.ir, frozen, shapes, scratch, params):
         request.progress(f"pnnx, {name}")
         try:
@@ -117,7 +139,7 @@ def _convert(request: ConvertRequest[NcnnParams], params: NcnnParams, scratch: P
                 break
     if not attempts:
         raise _combined(failures)
-    return _publish(min(attempts, key=lambda each: each.error), params, request.work_dir)
+    return min(attempts, key=lambda each: each.error)
 
 
 def _raise_if_full(folder: Path) -> None:
@@ -199,12 +221,13 @@ def _first_run(
         return [file[key] for key in file.files]
 
 
-def _publish(attempt: _Attempt, params: NcnnParams, work_dir: Path) -> list[Path]:
+def _publish(attempt: _Attempt, params: NcnnParams, work_dir: Path) -> tuple[Path, Path, Path]:
     name = params.file_name
-    targets = [work_dir / file for file in (name, name.sibling(".bin"), name.sibling(".plan.json"))]
-    shutil.move(attempt.converted.param, targets[0])
-    shutil.move(attempt.converted.weights, targets[1])
-    if not targets[1].stat().st_size:  # no weights: core refuses empty files in an artifact
-        targets[1].write_bytes(bytes(4))
-    attempt.plan.write(targets[2])
-    return targets
+    param = work_dir / name
+    weights, plan = (work_dir / name.sibling(suffix) for suffix in (".bin", ".plan.json"))
+    shutil.move(attempt.converted.param, param)
+    shutil.move(attempt.converted.weights, weights)
+    if not weights.stat().st_size:  # no weights: core refuses empty files in an artifact
+        weights.write_bytes(bytes(4))
+    attempt.plan.write(plan)
+    return param, weights, plan

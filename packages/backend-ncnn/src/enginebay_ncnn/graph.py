@@ -41,6 +41,11 @@ class Layer:
         first, last = int(ins), int(ins) + int(outs)
         return cls(kind, name, rest[:first], rest[first:last], rest[last:])
 
+    def param(self, number: int) -> int:
+        """Return a whole number among the parameters; 0 where it is left out."""
+        start = f"{number}="
+        return next((int(text[len(start) :]) for text in self.params if text.startswith(start)), 0)
+
     def __str__(self) -> str:
         counts = f"{len(self.inputs)} {len(self.outputs)}"
         return " ".join([self.type, self.name, counts, *self.inputs, *self.outputs, *self.params])

@@ -140,7 +140,8 @@ def _configure(net: ncnn.Net, params: NcnnParams) -> list[str]:
     option.use_bf16_storage = option.use_bf16_packed = False
     option.lightmode = params.light_mode
     option.use_packing_layout = params.packing
-    option.use_winograd_convolution = params.winograd
+    # In 8 bits its sums overflow, but for weights of 6 bits.
+    option.use_winograd_convolution = params.winograd and params.precision != "int8"
     option.num_threads = params.threads or ncnn.get_physical_big_cpu_count()
     index = vulkan_index(params.device)
     if index is None:

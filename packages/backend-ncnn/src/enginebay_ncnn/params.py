@@ -15,7 +15,8 @@ class NcnnParams(eb.BackendParams):
         file_name (str): File name of the network. The suffix .param is added where it has none.
         device (str): cpu, vulkan or vulkan:N.
         precision (str): fp32 keeps weights and blobs as they are; fp16 stores them in half
-            precision and computes in single precision. int8 is not supported.
+            precision and computes in single precision; int8 computes convolutions and inner
+            products in 8 bits, calibrated with a data set.
         fp16_arithmetic (bool): Compute in half precision too, where the processor can.
         threads (int): Threads inside one layer; 0 lets ncnn choose.
         light_mode (bool): Release each intermediate blob as soon as no layer needs it.

@@ -23,7 +23,8 @@ def backend_info() -> eb.BackendInfo:
         api_version=1,
         devices=("cpu", "vulkan"),
         dtypes=("float32", "float16", "int64", "int32", "bool"),
-        precisions=("fp32", "fp16"),
+        precisions=("fp32", "fp16", "int8"),
+        calibrated=("int8",),
         runtime_distributions=("ncnn>=1.0.20261020", "pnnx>=20261020"),
     )
 
@@ -42,6 +43,14 @@ def to_backend(request: ConvertRequest[NcnnParams]) -> list[Path]:
     from enginebay_ncnn.convert import convert
 
     return convert(request)
+
+
+@eb.hookimpl
+def quantizable_nodes(request: ConvertRequest[NcnnParams]) -> dict[str, str]:
+    """Return the layers that int8 computes in 8 bits."""
+    from enginebay_ncnn.convert import quantizable_nodes as listed
+
+    return listed(request)
 
 
 @eb.hookimpl

@@ -49,17 +49,25 @@ class Session:
             raise err.with_traceback(None)  # noqa: B904 - the same error
 
     def _run(self, feed: Mapping[str, NumpyArray]) -> list[NumpyArray]:
+        return self._results(self._fed(feed))
+
+    def _fed(self, feed: Mapping[str, NumpyArray]) -> ncnn.Extractor:
         extractor = self._open()
         for port, place, encode in self._inputs:
             if code := extractor.input(place, encode(feed[port.name])):
                 raise InferenceError(_FAILED.format(name=port.name, blob=port.blob, code=code))
-        results = []
-        for port, decode in self._outputs:
-            code, mat = extractor.extract(port.blob)
-            if code:
-                raise InferenceError(_FAILED.format(name=port.name, blob=port.blob, code=code))
-            results.append(decode(mat))
-        return results
+        return extractor
+
+    def _results(self, extractor: ncnn.Extractor) -> list[NumpyArray]:
+        return [
+            decode(self._blob(extractor, port.blob, port.name)) for port, decode in self._outputs
+        ]
+
+    def _blob(self, extractor: ncnn.Extractor, blob: str, name: str) -> ncnn.Mat:
+        code, mat = extractor.extract(blob)
+        if code:
+            raise InferenceError(_FAILED.format(name=name, blob=blob, code=code))
+        return mat
 
 
 def _encoder(port: Port) -> Callable[[NumpyArray], ncnn.Mat]:

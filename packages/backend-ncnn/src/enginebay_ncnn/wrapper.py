@@ -31,7 +31,7 @@ class NcnnWrapper(eb.Wrapper):
 
     def __init__(
         self,
-        net: ncnn.Net,
+        session: Session,
         plan: Plan,
         *,
         receipt: eb.Receipt,
@@ -42,7 +42,7 @@ class NcnnWrapper(eb.Wrapper):
             inputs=inputs or [_spec(port) for port in plan.inputs],
             outputs=outputs or [_spec(port) for port in plan.outputs],
         )
-        self._session = Session(net, plan)
+        self._session = session
         self._receipt = receipt
         self._cut = {p.name: p.loop_axis for p in plan.inputs if p.loop_axis is not None}
         self._join = [port.loop_axis for port in plan.outputs]
@@ -54,9 +54,10 @@ class NcnnWrapper(eb.Wrapper):
         params = request.params
         param, weights, plan = (request.directory / file for file in request.files)
         net, fallbacks = load(param, weights, params)
+        ports = Plan.read(plan)
         return cls(
-            net,
-            Plan.read(plan),
+            Session(net, ports),
+            ports,
             receipt=_receipt(net, params, fallbacks),
             inputs=request.inputs,
             outputs=request.outputs,

@@ -1,0 +1,106 @@
+"""int8: layers in 8 bits, and what stays in single precision."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import enginebay as eb
+from enginebay.errors import ConversionError, ParamsError
+from enginebay_ncnn.graph import Graph
+from enginebay_ncnn.weights import split_weights
+
+INT8 = {"precision": "int8"}
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.stem = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU6())
+        self.depthwise = nn.Conv2d(16, 32, (3, 1), groups=16, bias=False)
+        self.grouped = nn.Conv2d(32, 32, 1, groups=4)
+        self.up = nn.ConvTranspose2d(32, 8, 2, stride=2)
+        self.slope = nn.PReLU(8)
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.grouped(self.depthwise(self.stem(x)).relu())
+        return self.head(self.slope(self.up(x)).mean((2, 3)))
+
+
+def items(*shape: int, count: int = 12) -> list[np.ndarray]:
+    return list(np.random.default_rng(0).normal(size=(count, *shape)).astype(np.float32))
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_convolutions_and_inner_products_are_in_8_bits(deploy, batch):
+    shape = (batch, 3, 12, 12)
+    example = torch.randn(shape)
+    full = deploy(Net().eval(), example, params={}).artifact
+    coarse = deploy(Net().eval(), example, params=INT8, data=items(*shape))
+    assert (coarse.verdict, coarse.receipt.precision) == ("verified", "int8")
+    layers = {
+        layer.name: layer for layer in Graph.read(coarse.artifact.path / "model.param").layers
+    }
+    kinds = {layer.type for layer in layers.values() if layer.param(8)}
+    assert kinds >= {"Convolution", "ConvolutionDepthWise"}
+    grouped = [layer for layer in layers.values() if layer.param(7) == 4]
+    assert [layer.param(8) for layer in grouped] == [0]
+    sizes = [(artifact.path / "model.bin").stat().st_size for artifact in (full, coarse.artifact)]
+    assert sizes[1] < sizes[0]
+    with eb.load(full) as exact, eb.load(coarse.artifact) as rounded:
+        (wanted,), (found,) = exact({"x": example}).values(), rounded({"x": example}).values()
+    assert not np.array_equal(wanted, found)
+
+
+def test_layers_are_kept(deploy):
+    data = items(1, 3, 12, 12)
+    done = deploy(
+        Net().eval(), torch.randn(1, 3, 12, 12), params=INT8, data=data, int8_keep=["Convolution"]
+    )
+    layers = Graph.read(done.artifact.path / "model.param").layers
+    coarse = {layer.type for layer in layers if layer.param(8) and layer.type.startswith("Conv")}
+    assert coarse == {"ConvolutionDepthWise"}
+    assert done.artifact.manifest.kept
+
+
+def test_the_greatest_item_counts_wherever_it_is(deploy):
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(64, 2)).eval()
+    data = items(1, 3, 6, 6)
+    data[3] *= 50
+    example = torch.from_numpy(data[3])
+    assert (
+        deploy(model, example, params=INT8, data=data, allow_mismatch=True)
+        .verification.signals[-1]
+        .passed
+    )
+
+
+def test_weights_are_cut_as_ncnn_reads_them(deploy):
+    artifact = deploy(Net().eval(), torch.randn(1, 3, 12, 12)).artifact
+    layers = Graph.read(artifact.path / "model.param").layers
+    data = (artifact.path / "model.bin").read_bytes()
+    parts = split_weights(layers, data)
+    assert b"".join(parts) == data
+    sizes = {layer.type: len(part) for layer, part in zip(layers, parts, strict=True)}
+    assert sizes["PReLU"] == 4 * 8
+    with pytest.raises(
+        ConversionError, match=f"read {len(data)} bytes of weights, and the file has"
+    ):
+        split_weights(layers, data + b"more")
+    with pytest.raises(ConversionError, match="cannot load the layer"):
+        split_weights(layers, data[:-50])
+
+
+def test_nothing_to_quantise(deploy):
+    with pytest.raises(ConversionError, match="the network holds nothing to quantise"):
+        deploy(nn.Softmax(-1), torch.randn(2, 5), params=INT8, data=items(2, 5))
+
+
+def test_custom_layers_are_refused(deploy):
+    params = {**INT8, "custom_layers": {"Mine": "json:JSONDecoder"}}
+    with pytest.raises(ParamsError, match="int8 wants each layer's weights"):
+        deploy(nn.Linear(4, 4), torch.randn(1, 4), params=params, data=items(1, 4))
