@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,7 +16,7 @@ from enginebay.evaluation.tally import Tally
 from enginebay.interruption import raise_if_interrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from enginebay.data import Item
     from enginebay.evaluation.journal import Journal
@@ -135,7 +135,10 @@ class Loop:
             for engine in self._engines.values():
                 engine.begin(inputs)
         start = time.monotonic()
-        expected = None if model is None else [_expected(model, item) for item in chunk]
+        expected = None
+        if model is not None:
+            with _one_thread() if overlap else nullcontext():
+                expected = [_expected(model, item) for item in chunk]
         self._quick = model is not None and time.monotonic() - start < QUICK * len(chunk)
         if expected is not None and self.reference is not None:
             self.reference.add(chunk, expected)
@@ -174,6 +177,19 @@ class Loop:
             worst=tally.worst,
             error=tally.errors.get(metric, ""),
         )
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Run PyTorch in one thread: small items gain nothing by more, and engines need the others."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _expected(run: Runner, item: Item) -> dict[str, NumpyArray]:
