@@ -46,3 +46,29 @@ def test_a_crash_in_the_engine_is_contained_and_told(deploy, net):
         deploy(net, torch.randn(1, 4), ir="torchscript", params=params("CrashingLayer"))
     assert "ncnn cannot run what pnnx wrote: " in str(caught.value)
     assert "SIGABRT" in str(caught.value)
+
+
+def check_custom_ops(**layers: str) -> eb.Check:
+    backend = eb.get_backend("ncnn")
+    report = backend.check_env(backend.Params(custom_layers=layers), with_custom_ops=True)
+    (check,) = (check for check in report.checks if check.name == "custom ops")
+    assert (check.tier, report.ok) == ("device", check.status == "ok")
+    return check
+
+
+def test_check_env_loads_the_layers(net):
+    assert check_custom_ops(Decode="ncnn_test_layers:DecodeLayer").found == "Decode"
+
+
+def test_check_env_says_that_no_layer_is_named():
+    check = check_custom_ops()
+    assert (check.found, check.wanted) == ("none is named", "at least one that loads")
+    assert check.fix == "--custom-layers Type=package.module:Class"
+
+
+def test_check_env_names_a_layer_that_is_none(net):
+    check = check_custom_ops(Decode=MODULE.replace(".", ":"))
+    layer = "custom layer Decode='ncnn_test_layers:Decode'"
+    assert check.found == f"{layer} is not a class derived from ncnn.Layer"
+    assert check.wanted == "operators that load: Decode"
+    assert check.fix == "--custom-layers Type=package.module:Class"

@@ -93,7 +93,7 @@ def test_check_env_names_the_library_that_does_not_load(backend, tmp_path):
     report = backend.check_env(params, with_custom_ops=True)
     assert report.failed.name == "custom ops"
     assert report.failed.found.startswith("custom-op library 'broken.so' does not load: ")
-    assert report.failed.wanted == f"a library that loads: {tmp_path / 'broken.so'}"
+    assert report.failed.wanted == f"operators that load: {tmp_path / 'broken.so'}"
     assert report.failed.fix == "build it for this version of ONNX Runtime and this platform"
 
 

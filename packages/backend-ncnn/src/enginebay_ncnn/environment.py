@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import enginebay as eb
-from enginebay.environment import Tier, check_import, failed, passed
+from enginebay.environment import Tier, check_custom_ops, check_import, failed, passed
 
 if TYPE_CHECKING:
     from enginebay.hooks import CheckEnvRequest
@@ -19,7 +19,8 @@ def check_tier(request: CheckEnvRequest[NcnnParams]) -> eb.EnvReport:
     if request.tier is Tier.IMPORT:
         return check_import("ncnn", fix=_FIX) + _check_pnnx()
     if request.tier is Tier.DEVICE:
-        return _check_device(request.params.device)
+        report = _check_device(request.params.device)
+        return report + _check_layers(request.params) if request.with_custom_ops else report
     return eb.EnvReport()
 
 
@@ -48,4 +49,16 @@ def _check_device(device: str) -> eb.EnvReport:
         found=f"ncnn sees {count} Vulkan devices",
         wanted=f"at least {index + 1}",
         fix="install the Vulkan driver of the graphics card, or use --device cpu",
+    )
+
+
+def _check_layers(params: NcnnParams) -> eb.EnvReport:
+    import ncnn
+
+    from enginebay_ncnn.network import register_layers
+
+    return check_custom_ops(
+        params.custom_layers,
+        lambda: register_layers(ncnn.Net(), params.custom_layers),
+        fix="--custom-layers Type=package.module:Class",
     )

@@ -54,8 +54,7 @@ def load(param: Path, weights: Path, params: NcnnParams) -> tuple[ncnn.Net, list
     _make_forks_safe()
     net = ncnn.Net()
     fallbacks = _configure(net, params)
-    for name, layer in custom_layers(params.custom_layers).items():
-        _register(net, name, layer)
+    register_layers(net, params.custom_layers)
     if net.load_param(str(param)):
         raise ConversionError(f"ncnn cannot read '{param.name}': it has a layer ncnn does not know")
     if net.load_model(str(weights)):
@@ -80,27 +79,34 @@ def _make_forks_safe() -> None:
             os.register_at_fork(before=partial(end_threads, _PAUSE_HARD))
 
 
-def custom_layers(declared: Mapping[str, str]) -> dict[str, Any]:
-    """Import the classes of custom layers, by the names of their types.
+def register_layers(net: ncnn.Net, declared: Mapping[str, str]) -> None:
+    """Import the classes of custom layers, by the names of their types, and register them.
 
     Raises:
-        ParamsError: A declaration is not ``package.module:Class``.
+        ParamsError: A declaration is not ``package.module:Class``, or it is no layer.
         MissingDependencyError: The package cannot be imported.
+        ConversionError: ncnn refuses the name of a layer.
     """
-    return {name: _find_class(name, path) for name, path in declared.items()}
+    for name, path in declared.items():
+        _register(net, name, _find_class(name, path))
 
 
 def _find_class(name: str, path: str) -> Any:
+    import ncnn
+
     module, colon, attribute = path.partition(":")
     if not (module and colon and attribute):
         raise ParamsError(f"custom layer {name}='{path}' is not package.module:Class")
     try:
-        return getattr(importlib.import_module(module), attribute)
+        found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as err:
         raise MissingDependencyError(
             f"custom layer {name}='{path}' cannot be imported: {err}",
             hint=f"put the package of '{module}' on the Python path",
         ) from err
+    if not (isinstance(found, type) and issubclass(found, ncnn.Layer)):
+        raise ParamsError(f"custom layer {name}='{path}' is not a class derived from ncnn.Layer")
+    return found
 
 
 def _register(net: ncnn.Net, name: str, layer: Any) -> None:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import enginebay as eb
-from enginebay.environment import Tier, check_import, failed, installed_version, passed
+from enginebay.environment import (
+    Tier,
+    check_custom_ops,
+    check_import,
+    failed,
+    installed_version,
+    passed,
+)
 
 if TYPE_CHECKING:
     from enginebay.hooks import CheckEnvRequest
@@ -71,14 +78,8 @@ def _check_custom_ops(params: OnnxruntimeParams) -> eb.EnvReport:
     from enginebay_onnxruntime.custom_ops import given_libraries, register
 
     names = params.custom_ops or ("onnxruntime_extensions",)
-    try:
-        register(given_libraries(names), SessionOptions())
-    except eb.EnginebayError as err:
-        return failed(
-            Tier.DEVICE,
-            "custom ops",
-            found=str(err),
-            wanted=f"a library that loads: {', '.join(names)}",
-            fix=err.hint or "",
-        )
-    return passed(Tier.DEVICE, "custom ops", found=", ".join(names))
+    return check_custom_ops(
+        names,
+        lambda: register(given_libraries(names), SessionOptions()),
+        fix="--custom-ops LIBRARY",
+    )

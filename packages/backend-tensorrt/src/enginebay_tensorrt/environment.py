@@ -6,7 +6,14 @@ import re
 from typing import TYPE_CHECKING
 
 import enginebay as eb
-from enginebay.environment import Tier, check_import, failed, installed_version, passed
+from enginebay.environment import (
+    Tier,
+    check_custom_ops,
+    check_import,
+    failed,
+    installed_version,
+    passed,
+)
 from enginebay.errors import EnginebayError
 
 if TYPE_CHECKING:
@@ -190,8 +197,8 @@ def _check_plugins(params: TensorrtParams) -> eb.EnvReport:
 
     from enginebay_tensorrt.plugin_libraries import load_plugins
 
-    try:
-        load_plugins(map(Path, params.plugins))
-    except EnginebayError as err:
-        return failed(Tier.DEVICE, "plugins", found=str(err), wanted=", ".join(params.plugins))
-    return passed(Tier.DEVICE, "plugins", found=", ".join(params.plugins) or "TensorRT's own")
+    return check_custom_ops(
+        params.plugins or ("TensorRT's own plugins; no library is named in plugins",),
+        lambda: load_plugins(map(Path, params.plugins)),
+        fix="--plugins LIBRARY",
+    )

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from enginebay.errors import MissingDependencyError, PluginError, one_line
+from enginebay.errors import EnginebayError, MissingDependencyError, PluginError, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from packaging.requirements import Requirement
 
@@ -34,6 +34,7 @@ __all__ = [
     "Check",
     "EnvReport",
     "Tier",
+    "check_custom_ops",
     "check_distributions",
     "check_import",
     "failed",
@@ -41,6 +42,10 @@ __all__ = [
     "passed",
     "skipped",
 ]
+
+
+#: The name of the check of custom operators, in the device tier.
+CUSTOM_OPS = "custom ops"
 
 
 class Tier(StrEnum):
@@ -126,6 +131,32 @@ def failed(
 def skipped(tier: Tier, name: str, found: str) -> EnvReport:
     """Report one check that does not apply here; ``found`` says why."""
     return EnvReport((Check(tier=tier, name=name, status="skipped", found=found),))
+
+
+def check_custom_ops(names: Iterable[str], load: Callable[[], object], *, fix: str) -> EnvReport:
+    """Load the custom operators that a backend's parameters name, and report which.
+
+    Call it in the device tier where ``request.with_custom_ops`` is true.
+
+    Args:
+        names: Libraries, classes or packages; none is a failure, as there is nothing to load.
+        load: Loads all of them, or raises an :class:`~enginebay.errors.EnginebayError`.
+        fix: The flag that names them, for the report of a failure that has no hint.
+
+    Example:
+        >>> check_custom_ops((), lambda: None, fix="--custom-ops LIBRARY").failed.found
+        'none is named'
+    """
+    listed = ", ".join(names)
+    if not listed:
+        wanted = "at least one that loads"
+        return failed(Tier.DEVICE, CUSTOM_OPS, found="none is named", wanted=wanted, fix=fix)
+    try:
+        load()
+    except EnginebayError as err:
+        wanted = f"operators that load: {listed}"
+        return failed(Tier.DEVICE, CUSTOM_OPS, found=str(err), wanted=wanted, fix=err.hint or fix)
+    return passed(Tier.DEVICE, CUSTOM_OPS, found=listed)
 
 
 def check_import(module: str, *, wanted: str = "", fix: str = "") -> EnvReport:

@@ -112,7 +112,9 @@ class CheckEnvRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
             limit, and stops after one that fails. Core itself checks the runtime distributions
             (metadata) and builds and runs a tiny model (smoke).
         params: The parameters that the backend would be used with.
-        with_custom_ops: True if its custom-op libraries must load too.
+        with_custom_ops: True if the custom operators that ``params`` name must load too. The
+            device tier then has :func:`enginebay.environment.check_custom_ops`; without it, core
+            reports that the backend loads none.
         work_dir: An empty folder that is removed afterwards.
         backend: The backend's name, for plugins that see every backend.
     """

@@ -75,7 +75,16 @@ def test_a_backend_is_available_when_a_model_ran(loopback: str) -> None:
     assert [check.tier for check in report.checks] == [Tier.METADATA, Tier.IMPORT, Tier.SMOKE]
     assert report.ok
     assert backend.is_available()
-    assert backend.is_available(with_custom_ops=True)
+
+
+def test_a_backend_without_custom_operators_says_so(loopback: str) -> None:
+    backend = eb.get_backend(loopback)
+    check = backend.check_env(with_custom_ops=True).failed
+    assert check is not None
+    assert (check.tier, check.name) == (Tier.DEVICE, "custom ops")
+    assert check.found == "backend 'loopback' loads none"
+    assert check.fix == "enginebay check-env loopback  # without --with-custom-ops"
+    assert not backend.is_available(with_custom_ops=True)
 
 
 def test_wrong_numbers_are_not_available() -> None:

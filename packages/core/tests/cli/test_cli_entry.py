@@ -346,6 +346,17 @@ def test_a_duplicate_has_its_fix_once(cli: Run) -> None:
     assert ran.err.splitlines().count("twin: pip uninstall a, or pip uninstall b") == 1
 
 
+def test_check_env_takes_the_parameters_of_one_backend(cli: Run) -> None:
+    ran = cli("check-env", "loopback", "--gain", "1.5")
+    assert ran.code == 3
+    assert "build, run, compare: wrong by 1" in ran.out
+    ran = cli("check-env", "loopback", "--gain", "high")
+    assert ran.code == 2
+    ran = cli("check-env", "--gain=1.5")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("error: '--gain=1.5' is not among the arguments of ")
+
+
 def test_check_env_of_a_green_backend(cli: Run) -> None:
     code, text, _ = cli("check-env", "loopback")
     assert code == 0

@@ -7,7 +7,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from enginebay.environment import EnvReport, Tier, check_distributions, failed, passed
+from enginebay.environment import (
+    CUSTOM_OPS,
+    EnvReport,
+    Tier,
+    check_distributions,
+    failed,
+    passed,
+)
 from enginebay.errors import EnginebayError, PluginError
 
 if TYPE_CHECKING:
@@ -46,9 +53,24 @@ def check_tier(name: str, tier: Tier, params: dict[str, Any], with_custom_ops: b
             report = own + backend.check_tier(request)
         except PluginError as err:
             return own + failed(tier, "the plugin's check", found=str(err), fix=err.hint or "")
+        if tier is Tier.DEVICE and with_custom_ops and report.ok:
+            report += _without_custom_ops(name, report)
         if tier is Tier.SMOKE and report.ok:
             report += _smoke(backend, request.params, Path(folder))
     return report
+
+
+def _without_custom_ops(name: str, report: EnvReport) -> EnvReport:
+    """Fail where the plugin has checked no custom operators: there are none to load."""
+    if any(check.name == CUSTOM_OPS for check in report.checks):
+        return EnvReport()
+    return failed(
+        Tier.DEVICE,
+        CUSTOM_OPS,
+        found=f"backend '{name}' loads none",
+        wanted="a backend that loads operators of your own",
+        fix=f"enginebay check-env {name}  # without --with-custom-ops",
+    )
 
 
 def _smoke(backend: Backend, params: BackendParams, folder: Path) -> EnvReport:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from enginebay.cli.arguments import add_backend_flags
 from enginebay.cli.output import (
     NONE_INSTALLED,
     print_json,
@@ -13,7 +15,7 @@ from enginebay.cli.output import (
     stdout_on_stderr,
     styled,
 )
-from enginebay.errors import EnginebayError
+from enginebay.errors import BackendUnavailableError, EnginebayError, UsageError
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -23,15 +25,18 @@ UNAVAILABLE = 3
 _STATUSES = {"ok": ("ok", "green"), "failed": ("FAILED", "red"), "skipped": ("skipped", "dim")}
 
 
-def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
-    """Add the command's flags."""
+def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
+    """Add the command's flags, and those of the backend where one is named."""
+    from enginebay.plugins import list_backends
+
     parser.usage = "enginebay check-env [NAME ...] [--device DEVICE] [flags]"
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help="backends; all installed by default"
     )
-    parser.add_argument("--device", help="the device the backend would run on")
     parser.add_argument(
-        "--with-custom-ops", action="store_true", help="custom-op libraries must load too"
+        "--with-custom-ops",
+        action="store_true",
+        help="the operators of your own that the backend's flags name must load too",
     )
     parser.add_argument(
         "--timeout",
@@ -40,6 +45,12 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         metavar="SECONDS",
         help="limit for each tier (default: 120)",
     )
+    named = {status.name for status in list_backends()}.intersection(argv)
+    if len(named) == 1:
+        with suppress(BackendUnavailableError):  # run() reports it
+            add_backend_flags(parser, named.pop(), argv)
+    if "--device" not in parser._option_string_actions:
+        parser.add_argument("--device", help="the device the backend would run on")
 
 
 def run(args: Namespace) -> int:
@@ -65,10 +76,13 @@ def _check(name: str, args: Namespace) -> dict[str, Any]:
 
     try:
         backend = get_backend(name)
-        params = backend.Params(device=args.device) if args.device else backend.Params()
+        device = {"device": args.device} if args.device else {}
+        params = backend.Params.from_args(args, **device)
         report = backend.check_env(
             params, with_custom_ops=args.with_custom_ops, timeout=args.timeout
         )
+    except UsageError:
+        raise
     except EnginebayError as err:
         _raise_strict_fault()
         if args.traceback:

@@ -17,7 +17,7 @@ _FILES = ("MODEL", "IR", "FILE", "FILE.npz", "ARTIFACT", "ARTIFACT|IR")
 _FOLDERS = ("FOLDER",)
 
 #: The commands that take a backend's own parameters.
-_WITH_PARAMETERS = ("deploy", "convert")
+_WITH_PARAMETERS = ("deploy", "convert", "check-env")
 
 #: A broken backend's flags are left out, as they are from a help text.
 _HELP = ["-h"]
