@@ -181,12 +181,15 @@ def test_external_weights_are_part_of_the_key(ir: Path, tmp_path: Path) -> None:
     assert [line.split(":")[0] for line in entries()[0].about.missed[1:]] == ["ir.digest"]
 
 
-def test_the_content_of_a_file_that_a_parameter_names_counts(ir: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("attribute", ["", ":attr"], ids=["a path", "an object of a file"])
+def test_the_content_of_a_file_that_a_parameter_names_counts(
+    ir: Path, tmp_path: Path, attribute: str
+) -> None:
     samples = tmp_path / "samples.npz"
     samples.write_bytes(b"one")
-    convert(ir, "a", "openvino", properties={"LOG": str(samples)})
+    convert(ir, "a", "openvino", properties={"LOG": f"{samples}{attribute}"})
     samples.write_bytes(b"two")
-    convert(ir, "b", "openvino", properties={"LOG": str(samples)})
+    convert(ir, "b", "openvino", properties={"LOG": f"{samples}{attribute}"})
     fields = [line.split(":")[0] for line in entries()[0].about.missed[1:]]
     assert fields == ["content.properties.LOG"]
 

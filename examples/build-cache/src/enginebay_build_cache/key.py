@@ -116,8 +116,8 @@ def _named_files(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
     elif isinstance(value, list):
         for number, item in enumerate(value):
             yield from _named_files(item, f"{name}.{number}")
-    elif isinstance(value, str) and _is_file(value):
-        with Path(value).open("rb") as file:
+    elif isinstance(value, str) and (path := _named_file(value)):
+        with path.open("rb") as file:
             yield name, hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -131,11 +131,15 @@ def _data_digest(data: CalibrationData) -> str:
     return digest.hexdigest()
 
 
-def _is_file(text: str) -> bool:
-    try:
-        return Path(text).is_file()
-    except (OSError, ValueError):  # too long for a path, or with a NUL
-        return False
+def _named_file(text: str) -> Path | None:
+    """Return the file that a path or ``file.py:attr`` names, if there is one."""
+    for path in (Path(text), Path(text.partition(":")[0])):
+        try:
+            if path.is_file():
+                return path
+        except (OSError, ValueError):  # too long for a path, or with a NUL
+            continue
+    return None
 
 
 def _versions(backend: eb.Backend) -> dict[str, str]:

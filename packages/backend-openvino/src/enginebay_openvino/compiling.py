@@ -8,6 +8,7 @@ import enginebay as eb
 from enginebay.errors import ConversionError
 from enginebay_openvino.attention import SEPARATE_KERNELS, may_overwrite_its_query
 from enginebay_openvino.devices import available_devices, is_available, openvino_device
+from enginebay_openvino.extensions import add_extensions, carried_extensions
 from enginebay_openvino.reasons import reason
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def compile_model(request: WrapperRequest[OpenvinoParams]) -> tuple[ov.CompiledM
 
     Raises:
         ParamsError: OpenVINO has no such device.
+        ModelSourceError: An extension in Python cannot be imported.
         ConversionError: OpenVINO cannot read or compile the network, or refuses a property.
     """
     import openvino as ov
@@ -40,6 +42,7 @@ def compile_model(request: WrapperRequest[OpenvinoParams]) -> tuple[ov.CompiledM
     available = available_devices(core)
     wanted = openvino_device(params.device, available)
     device = wanted if is_available(wanted, available) else "CPU"
+    add_extensions(core, carried_extensions(params.extensions, request.directory))
     path = request.directory / request.files[0]
     properties = _properties(params)
     try:
@@ -49,7 +52,12 @@ def compile_model(request: WrapperRequest[OpenvinoParams]) -> tuple[ov.CompiledM
             properties |= SEPARATE_KERNELS
             compiled = core.compile_model(path, "CPU", properties)
     except Exception as err:
-        raise ConversionError(f"OpenVINO cannot load '{path.name}': {reason(err)}") from err
+        # OpenVINO's own words where an operator is neither its own nor an extension's.
+        unknown = "unsupported opset" in str(err)
+        raise ConversionError(
+            f"OpenVINO cannot load '{path.name}': {reason(err)}",
+            hint="name the operator's class or library in extensions too" if unknown else None,
+        ) from err
     missing = (
         (f"device {wanted} was requested; this machine offers {', '.join(available)}",)
         if device != wanted

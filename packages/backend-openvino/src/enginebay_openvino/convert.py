@@ -8,11 +8,12 @@ from enginebay.authors import quiet, read_exported_program, read_torchscript
 from enginebay.errors import ConversionError, EnginebayError
 from enginebay_openvino.devices import available_devices, openvino_device
 from enginebay_openvino.dtypes import dtype_name, is_shared, openvino_type
+from enginebay_openvino.extensions import add_extensions, copy_extensions
 from enginebay_openvino.fourier import dft_reader
 from enginebay_openvino.reasons import reason
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     import openvino as ov
@@ -26,10 +27,10 @@ def convert(request: ConvertRequest[OpenvinoParams]) -> list[Path]:
     """Write the network and its weights into the work folder.
 
     Returns:
-        The ``.xml`` file, then the ``.bin`` file if there are weights.
+        The ``.xml`` file, then the ``.bin`` file if there are weights, then extensions.
 
     Raises:
-        ParamsError: OpenVINO has no such device.
+        ParamsError: OpenVINO has no such device, or a parameter names no extension.
         UsageError: The calibration data does not fit the model.
         MissingDependencyError: int8 is requested and NNCF is not installed.
         ConversionError: OpenVINO does not know an operator, or reads the model as another one.
@@ -42,7 +43,7 @@ def convert(request: ConvertRequest[OpenvinoParams]) -> list[Path]:
         from enginebay_openvino.quantize import check_int8
 
         check_int8()
-    model = _network(request.ir)
+    model = _network(request.ir, params)
     if params.precision == "int8":
         from enginebay_openvino.quantize import quantize
 
@@ -52,7 +53,7 @@ def convert(request: ConvertRequest[OpenvinoParams]) -> list[Path]:
     target = request.work_dir / params.file_name
     target.parent.mkdir(parents=True, exist_ok=True)
     ov.save_model(model, target, compress_to_fp16=params.fp16_weights)
-    return _written(target)
+    return _written(target) + copy_extensions(params.extensions, request.work_dir)
 
 
 def quantizable_nodes(request: ConvertRequest[OpenvinoParams]) -> dict[str, str]:
@@ -67,12 +68,16 @@ def quantizable_nodes(request: ConvertRequest[OpenvinoParams]) -> dict[str, str]
 
     check_int8()
     assert request.calibration is not None  # core has checked
-    return listed(_network(request.ir), request.calibration)
+    return listed(_network(request.ir, request.params), request.calibration)
 
 
-def _network(ir: IRModel) -> ov.Model:
+def _network(ir: IRModel, params: OpenvinoParams) -> ov.Model:
     """Read the IR, with the inputs' and outputs' names and dtypes as it has them."""
-    model = _read(ir)
+    import openvino as ov
+
+    core = ov.Core()
+    core.add_extension(dft_reader(ir.opset))
+    model = _read(ir, core, add_extensions(core, params.extensions))
     _check_ports(model, ir)
     _name_ports(model, ir)
     return model
@@ -86,44 +91,39 @@ def _written(target: Path) -> list[Path]:
     return [target]
 
 
-def _read(ir: IRModel) -> ov.Model:
-    readers = {
-        "onnx": _read_onnx,
-        "torchscript": _read_torchscript,
-        "exported_program": _read_exported_program,
+def _read(ir: IRModel, core: ov.Core, extensions: list[Any]) -> ov.Model:
+    # The frontends of torch's formats have no core: an extension that they know is passed to
+    # them, and an operator's class comes with the extension that makes it.
+    passed = [each for each in extensions if not isinstance(each, type)]
+    readers: dict[str, Callable[[], ov.Model]] = {
+        "onnx": lambda: core.read_model(ir.path),
+        "torchscript": lambda: _read_torchscript(ir, passed),
+        "exported_program": lambda: _read_exported_program(ir, passed),
     }
     try:
-        return readers[ir.kind](ir)
+        return readers[ir.kind]()
     except EnginebayError:
         raise
     except Exception as err:
         raise ConversionError(f"OpenVINO cannot convert '{ir.path.name}': {reason(err)}") from err
 
 
-def _read_onnx(ir: IRModel) -> ov.Model:
-    import openvino as ov
-
-    core = ov.Core()
-    core.add_extension(dft_reader(ir.opset))
-    return core.read_model(ir.path)
-
-
-def _read_torchscript(ir: IRModel) -> ov.Model:
+def _read_torchscript(ir: IRModel, extensions: list[Any]) -> ov.Model:
     import openvino as ov
 
     module, _ = read_torchscript(ir.path)
     # A trace keeps no shapes; if the IR has none either, OpenVINO infers what it can.
     inputs = [(_shape(spec), openvino_type(spec.dtype)) for spec in ir.inputs]
     with quiet():
-        return ov.convert_model(module, input=inputs or None)
+        return ov.convert_model(module, input=inputs or None, extension=extensions or None)
 
 
-def _read_exported_program(ir: IRModel) -> ov.Model:
+def _read_exported_program(ir: IRModel, extensions: list[Any]) -> ov.Model:
     import openvino as ov
 
     program, _ = read_exported_program(ir.path)
     with quiet():
-        model = ov.convert_model(program)
+        model = ov.convert_model(program, extension=extensions or None)
     # OpenVINO makes every dimension dynamic, also those that the program fixes.
     if len(model.inputs) == len(ir.inputs):
         model.reshape(dict(zip(model.inputs, map(_shape, ir.inputs), strict=True)))

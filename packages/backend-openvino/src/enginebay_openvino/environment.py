@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import enginebay as eb
-from enginebay.environment import Tier, check_import, failed, passed
+from enginebay.environment import Tier, check_custom_ops, check_import, failed, passed
 from enginebay.errors import ParamsError
 
 if TYPE_CHECKING:
@@ -32,7 +32,8 @@ def check_tier(request: CheckEnvRequest[OpenvinoParams]) -> eb.EnvReport:
     if request.tier is Tier.IMPORT:
         return _check_imports(params)
     if request.tier is Tier.DEVICE:
-        return _check_device(params)
+        report = _check_device(params)
+        return report + _check_extensions(params) if request.with_custom_ops else report
     return eb.EnvReport()
 
 
@@ -100,4 +101,16 @@ def _check_precision(core: ov.Core, name: str, precision: str) -> eb.EnvReport:
         found=f"{name} offers {', '.join(capabilities)}",
         wanted=precision.upper(),
         fix="--precision fp32",
+    )
+
+
+def _check_extensions(params: OpenvinoParams) -> eb.EnvReport:
+    import openvino as ov
+
+    from enginebay_openvino.extensions import add_extensions
+
+    return check_custom_ops(
+        params.extensions,
+        lambda: add_extensions(ov.Core(), params.extensions),
+        fix="--extensions FILE",
     )

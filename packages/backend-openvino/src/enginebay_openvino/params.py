@@ -40,6 +40,9 @@ class OpenvinoParams(eb.BackendParams):
         threads (int): Threads on the CPU; 0 lets OpenVINO choose.
         cache_dir (str): A folder that keeps compiled models, so that later loads are quick.
         properties (dict): Other OpenVINO properties, such as CPU_DENORMALS_OPTIMIZATION=YES.
+        extensions (list): Operators of your own: paths of shared libraries, or Python objects as
+            file.py:attr or package.module:attr, derived from openvino.Op or made with
+            openvino.frontend.onnx. The files are copied into the artifact.
         input_shapes (str): Input shapes, such as input:1x3x224x224,mask:1x77.
         min_shapes (str): Smallest input shapes; a dimension that differs becomes dynamic.
         max_shapes (str): Largest input shapes.
@@ -53,6 +56,7 @@ class OpenvinoParams(eb.BackendParams):
     threads: Annotated[int, msgspec.Meta(ge=0)] = 0
     cache_dir: str | None = None
     properties: dict[str, str] = {}
+    extensions: tuple[str, ...] = ()
 
     @property
     def allowed_precision(self) -> str:

@@ -18,8 +18,12 @@ def reason(err: BaseException) -> str:
     Example:
         >>> reason(RuntimeError("Exception from src/a.cpp:84:\nno room\nat all\n\n"))
         'no room; at all'
+        >>> reason(RuntimeError("ValueError: no\n\nAt:\n  ops.py(3): evaluate\n  api.py(9): infer"))
+        'ValueError: no; At:; ops.py(3): evaluate'
     """
-    lines = (line.strip().removeprefix("-- ") for line in str(err).splitlines())
+    lines = [line.strip().removeprefix("-- ") for line in str(err).splitlines()]
+    if "At:" in lines:  # a traceback of Python, the place of the error first
+        del lines[lines.index("At:") + 2 :]
     text = "; ".join(line for line in lines if line and not _NOISE.fullmatch(line))
     text = text or type(err).__name__
     return text if len(text) <= _LIMIT else f"{text[: _LIMIT - 1]}…"

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         image_size,
         load_weights,
         measure_norms,
+        named_object,
         read_options,
         take_weights,
     )
@@ -50,6 +51,7 @@ __all__ = [
     "load_weights",
     "measure_norms",
     "name_shapes",
+    "named_object",
     "numpy_dtype",
     "parse_shapes",
     "quiet",
@@ -79,6 +81,7 @@ __getattr__ = lazy_names(
         "is_torch": "tensors",
         "load_weights": "models",
         "name_shapes": "params",
+        "named_object": "models",
         "numpy_dtype": "tensors",
         "parse_shapes": "params",
         "quiet": "ir",
