@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from enginebay_ncnn.scalars import give_dimension
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
@@ -70,7 +72,7 @@ def candidates(
     """
     feeds = tuple(Feed(shape, shape.dtype) for shape in shapes)
     if frozen is None:
-        yield "as it is", lambda: Candidate(_copy(ir, folder), feeds)
+        yield "as it is", lambda: Candidate(_copy_onnx(ir, shapes, folder), feeds)
         return
     if params.module_ops:  # freezing inlines the modules that are to be kept
         yield (
@@ -110,6 +112,13 @@ def _lowered(
         for place in tables
     ]
     return Candidate(target, (*floats, *integers), frozen.outputs, frozen.places)
+
+
+def _copy_onnx(ir: IRModel, shapes: tuple[InputShape, ...], folder: Path) -> Path:
+    copied = _copy(ir, folder)
+    if scalars := [shape.name for shape in shapes if not shape.smallest]:
+        give_dimension(copied, scalars)
+    return copied
 
 
 def _copy(ir: IRModel, folder: Path) -> Path:

@@ -125,4 +125,5 @@ def _size(spec: TensorSpec, axis: int, dim: int | str | None, given: int | None)
 
 
 def _text(dims: tuple[int, ...], dtype: str) -> str:
-    return f"[{','.join(map(str, dims))}]{_DTYPES[dtype]}"
+    # pnnx reads no shape without dimensions, and a blob of ncnn's has one at least.
+    return f"[{','.join(map(str, dims or (1,)))}]{_DTYPES[dtype]}"

@@ -54,8 +54,8 @@ def _random_inputs(shapes: Sequence[InputShape]) -> list[dict[str, NumpyArray]]:
 def _random(shape: InputShape) -> NumpyArray:
     rng = np.random.default_rng(0)
     if shape.dtype in ("float32", "float16"):
-        return rng.standard_normal(shape.smallest).astype(shape.dtype)
-    ones = rng.random(shape.smallest) < 0.75
+        return np.asarray(rng.standard_normal(shape.smallest), shape.dtype)
+    ones = np.asarray(rng.random(shape.smallest) < 0.75)  # a scalar would be no array
     if ones.size > 1:
         ones.flat[-1] = False  # a mask of ones alone would hide what is done with it
     return ones.astype(shape.dtype)
