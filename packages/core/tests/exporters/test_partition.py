@@ -345,7 +345,7 @@ def chain(tmp_path):
         (
             ["head", "neck"],
             (
-                "the graph cannot be cut at 'head': this mark lies behind its own cut, "
+                "the graph cannot be cut at 'head': this place lies behind its own cut, "
                 "or behind one that comes later in the list"
             ),
             "name the cuts in the order of the model, and give each place its own name",
@@ -369,25 +369,30 @@ def test_cuts_that_are_wrong(tmp_path, cuts, message, hint):
             ["a", "b"],
             "between 'a' and 'b'",
         ),
-        ([op("Exp", "x", "b"), _mark("w", "m", "a"), op("Mul", "b", "m", "y")], ["a"], "after 'a'"),
     ],
 )
 def test_a_graph_that_does_not_come_apart(tmp_path, body, cuts, where):
     with pytest.raises(UsageError) as caught:
         split(plain(tmp_path, body, ["x"], ["y"]), cuts, tmp_path / "parts")
     assert str(caught.value) == f"the graph does not come apart: there is no node {where}"
-    assert caught.value.hint == "leave one of the cuts out, or mark another tensor"
+    assert caught.value.hint == "leave one of the cuts out, or cut at another place"
 
 
-def test_a_graph_without_marks(tmp_path):
-    whole = plain(tmp_path, [op("Exp", "x", "y")], ["x"], ["y"])
+def test_a_constant_is_no_place_to_cut_at(tmp_path):
+    body = [op("Exp", "x", "b"), _mark("w", "m", "a"), op("Mul", "b", "m", "y")]
+    with pytest.raises(UsageError, match="'a': it is a constant, which every part has for itself"):
+        split(plain(tmp_path, body, ["x"], ["y"]), ["a"], tmp_path / "parts")
+
+
+def test_a_model_without_marks(tmp_path):
+    whole = exported(nn.ReLU(), torch.ones(1, 2), tmp_path / "m.onnx")
     with pytest.raises(UsageError, match="cannot be cut at 'neck': it has no marks"):
         split(whole, ["neck"], tmp_path / "parts")
 
 
 def test_the_same_mark_twice_in_a_row(tmp_path):
     body = [op("Exp", "x", "a"), _mark("a", "m", "c"), op("Neg", "m", "b"), _mark("b", "n", "c")]
-    with pytest.raises(UsageError, match="cut at 'c': this mark lies behind its own cut"):
+    with pytest.raises(UsageError, match="cut at 'c': this place lies behind its own cut"):
         split(
             plain(tmp_path, [*body, op("Abs", "n", "y")], ["x"], ["y"]), ["c"], tmp_path / "parts"
         )
@@ -399,7 +404,7 @@ def test_a_tensor_of_unknown_dtype(tmp_path):
     with pytest.raises(ExportError) as caught:
         split(whole, ["c"], tmp_path / "parts")
     assert str(caught.value) == "the graph cannot be cut at 'c': its dtype is not known"
-    assert caught.value.hint == "mark a tensor before or after it, or choose the other exporter"
+    assert caught.value.hint == "cut before or after it, or choose the other exporter"
 
 
 def test_a_sparse_initializer_is_refused(tmp_path):

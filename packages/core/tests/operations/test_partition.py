@@ -178,7 +178,7 @@ class Marks(nn.Module):
     ("cuts", "message"),
     [
         (["neckk"], "the graph cannot be cut at 'neckk': its marks are neck, head"),
-        (["head", "neck"], "the graph cannot be cut at 'head': this mark lies behind its own cut"),
+        (["head", "neck"], "the graph cannot be cut at 'head': this place lies behind its own cut"),
     ],
 )
 def test_wrong_names_leave_nothing_behind(tmp_path: Path, cuts: list[str], message: str) -> None:
@@ -257,3 +257,46 @@ def test_the_command_line_cuts(
     artifact = eb.open_artifact(tmp_path / "out")
     assert artifact.verdict == "verified"
     assert "--cut a --cut b" in artifact.manifest.command
+
+
+@pytest.fixture
+def onnx_file(tmp_path: Path) -> Path:
+    text = "(float[n, 3] x) => (float[n, 3] y) { a = Relu(x) b = Exp(a) y = Add(b, a) }"
+    path = tmp_path / "net.onnx"
+    onnx.save(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> net {text}'), path)
+    return path
+
+
+def test_an_onnx_file_is_cut_at_its_tensors(
+    onnx_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["deploy", str(onnx_file), "--backend", "loopback", "--input", "x=2x3"]
+    assert main([*command, "--work-dir", str(tmp_path / "out"), "--cut", "a", "--cut", "b"]) == 0
+    artifact = eb.open_artifact(tmp_path / "out")
+    verification = artifact.manifest.verification
+    assert verification is not None
+    # Against the whole file, at other values and sizes too.
+    assert (verification.verdict, verification.samples) == ("verified", 5)
+    assert [part.folder for part in artifact.manifest.parts] == ["part_0", "part_1", "part_2"]
+    with eb.load(artifact) as wrapper:
+        found = wrapper({"x": np.ones((4, 3), np.float32)})["y"]
+    np.testing.assert_allclose(found, np.full((4, 3), np.e + 1), rtol=1e-6)
+    capsys.readouterr()
+    assert main([*command, "--work-dir", str(tmp_path / "wrong"), "--cut", "aa"]) == 2
+    assert capsys.readouterr().err.splitlines()[-2:] == [
+        "error: the graph cannot be cut at 'aa': it has no such tensor",
+        "hint: did you mean 'a'?",
+    ]
+    assert not (tmp_path / "wrong").exists()
+
+
+def test_a_wrong_part_of_a_file_is_a_mismatch(onnx_file: Path, tmp_path: Path) -> None:
+    with pytest.raises(MismatchError):
+        eb.deploy(
+            onnx_file,
+            {"x": np.ones((2, 3), np.float32)},
+            backend="loopback",
+            work_dir=tmp_path / "out",
+            partition=["a"],
+            params={"gain": 1.5},
+        )

@@ -54,8 +54,8 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="cut the model at the tensors marked as NAME, into engines that run one after the "
-        "other (repeatable, in the order of the model)",
+        help="cut the model at the tensors marked as NAME, or an ONNX file at its tensor NAME, "
+        "into engines that run one after the other (repeatable, in the order of the model)",
     )
     parser.add_argument("--keep-ir", action="store_true", help="keep the IR in the artifact")
     parser.add_argument(

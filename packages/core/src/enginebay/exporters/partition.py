@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from enginebay.errors import ExportError, UsageError, nearest
+from enginebay.exporters.tensor_marks import mark_tensors
 from enginebay.ir import read_onnx
 from enginebay.models import unused
 from enginebay.rewriting import DOMAIN, OPERATOR
@@ -24,17 +25,17 @@ _RANDOM = {"RandomNormal", "RandomUniform"}
 
 
 def split(ir: IRModel, cuts: Sequence[str], folder: Path) -> list[IRModel]:
-    """Cut an ONNX model at marks.
+    """Cut an ONNX model at marks; one that came as a file also at its tensors.
 
     A part takes what it uses of the model's inputs and of all earlier parts' outputs, and gives
     what later parts use and the model's own outputs. A tensor that is cut at is called what its
     mark is called, every other one what the exporter called it.
 
     Args:
-        ir: An ONNX model that was exported with :func:`~enginebay.rewriting.mark_nodes`.
-            Its external data was checked when it was read.
-        cuts: Names of marks in the order of the model. Tensors that are marked with the same
-            name are cut together.
+        ir: An ONNX file, or a model that was exported with
+            :func:`~enginebay.rewriting.mark_nodes`. Its external data was checked when it was read.
+        cuts: Names of marks, or of a file's tensors, in the order of the model. Tensors that are
+            marked with the same name are cut together.
         folder: Where ``part_0.onnx``, ``part_1.onnx`` … go, and the weights of each, where the
             model has weights in a second file, beside it.
 
@@ -42,15 +43,18 @@ def split(ir: IRModel, cuts: Sequence[str], folder: Path) -> list[IRModel]:
         One model more than there are cuts, in the order in which they must run, without marks.
 
     Raises:
-        UsageError: No mark has the name, or the graph does not come apart there.
+        UsageError: No mark or tensor has the name, or the graph does not come apart there.
         ExportError: The dtype of a tensor that is cut at is not known, or the model has sparse
             initializers.
     """
     import onnx_ir
 
     model = _load(ir.path)
+    if ir.exporter == "file" and not any(map(_is_mark, model.graph)):
+        mark_tensors(model.graph, cuts)
     cut_values = _find_cuts(model.graph, cuts)
     levels = _assign_levels(model.graph, cut_values)
+    _check_levels(cuts, cut_values, levels)
     _remove_marks(model, cut_values)
     # A trace writes the sizes of its example down, also where they are open.
     _infer_types(model, trusted="dynamo" in ir.exporter or all(s.is_static for s in ir.inputs))
@@ -138,7 +142,7 @@ def _assign_levels(graph: Graph, cuts: Mapping[Value, int]) -> dict[Value, int |
         if level is not None and cut is not None:
             if level > cut:
                 raise UsageError(
-                    f"the graph cannot be cut at '{_mark_name(node)}': this mark lies behind its "
+                    f"the graph cannot be cut at '{_mark_name(node)}': this place lies behind its "
                     "own cut, or behind one that comes later in the list",
                     hint="name the cuts in the order of the model, and give each place its own "
                     "name",
@@ -146,6 +150,20 @@ def _assign_levels(graph: Graph, cuts: Mapping[Value, int]) -> dict[Value, int |
             level = cut + 1
         levels.update(dict.fromkeys(node.outputs, level))
     return levels
+
+
+def _check_levels(
+    cuts: Sequence[str], cut_values: Mapping[Value, int], levels: Mapping[Value, int | None]
+) -> None:
+    """Check that each cut is at a tensor that depends on the model's inputs."""
+    variable = {number for value, number in cut_values.items() if levels[value] is not None}
+    for number, cut in enumerate(cuts):
+        if number not in variable:
+            raise UsageError(
+                f"the graph cannot be cut at '{cut}': it is a constant, which every part has for "
+                "itself",
+                hint="cut at a tensor that depends on the model's inputs",
+            )
 
 
 def _reads(node: Node) -> list[Value]:
@@ -172,7 +190,7 @@ def _remove_marks(model: Model, cuts: Mapping[Value, int]) -> None:
         assert source is not None
         kept = source in named or source.is_graph_output() or source.producer() is None
         if output in cuts and not kept:
-            source.name = unused(_mark_name(node), taken)
+            source.name = unused(_mark_name(node), taken - {source.name})
             taken.add(source.name)
             named.add(source)
         if output.is_graph_output() or node.graph is not model.graph:
@@ -261,13 +279,21 @@ def _nothing_there(cuts: Sequence[str], level: int) -> UsageError:
         where = f"between '{cuts[level - 1]}' and '{cuts[level]}'"
     return UsageError(
         f"the graph does not come apart: there is no node {where}",
-        hint="leave one of the cuts out, or mark another tensor",
+        hint="leave one of the cuts out, or cut at another place",
     )
 
 
 def _check_type(value: Value) -> None:
+    from onnx_ir import TensorType
+
+    if value.type and not isinstance(value.type, TensorType):
+        raise ExportError(
+            f"the graph cannot be cut here: '{value.name}' is no tensor, and would be passed from "
+            "one part to another",
+            hint="cut before or after it",
+        )
     if not value.dtype:
         raise ExportError(
             f"the graph cannot be cut at '{value.name}': its dtype is not known",
-            hint="mark a tensor before or after it, or choose the other exporter",
+            hint="cut before or after it, or choose the other exporter",
         )

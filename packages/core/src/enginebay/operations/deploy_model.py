@@ -118,8 +118,8 @@ def deploy(
             the dimensions where the params' smallest and largest shapes differ. The artifact is
             verified at the example's, the smallest and the largest sizes, and at some in between.
         rewriters: Rewriters of your own.
-        partition: Names of marks, in the order of the model, to cut it at: it becomes one
-            artifact with several engines that run one after the other. See
+        partition: Names of marks, or of an ONNX file's tensors, in the order of the model, to cut
+            it at: it becomes one artifact with several engines that run one after the other. See
             :func:`enginebay.mark` and :func:`enginebay.marks`.
         config: A deploy config or the path of one: it says what is not given here, and rewriters
             see it as ``ctx.config``.

@@ -31,7 +31,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         input_names: None for the parameter names of ``forward``.
         output_names: None for the exporter's own.
         dynamic_shapes: None for those that differ between the params' shapes.
-        partition: Names of marks to cut the model at.
+        partition: Names of marks, or of a file's tensors, to cut the model at.
         data: An :class:`enginebay.DataSet`, or what one is made of; None for none.
         codebase_config: The section for model sources; None if the config has none.
         values: The config as rewriters see it.
