@@ -123,6 +123,50 @@ def test_what_an_engine_does_not_take_is_told_with_its_place(
     assert ran.err.startswith(f"error: {message}")
 
 
+PARTS = """
+backend_config = dict(type='{}')
+partition_config = dict(
+    type='vacc_det',
+    apply_marks=True,
+    partition_cfg=[
+        dict(
+            save_file='backbone.onnx',
+            start=['detector_forward:input'],
+            end=['yolo_head:input'],
+            output_names=['pred_maps.0'])
+    ])
+"""
+
+
+@pytest.mark.parametrize("backend", ["onnxruntime", "openvino", "ncnn"])
+def test_a_config_cuts_the_model(cli: Run, configs: Path, backend: str) -> None:
+    marked = NET.replace("(self.conv(img)", "(self.conv(eb.mark(img, 'detector_forward:input'))")
+    marked = marked.replace("mean((2, 3)))", "mean((2, 3)), 'yolo_head:input'))")
+    marked = marked.replace("self.head(self", "self.head(eb.mark(self")
+    (configs / "net.py").write_text(f"import enginebay as eb\n{marked}")
+    (configs / "mine.py").write_text(PARTS.format(backend))
+    command = ["deploy", "net.py:build", "--config", "mine.py", "--input", "img=1x3x32x48"]
+    ran = cli(*command, "--work-dir", "out", "--json")
+    assert ran.code == 0, ran.err
+    assert ran.document["verdict"] == "verified"
+    assert "the artifact keeps every part" in ran.document["notes"][0]
+    first, second = eb.open_artifact(configs / "out").manifest.parts
+    assert [spec.name for spec in first.inputs] == ["img"]
+    assert [spec.name for spec in second.inputs] == ["yolo_head:input"]
+
+
+def test_a_part_that_the_model_does_not_have_is_named(cli: Run, configs: Path) -> None:
+    (configs / "mine.py").write_text(PARTS.format("onnxruntime"))
+    ran = cli("deploy", "net.py:build", "--config", "mine.py", "--input", "img=1x3x32x48")
+    assert ran.code == 2
+    error, hint = ran.err.splitlines()[-2:]
+    assert error == (
+        "error: the graph cannot be cut at 'detector_forward:input' "
+        "(partition_config.partition_cfg.0.start): it has no marks"
+    )
+    assert hint == "hint: mark a tensor in the model: x = enginebay.mark(x, name)"
+
+
 @pytest.mark.parametrize("backend", ["onnxruntime", "openvino", "ncnn"])
 def test_every_backend_is_a_console_tool(configs: Path, backend: str) -> None:
     import subprocess

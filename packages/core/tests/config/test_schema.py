@@ -42,6 +42,7 @@ GOOD = [
     {"onnx_config": {"dynamic_axes": {"x": [0, 2]}, "input_names": ["x"], "input_shape": [8, 8]}},
     {"codebase_config": {"type": "mine", "task": "Classification", "own": {"a": [1]}}},
     {"partition_config": {"cuts": ["neck"]}, "calib_config": {"calib_file": "a.npz"}},
+    {"partition_config": {"type": "a", "partition_cfg": [{"start": "b:input", "end": ["c"]}]}},
 ]
 BAD = [
     {"onxx_config": {}},

@@ -224,7 +224,7 @@ def test_the_data_set_of_a_config() -> None:
         ({"ir_config": {"input_shape": [1]}}, "[1] does not fit ir_config.input_shape", None),
         (
             {"partition_config": {"type": "two_stage", "partition_cfg": []}},
-            "Enginebay cuts a model at its marks",
+            "'partition_cfg' names no part",
             "write partition_config = dict(cuts=['MARK', …])",
         ),
         (

@@ -300,3 +300,95 @@ def test_a_wrong_part_of_a_file_is_a_mismatch(onnx_file: Path, tmp_path: Path) -
             partition=["a"],
             params={"gain": 1.5},
         )
+
+
+class Detector(nn.Module):
+    """A network with the marks that MMDeploy's rewriters put into detectors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backbone, self.head = nn.Linear(4, 6), nn.Linear(6, 4)
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        feature = extract_feat(self.backbone, x)
+        scores = eb.mark(self.head(feature).softmax(1), "multiclass_nms:input")
+        return {"scores": scores * 2, "mean": feature.mean(1)}
+
+
+def extract_feat(backbone: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return backbone(x).relu()  # type: ignore[no-any-return]  # a module returns anything
+
+
+FORWARD, FEATURE = "detector_forward", "extract_feat"
+FUNCTIONS = {f"{__name__}.Detector.forward": FORWARD, f"{__name__}.extract_feat": FEATURE}
+
+
+def deploy_parts(folder: Path, *parts: dict[str, Any]) -> eb.Deployment:
+    section = {"type": "two_stage", "apply_marks": True, "partition_cfg": list(parts)}
+    return eb.deploy(
+        Detector(),
+        torch.randn(2, 4),
+        backend="loopback",
+        work_dir=folder,
+        rewriters=[eb.marks(FUNCTIONS)],
+        config={"partition_config": section},
+        exporter="torchscript",
+    )
+
+
+@pytest.mark.parametrize(
+    ("ends", "crossing"),
+    [
+        ([[f"{FEATURE}:output"]], [{"extract_feat:output_0"}]),
+        # One place lies behind the other: the part ends at the last of them.
+        ([[f"{FEATURE}:output", "multiclass_nms[0]:input"]], [{"multiclass_nms:input"}]),
+        (
+            [[f"{FEATURE}:output"], ["multiclass_nms:input"]],
+            [{"extract_feat:output_0"}, {"multiclass_nms:input"}],
+        ),
+        ([[f"{FORWARD}:output"]], []),
+    ],
+    ids=["one part", "two ends", "two parts", "the whole"],
+)
+def test_the_parts_of_mmdeploys_config(
+    tmp_path: Path, ends: list[list[str]], crossing: list[set[str]]
+) -> None:
+    starts = [[f"{FORWARD}:input"], *ends]
+    given = [{"start": s, "end": e, "save_file": "a.onnx"} for s, e in zip(starts, ends)]  # noqa: B905  # the last end starts no part
+    deployed = deploy_parts(tmp_path / "net", *given)
+    assert deployed.verdict == "verified"
+    parts = deployed.artifact.manifest.parts
+    assert len(parts) == len(crossing) + 1
+    assert [{each.name for each in part.inputs} for part in parts[1:]] == crossing
+    assert any("the artifact keeps every part" in note for note in deployed.notes)
+
+
+PART = "partition_config.partition_cfg.0"
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "message", "hint"),
+    [
+        (
+            "detector_forward:input",
+            "extract_fet:output",
+            f"'extract_fet:output' ({PART}.end): its marks are detector_forward:input_0, ",
+            "did you mean 'extract_feat:output'?",
+        ),
+        (
+            "multiclass_nms:input",
+            "extract_feat:output",
+            f"'multiclass_nms:input' ({PART}.start): this place lies behind its own cut",
+            "name the cuts in the order of the model, and give each place its own name",
+        ),
+    ],
+    ids=["misspelt", "the wrong way round"],
+)
+def test_a_part_that_the_model_does_not_have(
+    tmp_path: Path, start: str, end: str, message: str, hint: str
+) -> None:
+    with pytest.raises(UsageError) as raised:
+        deploy_parts(tmp_path / "net", {"start": start, "end": end})
+    assert str(raised.value).startswith(f"the graph cannot be cut at {message}")
+    assert raised.value.hint == hint
+    assert not (tmp_path / "net").exists()

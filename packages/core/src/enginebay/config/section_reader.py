@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from enginebay.config.partition_section import read_cuts
 from enginebay.config.places import Table
+from enginebay.config.section_fields import read_section
 from enginebay.config.sections import (
     EXTENSION,
     SCHEMA,
@@ -15,15 +17,12 @@ from enginebay.config.sections import (
     CalibSection,
     CodebaseSection,
     IRSection,
-    PartitionSection,
     Sections,
 )
-from enginebay.params import declared_fields
 
 if TYPE_CHECKING:
     from enginebay.config.problems import Problems
 
-Section = TypeVar("Section", bound=msgspec.Struct)
 _Given = Mapping[str, Mapping[str, Any]]  # the keys and values of each section
 
 #: Keys of an IR section that other toolkits need and today's engines do not, with the reason.
@@ -60,7 +59,7 @@ def read_sections(config: Mapping[str, Any], problems: Problems) -> Sections:
         backend=_backend(given, problems),
         backend_config={k: v for k, v in given.get("backend_config", {}).items() if k != "type"},
         ir=ir,
-        partition=_partition(given, problems),
+        cuts=read_cuts(given.get("partition_config", {}), problems),
         calib=_calib(given, problems),
     )
 
@@ -82,7 +81,7 @@ def _backend(given: _Given, problems: Problems) -> str | None:
 
 
 def _ir(given: _Given, name: str, problems: Problems) -> IRSection:
-    section = _read(IRSection, given, name, problems)
+    section = read_section(IRSection, given.get(name, {}), (name,), problems)
     if name == "ir_config" or name not in given:
         return section
     if section.type not in (None, "onnx"):
@@ -105,28 +104,14 @@ def _notes(given: _Given, name: str, ir: IRSection) -> Iterator[str]:
 
 def _check_codebase(given: _Given, problems: Problems) -> None:
     name = "codebase_config"
-    _read(CodebaseSection, given, name, problems)
+    read_section(CodebaseSection, given.get(name, {}), (name,), problems)
     if name in given and "type" not in given[name]:
         problems.wrong((name,), f"'{name}' needs 'type': wanted str")
 
 
-def _partition(given: _Given, problems: Problems) -> PartitionSection:
-    name = "partition_config"
-    foreign = {"type", "partition_cfg"} & given.get(name, {}).keys()
-    if not foreign:
-        return _read(PartitionSection, given, name, problems)
-    if given[name].get("apply_marks", True):
-        problems.wrong(
-            (name, min(foreign)),
-            "Enginebay cuts a model at its marks, and keeps all parts",
-            "write partition_config = dict(cuts=['MARK', …])",
-        )
-    return PartitionSection()
-
-
 def _calib(given: _Given, problems: Problems) -> CalibSection:
     name = "calib_config"
-    section = _read(CalibSection, given, name, problems)
+    section = read_section(CalibSection, given.get(name, {}), (name,), problems)
     if section.create_calib:
         problems.notes.append(
             f"{name}.create_calib: the data set is what deploy is given with --data (data=…)"
@@ -138,17 +123,3 @@ def _calib(given: _Given, problems: Problems) -> CalibSection:
             "write it with numpy.savez, one array for each input",
         )
     return section
-
-
-def _read(kind: type[Section], given: _Given, name: str, problems: Problems) -> Section:
-    """One section; a value that is not valid stays at its default."""
-    fields = declared_fields(kind)
-    values: dict[str, Any] = {}
-    for key, value in given.get(name, {}).items():
-        if key in fields:
-            field = msgspec.structs.replace(fields[key], owner=name)
-            with problems.collecting((name, key)):
-                values[key] = field.default if value is None else field.convert(value)
-        elif kind.__struct_config__.forbid_unknown_fields:
-            problems.unknown((name, key), fields)
-    return kind(**values)

@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from enginebay.rewriting import Cut
+
 Size = Annotated[int, msgspec.Meta(ge=1)]
 
 
@@ -52,10 +54,32 @@ class PartitionSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     Attributes:
         cuts: Names of marks, in the order of the model.
         apply_marks: False leaves the model in one piece.
+        type: MMDeploy's name for the partition; no effect.
+        partition_cfg: MMDeploy's parts, each with the keys of :class:`PartSection`.
     """
 
     cuts: tuple[str, ...] = ()
     apply_marks: bool = True
+    type: str | None = None
+    partition_cfg: tuple[Mapping[str, Any], ...] = ()
+
+
+class PartSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An entry of ``partition_cfg``: a part of the model between marks.
+
+    Attributes:
+        start: Names of the marks that it starts at: ``head:input``, ``head:output``.
+        end: Names of the marks that it ends at.
+        save_file: No effect: each part has a folder.
+        output_names: No effect: tensors between parts are called like their marks.
+        dynamic_axes: No effect: open dimensions follow from the model's.
+    """
+
+    start: tuple[str, ...] | str = ()
+    end: tuple[str, ...] | str = ()
+    save_file: str | None = None
+    output_names: tuple[str, ...] = ()
+    dynamic_axes: Mapping[str, Any] = {}
 
 
 class CalibSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -110,12 +134,12 @@ class Sections(msgspec.Struct, frozen=True, kw_only=True):
         backend: The backend's name; None if the config names none.
         backend_config: Its section without the name, as it was written.
         ir: How the model is exported.
-        partition: Where the model is cut.
+        cuts: Where the model is cut.
         calib: What a quantised engine is calibrated with.
     """
 
     backend: str | None = None
     backend_config: Mapping[str, Any] = {}
     ir: IRSection = IRSection()
-    partition: PartitionSection = PartitionSection()
+    cuts: tuple[str | Cut, ...] = ()
     calib: CalibSection = CalibSection()

@@ -6,17 +6,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay.errors import ExportError, UsageError, nearest
+from enginebay.errors import ExportError, UsageError
+from enginebay.exporters.cuts import find_cuts, is_mark, mark_name, reads
 from enginebay.exporters.tensor_marks import mark_tensors
 from enginebay.ir import read_onnx
 from enginebay.models import unused
-from enginebay.rewriting import DOMAIN, OPERATOR
+from enginebay.rewriting import DOMAIN, Cut
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from onnx_ir import Graph, Model, Node, Shape, Value
+    from onnx_ir import Graph, Model, Shape, Value
 
     from enginebay.ir import IRModel
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 _RANDOM = {"RandomNormal", "RandomUniform"}
 
 
-def split(ir: IRModel, cuts: Sequence[str], folder: Path) -> list[IRModel]:
+def split(ir: IRModel, cuts: Sequence[str | Cut], folder: Path) -> list[IRModel]:
     """Cut an ONNX model at marks; one that came as a file also at its tensors.
 
     A part takes what it uses of the model's inputs and of all earlier parts' outputs, and gives
@@ -35,12 +36,13 @@ def split(ir: IRModel, cuts: Sequence[str], folder: Path) -> list[IRModel]:
         ir: An ONNX file, or a model that was exported with
             :func:`~enginebay.rewriting.mark_nodes`. Its external data was checked when it was read.
         cuts: Names of marks, or of a file's tensors, in the order of the model. Tensors that are
-            marked with the same name are cut together.
+            marked with the same name, or named by one :class:`Cut`, are cut together.
         folder: Where ``part_0.onnx``, ``part_1.onnx`` … go, and the weights of each, where the
             model has weights in a second file, beside it.
 
     Returns:
-        One model more than there are cuts, in the order in which they must run, without marks.
+        The parts, one more than there are cuts inside the model, in the order in which they must
+        run, without marks.
 
     Raises:
         UsageError: No mark or tensor has the name, or the graph does not come apart there.
@@ -50,15 +52,16 @@ def split(ir: IRModel, cuts: Sequence[str], folder: Path) -> list[IRModel]:
     import onnx_ir
 
     model = _load(ir.path)
-    if ir.exporter == "file" and not any(map(_is_mark, model.graph)):
-        mark_tensors(model.graph, cuts)
-    cut_values = _find_cuts(model.graph, cuts)
-    levels = _assign_levels(model.graph, cut_values)
-    _check_levels(cuts, cut_values, levels)
+    places = [Cut((cut,)) if isinstance(cut, str) else cut for cut in cuts]
+    if ir.exporter == "file" and not any(map(is_mark, model.graph)):
+        mark_tensors(model.graph, places)
+    places, cut_values = find_cuts(model.graph, places)
+    levels = _assign_levels(model.graph, places, cut_values)
+    _check_levels(places, cut_values, levels)
     _remove_marks(model, cut_values)
     # A trace writes the sizes of its example down, also where they are open.
     _infer_types(model, trusted="dynamo" in ir.exporter or all(s.is_static for s in ir.inputs))
-    parts = _extract_parts(model.graph, levels, cuts)
+    parts = _extract_parts(model.graph, levels, places)
     folder.mkdir(parents=True, exist_ok=True)
     name, saved = model.graph.name, []
     for number, part in enumerate(parts):
@@ -86,63 +89,22 @@ def _load(path: Path) -> Model:
     return model
 
 
-def _find_cuts(graph: Graph, cuts: Sequence[str]) -> dict[Value, int]:
-    """Map the output of each mark that is cut at to the number of its cut."""
-    marks = [(_mark_name(node), node.outputs[0]) for node in graph if _is_mark(node)]
-    found: dict[Value, int] = {}
-    for number, cut in enumerate(cuts):
-        if cut in cuts[:number]:
-            raise UsageError(f"the graph is to be cut at '{cut}' twice")
-        here = [output for name, output in marks if cut in _names_for(name)]
-        if not here:
-            raise _unknown_mark(cut, [name for name, _ in marks])
-        for output in here:
-            found.setdefault(output, number)
-    return found
-
-
-def _is_mark(node: Node) -> bool:
-    return node.domain == DOMAIN and node.op_type == OPERATOR
-
-
-def _mark_name(node: Node) -> str:
-    return node.attributes["name"].as_string()
-
-
-def _names_for(mark: str) -> tuple[str, ...]:
-    """List the names for a mark: ``head:input_0`` is also found as ``head:input`` and ``head``."""
-    function, _, place = mark.rpartition(":")
-    side, _, number = place.partition("_")
-    if not function or side not in ("input", "output") or not number.isdecimal():
-        return (mark,)
-    names = (mark, f"{function}:{side}")
-    return (*names, function) if side == "input" else names
-
-
-def _unknown_mark(cut: str, names: Sequence[str]) -> UsageError:
-    close = nearest(cut, dict.fromkeys(each for name in names for each in _names_for(name)))
-    there = f"its marks are {', '.join(dict.fromkeys(names))}" if names else "it has no marks"
-    return UsageError(
-        f"the graph cannot be cut at '{cut}': {there}",
-        hint=f"did you mean '{close}'?"
-        if close
-        else "mark a tensor in the model: x = enginebay.mark(x, name)",
-    )
-
-
-def _assign_levels(graph: Graph, cuts: Mapping[Value, int]) -> dict[Value, int | None]:
+def _assign_levels(
+    graph: Graph, cuts: Sequence[Cut], cut_values: Mapping[Value, int]
+) -> dict[Value, int | None]:
     """Count the cuts before each value; None for a constant, which every part has for itself."""
     levels: dict[Value, int | None] = {
         value: 0 for value in graph.inputs if not value.is_initializer()
     }
     for node in graph:
-        read = [level for value in _reads(node) if (level := levels.get(value)) is not None]
+        read = [level for value in reads(node) if (level := levels.get(value)) is not None]
         level = max(read, default=0 if node.op_type in _RANDOM else None)
-        cut = cuts.get(node.outputs[0])
+        cut = cut_values.get(node.outputs[0])
         if level is not None and cut is not None:
             if level > cut:
+                name = cuts[cut].quoted(mark_name(node))
                 raise UsageError(
-                    f"the graph cannot be cut at '{_mark_name(node)}': this place lies behind its "
+                    f"the graph cannot be cut at {name}: this place lies behind its "
                     "own cut, or behind one that comes later in the list",
                     hint="name the cuts in the order of the model, and give each place its own "
                     "name",
@@ -153,26 +115,17 @@ def _assign_levels(graph: Graph, cuts: Mapping[Value, int]) -> dict[Value, int |
 
 
 def _check_levels(
-    cuts: Sequence[str], cut_values: Mapping[Value, int], levels: Mapping[Value, int | None]
+    cuts: Sequence[Cut], cut_values: Mapping[Value, int], levels: Mapping[Value, int | None]
 ) -> None:
     """Check that each cut is at a tensor that depends on the model's inputs."""
     variable = {number for value, number in cut_values.items() if levels[value] is not None}
     for number, cut in enumerate(cuts):
         if number not in variable:
             raise UsageError(
-                f"the graph cannot be cut at '{cut}': it is a constant, which every part has for "
+                f"the graph cannot be cut at {cut}: it is a constant, which every part has for "
                 "itself",
                 hint="cut at a tensor that depends on the model's inputs",
             )
-
-
-def _reads(node: Node) -> list[Value]:
-    """List the values that a node and the nodes in its bodies (of an If, of a Loop) read."""
-    from onnx_ir import GraphView
-    from onnx_ir.traversal import RecursiveGraphIterator
-
-    nodes = RecursiveGraphIterator(GraphView((), (), nodes=(node,)))
-    return [value for each in nodes for value in each.inputs if value is not None]
 
 
 def _remove_marks(model: Model, cuts: Mapping[Value, int]) -> None:
@@ -185,12 +138,12 @@ def _remove_marks(model: Model, cuts: Mapping[Value, int]) -> None:
         *model.graph.all_nodes(),
         *(n for f in model.functions.values() for n in f.all_nodes()),
     ]
-    for node in filter(_is_mark, every):
+    for node in filter(is_mark, every):
         source, output = node.inputs[0], node.outputs[0]
         assert source is not None
         kept = source in named or source.is_graph_output() or source.producer() is None
         if output in cuts and not kept:
-            source.name = unused(_mark_name(node), taken - {source.name})
+            source.name = unused(mark_name(node), taken - {source.name})
             taken.add(source.name)
             named.add(source)
         if output.is_graph_output() or node.graph is not model.graph:
@@ -235,7 +188,7 @@ def _open(shape: Shape | None) -> Shape | None:
 
 
 def _extract_parts(
-    graph: Graph, levels: Mapping[Value, int | None], cuts: Sequence[str]
+    graph: Graph, levels: Mapping[Value, int | None], cuts: Sequence[Cut]
 ) -> list[Graph]:
     """Copy each level, with the constants that it reads, into a graph of its own."""
     from onnx_ir.convenience import extract
@@ -265,18 +218,18 @@ def _extract_parts(
 def _inputs(graph: Graph, level: int, levels: Mapping[Value, int | None]) -> set[Value]:
     """Collect what the nodes of a level read of earlier levels and of the model's inputs."""
     nodes = (node for node in graph if levels[node.outputs[0]] == level)
-    read = {value for node in nodes for value in _reads(node)}
+    read = {value for node in nodes for value in reads(node)}
     found = {value: number for value in read if (number := levels.get(value)) is not None}
     return {value for value, number in found.items() if number < level or not value.producer()}
 
 
-def _nothing_there(cuts: Sequence[str], level: int) -> UsageError:
+def _nothing_there(cuts: Sequence[Cut], level: int) -> UsageError:
     if level == 0:
-        where = f"before '{cuts[0]}'"
+        where = f"before {cuts[0]}"
     elif level == len(cuts):
-        where = f"after '{cuts[-1]}'"
+        where = f"after {cuts[-1]}"
     else:
-        where = f"between '{cuts[level - 1]}' and '{cuts[level]}'"
+        where = f"between {cuts[level - 1]} and {cuts[level]}"
     return UsageError(
         f"the graph does not come apart: there is no node {where}",
         hint="leave one of the cuts out, or cut at another place",

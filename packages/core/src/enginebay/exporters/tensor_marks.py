@@ -13,17 +13,19 @@ if TYPE_CHECKING:
 
     from onnx_ir import Graph, Node, Value
 
+    from enginebay.rewriting import Cut
+
 
 #: Names of tensors that a message shows from either end of a graph.
 _SHOWN = 4
 
 
-def mark_tensors(graph: Graph, names: Iterable[str]) -> None:
+def mark_tensors(graph: Graph, cuts: Iterable[Cut]) -> None:
     """Put a mark behind each tensor that is named, under the tensor's name.
 
     Args:
         graph: The graph, without its bodies; changed.
-        names: Names of tensors that nodes of the graph compute.
+        cuts: They name tensors that nodes of the graph compute.
 
     Raises:
         UsageError: There is no such tensor, or nothing lies before or behind it.
@@ -31,8 +33,8 @@ def mark_tensors(graph: Graph, names: Iterable[str]) -> None:
     from onnx_ir.convenience import create_value_mapping
 
     taken = set(create_value_mapping(graph))
-    for name in dict.fromkeys(names):
-        value = _find(graph, name)
+    for name, cut in {name: each for each in cuts for name in each.names}.items():
+        value = _find(graph, name, cut)
         mark = _mark(value, unused(f"{name}_marked", taken))
         taken.add(mark.outputs[0].name or "")
         for node, place in value.uses():  # an output of the model stays what it is
@@ -51,7 +53,7 @@ def _mark(value: Value, output: str) -> Node:
     return Node(DOMAIN, OPERATOR, [None], [name], outputs=[marked])
 
 
-def _find(graph: Graph, name: str) -> Value:
+def _find(graph: Graph, name: str, cut: Cut) -> Value:
     """Return the tensor.
 
     Raises:
@@ -70,7 +72,7 @@ def _find(graph: Graph, name: str) -> Value:
         names = [each for each in _separable(graph) if each != name]
         close = nearest(name, names) if value is None else None
         raise UsageError(
-            f"the graph cannot be cut at '{name}': {reason}",
+            f"the graph cannot be cut at {cut.quoted(name)}: {reason}",
             hint=f"did you mean '{close}'?" if close else f"its tensors are {_some(names)}",
         )
     return value

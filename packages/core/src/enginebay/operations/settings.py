@@ -17,6 +17,7 @@ from enginebay.exporters import ExporterName
 from enginebay.ir import IRKind
 from enginebay.models import BoundModel, ModelSource, bind, find_model, shapes_of
 from enginebay.params import BackendParams
+from enginebay.rewriting import Cut
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +47,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     input_names: Sequence[str] | None = None
     output_names: Sequence[str] | None = None
     dynamic_shapes: Mapping[str, Any] | None = None
-    partition: Sequence[str] = ()
+    partition: Sequence[str | Cut] = ()
     data: Any = None
     codebase_config: Mapping[str, Any] | None = None
     values: dict[str, Any] | None = None
@@ -146,7 +147,7 @@ def resolve_settings(
         engine=engine,
         params=resolved,
         data=sections.calib.data if given.get("data") is None else chosen.pop("data"),
-        partition=partition or (sections.partition.apply_marks and sections.partition.cuts) or (),
+        partition=partition or sections.cuts,
         codebase_config=values.get("codebase_config"),
         values=values,
         notes=tuple(problems.notes),

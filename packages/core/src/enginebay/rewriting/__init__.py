@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from enginebay.rewriting.builtin import builtin_rewriters
 from enginebay.rewriting.declaration import RewriterSet, check_sets
-from enginebay.rewriting.marking import DOMAIN, OPERATOR, mark, mark_nodes, marks
+from enginebay.rewriting.marking import DOMAIN, OPERATOR, Cut, mark, mark_nodes, marks
 from enginebay.rewriting.names import NameNotFoundError
 from enginebay.rewriting.patches import replace_functions
 from enginebay.rewriting.report import AppliedRewriter, RewriteReport
@@ -37,6 +37,7 @@ __all__ = [
     "OPERATOR",
     "AppliedRewriter",
     "Context",
+    "Cut",
     "NameNotFoundError",
     "RewriteReport",
     "Rewriter",

@@ -7,6 +7,8 @@ import itertools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from enginebay.errors import RewriterError
 from enginebay.rewriting.declaration import RewriterSet
 from enginebay.rewriting.rewriter import CORE
@@ -21,6 +23,33 @@ if TYPE_CHECKING:
 #: The node of a mark in an ONNX graph. A node of our own: an optimiser would drop
 #: an Identity. :mod:`enginebay.exporters.partition` takes it out again, so that no engine meets it.
 DOMAIN, OPERATOR = "enginebay", "Mark"
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """A place where a graph is to be cut.
+
+    Attributes:
+        names: Names of marks or of an ONNX file's tensors, which are cut together.
+        key: The key of the config that names it; empty for an argument.
+        may_be_edge: True if nothing is to be cut where the place is an edge of the model, before
+            its first or behind its last node.
+
+    Example:
+        >>> str(Cut(("boxes:input", "scores:input"), "partition_config.partition_cfg.0.end"))
+        "'boxes:input', 'scores:input' (partition_config.partition_cfg.0.end)"
+    """
+
+    names: tuple[str, ...]
+    key: str = ""
+    may_be_edge: bool = False
+
+    def __str__(self) -> str:
+        return self.quoted(*self.names)
+
+    def quoted(self, *names: str) -> str:
+        """Return names for a message, with the key that they come from."""
+        text = ", ".join(f"'{name}'" for name in names)
+        return f"{text} ({self.key})" if self.key else text
 
 
 def mark(x: Tensor, name: str) -> Tensor:  # noqa: ARG001  # read where graphs are cut
