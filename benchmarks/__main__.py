@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 #: Each is a module of this package; its ``run()`` returns rows, or names that end with a unit,
 #: figures and limits.
-GROUPS = ("wrapper", "openvino", "ncnn", "startup", "rewriting", "deploy", "evaluate")
+GROUPS = (
+    *("wrapper", "openvino", "ncnn", "startup", "rewriting", "deploy", "evaluate", "calibration"),
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
