@@ -56,7 +56,7 @@ def items(model: nn.Module) -> list[Any]:
     return list(zip(({"x": image} for image in IMAGES), labels, strict=True))
 
 
-def deploy(model: nn.Module, items: list[Any], folder: Path, **over: Any) -> eb.Deployment:
+def deploy(model: Any, items: list[Any], folder: Path, **over: Any) -> eb.Deployment:
     given = {"backend": "onnxruntime", "params": INT8, "data": items, **over}
     return eb.deploy(model, torch.from_numpy(IMAGES[0]), work_dir=folder, **given)
 
@@ -146,6 +146,11 @@ def test_no_mix_is_good_enough(model: nn.Module, tmp_path: Path) -> None:
             "--precision int8",
         ),
         (
+            {"int8_keep": ["Conv", "Gemm"]},
+            "all 4 nodes are kept, and none is left in 8 bits",
+            "leave out --int8-keep",
+        ),
+        (
             {"int8_keep": ["Convv"]},
             "'Convv' is no node or operator that would be in 8 bits: of the network's Conv, Gemm, ",
             "did you mean 'Conv'?",
@@ -165,6 +170,15 @@ def test_bad_input(
     assert message in str(caught.value)
     assert (hint or "") in (caught.value.hint or "")
     assert not (tmp_path / "out").exists()
+
+
+def test_an_onnx_file_has_no_accuracy_in_pytorch(
+    model: nn.Module, items: list[Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "net.onnx"
+    eb.export(model, torch.from_numpy(IMAGES[0]), path=path)
+    with pytest.raises(UsageError, match=r"net.onnx' does not run in PyTorch, which max_drop"):
+        deploy(str(path), items, tmp_path / "out", metric="cosine", max_drop=0.1)
 
 
 def test_on_the_command_line(cli: Run, here: Path, items: list[Any]) -> None:

@@ -21,7 +21,7 @@ def kept_nodes(nodes: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...
         Names of nodes, in the order of the network.
 
     Raises:
-        UsageError: A name means none of the nodes.
+        UsageError: A name means none of the nodes, or they mean all of them.
 
     Example:
         >>> kept_nodes({"/stem/conv": "Conv", "/head/fc": "Gemm", "/head/act": "Clip"}, ["/head"])
@@ -36,6 +36,11 @@ def kept_nodes(nodes: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...
         if not found:
             raise _unknown(name, nodes)
         kept.update(found)
+    if len(kept) == len(nodes):
+        raise UsageError(
+            f"all {len(nodes)} nodes are kept, and none is left in 8 bits",
+            hint="leave out --int8-keep and --precision for fp32",
+        )
     return tuple(node for node in nodes if node in kept)
 
 

@@ -18,6 +18,7 @@ from enginebay.verdict import Accuracy, Verification
 if TYPE_CHECKING:
     from enginebay.evaluation import MetricSource
     from enginebay.inference import Receipt
+    from enginebay.models import BoundModel
     from enginebay.operations.build_engine import Engine
     from enginebay.operations.settings import Settings
     from enginebay.operations.steps import Steps
@@ -52,6 +53,19 @@ class AccuracyGate:
     metric: MetricSource
     max_drop: float
     timeout: float
+
+    def check_model(self, model: BoundModel) -> None:
+        """Check that PyTorch can run the model.
+
+        Raises:
+            UsageError: It is an ONNX file.
+        """
+        if model.signature is None:
+            raise UsageError(
+                f"'{model.source.description}' does not run in PyTorch, which max_drop compares "
+                "with",
+                hint="deploy the PyTorch model that it was made from",
+            )
 
     @contextmanager
     def reach(self, start: Judged, judge: Judge, steps: Steps) -> Iterator[Judged]:

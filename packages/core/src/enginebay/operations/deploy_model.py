@@ -189,6 +189,8 @@ def deploy(
             source = settings.find(model, args)
             model_use.enter_context(unchanged(source))
             bound = settings.bind(source, args, verified_on)
+            if gate is not None:
+                gate.check_model(bound)
             reference = record_reference(
                 bound,
                 settings.engine.name,
