@@ -23,6 +23,14 @@ if TYPE_CHECKING:
     from enginebay.errors import EnginebayError, MismatchError
     from enginebay.evaluation import Evaluation
     from enginebay.hooks import API_VERSION, BackendInfo, hookimpl
+    from enginebay.images import (
+        Crop,
+        ImageClassification,
+        ImageInput,
+        ObjectDetection,
+        Resize,
+        Task,
+    )
     from enginebay.inference import Receipt, Wrapper
     from enginebay.ir import IRModel
     from enginebay.operations import (
@@ -53,6 +61,7 @@ __all__ = [
     "BackendStatus",
     "Check",
     "ConfigKey",
+    "Crop",
     "DataSet",
     "Deployment",
     "EnginebayError",
@@ -60,10 +69,15 @@ __all__ = [
     "Evaluation",
     "FileName",
     "IRModel",
+    "ImageClassification",
+    "ImageInput",
     "MismatchError",
+    "ObjectDetection",
     "Receipt",
+    "Resize",
     "RewriterSet",
     "Sensitivity",
+    "Task",
     "TensorSpec",
     "VerdictWarning",
     "Verification",
@@ -97,6 +111,7 @@ _fetch = lazy_names(
         "BackendStatus": "plugins",
         "Check": "environment",
         "ConfigKey": "params",
+        "Crop": "images",
         "DataSet": "data",
         "Deployment": "operations",
         "EnginebayError": "errors",
@@ -104,10 +119,15 @@ _fetch = lazy_names(
         "Evaluation": "evaluation",
         "FileName": "params",
         "IRModel": "ir",
+        "ImageClassification": "images",
+        "ImageInput": "images",
         "MismatchError": "errors",
+        "ObjectDetection": "images",
         "Receipt": "inference",
+        "Resize": "images",
         "RewriterSet": "rewriting",
         "Sensitivity": "operations",
+        "Task": "images",
         "TensorSpec": "tensors",
         "VerdictWarning": "verdict",
         "Verification": "verdict",

@@ -1,0 +1,99 @@
+"""A picture as everybody sees it: upright, with 8 bits a channel."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from enginebay.errors import EnginebayError, InputError, MissingDependencyError, first_line
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from PIL.Image import Image
+
+
+def pillow() -> ModuleType:
+    """Import ``PIL.Image``.
+
+    Raises:
+        MissingDependencyError: Pillow is not installed.
+    """
+    try:
+        from PIL import Image
+    except ImportError as err:
+        raise MissingDependencyError(
+            f"Pillow reads pictures, and does not import: {err}",
+            hint="pip install 'enginebay[images]'",
+        ) from err
+    return Image
+
+
+def open_image(image: Any, channels: str = "RGB") -> Image:
+    """Read a picture, turned as its EXIF data say.
+
+    What is transparent keeps the colour that lies under it, as in Pillow's ``convert("RGB")``.
+    16 bits become 8.
+
+    Args:
+        image: A path, or an image of Pillow's.
+        channels: ``RGB``, or ``L`` for grey.
+
+    Raises:
+        InputError: There is no such file, it is no picture, or too large.
+        MissingDependencyError: Pillow is not installed.
+    """
+    library = pillow()
+    if isinstance(image, library.Image):
+        return _converted(image, channels, "the picture")
+    if not isinstance(image, str | Path):
+        raise InputError(
+            f"a picture is of type {type(image).__name__}, wanted a path or an image of Pillow's",
+            hint="PIL.Image.fromarray makes one of an array, H×W×3 uint8",
+        )
+    path = Path(image)
+    if not path.is_file():
+        state = "is a folder" if path.is_dir() else "does not exist"
+        raise InputError(f"'{path}' {state}; wanted a picture")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of broken metadata, which is not used
+            warnings.simplefilter("error", library.DecompressionBombWarning)
+            with library.open(path) as opened:
+                return _converted(opened, channels, f"'{path}'")
+    except (library.DecompressionBombWarning, library.DecompressionBombError) as err:
+        raise InputError(
+            f"'{path}' has more than {library.MAX_IMAGE_PIXELS} pixels",
+            hint="make it smaller first",
+        ) from err
+    except EnginebayError:
+        raise
+    except Exception as err:  # which one a broken file raises depends on the format
+        why = first_line(err).replace(f"'{path}'", "it")
+        raise InputError(f"'{path}' cannot be read as a picture: {why}") from err
+
+
+def _converted(image: Image, channels: str, name: str) -> Image:
+    from PIL.ImageOps import exif_transpose
+
+    upright = exif_transpose(image)
+    mode = upright.mode
+    if mode in ("I", "F"):
+        raise InputError(
+            f"{name} holds 32-bit numbers, and nothing says which of them is white",
+            hint="save it with 8 or 16 bits a channel",
+        )
+    if mode.startswith("I;16"):
+        upright = _with_8_bits(upright)
+    if "transparency" in upright.info:
+        upright = upright.convert("RGBA")  # Pillow warns of another way
+    return upright if upright.mode == channels else upright.convert(channels)
+
+
+def _with_8_bits(image: Image) -> Image:
+    """Grey with 16 bits as grey with 8: Pillow's own conversion cuts off above 255."""
+    import numpy as np
+    from PIL import Image
+
+    return Image.fromarray((np.asarray(image).astype(np.float32) / 257).round().astype(np.uint8))
