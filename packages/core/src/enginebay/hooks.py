@@ -317,9 +317,10 @@ def rewriters(request: RewritersRequest) -> RewriterSet:
 def model_sources() -> Mapping[str, Callable[[ModelRequest], Any]]:
     """Return model sources by scheme: ``{"zoo": build}`` makes ``zoo:NAME`` call ``build``.
 
-    The callable takes a :class:`ModelRequest` and returns an ``nn.Module``, or a pair of it and
-    its example inputs. It raises a ``ModelSourceError`` for a name that it does not know. A deploy
-    config with ``codebase_config = dict(type="zoo")`` lets users leave the scheme out.
+    The callable takes a :class:`ModelRequest` and returns an ``nn.Module``; or a pair of it and
+    its example inputs; or a triple, with an ``eb.Task`` that says what it is for. It raises a
+    ``ModelSourceError`` for a name that it does not know. A deploy config with
+    ``codebase_config = dict(type="zoo")`` lets users leave the scheme out.
     """
     raise NotImplementedError
 

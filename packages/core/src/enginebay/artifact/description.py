@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from enginebay.artifact.manifest import IRRecord, Manifest, Part, PluginRecord
+from enginebay.images import task_record
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from enginebay.backend import Backend
     from enginebay.data import DataRecord
+    from enginebay.images import Task
     from enginebay.inference import Receipt
     from enginebay.ir import IRModel
     from enginebay.params import BackendParams
@@ -29,6 +31,7 @@ def build_manifest(
     parts: tuple[Part, ...] = (),
     data: DataRecord | None = None,
     kept: tuple[str, ...] = (),
+    task: Task | None = None,
 ) -> Manifest:
     """Describe an engine's files: what made them, from which IR, and how they were verified.
 
@@ -43,6 +46,7 @@ def build_manifest(
         parts: The engines that the files belong to, where there are several.
         data: What it was calibrated with, or verified on besides its example.
         kept: Nodes that an 8-bit engine has in floating point.
+        task: What the model is for.
     """
     return Manifest(
         backend=backend.name,
@@ -55,6 +59,7 @@ def build_manifest(
         parts=parts,
         data=data,
         kept=kept,
+        task=task_record(task),
         ir=IRRecord(
             kind=ir.kind, exporter=ir.exporter, opset=ir.opset, sha256=ir.digest(), notes=ir.notes
         ),

@@ -128,6 +128,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         parts: The engines in the order in which they run; empty where there is only one.
         data: What it was calibrated with, or verified on besides its example; None for none.
         kept: Nodes that an 8-bit engine has in floating point, by its own names for them.
+        task: What the model is for, as plain data; None where nobody said. :attr:`Artifact.task`
+            reads it.
         files: Every file of the artifact but the manifest.
         ir: What the engine's files were made from; None where they were given as files.
         receipt: What ran when the artifact was verified.
@@ -152,6 +154,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[Part, ...] = ()
     data: DataRecord | None = None
     kept: tuple[str, ...] = ()
+    task: dict[str, Any] | None = None
     files: tuple[FileEntry, ...] = ()
     ir: IRRecord | None = None
     receipt: Receipt | None = None
@@ -192,7 +195,7 @@ def encode(manifest: Manifest) -> bytes:
 
     try:
         plain = msgspec.to_builtins(manifest, order="deterministic")
-        for name in ("parts", "data", "kept"):
+        for name in ("parts", "data", "kept", "task"):
             if not plain[name]:
                 del plain[name]  # a model in one piece has a manifest without a word of pieces
         text = json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False)

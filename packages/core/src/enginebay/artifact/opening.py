@@ -11,11 +11,12 @@ from enginebay.artifact import manifest as manifests
 from enginebay.artifact.files import HINT, check_file, check_paths, check_presence
 from enginebay.artifact.manifest import MANIFEST_NAME, Manifest
 from enginebay.artifact.replacement import read_whole
-from enginebay.errors import ArtifactError, check_text
+from enginebay.errors import ArtifactError, UsageError, check_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from enginebay.images import Task
     from enginebay.tensors import Sample, TensorSpec
     from enginebay.verdict import Verdict
 
@@ -61,6 +62,25 @@ class Artifact(msgspec.Struct, frozen=True):
         """The verdict it carries; ``unverified`` where it carries none."""
         verification = self.manifest.verification
         return "unverified" if verification is None else verification.verdict
+
+    @property
+    def task(self) -> Task | None:
+        """What the model is for; None where nobody said.
+
+        Raises:
+            ArtifactError: It is written in a way that this version does not read.
+        """
+        from enginebay.images import read_task
+
+        if self.manifest.task is None:
+            return None
+        try:
+            return read_task(self.manifest.task)
+        except UsageError as error:
+            raise ArtifactError(
+                f'"{self.path / MANIFEST_NAME}" has a task that cannot be read: {error}',
+                hint="deploy the model again, or use an Enginebay as new as the one that made it",
+            ) from error
 
     def samples(self) -> list[Sample]:
         """The inputs that it was verified with, and the reference's outputs; maybe none.

@@ -16,7 +16,7 @@ IRS = ("onnx", "torchscript", "exported_program")
 EXPORTERS = ("dynamo", "torchscript")
 MODEL_HELP = (
     "file.py:attr, package.module:attr, or a .onnx, .pt (TorchScript) or .pt2 file; attr is an "
-    "nn.Module or a callable that returns one, optionally with its example inputs"
+    "nn.Module or a callable that returns one, optionally with its example inputs and its task"
 )
 
 METRIC_HELP = (
@@ -65,6 +65,17 @@ def add_int8_keep(parser: ArgumentParser) -> None:
         metavar="NAME",
         help="keep this node in floating point, or all nodes of this operator, or those whose "
         "names begin with NAME/, where the precision is int8 or fp8 (repeatable)",
+    )
+
+
+def add_task(parser: ArgumentParser) -> None:
+    """Add ``--task``."""
+    parser.add_argument(
+        "--task",
+        type=Path,
+        metavar="FILE.json",
+        help="what a model of pictures is for, as a manifest says it under 'task' (default: what "
+        "comes with the model)",
     )
 
 

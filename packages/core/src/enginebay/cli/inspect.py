@@ -74,6 +74,7 @@ def _print(artifact: Artifact) -> None:
             *(("note", note) for note in (manifest.ir.notes if manifest.ir else ())),
             ("data", _data_text(manifest.data)),
             ("kept", join_names(manifest.kept)),
+            ("task", _task_text(manifest.task)),
             ("made", f"{manifest.created} by enginebay {manifest.enginebay_version}{torch}"),
             ("on", f"{manifest.platform}, Python {manifest.python}"),
             *(("pinned", f"{field} {value}") for field, value in manifest.pinned.items()),
@@ -108,6 +109,13 @@ def _data_text(data: DataRecord | None) -> str:
     if data is None:
         return ""
     return f"{data.source}, {data.count} items, digest {data.digest}"
+
+
+def _task_text(task: dict[str, Any] | None) -> str:
+    """The task in a few words; --json has all of it, also what this version cannot read."""
+    if task is None:
+        return ""
+    return f"{task.get('type')}, {len(task.get('classes', ()))} classes"
 
 
 def _ir_text(ir: IRRecord | None) -> str:

@@ -7,20 +7,27 @@ a plugin, or an object that is at hand.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from enginebay.environment import require
-from enginebay.errors import EnginebayError, ModelSourceError, check_text, first_line
+from enginebay.errors import (
+    EnginebayError,
+    ModelSourceError,
+    UsageError,
+    check_text,
+    first_line,
+)
 from enginebay.models.arguments import eager, forward_parameters
 from enginebay.models.python_source import named_object
 
 if TYPE_CHECKING:
     import torch
 
+    from enginebay.images import Task
     from enginebay.ir import IRModel
 
 #: What a plugin's model sources look like: scheme → a callable that takes the name after it.
@@ -40,12 +47,14 @@ class ModelSource:
         model: An ``nn.Module``, a TorchScript module or an exported program; None for an ONNX file.
         ir: The file as an IR; None where the model is a Python object.
         example_inputs: What came along with the model, as ``export`` takes it; else None.
+        task: What the model is for, where that came along too.
     """
 
     description: str
     model: Any = None
     ir: IRModel | None = None
     example_inputs: Any = None
+    task: Task | None = None
 
     @cached_property
     def module(self) -> Any:
@@ -96,8 +105,8 @@ def load_model(source: Any, *, schemes: Schemes | None = None) -> ModelSource:
 
     Args:
         source: One of the texts above; or a module, a TorchScript module, an exported program, or
-            a callable without arguments (a class, say) that returns one; or a pair of a model and
-            its example inputs.
+            a callable without arguments (a class, say) that returns one; or a tuple of a model,
+            its example inputs and, if there is a third, what it is for: an ``eb.Task``.
         schemes: Model sources of plugins, for ``scheme:name``.
 
     Raises:
@@ -168,11 +177,12 @@ def _program_inputs(program: Any) -> Any:
 
 def _from_object(found: Any, description: str) -> ModelSource:
     require("torch")
-    inputs = None
+    inputs = task = None
     if not _is_model(found) and callable(found):
         found = _built(found, description)
-    if isinstance(found, tuple) and len(found) == 2:
-        found, inputs = found
+    if isinstance(found, tuple) and len(found) in (2, 3):
+        found, inputs, *said = found
+        task = _task(said, description)
     if not _is_model(found):
         wanted = "an nn.Module, or a callable that returns one"
         message = f"'{description}' leads to {_describe(found)}; wanted {wanted}"
@@ -183,8 +193,21 @@ def _from_object(found: Any, description: str) -> ModelSource:
             description=description,
             model=found,
             example_inputs=own if inputs is None else inputs,
+            task=task,
         )
-    return ModelSource(description=description, model=found, example_inputs=inputs)
+    return ModelSource(description=description, model=found, example_inputs=inputs, task=task)
+
+
+def _task(said: Sequence[Any], description: str) -> Task | None:
+    """The task, where the model came with one."""
+    from enginebay.images import read_task
+
+    if not said or said[0] is None:
+        return None
+    try:
+        return read_task(said[0])
+    except UsageError as err:
+        raise ModelSourceError(f"'{description}' comes with a task: {err}", hint=err.hint) from err
 
 
 def _built(function: Callable[..., Any], description: str) -> Any:

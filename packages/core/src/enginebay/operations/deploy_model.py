@@ -10,6 +10,7 @@ import msgspec
 
 from enginebay.artifact import SAMPLES_FILE, Artifact, build_manifest, staging
 from enginebay.errors import MismatchError
+from enginebay.images import fit_task, read_task
 from enginebay.inference import Receipt
 from enginebay.ir import IR_FOLDER
 from enginebay.models import unchanged
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
 
     from enginebay.data import DataRecord, DataSet
     from enginebay.exporters import ExporterName
+    from enginebay.images import Task
     from enginebay.ir import IRKind
+    from enginebay.models import BoundModel
     from enginebay.operations.build_engine import Engine
     from enginebay.params import BackendParams
     from enginebay.rewriting import RewriterSet
@@ -83,6 +86,7 @@ def deploy(
     int8_keep: Sequence[str] = (),
     metric: Any = None,
     max_drop: float | None = None,
+    task: Task | str | Path | None = None,
     probes: int = PROBES,
     probes_extreme: bool = False,
     domain: Mapping[str, tuple[float, float]] | None = None,
@@ -132,6 +136,8 @@ def deploy(
         max_drop: Give layers of an int8 or fp8 engine back to floating point, those that cost most
             first, until it is verified and its metric, on all items of ``data``, is at most so much
             worse than PyTorch's.
+        task: What the model is for, which the artifact keeps: an :class:`enginebay.Task`, or the
+            path of a JSON file with one; by default what comes with the model.
         probes: How many inputs of other values and sizes to verify the artifact on, at most,
             besides the example; 0 for the example alone. See ``docs/verdict.md``.
         probes_extreme: Verify on large values as well: floats around 1000, at which exponentials
@@ -176,6 +182,7 @@ def deploy(
         data=data,
     )
     check_sets(rewriters)
+    given_task = None if task is None else read_task(task)
     probe_settings = ProbeSettings(probes, dict(domain or {}), large=probes_extreme)
     gate = accuracy_gate(metric, max_drop, settings, timeout)
     if int8_keep:
@@ -188,9 +195,11 @@ def deploy(
         with steps("reference") as set_detail:
             source = settings.find(model, args)
             model_use.enter_context(unchanged(source))
+            known_task = given_task or source.task
             bound = settings.bind(source, args, verified_on)
             if gate is not None:
                 gate.check_model(bound)
+            fitted_task = _fit(known_task, bound)
             reference = record_reference(
                 bound,
                 settings.engine.name,
@@ -237,6 +246,7 @@ def deploy(
                 parts=engine.parts,
                 data=_data_record(held, verified_on),
                 kept=engine.kept,
+                task=fitted_task,
             )
             if not keep_ir:
                 shutil.rmtree(stage.dir / IR_FOLDER, ignore_errors=True)
@@ -252,6 +262,11 @@ def deploy(
         notes=(*settings.notes, *engine.notes, *engine.ir.notes, *fallbacks),
         rewriting=engine.rewriting,
     )
+
+
+def _fit(task: Task | None, bound: BoundModel) -> Task | None:
+    """The task with the model's names; it must fit the model."""
+    return None if task is None else fit_task(task, bound.open_inputs, bound.outputs)
 
 
 def _data_record(calibrated: DataSet | None, verified: DataSet | None) -> DataRecord | None:

@@ -1,0 +1,97 @@
+"""Small models of pictures with their tasks, pictures of three classes, the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import enginebay as eb
+from enginebay.testing.commands import Ran, call_command
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Run = Callable[..., Ran]
+
+NET = """\
+import torch
+import enginebay as eb
+
+SQUARE = (eb.Resize(16, 16, fit="cover"), eb.Crop(16, 16))
+TASK = eb.ImageClassification(
+    image=eb.ImageInput(steps=SQUARE, mean=(0.5,), std=(0.25,)), classes=("red", "green", "blue")
+)
+
+
+class Colours(torch.nn.Module):
+    def forward(self, x):
+        return 8 * x.mean((2, 3))
+
+
+class Finder(torch.nn.Module):
+    def forward(self, x):
+        edges = torch.tensor([[4.0, 8.0, 12.0, 16.0], [0.0, 0.0, 8.0, 8.0]])
+        scores = torch.stack([x.amax(), x.amin()])
+        return {"boxes": edges[None], "scores": scores[None], "labels": torch.tensor([[1, 0]])}
+
+
+def build():
+    return Colours(), torch.zeros(1, 3, 16, 16), TASK
+
+
+def finder():
+    steps = (eb.Resize(16, 16, fit="contain"), eb.Crop(16, 16))
+    task = eb.ObjectDetection(image=eb.ImageInput(steps=steps), classes=("cat", "dog"))
+    return Finder(), torch.ones(1, 3, 16, 16), task
+
+
+def without():
+    return Colours(), torch.zeros(1, 3, 16, 16)
+
+
+def wrong():
+    return Colours(), torch.zeros(1, 3, 16, 16), eb.ImageClassification(
+        image=TASK.image, classes=("red", "green")
+    )
+
+
+def nonsense():
+    return Colours(), torch.zeros(1, 3, 16, 16), {"type": "poetry"}
+"""
+CLASSES = ("red", "green", "blue")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, loopback: str) -> Path:
+    """``net.py``, the artifacts ``build``, ``finder`` and ``without``, and ``photos``."""
+    folder = tmp_path_factory.mktemp("images")
+    (folder / "net.py").write_text(NET)
+    for name in ("build", "finder", "without"):
+        eb.deploy(
+            f"{folder}/net.py:{name}",
+            backend=loopback,
+            work_dir=folder / name,
+            probes=0,
+            exporter="torchscript",
+        )
+    generator = np.random.default_rng(0)
+    for number, name in enumerate(CLASSES):
+        (folder / "photos" / name).mkdir(parents=True)
+        for n in range(3):
+            pixels = generator.integers(0, 120, (20 + n, 30, 3)).astype(np.uint8)
+            pixels[..., number] += 100
+            Image.fromarray(pixels).save(folder / "photos" / name / f"{n}.png")
+    return folder
+
+
+@pytest.fixture
+def cli(made: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command line in the folder of ``made``."""
+    monkeypatch.chdir(made)
+    monkeypatch.setenv("ENGINEBAY_BACKENDS", "loopback")
+    return partial(call_command, capfd)
