@@ -1,4 +1,4 @@
-"""``enginebay run ARTIFACT``: run it once, on given, recorded or made-up inputs."""
+"""``enginebay run ARTIFACT``: run it on given, recorded or made-up inputs, or on pictures."""
 
 from __future__ import annotations
 
@@ -9,49 +9,78 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay.cli.arguments import add_artifact
 from enginebay.cli.output import print_fields, print_json, print_table, stdout_on_stderr
+from enginebay.cli.run_images import (
+    ImageRun,
+    add_image_arguments,
+    check_image_flags,
+    image_document,
+    print_seen,
+)
 from enginebay.cli.summaries import receipt_fields, shape_text
 from enginebay.errors import UsageError
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+    from collections.abc import Mapping
 
-    from enginebay.inference import Receipt
+    from enginebay.artifact import Artifact
+    from enginebay.inference import Receipt, Wrapper
     from enginebay.tensors import NumpyArray
 
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
     """Add the command's flags."""
-    parser.usage = "enginebay run ARTIFACT [--input NAME=SPEC] [--output FILE.npz] [flags]"
+    parser.usage = (
+        "enginebay run ARTIFACT [--input NAME=SPEC] [--image FILE] [--output FILE.npz] [flags]"
+    )
     add_artifact(parser)
+    add_image_arguments(parser)
     parser.add_argument(
         "--output", type=Path, metavar="FILE.npz", help="keep the outputs in this file"
     )
 
 
 def run(args: Namespace) -> int:
-    """Run once and describe the outputs."""
+    """Run once, or once for each picture, and describe the outputs."""
     from enginebay.artifact import open_artifact
     from enginebay.operations import load
-    from enginebay.tensors import inputs_for, parse_inputs
+    from enginebay.tensors import parse_inputs
 
     if args.output:
         _check_output(args.output)
+    check_image_flags(args)
     artifact = open_artifact(args.artifact)
+    given = parse_inputs(args.inputs)
+    images = ImageRun(artifact, args.images, given) if args.images else None
     with stdout_on_stderr(), load(artifact, device=args.device, strict=args.strict) as wrapper:
-        given = parse_inputs(args.inputs)
-        samples = [] if given else artifact.samples()
-        inputs = samples[0].inputs if samples else inputs_for(wrapper.inputs, given)
         start = time.perf_counter()
-        outputs = wrapper(inputs)
+        seen = list(images.run(wrapper)) if images else []
+        outputs = seen[0].outputs if seen else wrapper(_inputs(artifact, wrapper, given))
         seconds = time.perf_counter() - start
         receipt = wrapper.receipt
     if args.output:
         _save(args.output, outputs)
+    if args.draw:
+        from enginebay.images import draw
+
+        draw(seen[0].image, seen[0].found, args.draw)
     if args.json:
-        print_json(_document(outputs, receipt, seconds))
+        document = {"images": image_document(seen)} if seen else {}
+        print_json({**document, **_document(outputs, receipt, seconds)})
+    elif images:
+        print_seen(seen, images.task)
+        _print_receipt(receipt, seconds, len(seen))
     else:
         _print(outputs, receipt, seconds)
     return 0
+
+
+def _inputs(artifact: Artifact, wrapper: Wrapper, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The inputs that were given, else the first that were recorded, else made-up ones."""
+    from enginebay.tensors import inputs_for
+
+    samples = [] if given else artifact.samples()
+    return samples[0].inputs if samples else inputs_for(wrapper.inputs, given)
 
 
 def _check_output(path: Path) -> None:
@@ -120,12 +149,12 @@ def _print(outputs: dict[str, NumpyArray], receipt: Receipt, seconds: float) -> 
         ],
         right=("MIN", "MAX", "MEAN"),
     )
-    print_fields(
-        (
-            *receipt_fields(receipt),
-            ("seconds", f"{seconds:.4f} for the first call"),
-        )
-    )
+    _print_receipt(receipt, seconds)
+
+
+def _print_receipt(receipt: Receipt, seconds: float, calls: int = 1) -> None:
+    extent = "the first call" if calls == 1 else f"{calls} calls"
+    print_fields((*receipt_fields(receipt), ("seconds", f"{seconds:.4f} for {extent}")))
 
 
 def _figure(value: float | str | None) -> str:
