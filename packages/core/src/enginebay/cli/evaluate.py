@@ -104,8 +104,12 @@ def _print(evaluation: Evaluation) -> None:
         [_cells(row) for row in evaluation.rows],
         right=_RIGHT,
     )
+    notes = []
+    if evaluation.data.targets:
+        notes.append(f"the classes of the pictures are numbered by {evaluation.data.targets}")
     if not evaluation.reference:
-        print_fields([("note", "no model was named, so nothing is compared; add --model MODEL")])
+        notes.append("no model was named, so nothing is compared; add --model MODEL")
+    print_fields([("note", note) for note in notes])
 
 
 def _cells(row: Row) -> tuple[str, ...]:

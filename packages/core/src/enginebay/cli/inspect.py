@@ -108,7 +108,8 @@ def _part_text(part: Part) -> str:
 def _data_text(data: DataRecord | None) -> str:
     if data is None:
         return ""
-    return f"{data.source}, {data.count} items, digest {data.digest}"
+    targets = f", targets by {data.targets}" if data.targets else ""
+    return f"{data.source}, {data.count} items{targets}, digest {data.digest}"
 
 
 def _task_text(task: dict[str, Any] | None) -> str:

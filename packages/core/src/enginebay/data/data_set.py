@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from enginebay.data.pictures import Pictures
 from enginebay.data.record import DataRecord
 from enginebay.data.sources import open_source
 from enginebay.errors import InputError, UsageError
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from enginebay.data.sources import Source
+    from enginebay.images import Task
     from enginebay.tensors import NumpyArray, TensorSpec
 
 #: The name of the targets in files and dicts.
@@ -50,9 +52,10 @@ class DataSet:
 
     Args:
         source: The path of an ``.npz`` file in which the first axis of every array counts the
-            items, or of a folder of ``.npz`` files with an item each; ``file.py:attr`` or
-            ``module:attr``, an iterable or a callable; ``SCHEME:NAME`` of a plugin; an iterable
-            that can be read again, or a callable that returns an iterable.
+            items, or of a folder of ``.npz`` files with an item each, or of pictures in a folder
+            for each class; ``file.py:attr`` or ``module:attr``, an iterable or a callable;
+            ``SCHEME:NAME`` of a plugin; an iterable that can be read again, or a callable that
+            returns an iterable.
         take: Use this many of them: drawn at random where their number is known, else the first.
         seed: Another seed, other items.
 
@@ -90,6 +93,28 @@ class DataSet:
     def description(self) -> str:
         """Its name in messages: ``'calib.npz'``."""
         return self._source.description
+
+    def for_task(self, task: Task | None) -> DataSet:
+        """The same items for a model with this task, which says how pictures become inputs.
+
+        Raises:
+            InputError: A folder of pictures has not the name of a class.
+        """
+        if task is None or not isinstance(self._source, Pictures):
+            return self
+        other = self._copy(self._indices, self._take)
+        other._source = self._source.for_task(task)
+        return other
+
+    @property
+    def needs_task(self) -> bool:
+        """True if it holds pictures, and no task yet says how they become inputs."""
+        return isinstance(self._source, Pictures) and self._source.task is None
+
+    @property
+    def targets(self) -> str:
+        """Which numbers the classes of pictures have: ``class names`` or ``sorted folders``."""
+        return self._source.targets if isinstance(self._source, Pictures) else ""
 
     def __len__(self) -> int:
         """How many items it gives; where only reading tells, it is read."""
@@ -164,6 +189,7 @@ class DataSet:
             count=len(digests),
             indices=() if self._indices is None else tuple(self._indices),
             digest=digest,
+            targets=self.targets,
         )
 
     def some(self, count: int, seed: int = 0) -> DataSet:

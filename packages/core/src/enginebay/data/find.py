@@ -13,7 +13,7 @@ from enginebay.plugins import load_plugins
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_FORMS = "an .npz file, a folder, file.py:attr, or SCHEME:NAME of a plugin"
+_FORMS = "an .npz file, a folder of them or of pictures, file.py:attr, or SCHEME:NAME of a plugin"
 
 
 def find_data(text: str) -> Any:

@@ -1,4 +1,4 @@
-"""Where items come from: stacked arrays, a folder of files, or any iterable.
+"""Where items come from: stacked arrays, a folder of files or pictures, or any iterable.
 
 A source can be read again and again, and holds one item at a time.
 """
@@ -14,6 +14,7 @@ from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
+from enginebay.data.pictures import Pictures, holds_pictures
 from enginebay.errors import ArtifactError, EnginebayError, InputError, first_line
 from enginebay.tensors import is_recorded, load_samples
 
@@ -191,7 +192,8 @@ def open_source(source: Any, named: str | None = None) -> Source:
 
 def _open_path(path: Path) -> Source:
     if path.is_dir():
-        return Folder(path)
+        has_arrays = any(path.glob("*.npz"))
+        return Pictures(path) if not has_arrays and holds_pictures(path) else Folder(path)
     if not path.is_file():
         raise InputError(f"no data set '{path}'", hint=f"wanted an .npz file: {HINT}; or a folder")
     with _reading(path):

@@ -15,7 +15,13 @@ if TYPE_CHECKING:
     from enginebay.evaluation.journal import Journal
     from enginebay.evaluation.loop import Loop
     from enginebay.evaluation.rows import Evaluation, Row, WorstItem
-    from enginebay.evaluation.run import Candidate, Run, find_candidates, torch_runner
+    from enginebay.evaluation.run import (
+        Candidate,
+        Run,
+        common_task,
+        find_candidates,
+        torch_runner,
+    )
 
 __all__ = [
     "Candidate",
@@ -26,6 +32,7 @@ __all__ = [
     "Row",
     "Run",
     "WorstItem",
+    "common_task",
     "find_candidates",
     "find_metrics",
     "torch_runner",
@@ -43,6 +50,7 @@ __getattr__ = lazy_names(
         "Run": "evaluation.run",
         "WorstItem": "evaluation.rows",
         "torch_runner": "evaluation.run",
+        "common_task": "evaluation.run",
         "find_candidates": "evaluation.run",
         "find_metrics": "evaluation.find",
     },

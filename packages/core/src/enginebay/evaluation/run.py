@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from enginebay.evaluation.find import MetricSource
     from enginebay.evaluation.journal import Journal
     from enginebay.evaluation.rows import Row
+    from enginebay.images import ImageInput, Task
     from enginebay.models import ModelSource
     from enginebay.tensors import NumpyArray, TensorSpec
 
@@ -36,11 +37,13 @@ class Candidate(NamedTuple):
         name: The folder as it was named.
         request: The engine's files and what they are loaded with.
         identity: A digest of its manifest, which has the digest of every file.
+        artifact: What was opened; None for an engine that is no artifact yet.
     """
 
     name: str
     request: LoadRequest
     identity: str
+    artifact: Artifact | None = None
 
 
 @dataclass
@@ -135,7 +138,33 @@ def find_candidates(
 def _candidate(given: str | Path | Artifact, opened: Artifact) -> Candidate:
     name = str(given.path if isinstance(given, Artifact) else given)
     identity = blake2b(msgspec.json.encode(opened.manifest), digest_size=16).hexdigest()
-    return Candidate(name, load_request(opened), identity)
+    return Candidate(name, load_request(opened), identity, opened)
+
+
+def common_task(candidates: Sequence[Candidate]) -> Task | None:
+    """The task by which all artifacts make the same input of a picture; None where none has one.
+
+    Raises:
+        UsageError: They make different ones.
+        ArtifactError: The task of one cannot be read.
+    """
+    opened = [(each.name, each.artifact) for each in candidates if each.artifact is not None]
+    tasks = {name: task for name, artifact in opened if (task := artifact.task)}
+    if not tasks:
+        return None
+    first, task = next(iter(tasks.items()))
+    for name, other in tasks.items():
+        if _preparation(other) != _preparation(task):
+            raise UsageError(
+                f"'{first}' and '{name}' make different inputs of a picture, or have other classes",
+                hint="evaluate them one after the other",
+            )
+    return task
+
+
+def _preparation(task: Task) -> tuple[ImageInput, tuple[str, ...]]:
+    """What makes another item of a picture; names and dtypes are compared for any data set."""
+    return msgspec.structs.replace(task.image, input="", dtype=""), task.classes
 
 
 @contextmanager

@@ -188,14 +188,15 @@ def deploy(
     if int8_keep:
         settings.engine.check_calibrated(settings.params, "int8_keep keeps layers out of int8")
     held = settings.data_set()
-    # Not by truth: that would read a stream to its end, to count it.
-    verified_on = None if held is None else held.some(_VERIFIED_ITEMS)
     steps = Steps(watch)
     with staging(work_dir, overwrite=overwrite) as stage, ExitStack() as model_use:
         with steps("reference") as set_detail:
             source = settings.find(model, args)
             model_use.enter_context(unchanged(source))
             known_task = given_task or source.task
+            held = None if held is None else held.for_task(known_task)
+            # Not by truth: that would read a stream to its end, to count it.
+            verified_on = None if held is None else held.some(_VERIFIED_ITEMS)
             bound = settings.bind(source, args, verified_on)
             if gate is not None:
                 gate.check_model(bound)

@@ -13,6 +13,7 @@ from enginebay.evaluation import (
     Journal,
     Loop,
     Run,
+    common_task,
     find_candidates,
     find_metrics,
     torch_runner,
@@ -76,6 +77,8 @@ def evaluate(
     _check_reference(sources, model)
     candidates = find_candidates(artifacts)
     items = DataSet.of(data)
+    if items.needs_task:
+        items = items.for_task(common_task(candidates))
     journal = None if output is None else Journal(Path(output), resume=resume)
     run = Run(candidates, sources, items, journal)
     known = bool(journal and journal.rows)
