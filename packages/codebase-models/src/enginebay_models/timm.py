@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay.authors import fixed_seed, image_size, load_weights, measure_norms, read_options
 from enginebay_models.library import library, unknown
+from enginebay_models.tasks import timm_task
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    import enginebay as eb
     from enginebay.hooks import ModelRequest
 
 
-def build(request: ModelRequest) -> tuple[nn.Module, Tensor]:
-    """Build a model, and an image, ``1×C×H×W float32``, of the size its weights were trained at.
+def build(request: ModelRequest) -> tuple[nn.Module, Tensor, eb.Task | None]:
+    """Build a model; an image, ``1×C×H×W float32``, as large as its weights want it; its task.
 
     Raises:
         ModelSourceError: timm has no such model, or the config is wrong.
@@ -37,7 +39,7 @@ def build(request: ModelRequest) -> tuple[nn.Module, Tensor]:
             load_weights(model, options.checkpoint)
         elif not options.pretrained:
             measure_norms(model, torch.rand(4, *image.shape[1:]))
-    return model.eval(), image
+    return model.eval(), image, timm_task(timm.data, model, tuple(shape))
 
 
 def _sized(trained_at: Any, wanted: tuple[int, int, int] | None) -> dict[str, Any]:

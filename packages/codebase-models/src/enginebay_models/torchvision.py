@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 from enginebay.authors import fixed_seed, image_size, load_weights, measure_norms, read_options
 from enginebay.errors import ModelSourceError
 from enginebay_models.library import library, unknown
+from enginebay_models.tasks import torchvision_task
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    import enginebay as eb
     from enginebay.hooks import ModelRequest
 
 #: Frames of a video; torchvision's own presets were trained on 16.
@@ -20,8 +22,8 @@ IMAGE_SIZE = 224
 _NOT_ONE_TENSOR = {"detection": "a list of images", "optical_flow": "two images"}
 
 
-def build(request: ModelRequest) -> tuple[nn.Module, Tensor]:
-    """Build a model, and an image, ``1×3×H×W float32``, or a video, ``1×3×16×H×W float32``.
+def build(request: ModelRequest) -> tuple[nn.Module, Tensor, eb.Task | None]:
+    """Build a model; an image, ``1×3×H×W float32``, or a video, ``1×3×16×H×W float32``; its task.
 
     Raises:
         ModelSourceError: torchvision has no such model, or the config is wrong.
@@ -54,7 +56,7 @@ def build(request: ModelRequest) -> tuple[nn.Module, Tensor]:
             load_weights(model, options.checkpoint)
         elif not options.pretrained:
             measure_norms(model, torch.rand(4, *example.shape[1:]))
-    return model.eval(), example
+    return model.eval(), example, torchvision_task(best, arguments, size)
 
 
 def _trained_at(weights: Any) -> tuple[int, int]:

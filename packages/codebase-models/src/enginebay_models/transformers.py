@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from enginebay.authors import Options, fixed_seed, image_size, load_weights, read_options
 from enginebay.errors import ModelSourceError
 from enginebay_models.example_inputs import example_inputs
+from enginebay_models.image_processors import transformers_task
 from enginebay_models.library import library, unknown
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def build(request: ModelRequest) -> Any:
-    """Build a model with its example inputs by name, or alone if its inputs are not known here.
+    """Build a model with its example inputs and task, or alone if its inputs are not known here.
 
     Raises:
         ModelSourceError: transformers has no such model, or the config is wrong.
@@ -29,7 +30,10 @@ def build(request: ModelRequest) -> Any:
         if options.checkpoint:
             load_weights(model, options.checkpoint)
         inputs = example_inputs(model, size)
-    return (model, inputs) if inputs else model
+    if not inputs:
+        return model
+    image = inputs.get("pixel_values") if len(inputs) == 1 else None
+    return model, inputs, transformers_task(model, request.name, image)
 
 
 def _model(

@@ -95,6 +95,8 @@ def test_a_crop_fills_up_what_is_too_small() -> None:
     assert np.array_equal(found[:, 1:3].transpose(1, 2, 0), np.asarray(picture)[:, 1:5])
     assert found[:, 0].T.tolist() == [[1, 2, 3]] * 4
     assert found[:, 3:].transpose(1, 2, 0).tolist() == [[[1, 2, 3]] * 4] * 2
+    assert eb.Crop(5, 4).place(Placement(4, 2)).top == 1
+    assert eb.Crop(5, 4, rounding="down").place(Placement(4, 2)).top == 2
     corner = array(picture, steps=(eb.Crop(5, 8, at="corner"),), scale=1.0)[0]
     assert np.array_equal(corner[:, :2, :6].transpose(1, 2, 0), np.asarray(picture))
     assert array(noise(2, 2, 1), steps=(eb.Crop(4, 4, fill=(9, 9, 9)),), channels="L").max() > 0

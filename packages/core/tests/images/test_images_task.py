@@ -165,12 +165,6 @@ MISFITS: list[tuple[eb.Task, dict[str, Any], str, str | None]] = [
         "did you mean 'image'?",
     ),
     (
-        image(),
-        {"inputs": "image other"},
-        "the task does not say which input it means: image, other",
-        "image=eb.ImageInput(input=…)",
-    ),
-    (
         image(dtype="float16"),
         {},
         f"the task makes float16 of a picture, and {FOUND}",

@@ -34,7 +34,7 @@ class ImageClassification(Task, frozen=True, kw_only=True, tag="image-classifica
     """The model tells which class a picture belongs to.
 
     Attributes:
-        output: The output with a number for each class; empty for the only one.
+        output: The output with a number for each class; empty for the model's first.
         activation: What makes probabilities of these numbers: ``softmax``, ``sigmoid``, or
             ``none`` where they are probabilities.
     """

@@ -29,33 +29,30 @@ def fit_task(task: Task, inputs: Sequence[TensorSpec], outputs: Sequence[TensorS
     Raises:
         UsageError: It does not; the message says where.
     """
-    spec = _named(task.image.input, inputs, "input", "image=eb.ImageInput(input=…)")
+    spec = _named(task.image.input, inputs, "input")
     image = _fit_image(task.image, spec)
     if isinstance(task, ImageClassification):
-        output = _named(task.output, outputs, "output", "output=…")
+        output = _named(task.output, outputs, "output")
         _check_classes(task, output, extra=0)
         return msgspec.structs.replace(task, image=image, output=output.name)
     assert isinstance(task, ObjectDetection)
     for name in filter(None, (task.boxes, task.labels)):
-        _named(name, outputs, "output", "")
-    scores = _named(task.scores, outputs, "output", "scores=…")
+        _named(name, outputs, "output")
+    scores = _named(task.scores, outputs, "output")
     if not task.labels:
         _check_classes(task, scores, extra=1)
     return msgspec.structs.replace(task, image=image)
 
 
-def _named(name: str, specs: Sequence[TensorSpec], kind: str, hint: str) -> TensorSpec:
-    """The input or output of this name; without a name the only one."""
+def _named(name: str, specs: Sequence[TensorSpec], kind: str) -> TensorSpec:
+    """The input or output of this name; without a name the first one."""
     known = {spec.name: spec for spec in specs}
-    if not name and len(known) == 1:
-        return next(iter(known.values()))
-    there = ", ".join(known)
     if not name:
-        raise UsageError(f"the task does not say which {kind} it means: {there}", hint=hint)
+        return specs[0]
     if name not in known:
         close = nearest(name, known)
         raise UsageError(
-            f"the task means the {kind} '{name}', and the model has {there}",
+            f"the task means the {kind} '{name}', and the model has {', '.join(known)}",
             hint=f"did you mean '{close}'?" if close else None,
         )
     return known[name]

@@ -17,7 +17,7 @@ class ImageInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     Each number is ``(pixel · scale − mean) / std``, in float32; a pixel is 0 to 255.
 
     Attributes:
-        input: The input's name; empty for the only one that the model has.
+        input: The input's name; empty for the model's first.
         steps: What is done to the picture, in order.
         channels: ``RGB``, ``BGR``, or ``L`` for grey, with one channel.
         scale: What a pixel is multiplied by.

@@ -97,9 +97,10 @@ class Crop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="t
         height: In pixels.
         width: In pixels.
         at: ``middle`` keeps the middle; ``corner`` keeps the upper left corner.
-        rounding: Where an odd number of pixels is cut off in the middle: ``nearest`` cuts off an
-            even number at the left and the top, ``down`` the smaller one. Where it is filled up,
-            the left and the top always get the smaller one.
+        rounding: Where an odd number of pixels is cut off or filled up: ``nearest`` cuts off an
+            even number at the left and the top, and fills up the smaller one there, as
+            torchvision; ``down`` cuts off the smaller one, and fills up the larger one, as
+            transformers does it without torchvision.
         fill: The colour around a smaller picture, 0 to 255: red, green, blue.
 
     Example:
@@ -129,9 +130,9 @@ class Crop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="t
     def _shift(self, found: int, wanted: int) -> float:
         if self.at == "corner":
             return 0.0
-        if found <= wanted or self.rounding == "down":
-            return float((wanted - found) // 2 if found <= wanted else -((found - wanted) // 2))
-        return float(-round((found - wanted) / 2))
+        if self.rounding == "down":
+            return float(-((found - wanted) // 2))
+        return float((wanted - found) // 2 if found < wanted else -round((found - wanted) / 2))
 
 
 def _check_size(step: str, height: int, width: int) -> None:

@@ -1,0 +1,83 @@
+"""What the libraries know about their classifiers, as tasks."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import enginebay as eb
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: The kernels that a task can name.
+KERNELS = ("nearest", "bilinear", "bicubic", "lanczos")
+
+
+def timm_task(data: Any, model: Any, size: tuple[int, int, int]) -> eb.Task | None:
+    """Return the task of a model of timm's; None if it is no classifier, or its like unknown.
+
+    Args:
+        data: The module ``timm.data``.
+        model: The model.
+        size: Channels, height and width of its input.
+    """
+    channels, height, width = size
+    config = data.resolve_data_config({"input_size": size}, model=model)
+    if channels != 3 or not model.num_classes or config["interpolation"] not in KERNELS:
+        return None
+    subset = data.infer_imagenet_subset(model)
+    return eb.ImageClassification(
+        image=eb.ImageInput(
+            steps=_timm_steps(config, height, width), mean=config["mean"], std=config["std"]
+        ),
+        classes=tuple(data.ImageNetInfo(subset).label_descriptions()) if subset else (),
+    )
+
+
+def _timm_steps(config: dict[str, Any], height: int, width: int) -> tuple[eb.Resize | eb.Crop, ...]:
+    """Return the steps of ``timm.data.transforms_factory.transforms_imagenet_eval``."""
+    before = [math.floor(side / config["crop_pct"]) for side in (height, width)]
+    options: dict[str, Any] = {"interpolation": config["interpolation"]}
+    fill = (0, 0, 0)
+    if config["crop_mode"] == "border":
+        options |= {"fit": "contain", "rounding": "nearest"}
+        fill = tuple(round(255 * value) for value in config["mean"])
+    elif config["crop_mode"] != "squash":
+        options |= {"fit": "cover", "rounding": "down" if height == width else "nearest"}
+    return eb.Resize(*before, **options), eb.Crop(height, width, fill=fill)
+
+
+def torchvision_task(
+    weights: Any, arguments: dict[str, Any], size: tuple[int, int, int]
+) -> eb.Task | None:
+    """Return the task of a model of torchvision's; None if it is no classifier of pictures.
+
+    Args:
+        weights: The weights whose transforms the model is used with.
+        arguments: The model's keyword arguments.
+        size: Channels, height and width of its input.
+    """
+    transforms = weights.transforms()
+    if type(transforms).__name__ != "ImageClassification" or size[0] != 3:
+        return None
+    _, height, width = size
+    (crop,), (resize,) = transforms.crop_size, transforms.resize_size
+    names: Sequence[str] = weights.meta.get("categories", ())
+    count = arguments.get("num_classes", len(names))
+    return eb.ImageClassification(
+        image=eb.ImageInput(
+            steps=(
+                eb.Resize(
+                    height * resize // crop,
+                    width * resize // crop,
+                    fit="cover",
+                    interpolation=transforms.interpolation.value,
+                ),
+                eb.Crop(height, width),
+            ),
+            mean=tuple(transforms.mean),
+            std=tuple(transforms.std),
+        ),
+        classes=tuple(names) if count == len(names) else (),
+    )

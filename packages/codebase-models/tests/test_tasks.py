@@ -1,0 +1,207 @@
+"""The tasks of models by name: the library's own transform is the reference."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import enginebay as eb
+from enginebay.hooks import ModelRequest
+from enginebay.testing.commands import call_command
+from enginebay_models.plugin import model_sources
+from enginebay_models.tasks import timm_task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+NOISE = np.random.default_rng(0)
+PICTURES = [
+    Image.fromarray(NOISE.integers(0, 256, size, np.uint8))
+    for size in ((301, 402, 3), (170, 133, 3), (40, 41, 3), (1, 1, 3))
+]
+TINY = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1}
+TINY |= {"num_attention_heads": 2}
+
+
+def build(model: str, shape: tuple[int, ...] | None = None, **section: Any) -> Any:
+    scheme, _, name = model.partition(":")
+    shapes: dict[str, tuple[int | None, ...]] = {"x": shape} if shape else {}
+    request = ModelRequest(name=name, codebase_config=section, input_shapes=shapes)
+    return model_sources()[scheme](request)
+
+
+def assert_same(task: eb.Task | None, transform: Callable[[Any], Any]) -> None:
+    """Compare what a task makes of pictures with the library's transform, in steps of 255."""
+    assert task is not None
+    step = task.image.scale / np.reshape(task.image.std, (-1, 1, 1))
+    for picture in PICTURES:
+        (found,) = task.preprocess(picture).values()
+        assert (np.abs(found[0] - np.asarray(transform(picture))) / step).max() <= 1
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("resnet10t", None),
+        ("resnet18", (1, 3, 64, 48)),
+        ("efficientnet_b0", None),
+        ("test_vit", None),
+        ("mobilenetv3_small_050", None),
+        ("mobilevit_xxs", None),
+    ],
+)
+def test_timm_transforms_pictures_alike(name: str, shape: tuple[int, ...] | None) -> None:
+    from timm.data import create_transform, resolve_data_config
+
+    model, image, task = build(f"timm:{name}", shape)
+    config = resolve_data_config({"input_size": tuple(image.shape[1:])}, model=model)
+    assert_same(task, create_transform(**config, is_training=False))
+    assert (len(task.classes), task.classes[0]) == (1000, "tench, Tinca tinca")
+    assert model(image).shape[-1] == 1000
+
+
+@pytest.mark.parametrize("mode", ["center", "squash", "border"])
+def test_every_crop_mode_of_timm(mode: str) -> None:
+    import timm
+
+    size = (3, 64, 48)
+    model, _, _ = build("timm:resnet10t", (1, *size))
+    model.pretrained_cfg["crop_mode"] = mode
+    config = timm.data.resolve_data_config({"input_size": size}, model=model)
+    transform = timm.data.create_transform(**config, is_training=False)
+    assert_same(timm_task(timm.data, model, size), transform)
+
+
+def test_a_model_of_timm_with_other_classes() -> None:
+    assert build("timm:resnet10t", arguments={"num_classes": 3})[2].classes == ()
+    assert build("timm:resnet10t", arguments={"num_classes": 0})[2] is None
+    assert build("timm:resnet10t", (1, 1, 64, 64))[2] is None
+
+
+@pytest.mark.parametrize("name", ["squeezenet1_1", "vit_b_16", "inception_v3", "swin_t"])
+def test_torchvision_transforms_pictures_alike(name: str) -> None:
+    from torchvision.models import get_model_weights
+
+    from enginebay_models.tasks import torchvision_task
+
+    weights = get_model_weights(name).DEFAULT
+    transform = weights.transforms()
+    task = torchvision_task(weights, {}, (3, *2 * transform.crop_size))
+    assert_same(task, transform)
+    assert task is not None
+    assert (len(task.classes), task.classes[0]) == (1000, "tench")
+
+
+def test_models_of_torchvision_without_a_task() -> None:
+    assert build("torchvision:squeezenet1_1", arguments={"num_classes": 5})[2].classes == ()
+    assert build("torchvision:lraspp_mobilenet_v3_large")[2] is None
+    assert build("torchvision:r3d_18")[2] is None
+
+
+@pytest.mark.parametrize(
+    ("model", "arguments", "processor", "settings"),
+    [
+        ("ViT", {**TINY, "image_size": 64}, "ViT", {"size": {"height": 64, "width": 64}}),
+        (
+            "ResNet",
+            {"embedding_size": 8, "hidden_sizes": [8], "depths": [1], "layer_type": "basic"},
+            "ConvNext",
+            {"size": {"shortest_edge": 224}},
+        ),
+        (
+            "MobileNetV2",
+            {"image_size": 64},
+            "MobileNetV2",
+            {"size": {"shortest_edge": 73}, "crop_size": {"height": 64, "width": 64}},
+        ),
+        (
+            "DeiT",
+            {**TINY, "image_size": 64},
+            "DeiT",
+            {
+                "size": {"height": 73, "width": 73},
+                "crop_size": {"height": 64, "width": 64},
+            },
+        ),
+        (
+            "MobileViTV2",
+            {"image_size": 64},
+            "MobileViT",
+            {"size": {"shortest_edge": 56}, "crop_size": {"height": 64, "width": 64}},
+        ),
+    ],
+)
+def test_transformers_processes_pictures_alike(
+    model: str, arguments: dict[str, Any], processor: str, settings: dict[str, Any]
+) -> None:
+    import transformers
+
+    _, _, task = build(f"transformers:{model}ForImageClassification", arguments=arguments)
+    process = getattr(transformers, f"{processor}ImageProcessorPil")(**settings)
+    assert_same(task, lambda picture: process(picture, return_tensors="np")["pixel_values"][0])
+    assert task.classes == ("LABEL_0", "LABEL_1")
+
+
+def test_a_detector_of_transformers() -> None:
+    arguments = {**TINY, "image_size": [64, 96], "id2label": {0: "cat", 1: "dog", 2: "fox"}}
+    model, inputs, task = build("transformers:YolosForObjectDetection", arguments=arguments)
+    assert isinstance(task, eb.ObjectDetection)
+    assert (task.classes, task.activation) == (("cat", "dog", "fox"), "softmax")
+    outputs = {name: value.detach().numpy() for name, value in model(**inputs).items()}
+    wanted = len(outputs["logits"][0])
+    everything = eb.ObjectDetection(
+        **{name: getattr(task, name) for name in task.__struct_fields__} | {"threshold": 0}
+    )
+    assert len(everything.postprocess(outputs, (300, 200))) == wanted
+
+
+@pytest.mark.parametrize(
+    ("model", "arguments"),
+    [
+        ("EfficientNetForImageClassification", {"num_block_repeats": [1]}),
+        ("bert", TINY),
+        ("vit", TINY),
+    ],
+)
+def test_models_of_transformers_without_a_task(model: str, arguments: dict[str, Any]) -> None:
+    if model.startswith("EfficientNet"):
+        from transformers import EfficientNetConfig
+
+        from enginebay_models.image_processors import _image_input
+
+        assert _image_input(EfficientNetConfig(), model, 600, 600, detects=False) is None
+        return
+    assert build(f"transformers:{model}", arguments=arguments)[2] is None
+
+
+def test_a_folder_says_its_own(tmp_path: Path) -> None:
+    import transformers
+
+    arguments = {**TINY, "image_size": 32, "id2label": {0: "cat", 1: "dog"}}
+    model, _, _ = build("transformers:ViTForImageClassification", arguments=arguments)
+    model.save_pretrained(tmp_path / "mine")
+    processor = transformers.ViTImageProcessorPil(image_mean=[0.1, 0.2, 0.3], resample=3)
+    processor.save_pretrained(tmp_path / "mine")
+    _, _, task = build(f"transformers:{tmp_path}/mine")
+    assert task.classes == ("cat", "dog")
+    assert task.image.mean == (0.1, 0.2, 0.3)
+    assert task.image.steps == (eb.Resize(32, 32, interpolation="bicubic"),)
+
+
+def test_deploy_and_run_on_a_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    PICTURES[0].save("noise.png")
+    line = ("deploy", "timm:resnet10t", "--backend", "onnxruntime", "--work-dir", "out")
+    ran = call_command(capfd, *line, "--input", "x=1x3x64x48", "--probes", "0")
+    assert ran.code == 0, ran.err
+    ran = call_command(capfd, "run", "out", "--image", "noise.png", "--json")
+    (seen,) = json.loads(ran.out)["images"]
+    assert len(seen["found"]) == 5
+    assert all(len(one["name"]) > 2 for one in seen["found"])
