@@ -170,6 +170,11 @@ def test_what_is_no_picture(tmp_path: Path) -> None:
     assert refusal(tmp_path / "float.tif") == (
         f"'{tmp_path}/float.tif' holds 32-bit numbers, and nothing says which of them is white"
     )
+    with (
+        Image.open(tmp_path / "cut_whole.jpg") as opened,
+        pytest.raises(eb.EnginebayError, match="the picture cannot be read as a picture: "),
+    ):
+        array(opened)
     with pytest.raises(eb.EnginebayError, match="a picture is of type ndarray, wanted a path or"):
         array(np.zeros((2, 2, 3), np.uint8))
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import EnginebayError, InputError, MissingDependencyError, first_line
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import ModuleType
 
     from PIL.Image import Image
@@ -46,7 +48,15 @@ def open_image(image: Any, channels: str = "RGB") -> Image:
     """
     library = pillow()
     if isinstance(image, library.Image):
-        return _converted(image, channels, "the picture")
+        with _one_error("the picture"):
+            return _converted(image, channels, "the picture")
+    path = _checked(image)
+    with _one_error(f"'{path}'"), library.open(path) as opened:
+        return _converted(opened, channels, f"'{path}'")
+
+
+def _checked(image: Any) -> Path:
+    """The path of a file."""
     if not isinstance(image, str | Path):
         raise InputError(
             f"a picture is of type {type(image).__name__}, wanted a path or an image of Pillow's",
@@ -56,22 +66,28 @@ def open_image(image: Any, channels: str = "RGB") -> Image:
     if not path.is_file():
         state = "is a folder" if path.is_dir() else "does not exist"
         raise InputError(f"'{path}' {state}; wanted a picture")
+    return path
+
+
+@contextmanager
+def _one_error(name: str) -> Iterator[None]:
+    """Turn what Pillow raises and warns of into one line about the picture."""
+    library = pillow()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of broken metadata, which is not used
             warnings.simplefilter("error", library.DecompressionBombWarning)
-            with library.open(path) as opened:
-                return _converted(opened, channels, f"'{path}'")
+            yield
     except (library.DecompressionBombWarning, library.DecompressionBombError) as err:
         raise InputError(
-            f"'{path}' has more than {library.MAX_IMAGE_PIXELS} pixels",
+            f"{name} has more than {library.MAX_IMAGE_PIXELS} pixels",
             hint="make it smaller first",
         ) from err
     except EnginebayError:
         raise
     except Exception as err:  # which one a broken file raises depends on the format
-        why = first_line(err).replace(f"'{path}'", "it")
-        raise InputError(f"'{path}' cannot be read as a picture: {why}") from err
+        why = first_line(err).replace(name, "it")
+        raise InputError(f"{name} cannot be read as a picture: {why}") from err
 
 
 def _converted(image: Image, channels: str, name: str) -> Image:
