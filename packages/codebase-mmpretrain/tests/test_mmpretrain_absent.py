@@ -13,6 +13,7 @@ from enginebay.hooks import ModelRequest, RewritersRequest
 from enginebay.testing.commands import call_command
 from enginebay_mmpretrain import plugin
 from enginebay_mmpretrain.model_config import image_size_of
+from enginebay_mmpretrain.task import pipeline_steps
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -114,3 +115,30 @@ def test_other_models_are_not_told_about_our_rewriter(monkeypatch: pytest.Monkey
 
     (only,) = plugin.rewriters(request)
     assert only.name == "enginebay_mmpretrain.classifier.Classifier"
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "steps"),
+    [
+        (
+            [
+                {"type": "LoadImageFromFile"},
+                {"type": "ResizeEdge", "scale": 256, "edge": "short", "backend": "pillow"},
+                {"type": "CenterCrop", "crop_size": 224},
+                {"type": "PackInputs"},
+            ],
+            (eb.Resize(256, 256, fit="cover"), eb.Crop(224, 224)),
+        ),
+        (
+            [{"type": "Resize", "scale": (96, 64)}],
+            (eb.Resize(224, 224, antialias=False),),
+        ),
+        ([{"type": "Resize", "scale": 224, "interpolation": "bicubic"}], None),
+        ([{"type": "Resize", "scale": 224, "keep_ratio": True}], None),
+        ([{"type": "EfficientNetCenterCrop", "crop_size": 224}], None),
+    ],
+)
+def test_a_pipeline_as_steps(pipeline: list[dict[str, Any]], steps: Any) -> None:
+    config = {"model": {"backbone": {}}, "test_pipeline": pipeline}
+    assert pipeline_steps(config, (3, 224, 224)) == steps
+    assert pipeline_steps(config, (1, 224, 224)) is None

@@ -11,6 +11,7 @@ import torch
 import enginebay as eb
 from enginebay.hooks import ModelRequest
 from enginebay.testing.commands import call_command
+from enginebay_mmpretrain.model_config import read_config
 from enginebay_mmpretrain.plugin import model_sources
 
 if TYPE_CHECKING:
@@ -33,7 +34,14 @@ test_pipeline = [dict(type='LoadImageFromFile'), dict(type='Resize', scale=128)]
 
 def build(name: str, shapes: dict[str, tuple[int, ...]] | None = None, **section: Any) -> Any:
     request = ModelRequest(name=name, codebase_config=section, input_shapes=shapes or {})
-    return model_sources()["mmpretrain"](request)
+    found = model_sources()["mmpretrain"](request)
+    return found[:2] if isinstance(found, tuple) else found
+
+
+def with_task(name: str, shapes: dict[str, tuple[int, ...]] | None = None) -> tuple[Any, Any]:
+    request = ModelRequest(name=name, input_shapes=shapes or {})
+    model, _, task = model_sources()["mmpretrain"](request)
+    return model, task
 
 
 def fault(name: str = RESNET, **section: Any) -> tuple[str, str | None]:
@@ -308,3 +316,41 @@ def test_a_config_of_mmdeploy_on_the_command_line(
     )
     ran = call_command(capfd, "deploy", "small.py", "--config", "mine.py", "--work-dir", "two")
     assert (ran.code, ran.err) == (2, "error: codebase_config.checkpoint: no file 'none.pth'\n")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        RESNET,  # Pillow, bilinear, RGB
+        "deit-tiny_4xb256_in1k",  # Pillow, bicubic
+        "densenet121_3rdparty_in1k",  # OpenCV, bilinear
+        "convnext-tiny_in21k-pre_3rdparty_in1k-384px",  # Pillow, to one size
+    ],
+)
+def test_a_task_does_to_pictures_what_the_test_pipeline_does(name: str) -> None:
+    import numpy as np
+    from mmpretrain.registry import TRANSFORMS
+    from PIL import Image
+
+    model, task = with_task(name)
+    config, _ = read_config(mmpretrain, name)
+    steps = [TRANSFORMS.build(one) for one in config.test_pipeline[1:]]
+    noise = np.random.default_rng(0)
+    for size in ((301, 402, 3), (170, 133, 3)):
+        pixels = noise.integers(0, 256, size, np.uint8)
+        packed: Any = {"img": pixels[..., ::-1].copy(), "img_shape": size[:2]}
+        for step in steps:
+            packed = step(packed)
+        batch = {name: [value] for name, value in packed.items()}
+        wanted = model.network.data_preprocessor(batch)["inputs"].numpy()
+        (found,) = task.preprocess(Image.fromarray(pixels)).values()
+        assert np.abs(found - wanted).max() <= 1.01 / min(task.image.std)
+    assert (len(task.classes), task.classes[0]) == (1000, "tench, Tinca tinca")
+
+
+def test_a_task_at_another_size_and_of_other_classes(write: Any) -> None:
+    _, task = with_task(RESNET, {"input": (1, 3, 112, 112)})
+    assert [(step.height, step.width) for step in task.image.steps] == [(128, 128), (112, 112)]
+    _, own = with_task(write())
+    assert (own.classes, own.activation) == ((), "none")
+    assert with_task("efficientnet-b0_3rdparty_8xb32_in1k")[1] is None

@@ -21,6 +21,7 @@ from enginebay_mmpretrain.model_config import (
     read_config,
     set_image_size,
 )
+from enginebay_mmpretrain.task import classification_task
 from enginebay_mmpretrain.weights import load_published
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ TASK = "Classification"
 
 
 def build(request: ModelRequest) -> Any:
-    """Build a classifier, and an image, ``1×C×H×W float32``, of the size it is tested with.
+    """Build a classifier; an image, ``1×C×H×W float32``, of the size it is tested with; its task.
 
     There is no image if neither the config nor the request says a size. Its pixels are noise of
     mean 0 and deviation 1, since the model takes normalised images.
@@ -68,7 +69,9 @@ def _build(request: ModelRequest, options: Options, mmpretrain: Any) -> Any:
     from enginebay_mmpretrain.classifier import Classifier
 
     model = Classifier(network).eval()
-    return model if image is None else (model, image)
+    if image is None:
+        return model
+    return model, image, classification_task(network, config, size)
 
 
 def _check_task(task: str | None) -> None:

@@ -1,0 +1,97 @@
+"""What a config says about pictures, as a task."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import enginebay as eb
+from enginebay_mmpretrain.model_config import image_size_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: The kernels that a task can name, by the library that resizes: OpenCV's others are not Pillow's.
+_KERNELS = {"pillow": ("nearest", "bilinear", "bicubic", "lanczos"), "cv2": ("bilinear",)}
+
+
+def classification_task(
+    network: Any, config: Mapping[str, Any], size: tuple[int, int, int] | None
+) -> eb.Task | None:
+    """Return the task of a classifier; None where its config says what a task cannot.
+
+    Args:
+        network: The classifier as mmpretrain builds it.
+        config: Its config.
+        size: Channels, height and width of its input; None if they are unknown.
+    """
+    steps = None if size is None else pipeline_steps(config, size)
+    prepare = network.data_preprocessor
+    if not steps or getattr(prepare, "pad_size_divisor", 1) > 1:
+        return None
+    mean, std = (getattr(prepare, name, None) for name in ("mean", "std"))
+    names = (getattr(network, "_dataset_meta", None) or {}).get("classes", ())
+    count = getattr(getattr(network, "head", None), "num_classes", None)
+    return eb.ImageClassification(
+        image=eb.ImageInput(
+            steps=steps,
+            channels="RGB" if getattr(prepare, "to_rgb", False) else "BGR",
+            scale=1.0,
+            mean=(0.0,) if mean is None else tuple(map(float, mean.flatten())),
+            std=(1.0,) if std is None else tuple(map(float, std.flatten())),
+        ),
+        classes=tuple(names) if count == len(names) else (),
+        activation="none",  # the classifier's outputs are probabilities
+    )
+
+
+def pipeline_steps(
+    config: Mapping[str, Any], size: tuple[int, int, int]
+) -> tuple[eb.Resize | eb.Crop, ...] | None:
+    """Return the steps of a ``test_pipeline`` at an image size; None where a task has no such step.
+
+    Example:
+        >>> crop = [{"type": "ResizeEdge", "scale": 256}, {"type": "CenterCrop", "crop_size": 224}]
+        >>> config = {"model": {"backbone": {}}, "test_pipeline": crop}
+        >>> [(step.height, step.width) for step in pipeline_steps(config, (3, 112, 224))]
+        [(128, 256), (112, 224)]
+    """
+    own = image_size_of(config)
+    if size[0] != 3 or own is None:
+        return None
+    steps: list[eb.Resize | eb.Crop] = []
+    for transform in config.get("test_pipeline") or ():
+        kind = transform.get("type")
+        name = str(getattr(kind, "__name__", kind)).removeprefix("mmpretrain.")
+        if name in ("LoadImageFromFile", "PackInputs"):
+            continue
+        step = _step(name, transform, (size[1] / own[1], size[2] / own[2]))
+        if step is None:
+            return None
+        steps.append(step)
+    return tuple(steps)
+
+
+def _step(
+    name: str, transform: Mapping[str, Any], share: tuple[float, float]
+) -> eb.Resize | eb.Crop | None:
+    """Return one step, with its height and width multiplied; None where a task has no such step."""
+    if name == "CenterCrop" and not transform.get("auto_pad"):
+        return eb.Crop(*_scaled(transform["crop_size"], share))
+    backend, kernel = (
+        transform.get(key, usual)
+        for key, usual in (("backend", "cv2"), ("interpolation", "bilinear"))
+    )
+    if kernel not in _KERNELS.get(backend, ()):
+        return None
+    options: dict[str, Any] = {"interpolation": kernel, "antialias": backend == "pillow"}
+    if name == "Resize" and not transform.get("keep_ratio") and "scale" in transform:
+        return eb.Resize(*_scaled(transform["scale"], share), **options)
+    if name == "ResizeEdge" and transform.get("edge", "short") == "short":
+        return eb.Resize(*_scaled(transform["scale"], share), fit="cover", **options)
+    return None
+
+
+def _scaled(size: Any, share: tuple[float, float]) -> tuple[int, int]:
+    """Return height and width of a size that a config writes as a number or ``(width, height)``."""
+    width, height = (size, size) if isinstance(size, int) else size
+    return round(height * share[0]), round(width * share[1])
