@@ -212,6 +212,13 @@ def test_infinities_are_no_nan() -> None:
     assert np.array_equal(item.inputs["x"], values)
 
 
+def test_arrays_without_names_may_get_them_later() -> None:
+    """Deploy reads the example before it knows what the model's input is called."""
+    data = eb.DataSet([np.zeros((2, 3), np.float32)] * 2)
+    assert next(iter(data)).inputs.keys() == {""}
+    assert len(list(data.items([eb.TensorSpec("x", "float32", (2, 3))]))) == 2
+
+
 def test_other_items_the_second_time_are_an_error() -> None:
     generator = np.random.default_rng(0)
     data = eb.DataSet(lambda: ({"x": generator.random((2, 3), np.float32)} for _ in range(3)))

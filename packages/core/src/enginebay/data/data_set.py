@@ -153,7 +153,8 @@ class DataSet:
                     check.check_names(item.inputs)
                     check.check(item.inputs)
                     _check_numbers(item.inputs)
-                self._check_same(count, item)
+                if "" not in item.inputs:  # without its name it is not compared with later ones
+                    self._check_same(count, item)
             except InputError as err:
                 raise InputError(
                     f"item {number} of {self.description}: {err}", hint=err.hint
