@@ -50,6 +50,14 @@ def finder():
     return Finder(), torch.ones(1, 3, 16, 16), task
 
 
+def bare():
+    return Colours(), None, TASK
+
+
+def half():
+    return Colours(), torch.zeros(1, 3, 16, 16, dtype=torch.float16), TASK
+
+
 def without():
     return Colours(), torch.zeros(1, 3, 16, 16)
 

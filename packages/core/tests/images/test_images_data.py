@@ -108,6 +108,20 @@ def test_deploy_verifies_on_pictures(made: Path, cli: Run) -> None:
     assert "targets by class names" in cli("inspect", "on_photos").out
 
 
+@pytest.mark.parametrize(("model", "dtype"), [("bare", "float32"), ("half", "float16")])
+def test_pictures_have_the_name_and_the_dtype_of_the_input(
+    cli: Run, model: str, dtype: str
+) -> None:
+    """Where no example says them, a picture is the example."""
+    line = ("deploy", f"net.py:{model}", "--work-dir", model, "--probes", "0", "--json")
+    ran = cli(*line, "--data", "photos", "--take", "2", "--exporter", "torchscript")
+    assert ran.code == 0, ran.err
+    manifest = json.loads(ran.out)["manifest"]
+    image = manifest["task"]["image"]
+    assert (image["input"], image["dtype"]) == ("x", dtype)
+    assert manifest["inputs"][0]["dtype"] == dtype
+
+
 def test_evaluate_takes_pictures(cli: Run) -> None:
     line = ("evaluate", "build", "--data", "photos", "--metric", "accuracy")
     ran = cli(*line, "--model", "net.py:build")

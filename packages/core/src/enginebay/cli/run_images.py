@@ -53,8 +53,6 @@ def check_image_flags(args: Namespace) -> None:
         UsageError: They do not, or the file of ``--draw`` cannot be written.
         MissingDependencyError: Pillow is not installed.
     """
-    from enginebay.images import check_drawing, pillow
-
     if args.draw and not args.images:
         raise UsageError("--draw has no picture to draw on", hint="add --image FILE")
     for flag in ("draw", "output"):
@@ -64,9 +62,11 @@ def check_image_flags(args: Namespace) -> None:
                 hint="run them one by one",
             )
     if args.images:
+        from enginebay.images import check_drawing, pillow
+
         pillow()
-    if args.draw:
-        check_drawing(args.draw)
+        if args.draw:
+            check_drawing(args.draw)
 
 
 class ImageRun:

@@ -10,7 +10,7 @@ import msgspec
 
 from enginebay.artifact import SAMPLES_FILE, Artifact, build_manifest, staging
 from enginebay.errors import MismatchError
-from enginebay.images import fit_task, read_task
+from enginebay.images import read_task
 from enginebay.inference import Receipt
 from enginebay.ir import IR_FOLDER
 from enginebay.models import unchanged
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from enginebay.exporters import ExporterName
     from enginebay.images import Task
     from enginebay.ir import IRKind
-    from enginebay.models import BoundModel
     from enginebay.operations.build_engine import Engine
     from enginebay.params import BackendParams
     from enginebay.rewriting import RewriterSet
@@ -188,19 +187,19 @@ def deploy(
     if int8_keep:
         settings.engine.check_calibrated(settings.params, "int8_keep keeps layers out of int8")
     held = settings.data_set()
+    # Not by truth: that would read a stream to its end, to count it.
+    verified_on = None if held is None else held.some(_VERIFIED_ITEMS)
     steps = Steps(watch)
     with staging(work_dir, overwrite=overwrite) as stage, ExitStack() as model_use:
         with steps("reference") as set_detail:
             source = settings.find(model, args)
             model_use.enter_context(unchanged(source))
-            known_task = given_task or source.task
-            held = None if held is None else held.for_task(known_task)
-            # Not by truth: that would read a stream to its end, to count it.
-            verified_on = None if held is None else held.some(_VERIFIED_ITEMS)
-            bound = settings.bind(source, args, verified_on)
+            bound, fitted_task = settings.bind(source, args, verified_on, given_task or source.task)
             if gate is not None:
                 gate.check_model(bound)
-            fitted_task = _fit(known_task, bound)
+            if held is not None:
+                held = held.for_task(fitted_task)
+                verified_on = held.some(_VERIFIED_ITEMS)
             reference = record_reference(
                 bound,
                 settings.engine.name,
@@ -263,11 +262,6 @@ def deploy(
         notes=(*settings.notes, *engine.notes, *engine.ir.notes, *fallbacks),
         rewriting=engine.rewriting,
     )
-
-
-def _fit(task: Task | None, bound: BoundModel) -> Task | None:
-    """The task with the model's names; it must fit the model."""
-    return None if task is None else fit_task(task, bound.open_inputs, bound.outputs)
 
 
 def _data_record(calibrated: DataSet | None, verified: DataSet | None) -> DataRecord | None:

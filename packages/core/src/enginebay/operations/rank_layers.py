@@ -97,7 +97,9 @@ def sensitivity(
     source = settings.find(model, args)
     with TemporaryDirectory(prefix="enginebay-sensitivity-") as folder, unchanged(source):
         with steps("reference"):
-            bound = settings.bind(source, args, some)
+            bound, task = settings.bind(source, args, some, source.task)
+            held = held.for_task(task)
+            some = held.some(RANKED_ON)
             reference = record_reference(
                 bound,
                 settings.engine.name,

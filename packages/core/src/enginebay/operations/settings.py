@@ -14,6 +14,7 @@ from enginebay.config import dynamic_shapes as open_axes
 from enginebay.data import DataSet
 from enginebay.errors import UsageError
 from enginebay.exporters import ExporterName
+from enginebay.images import Task, fit_task
 from enginebay.ir import IRKind
 from enginebay.models import BoundModel, ModelSource, bind, find_model, shapes_of
 from enginebay.params import BackendParams
@@ -62,11 +63,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """Find the model that a caller names; sources see the config's section and the shapes."""
         return find_model(model, self.codebase_config, self.params.input_shapes or shapes_of(args))
 
-    def bind(self, source: ModelSource, args: Any, data: DataSet | None) -> BoundModel:
-        """Bind the model's inputs: to the arguments, the model's own example, or else an item."""
+    def bind(
+        self, source: ModelSource, args: Any, data: DataSet | None, task: Task | None
+    ) -> tuple[BoundModel, Task | None]:
+        """Bind the model's inputs: to the arguments, the model's own example, or else an item.
+
+        Returns:
+            The model, and its task with the names and the dtype that it left out.
+
+        Raises:
+            UsageError: The task does not fit the model.
+        """
         if args is None and source.example_inputs is None and data is not None:
-            args = next(iter(data)).inputs
-        return bind(
+            args = next(iter(data.for_task(task))).inputs
+        bound = bind(
             source,
             args,
             input_names=self.input_names,
@@ -76,6 +86,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             min_shapes=self.params.min_shapes,
             max_shapes=self.params.max_shapes,
         )
+        if task is None:
+            return bound, None
+        return bound, fit_task(task, bound.open_inputs, bound.outputs)
 
     def data_set(self) -> DataSet | None:
         """The data set, opened.
