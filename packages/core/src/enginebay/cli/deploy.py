@@ -11,7 +11,6 @@ from enginebay.cli.arguments import (
     METRIC_HELP,
     add_probes,
     add_strict,
-    add_task,
     add_tolerance,
     add_work_dir,
     parse_domain,
@@ -67,7 +66,6 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
         "until it is verified and --metric, on all of --data, is at most X worse than PyTorch's",
     )
     parser.add_argument("--metric", metavar="METRIC", help=f"for --max-drop: {METRIC_HELP}")
-    add_task(parser)
     add_probes(parser)
     add_tolerance(parser)
     parser.add_argument(
@@ -95,7 +93,6 @@ def run(args: Namespace) -> int:
             keep_ir=args.keep_ir,
             metric=args.metric,
             max_drop=args.max_drop,
-            task=args.task,
             probes=args.probes,
             probes_extreme=args.probes_extreme,
             domain=parse_domain(args.domain),

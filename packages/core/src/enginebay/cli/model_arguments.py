@@ -13,6 +13,7 @@ from enginebay.cli.arguments import (
     add_data,
     add_inputs,
     add_int8_keep,
+    add_task,
     data_set,
     environment,
     flag_value,
@@ -51,6 +52,7 @@ def add_model(parser: ArgumentParser) -> None:
         help="the ONNX exporter (default: dynamo, and where that fails torchscript)",
     )
     add_data(parser, "int8 is calibrated with it, and every artifact is verified on it too")
+    add_task(parser)
     add_int8_keep(parser)
 
 
@@ -92,5 +94,6 @@ def model_options(args: Namespace) -> dict[str, Any]:
         "ir": args.ir,
         "exporter": args.exporter,
         "data": data_set(args),
+        "task": args.task,
         "int8_keep": args.int8_keep,
     }

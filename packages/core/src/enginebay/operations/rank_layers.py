@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from enginebay.errors import UsageError
+from enginebay.images import read_task
 from enginebay.models import unchanged
 from enginebay.operations.build_engine import Build, build_engine
 from enginebay.operations.int8_layers import RANKED_ON, NodeSensitivity, rank_nodes
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from enginebay.exporters import ExporterName
+    from enginebay.images import Task
     from enginebay.ir import IRKind
     from enginebay.operations.steps import Step
     from enginebay.params import BackendParams
@@ -48,6 +50,7 @@ def sensitivity(
     args: Any = None,
     *,
     data: Any = None,
+    task: Task | str | Path | None = None,
     backend: str | None = None,
     params: BackendParams | Mapping[str, Any] | None = None,
     ir: IRKind | None = None,
@@ -68,6 +71,7 @@ def sensitivity(
         model: As :func:`enginebay.deploy` takes it, and so are the arguments that follow.
         args: Example inputs.
         data: An :class:`enginebay.DataSet`, or what one is made of.
+        task: What the model is for, where the data are pictures.
         backend: The engine.
         params: Its parameters, with the precision ``int8`` or ``fp8``.
         ir: Use this IR.
@@ -88,6 +92,7 @@ def sensitivity(
     )
     settings.engine.check_calibrated(settings.params, "sensitivity measures layers in 8 bits")
     check_sets(rewriters)
+    given_task = None if task is None else read_task(task)
     if settings.partition:
         raise UsageError("the layers of a model that is cut cannot be measured")
     held = settings.data_set()
@@ -97,8 +102,8 @@ def sensitivity(
     source = settings.find(model, args)
     with TemporaryDirectory(prefix="enginebay-sensitivity-") as folder, unchanged(source):
         with steps("reference"):
-            bound, task = settings.bind(source, args, some, source.task)
-            held = held.for_task(task)
+            bound, fitted_task = settings.bind(source, args, some, given_task or source.task)
+            held = held.for_task(fitted_task)
             some = held.some(RANKED_ON)
             reference = record_reference(
                 bound,
