@@ -81,6 +81,7 @@ def test_a_model_of_timm_with_other_classes() -> None:
     assert build("timm:resnet10t", arguments={"num_classes": 3})[2].classes == ()
     assert build("timm:resnet10t", arguments={"num_classes": 0})[2] is None
     assert build("timm:resnet10t", (1, 1, 64, 64))[2] is None
+    assert build("timm:resnet10t", arguments={"features_only": True})[2] is None
 
 
 @pytest.mark.parametrize("name", ["squeezenet1_1", "vit_b_16", "inception_v3", "swin_t"])

@@ -24,7 +24,8 @@ def timm_task(data: Any, model: Any, size: tuple[int, int, int]) -> eb.Task | No
     """
     channels, height, width = size
     config = data.resolve_data_config({"input_size": size}, model=model)
-    if channels != 3 or not model.num_classes or config["interpolation"] not in KERNELS:
+    count = getattr(model, "num_classes", 0)  # of features alone there is none
+    if channels != 3 or not count or config["interpolation"] not in KERNELS:
         return None
     subset = data.infer_imagenet_subset(model)
     return eb.ImageClassification(
