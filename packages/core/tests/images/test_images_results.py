@@ -79,6 +79,9 @@ def test_nothing_is_found() -> None:
 def test_outputs_of_other_lengths() -> None:
     task = eb.ObjectDetection(image=LETTERBOX)
     wrong = {"boxes": np.zeros((2, 4)), "scores": np.zeros(3), "labels": np.zeros(3)}
+    wide = {"boxes": np.zeros((2, 5)), "scores": np.zeros(2), "labels": np.zeros(2)}
+    with pytest.raises(eb.EnginebayError, match=r"output 'boxes' has the shape \(2, 5\), wanted"):
+        task.postprocess(wide, (10, 10))
     with pytest.raises(eb.EnginebayError, match="there are 2 boxes, 3 scores and 3 classes"):
         task.postprocess(wrong, (10, 10))
 

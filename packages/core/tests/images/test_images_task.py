@@ -146,6 +146,8 @@ def test_a_task_gets_the_names_of_its_model() -> None:
     assert (fitted.image.input, fitted.image.dtype) == ("x", "float32")
     assert isinstance(fitted, eb.ImageClassification)
     assert fitted.output == "y"
+    pooled = eb.TensorSpec("y", "float32", ("batch", 2, 1, 1))
+    assert fit_task(TASK, IMAGE, (pooled,)) == fitted
     # Nothing is known of an output without a shape, or of an image of any size.
     anything = eb.TensorSpec("x", "float16", ("n", 3, "h", "w"))
     fit_task(TASK, (anything,), (eb.TensorSpec("y", "float32", None),))
@@ -240,3 +242,9 @@ def test_a_detection_may_score_no_object() -> None:
         fit_task(task, anywhere, (boxes, eb.TensorSpec("scores", "float32", (1, 9, columns))))
     with pytest.raises(eb.EnginebayError, match="the task names 2 classes, and the output is"):
         fit_task(task, anywhere, (boxes, eb.TensorSpec("scores", "float32", (1, 9, 4))))
+    wide = eb.TensorSpec("boxes", "float32", (1, 9, 5))
+    with pytest.raises(eb.EnginebayError) as caught:
+        fit_task(task, anywhere, (wide, eb.TensorSpec("scores", "float32", (1, 9, 2))))
+    assert str(caught.value) == (
+        "the task wants four numbers for each box, and the output is boxes float32[1, 9, 5]"
+    )

@@ -86,7 +86,12 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
             InferenceError: An output is missing, holds numbers that are not finite, or has
                 another number of boxes than the others.
         """
-        corners = self._corners(numbers(outputs, self.boxes).reshape(-1, 4), size)
+        edges = numbers(outputs, self.boxes)
+        if edges.size and edges.shape[-1] != 4:
+            raise InferenceError(
+                f"output '{self.boxes}' has the shape {edges.shape}, wanted four numbers a box"
+            )
+        corners = self._corners(edges.reshape(-1, 4), size)
         scores, classes = self._scores(outputs)
         if not len(corners) == len(scores) == len(classes):
             raise InferenceError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -33,14 +34,20 @@ def fit_task(task: Task, inputs: Sequence[TensorSpec], outputs: Sequence[TensorS
     image = _fit_image(task.image, spec)
     if isinstance(task, ImageClassification):
         output = _named(task.output, outputs, "output")
-        _check_classes(task, output, extra=0)
+        dims = output.dims or ()
+        _check_classes(task, output, dims[1:] or dims, extra=0)
         return msgspec.structs.replace(task, image=image, output=output.name)
     assert isinstance(task, ObjectDetection)
-    for name in filter(None, (task.boxes, task.labels)):
-        _named(name, outputs, "output")
+    boxes = _named(task.boxes, outputs, "output")
+    if boxes.dims and isinstance(boxes.dims[-1], int) and boxes.dims[-1] != 4:
+        raise UsageError(
+            f"the task wants four numbers for each box, and the output is {boxes.describe()}"
+        )
     scores = _named(task.scores, outputs, "output")
-    if not task.labels:
-        _check_classes(task, scores, extra=1)
+    if task.labels:
+        _named(task.labels, outputs, "output")
+    else:
+        _check_classes(task, scores, (scores.dims or ())[-1:], extra=1)
     return msgspec.structs.replace(task, image=image)
 
 
@@ -94,8 +101,13 @@ def _check_dims(image: ImageInput, spec: TensorSpec, dims: Sequence[int | str]) 
         )
 
 
-def _check_classes(task: Task, output: TensorSpec, *, extra: int) -> None:
-    """Compare the number of names with the output's last size."""
-    count, last = len(task.classes), output.dims[-1] if output.dims else None
-    if count and isinstance(last, int) and not count <= last <= count + extra:
+def _check_classes(
+    task: Task, output: TensorSpec, sizes: Sequence[int | str], *, extra: int
+) -> None:
+    """Compare the number of names with that of an output's numbers for them."""
+    known = [size for size in sizes if isinstance(size, int)]
+    if not (task.classes and known and len(known) == len(sizes)):
+        return
+    count = len(task.classes)
+    if not count <= prod(known) <= count + extra:
         raise UsageError(f"the task names {count} classes, and the output is {output.describe()}")
