@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -188,6 +189,15 @@ def test_a_huge_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
             assert refusal(tmp_path / "huge.png") == (
                 f"'{tmp_path}/huge.png' has more than {limit} pixels"
             )
+
+
+def test_threads_leave_the_filters_of_warnings_as_they_were(tmp_path: Path) -> None:
+    noise(40, 40).save(tmp_path / "a.png")
+    before = list(warnings.filters)
+    with ThreadPoolExecutor(8) as pool:
+        for found in pool.map(array, [tmp_path / "a.png"] * 400):
+            assert found.shape == (1, 3, 40, 40)
+    assert list(warnings.filters) == before
 
 
 def test_a_line_of_pixels_is_not_made_thick(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import EnginebayError, InputError, MissingDependencyError, first_line
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from PIL.Image import Image
+
+
+_FILTERS = Lock()
 
 
 def pillow() -> ModuleType:
@@ -51,7 +55,7 @@ def open_image(image: Any, channels: str = "RGB") -> Image:
         with _one_error("the picture"):
             return _converted(image, channels, "the picture")
     path = _checked(image)
-    with _one_error(f"'{path}'"), library.open(path) as opened:
+    with _one_error(f"'{path}'"), _opened(path) as opened:
         return _converted(opened, channels, f"'{path}'")
 
 
@@ -69,15 +73,22 @@ def _checked(image: Any) -> Path:
     return path
 
 
+def _opened(path: Path) -> Image:
+    """Open a file; Pillow's warning of a huge picture is an error."""
+    library = pillow()
+    # The filters belong to all threads, and two that change them at a time leave them changed.
+    with _FILTERS, warnings.catch_warnings():
+        warnings.simplefilter("error", library.DecompressionBombWarning)
+        opened: Image = library.open(path)
+        return opened
+
+
 @contextmanager
 def _one_error(name: str) -> Iterator[None]:
-    """Turn what Pillow raises and warns of into one line about the picture."""
+    """Turn what Pillow raises into one line about the picture."""
     library = pillow()
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of broken metadata, which is not used
-            warnings.simplefilter("error", library.DecompressionBombWarning)
-            yield
+        yield
     except (library.DecompressionBombWarning, library.DecompressionBombError) as err:
         raise InputError(
             f"{name} has more than {library.MAX_IMAGE_PIXELS} pixels",
