@@ -240,7 +240,7 @@ def models(session: nox.Session) -> None:
     Of the one of mmpretrain what needs no mmpretrain; the session of its name has the rest.
     """
     sources = ("enginebay-models[transformers]", "enginebay-mmpretrain")
-    install(session, *EVERY_ENGINE, *sources, ZOO, "enginebay[images]", shared=ENGINES)
+    install(session, *EVERY_ENGINE, *sources, ZOO, "pillow", shared=ENGINES)
     # Their requirements would put a torchvision beside torch that replaces it; conftest.py says
     # how this one imports.
     session.install("-c", "constraints.txt", "--no-deps", "timm==1.0.31", "torchvision")
@@ -279,7 +279,7 @@ def no_torch(session: nox.Session) -> None:
 def together(session: nox.Session) -> None:
     """Test what crosses packages, with all wheels, the example and the README's commands."""
     int8 = "enginebay-openvino[int8]"
-    install(session, *EVERY_ENGINE, int8, "enginebay[images]", "scikit-learn", ZOO, shared=ENGINES)
+    install(session, *EVERY_ENGINE, int8, "pillow", "scikit-learn", ZOO, shared=ENGINES)
     # Without their requirements: torch is in the environment that is shared.
     metrics = ("torchmetrics", "lightning-utilities")
     session.install("-c", "constraints.txt", "--no-deps", *metrics)
