@@ -57,6 +57,7 @@ def test_items_are_pictures_and_targets_class_numbers(photos: Path) -> None:
 
 def test_pictures_without_classes_have_no_targets(photos: Path) -> None:
     loose = photos / "red"
+    (loose / "thumbnails").mkdir()
     data = eb.DataSet(str(loose)).for_task(task("red"))
     assert [item.target for item in data] == [None] * 3
     assert data.targets == ""

@@ -56,6 +56,8 @@ class Pictures:
                 f"{self.description} holds pictures beside folders of pictures: '{name}'",
                 hint="move each into the folder of its class",
             )
+        if loose:
+            self._folders = []
         self._files: list[tuple[Path, int | None]] = [*loose, *sorted_in]
         self.count: int | None = len(self._files)
         self._numbers: list[int] = []
