@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -367,6 +367,7 @@ def test_the_verdict_is_that_of_numpys_allclose(pair, rtol, atol):
 
 
 @given(values=hnp.arrays(DTYPES, hnp.array_shapes(max_side=4)))
+@example(values=np.full((1, 3), 1.2e307))
 def test_anything_equals_itself(values):
     assert one(values, values.copy(), rtol=0).passed
 

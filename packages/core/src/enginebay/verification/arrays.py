@@ -130,7 +130,7 @@ class _Magnitudes(NamedTuple):
     def apart(self, axis: int, noise: float) -> np.ndarray[Any, Any]:
         """Which slices are far smaller than the whole, and more than its noise."""
         own = self.slices[axis]
-        small: np.ndarray[Any, Any] = (self.counts[axis] >= _ENOUGH) & (own * _APART < self.whole)
+        small: np.ndarray[Any, Any] = (self.counts[axis] >= _ENOUGH) & (own < self.whole / _APART)
         return small & (own > noise * self.whole)
 
 
