@@ -111,7 +111,7 @@ def test_plugins_rewrite_where_no_backend_is_named_too(zoo: None) -> None:
 def test_a_known_source_that_is_not_installed(
     model: str, install: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("enginebay.models.plugin_sources._schemes", dict)
+    monkeypatch.setattr("enginebay.models.plugin_sources.contributed", lambda hook: {})
     scheme = model.partition(":")[0]
     with pytest.raises(ModelSourceError) as caught:
         find_model(model)

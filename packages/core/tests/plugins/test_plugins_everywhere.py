@@ -11,6 +11,7 @@ import pytest
 from enginebay.errors import EnginebayError, PluginError
 from enginebay.plugins import (
     PluginWarning,
+    contributed,
     list_plugins,
     load_backend,
     load_plugins,
@@ -190,3 +191,17 @@ def test_our_own_errors_pass_unchanged() -> None:
     source += "\n@hookimpl\ndef rewriters(request):\n    raise RewriterError('two of them')\n"
     with pack("bad", source), pytest.raises(EnginebayError, match=r"^two of them$"):
         load_plugins().call_all("rewriters", request=None)
+
+
+def test_one_that_brings_no_mapping() -> None:
+    source = "import enginebay as eb\n@eb.hookimpl\ndef metrics():\n    return ['map']\n"
+    with (
+        temporary_backend("maps", source, group="enginebay.plugins"),
+        pytest.raises(PluginError) as caught,
+    ):
+        contributed("metrics")
+    assert re.fullmatch(
+        r"metrics\(\) of 'maps' \(.*\) returned \['map'\]: wanted a mapping from names to "
+        r"callables",
+        str(caught.value),
+    )

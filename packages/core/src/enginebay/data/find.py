@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from enginebay.errors import EnginebayError, InputError, check_text, first_line
 from enginebay.hooks import DataRequest
 from enginebay.models import named_object
-from enginebay.plugins import load_plugins
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from enginebay.plugins import contributed
 
 _FORMS = "an .npz file, a folder of them or of pictures, file.py:attr, or SCHEME:NAME of a plugin"
 
@@ -33,7 +30,7 @@ def find_data(text: str) -> Any:
     if ":" not in text or Path(text).exists():
         return Path(text)
     scheme, _, name = text.partition(":")
-    sources = _sources()
+    sources = contributed("data_sources")
     if scheme in sources:
         try:
             return sources[scheme](DataRequest(name=name))
@@ -46,8 +43,3 @@ def find_data(text: str) -> Any:
         raise InputError(f"'{text}' names no data set", hint=f"wanted {_FORMS}")
     with named_object(text) as found:
         return found
-
-
-def _sources() -> dict[str, Callable[[DataRequest], Any]]:
-    contributed = load_plugins().call_all("data_sources")
-    return {scheme: build for _, sources in contributed for scheme, build in sources.items()}

@@ -14,7 +14,7 @@ from enginebay.evaluation.metrics import Cosine, MeanAbsoluteError, TopK
 from enginebay.evaluation.torch_metrics import TorchMetric, is_torch_metric, named_metric
 from enginebay.hooks import MetricRequest
 from enginebay.models import named_object
-from enginebay.plugins import load_plugins
+from enginebay.plugins import contributed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -85,7 +85,7 @@ def _find(metric: Any) -> MetricSource:
         )
     if scheme == "torchmetrics" and name.partition("(")[0].isidentifier():
         return _source(metric, named_metric(name))
-    plugins = _schemes()
+    plugins = contributed("metrics")
     if scheme in plugins:
         request = MetricRequest(name=name)
         return _source(metric, _called(metric, lambda: plugins[scheme](request)))
@@ -100,11 +100,6 @@ def _known(name: str) -> Callable[[], Any] | None:
     if head == "top" and number.isdecimal() and int(number) > 0:
         return partial(TopK, int(number))
     return None
-
-
-def _schemes() -> dict[str, Callable[[MetricRequest], Any]]:
-    contributed = load_plugins().call_all("metrics")
-    return {scheme: build for _, sources in contributed for scheme, build in sources.items()}
 
 
 def _source(name: str, metric: Any) -> MetricSource:

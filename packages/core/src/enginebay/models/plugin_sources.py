@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from enginebay.errors import ModelSourceError
 from enginebay.hooks import ModelRequest
 from enginebay.models.sources import is_file, load_model
-from enginebay.plugins import KNOWN_MODEL_SOURCES, load_plugins
+from enginebay.plugins import KNOWN_MODEL_SOURCES, contributed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from enginebay.models.sources import ModelSource
     from enginebay.params import Shapes
@@ -34,7 +34,7 @@ def find_model(
     """
     if not isinstance(model, str) or is_file(model):
         return load_model(model)
-    schemes = _schemes()
+    schemes = contributed("model_sources")
     codebase = (codebase_config or {}).get("type")
     if codebase and codebase not in schemes and _names_codebase(model, codebase):
         known = ", ".join(schemes) or "none"
@@ -80,8 +80,3 @@ def _is_bare(model: str) -> bool:
     A ``.py`` file is a codebase's model config where no attribute in it is named.
     """
     return ":" not in model and (model.endswith(".py") or not set("/\\.") & set(model))
-
-
-def _schemes() -> dict[str, Callable[[ModelRequest], Any]]:
-    contributed = load_plugins().call_all("model_sources")
-    return {scheme: build for _, sources in contributed for scheme, build in sources.items()}

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         LoadedPlugin,
         PluginTeam,
         PluginWarning,
+        contributed,
         load_backend,
         load_plugins,
         reset,
@@ -40,6 +41,7 @@ __all__ = [
     "LoadedPlugin",
     "PluginTeam",
     "PluginWarning",
+    "contributed",
     "forget_failures",
     "list_backends",
     "list_plugins",
@@ -50,7 +52,10 @@ __all__ = [
     "trust",
 ]
 
-_LOADING = ("LoadedPlugin", "PluginTeam", "PluginWarning", "load_backend", "load_plugins", "reset")
+_LOADING = (
+    *("LoadedPlugin", "PluginTeam", "PluginWarning"),
+    *("contributed", "load_backend", "load_plugins", "reset"),
+)
 
 __getattr__ = lazy_names(
     __name__,

@@ -7,6 +7,7 @@ backend raises only when it is requested; any other broken plugin is left out wi
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from contextlib import contextmanager
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,7 +25,7 @@ from enginebay.plugins.importing import import_checked
 from enginebay.plugins.trial import check_survival
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from types import ModuleType
 
     from enginebay.hooks import BackendInfo
@@ -171,6 +172,24 @@ def load_plugins() -> PluginTeam:
                 message = f"{error}; it stays out. Fix: {error.hint}"
                 warnings.warn(message, PluginWarning, stacklevel=3)
         return _plugins[0]
+
+
+def contributed(hook: str) -> dict[str, Any]:
+    """Return what all plugins bring by name with a hook such as ``metrics``.
+
+    Raises:
+        PluginError: A plugin raised, or returned something else than a mapping.
+    """
+    found: dict[str, Any] = {}
+    for status, by_name in load_plugins().call_all(hook):
+        if not isinstance(by_name, Mapping):
+            raise PluginError(
+                f"{hook}() of {status.name!r} ({status.provider}) returned {by_name!r}: wanted a "
+                "mapping from names to callables",
+                hint=f"pip install -U {status.distribution}",
+            )
+        found |= by_name
+    return found
 
 
 def reset() -> None:
