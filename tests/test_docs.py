@@ -265,11 +265,15 @@ def test_the_reference_has_every_public_name() -> None:
     assert wanted - on_the_page_of_the_hooks - in_words <= shown_on("python.md")
 
 
+#: How the names of what hooks take and return end.
+ENDINGS = ("Info", "Request", "Data", "Result", "Aligned")
+
+
 def test_the_reference_has_the_whole_contract() -> None:
     from enginebay import hooks
 
     specs = {name for name, value in vars(hooks).items() if hasattr(value, "enginebay_spec")}
-    values = {name for name in vars(hooks) if name.endswith(("Info", "Request", "Data"))}
+    values = {name for name in vars(hooks) if name.endswith(ENDINGS)}
     assert {f"enginebay.hooks.{name}" for name in specs | values} == shown_on("hooks.md")
 
 

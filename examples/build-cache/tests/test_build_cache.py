@@ -219,6 +219,22 @@ def test_the_nodes_that_stay_in_floating_point_count(tmp_path: Path) -> None:
     assert [line.split(":")[0] for line in entries()[0].about.missed[1:]] == ["keep"]
 
 
+def test_outputs_that_may_come_in_another_order_count(tmp_path: Path) -> None:
+    """A backend may convert otherwise where their order does not count."""
+    import torch
+
+    with loop():
+        for number, compare in enumerate([{}, {"output": "set"}]):
+            eb.deploy(
+                torch.nn.ReLU(),
+                torch.randn(3, 2),
+                backend="loop",
+                work_dir=tmp_path / f"u{number}",
+                compare=compare,
+            )
+    assert [line.split(":")[0] for line in entries()[0].about.missed[1:]] == ["unordered"]
+
+
 def test_plugin_version_source_and_binding_count(ir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with loop():
         convert(ir, "a")

@@ -60,6 +60,7 @@ def key_of(request: ConvertRequest) -> Key:
         **_under("content", dict(_named_files(params))),
         "calibration": None if request.calibration is None else _data_digest(request.calibration),
         "keep": request.keep,
+        "unordered": request.unordered,
         **_under("version", _versions(backend)),
         **_under("bound_to", backend.bound_to(request.params)),
         "source": _source_digest(backend.name),

@@ -28,6 +28,7 @@ import pluggy
 
 from enginebay.environment import EnvReport, Tier
 from enginebay.ir import IRKind, IRModel
+from enginebay.matching import Aligned, ComparisonRequest, ComparisonResult
 from enginebay.params import BackendParams, ShapeProfile
 from enginebay.tensors import TensorSpec
 
@@ -46,10 +47,14 @@ else:
 
 __all__ = [
     "API_VERSION",
+    "Aligned",
     "BackendInfo",
     "BindingRequest",
     "CalibrationData",
     "CheckEnvRequest",
+    "ComparatorRequest",
+    "ComparisonRequest",
+    "ComparisonResult",
     "ConvertRequest",
     "DataRequest",
     "MetricRequest",
@@ -158,6 +163,8 @@ class ConvertRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
             against the IR's inputs when it is read; None in any other precision.
         keep: Nodes that stay in floating point in such a precision, out of those that
             :func:`quantizable_nodes` lists.
+        unordered: Outputs that will be compared as sets, by a comparator: a backend that compares
+            them itself must accept another order.
     """
 
     ir: IRModel
@@ -169,6 +176,7 @@ class ConvertRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
     samples: tuple[Mapping[str, Any], ...] = ()
     calibration: CalibrationData | None = None
     keep: tuple[str, ...] = ()
+    unordered: tuple[str, ...] = ()
 
 
 class WrapperRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
@@ -258,6 +266,16 @@ class MetricRequest(msgspec.Struct, frozen=True, kw_only=True):
     name: str
 
 
+class ComparatorRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Request to a plugin for one comparator.
+
+    Attributes:
+        argument: The text behind the scheme: ``0.9`` in ``poses:0.9``; empty for none.
+    """
+
+    argument: str
+
+
 @hookspec(firstresult=True)
 def backend_info() -> BackendInfo:
     """Return what the backend is and can do.
@@ -343,5 +361,17 @@ def metrics() -> Mapping[str, Callable[[MetricRequest], Any]]:
     The callable takes a :class:`MetricRequest` and returns what ``eb.evaluate`` takes: an object
     with ``update``, ``compute`` and ``reset``, or a callable that returns one. It raises a
     ``UsageError`` for a name that it does not know.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def comparators() -> Mapping[str, Callable[[ComparatorRequest], Any]]:
+    """Return comparators by scheme: ``{"poses": build}`` makes ``poses:ARGUMENT`` call ``build``.
+
+    The callable takes a :class:`ComparatorRequest` and returns a comparator: a callable that takes
+    a :class:`ComparisonRequest` for each sample and returns a :class:`ComparisonResult`. It raises
+    a ``UsageError`` for an argument that it does not take, and the comparator raises one for
+    outputs of the reference that it cannot compare.
     """
     raise NotImplementedError

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
+from enginebay.matching import Matching
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -28,7 +30,6 @@ PROBES = 8
 
 #: The label of a sample that the caller gave.
 EXAMPLE = "example"
-
 
 #: The start of an item's label; its number follows.
 ITEM = "item "
@@ -98,6 +99,7 @@ class OutputComparison(msgspec.Struct, frozen=True, kw_only=True):
         passed: Whether the output agrees with the reference.
         reason: What is wrong, or what is remarkable about an output that passed.
         sample: What was compared on: ``example``, or a probe such as ``redrawn``.
+        comparator: What compared it as a set: ``detections:0.5``; empty for place by place.
     """
 
     name: str
@@ -117,6 +119,7 @@ class OutputComparison(msgspec.Struct, frozen=True, kw_only=True):
     passed: bool
     reason: str = ""
     sample: str = EXAMPLE
+    comparator: str = ""
 
     @property
     def badness(self) -> tuple[bool, float, float]:
@@ -242,6 +245,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         basis: What the verdict rests on; None where nothing is known but the figures.
         signals: Of an 8-bit engine, each output's signal beside its noise.
         accuracy: Of an 8-bit engine, a metric beside PyTorch's, where a largest drop was given.
+        matchings: Of each comparator, what it found.
 
     Example:
         >>> Verification.unverified("no reference was given").summary()
@@ -258,6 +262,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     basis: Basis | None = None
     signals: tuple[Signal, ...] = ()
     accuracy: Accuracy | None = None
+    matchings: tuple[Matching, ...] = ()
 
     @classmethod
     def of(
@@ -269,6 +274,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         basis: Basis | None = None,
         doubt: str = "",
         signals: tuple[Signal, ...] = (),
+        matchings: tuple[Matching, ...] = (),
     ) -> Verification:
         """The verdict on several samples; of each output, the worst one is kept.
 
@@ -279,6 +285,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
             basis: What the verdict rests on.
             doubt: Why it cannot be ``verified``, whatever the figures say.
             signals: The signals of an 8-bit engine.
+            matchings: What the comparators found.
 
         Returns:
             ``verified`` or ``mismatched``; ``unverified`` where not one number was compared, or
@@ -297,7 +304,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         is_wrong = bool(failed) or not all(signal.passed for signal in signals)
         verdict: Verdict = "mismatched" if is_wrong else "verified"
         if not failed and not any(o.total for o in chain.from_iterable(samples)):
-            doubt = "not one number was compared"
+            doubt = doubt or "not one number was compared"
         if basis is not None and basis.doubt:
             verdict, doubt = "unverified", basis.doubt
         elif doubt and not is_wrong:
@@ -314,6 +321,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
             failed=tuple(failed),
             basis=basis,
             signals=signals,
+            matchings=matchings,
         )
 
     @classmethod
@@ -345,7 +353,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         against = f" against {self.reference}" if self.reference else ""
         count = f"{len(self.outputs)} output{'' if len(self.outputs) == 1 else 's'}"
         text = f"{self.verdict}{against} on {count}, {self.extent()}; worst: {worst.describe()}"
-        return "; ".join((text, *self.causes()))
+        return "; ".join((text, *(one.describe() for one in self.matchings), *self.causes()))
 
     def extent(self) -> str:
         """The extent of the comparison: ``3 samples``, ``the example alone``."""

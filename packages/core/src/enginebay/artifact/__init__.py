@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from enginebay.artifact.manifest import (
         MANIFEST_FORMAT,
         MANIFEST_NAME,
+        ComparatorRecord,
         FileEntry,
         IRRecord,
         Manifest,
@@ -39,6 +40,7 @@ __all__ = [
     "MANIFEST_NAME",
     "SAMPLES_FILE",
     "Artifact",
+    "ComparatorRecord",
     "FileEntry",
     "IRRecord",
     "LoadRequest",
@@ -59,6 +61,7 @@ __getattr__ = lazy_names(
     __name__,
     {
         "Artifact": "artifact.opening",
+        "ComparatorRecord": "artifact.manifest",
         "FileEntry": "artifact.manifest",
         "IRRecord": "artifact.manifest",
         "LoadRequest": "artifact.request",

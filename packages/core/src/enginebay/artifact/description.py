@@ -10,6 +10,7 @@ from enginebay.images import task_record
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from enginebay.artifact.manifest import ComparatorRecord
     from enginebay.backend import Backend
     from enginebay.data import DataRecord
     from enginebay.images import Task
@@ -32,6 +33,7 @@ def build_manifest(
     data: DataRecord | None = None,
     kept: tuple[str, ...] = (),
     task: Task | None = None,
+    comparators: tuple[ComparatorRecord, ...] = (),
 ) -> Manifest:
     """Describe an engine's files: what made them, from which IR, and how they were verified.
 
@@ -47,6 +49,7 @@ def build_manifest(
         data: What it was calibrated with, or verified on besides its example.
         kept: Nodes that an 8-bit engine has in floating point.
         task: What the model is for.
+        comparators: What compares outputs that are sets.
     """
     return Manifest(
         backend=backend.name,
@@ -60,6 +63,7 @@ def build_manifest(
         data=data,
         kept=kept,
         task=task_record(task),
+        comparators=comparators,
         ir=IRRecord(
             kind=ir.kind, exporter=ir.exporter, opset=ir.opset, sha256=ir.digest(), notes=ir.notes
         ),

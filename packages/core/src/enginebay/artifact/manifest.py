@@ -84,6 +84,18 @@ class IRRecord(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
+class ComparatorRecord(msgspec.Struct, frozen=True):
+    """What compares some outputs that are sets.
+
+    Attributes:
+        outputs: Their names.
+        comparator: What the user typed: ``detections:0.5``.
+    """
+
+    outputs: tuple[str, ...]
+    comparator: str
+
+
 class Part(msgspec.Struct, frozen=True):
     """One engine of several that run one after the other.
 
@@ -130,6 +142,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         kept: Nodes that an 8-bit engine has in floating point, by its own names for them.
         task: What the model is for, as plain data; None where nobody said. :attr:`Artifact.task`
             reads it.
+        comparators: What compares outputs that are sets; the others are compared place by place.
         files: Every file of the artifact but the manifest.
         ir: What the engine's files were made from; None where they were given as files.
         receipt: What ran when the artifact was verified.
@@ -155,6 +168,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     data: DataRecord | None = None
     kept: tuple[str, ...] = ()
     task: dict[str, Any] | None = None
+    comparators: tuple[ComparatorRecord, ...] = ()
     files: tuple[FileEntry, ...] = ()
     ir: IRRecord | None = None
     receipt: Receipt | None = None
@@ -195,7 +209,7 @@ def encode(manifest: Manifest) -> bytes:
 
     try:
         plain = msgspec.to_builtins(manifest, order="deterministic")
-        for name in ("parts", "data", "kept", "task"):
+        for name in ("parts", "data", "kept", "task", "comparators"):
             if not plain[name]:
                 del plain[name]  # a model in one piece has a manifest without a word of pieces
         text = json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False)

@@ -201,6 +201,7 @@ class Backend:
         samples: Iterable[Mapping[str, NumpyArray]] = (),
         calibration: CalibrationData | None = None,
         keep: Iterable[str] = (),
+        unordered: tuple[str, ...] = (),
     ) -> tuple[Path, ...]:
         """Ask the plugin to convert, and check the files that it lists.
 
@@ -228,6 +229,7 @@ class Backend:
             samples=tuple(samples),
             calibration=calibration,
             keep=tuple(keep),
+            unordered=unordered,
         )
         try:
             listed = self._plugin.call("to_backend", request=request)

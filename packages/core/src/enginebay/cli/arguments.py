@@ -123,6 +123,18 @@ def add_tolerance(parser: ArgumentParser) -> None:
     )
 
 
+def add_compare(parser: ArgumentParser, default: str) -> None:
+    """Add ``--compare``, repeatable."""
+    parser.add_argument(
+        "--compare",
+        action="append",
+        metavar="OUTPUTS=NAME",
+        help="compare outputs as a set: boxes,scores,labels=detections:0.5 (matched by "
+        "intersection over union), logits=top-k:5, indices=set (rows in any order), file.py:attr, "
+        f"module:attr, or SCHEME:ARGUMENT of a plugin (repeatable; default: {default})",
+    )
+
+
 def add_probes(parser: ArgumentParser) -> None:
     """Add ``--probes``, ``--probes-extreme`` and ``--domain``."""
     from enginebay.verdict import PROBES

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay.cli.arguments import (
     METRIC_HELP,
+    add_compare,
     add_probes,
     add_strict,
     add_tolerance,
@@ -66,6 +67,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
         "until it is verified and --metric, on all of --data, is at most X worse than PyTorch's",
     )
     parser.add_argument("--metric", metavar="METRIC", help=f"for --max-drop: {METRIC_HELP}")
+    add_compare(parser, "each output place by place")
     add_probes(parser)
     add_tolerance(parser)
     parser.add_argument(
@@ -93,6 +95,7 @@ def run(args: Namespace) -> int:
             keep_ir=args.keep_ir,
             metric=args.metric,
             max_drop=args.max_drop,
+            compare=args.compare or (),
             probes=args.probes,
             probes_extreme=args.probes_extreme,
             domain=parse_domain(args.domain),

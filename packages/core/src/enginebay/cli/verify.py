@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from enginebay.cli.arguments import MODEL_HELP, add_inputs, add_tolerance
+from enginebay.cli.arguments import MODEL_HELP, add_compare, add_inputs, add_tolerance
 from enginebay.cli.output import (
     print_fields,
     print_json,
@@ -31,6 +31,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         help=f"compare with this model instead of the recorded outputs: {MODEL_HELP}",
     )
     add_inputs(parser, "those that the artifact was verified with; others need --model")
+    add_compare(parser, "as the artifact was verified")
     add_tolerance(parser)
 
 
@@ -54,6 +55,7 @@ def run(args: Namespace) -> int:
             args.model,
             rtol=args.rtol,
             atol=args.atol,
+            compare=args.compare,
             timeout=args.timeout,
         )
     if args.json:

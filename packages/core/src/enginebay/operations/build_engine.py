@@ -53,6 +53,7 @@ class Build:
         timeout: Seconds that the converter's processes may take.
         data: What int8 is calibrated with; None for nothing.
         keep: Nodes, operators and parts of names that stay out of int8, as the caller wrote them.
+        unordered: Outputs that are compared as sets.
     """
 
     settings: Settings
@@ -64,6 +65,7 @@ class Build:
     timeout: float
     data: DataSet | None = None
     keep: tuple[str, ...] = ()
+    unordered: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -226,6 +228,7 @@ def _convert_whole(
         [sample.inputs for sample in samples if sample.kind == "example"],
         _calibration(build, exported),
         kept,
+        build.unordered,
     )
 
 

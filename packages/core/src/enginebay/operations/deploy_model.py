@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay.artifact import SAMPLES_FILE, Artifact, build_manifest, staging
+from enginebay.artifact import SAMPLES_FILE, Artifact, ComparatorRecord, build_manifest, staging
+from enginebay.comparators import find_comparators
 from enginebay.errors import MismatchError
 from enginebay.images import read_task
 from enginebay.inference import Receipt
@@ -86,6 +87,7 @@ def deploy(
     metric: Any = None,
     max_drop: float | None = None,
     task: Task | str | Path | None = None,
+    compare: Any = (),
     probes: int = PROBES,
     probes_extreme: bool = False,
     domain: Mapping[str, tuple[float, float]] | None = None,
@@ -137,6 +139,8 @@ def deploy(
             worse than PyTorch's.
         task: What the model is for, which the artifact keeps: an :class:`enginebay.Task`, or the
             path of a JSON file with one; by default what comes with the model.
+        compare: What compares outputs that are sets: ``{"boxes,scores,labels": "detections"}``, by
+            outputs the name of a comparator or a callable; the others are compared place by place.
         probes: How many inputs of other values and sizes to verify the artifact on, at most,
             besides the example; 0 for the example alone. See ``docs/verdict.md``.
         probes_extreme: Verify on large values as well: floats around 1000, at which exponentials
@@ -182,6 +186,7 @@ def deploy(
     )
     check_sets(rewriters)
     given_task = None if task is None else read_task(task)
+    comparators = find_comparators(compare)
     probe_settings = ProbeSettings(probes, dict(domain or {}), large=probes_extreme)
     gate = accuracy_gate(metric, max_drop, settings, timeout)
     if int8_keep:
@@ -206,11 +211,13 @@ def deploy(
                 precision=settings.precision,
                 settings=probe_settings,
                 items=() if verified_on is None else verified_on.items(bound.open_inputs),
+                comparators=comparators,
             )
             set_detail(reference.description)
         build = Build(
             *(settings, bound, reference, tuple(rewriters), stage.dir, steps, timeout, held),
             keep=tuple(int8_keep),
+            unordered=tuple(name for one in comparators for name in one.outputs),
         )
         engine = build_engine(build)
 
@@ -223,6 +230,7 @@ def deploy(
                 basis=reference.basis.traced(engine.ir.notes),
                 rtol=rtol,
                 atol=atol,
+                comparators=comparators,
                 timeout=timeout,
             )
             return Judged(engine, verification, receipt)
@@ -247,6 +255,7 @@ def deploy(
                 data=_data_record(held, verified_on),
                 kept=engine.kept,
                 task=fitted_task,
+                comparators=tuple(ComparatorRecord(c.outputs, c.name) for c in comparators),
             )
             if not keep_ir:
                 shutil.rmtree(stage.dir / IR_FOLDER, ignore_errors=True)

@@ -8,12 +8,14 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from enginebay.artifact import SAMPLES_FILE, Artifact, load_request, use_artifact
+from enginebay.comparators import find_comparators, recorded_comparators
 from enginebay.errors import UsageError
 from enginebay.tensors import Sample, save_samples, to_numpy
 from enginebay.verdict import EXAMPLE, Basis
-from enginebay.verification import RecordedReference, judge
+from enginebay.verification import RecordedReference, check_comparators, judge
 
 if TYPE_CHECKING:
+    from enginebay.comparators import Comparator
     from enginebay.tensors import Array
     from enginebay.verdict import Verification
 
@@ -25,6 +27,7 @@ def verify(
     *,
     rtol: float | None = None,
     atol: float | None = None,
+    compare: Any = None,
     timeout: float = 1800.0,
 ) -> Verification:
     """Compare an artifact with its model, here and now.
@@ -38,6 +41,8 @@ def verify(
             that are recorded in the artifact, which needs no torch.
         rtol: Replaces the relative tolerance.
         atol: Replaces the absolute tolerance.
+        compare: What compares outputs that are sets, as :func:`enginebay.deploy` takes it; by
+            default what the artifact was verified with, and ``{}`` for place by place.
         timeout: Seconds that loading and running the engine may take.
 
     Returns:
@@ -45,12 +50,15 @@ def verify(
 
     Raises:
         ArtifactError: The artifact is damaged, or bound to another engine or device.
-        UsageError: There are inputs without a reference, or nothing is recorded.
+        UsageError: There are inputs without a reference, nothing is recorded, or a comparator
+            cannot be found or cannot compare these outputs.
     """
 
-    def compare(opened: Artifact) -> Verification:
+    def judge_opened(opened: Artifact) -> Verification:
+        comparators = _comparators(opened, compare)
         request = load_request(opened)
         recorded = _samples(opened, inputs, reference, request.allowed_precision())
+        check_comparators(comparators, recorded.samples)
         with TemporaryDirectory(prefix="enginebay-verify-") as folder:
             path = Path(folder) / SAMPLES_FILE
             save_samples(path, recorded.samples)
@@ -59,13 +67,22 @@ def verify(
                 basis=recorded.basis.traced(opened.manifest.ir.notes if opened.manifest.ir else ()),
                 rtol=rtol,
                 atol=atol,
+                comparators=comparators,
                 timeout=timeout,
             )
         return found
 
-    verification = use_artifact(artifact, compare)
+    verification = use_artifact(artifact, judge_opened)
     verification.warn()
     return verification
+
+
+def _comparators(opened: Artifact, compare: Any) -> tuple[Comparator, ...]:
+    """Those given, else those of the artifact."""
+    if compare is not None:
+        return find_comparators(compare)
+    recorded = [(one.outputs, one.comparator) for one in opened.manifest.comparators]
+    return recorded_comparators(recorded, opened.path)
 
 
 def _samples(

@@ -6,6 +6,7 @@ Comparing needs NumPy only. Torch tensors are accepted where the caller has them
 from __future__ import annotations
 
 from enginebay.verification.comparison import compare
+from enginebay.verification.groups import check_comparators
 from enginebay.verification.judgement import judge
 from enginebay.verification.probes import ProbeSettings
 from enginebay.verification.reference import reference_for, reference_model
@@ -20,6 +21,7 @@ from enginebay.verification.trial import run_trial
 __all__ = [
     "ProbeSettings",
     "RecordedReference",
+    "check_comparators",
     "compare",
     "judge",
     "record_reference",

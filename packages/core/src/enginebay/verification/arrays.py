@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     import numpy as np
     import torch
@@ -68,6 +68,16 @@ def says_nothing(array: np.ndarray[Any, Any]) -> bool:
     import numpy as np
 
     return array.size > 0 and is_float(array) and not np.isfinite(array).any()
+
+
+def equal(left: Mapping[str, np.ndarray[Any, Any]], right: Mapping[str, Any]) -> bool:
+    """True if all arrays are the same, bit for bit but for NaN."""
+    import numpy as np
+
+    return all(
+        np.array_equal(array, right[name], equal_nan=array.dtype.kind in "fc")
+        for name, array in left.items()
+    )
 
 
 def scale_of(

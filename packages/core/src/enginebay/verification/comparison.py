@@ -64,7 +64,7 @@ def compare(
     results = []
     for name in names:
         if name not in expected or name not in found:
-            results.append(_absent(name, expected, found))
+            results.append(absent(name, expected, found))
         else:
             pair = expected[name], found[name]
             of_all = None if apart is None else apart.get(name)
@@ -72,7 +72,7 @@ def compare(
     return tuple(results)
 
 
-def _absent(
+def absent(
     name: str, expected: Mapping[str, Array], found: Mapping[str, Array]
 ) -> OutputComparison:
     """The comparison of an output that only one side has."""
@@ -99,8 +99,6 @@ def _compare_one(
     apart: Apart | None,
 ) -> OutputComparison:
     """The comparison of an output that both sides have."""
-    import numpy as np
-
     wanted, wanted_dtype = as_numpy(expected)
     given, given_dtype = as_numpy(found)
     result = OutputComparison(name=name, dtype=wanted_dtype, shape=wanted.shape, passed=False)
@@ -110,12 +108,34 @@ def _compare_one(
     if given.shape != wanted.shape:
         reason = f"its shape differs: expected {wanted.shape}, found {given.shape}"
         return msgspec.structs.replace(result, reason=reason)
-    tolerance = _tolerance(wanted, wanted_dtype, precision, rtol, atol)
+    tolerance = tolerance_of(wanted, wanted_dtype, precision, rtol, atol)
+    scale = magnitude(wanted, tolerance, apart)
+    return hold(result, wanted, given, tolerance, scale)
+
+
+def magnitude(
+    values: np.ndarray[Any, Any], tolerance: Tolerance, apart: Apart | None
+) -> np.ndarray[Any, Any]:
+    """The magnitude that values come from, as far as the tolerance lets it count."""
+    import numpy as np
+
+    if tolerance.noise is None or not values.size:
+        return np.zeros(())
+    return scale_of(values, noise=tolerance.noise, apart=apart)
+
+
+def hold(
+    result: OutputComparison,
+    wanted: np.ndarray[Any, Any],
+    given: np.ndarray[Any, Any],
+    tolerance: Tolerance,
+    scale: np.ndarray[Any, Any],
+) -> OutputComparison:
+    """The finished comparison of two arrays of one shape."""
+    import numpy as np
+
     tally = Tally(tolerance, exact=not is_float(wanted))
     left, right = wanted.reshape(-1), given.reshape(-1)
-    scale = np.zeros(())
-    if tolerance.noise is not None and wanted.size:
-        scale = scale_of(wanted, noise=tolerance.noise, apart=apart)
     if scale.size > 1:
         scale = np.broadcast_to(scale, wanted.shape)
     everywhere = np.broadcast_to(scale.reshape(-1), left.shape)  # one number stays one
@@ -125,7 +145,7 @@ def _compare_one(
     return tally.fill(result, wanted, given)
 
 
-def _tolerance(
+def tolerance_of(
     wanted: np.ndarray[Any, Any],
     dtype: str,
     precision: str,

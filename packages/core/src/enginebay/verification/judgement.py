@@ -5,23 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 
 from enginebay.errors import ChildCrashedError, ChildTimeoutError
 from enginebay.inference import coarseness
 from enginebay.tensors import load_samples
-from enginebay.verdict import Verification
-from enginebay.verification.arrays import is_float, says_nothing, slices_apart
-from enginebay.verification.comparison import compare
+from enginebay.verdict import EXAMPLE, Verification
+from enginebay.verification.arrays import equal, is_float, says_nothing, slices_apart
+from enginebay.verification.group import Measure
+from enginebay.verification.groups import aligned_sample, compare_sample, matchings, unproven
 from enginebay.verification.signal import signals
 from enginebay.verification.tolerance import tolerance_for
 from enginebay.verification.trial import FUNCTION, run_trial
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from enginebay.artifact import LoadRequest
+    from enginebay.comparators import Comparator
     from enginebay.inference import Receipt
     from enginebay.tensors import NumpyArray, Sample
     from enginebay.verdict import Basis
@@ -37,6 +38,7 @@ def judge(
     basis: Basis | None = None,
     rtol: float | None = None,
     atol: float | None = None,
+    comparators: Sequence[Comparator] = (),
     timeout: float,
 ) -> tuple[Verification, Receipt | None]:
     """Run an engine and compare its outputs with the reference's.
@@ -50,6 +52,7 @@ def judge(
             same.
         rtol: Replaces the relative tolerance.
         atol: Replaces the absolute tolerance.
+        comparators: What compares outputs that are sets.
         timeout: Seconds that loading and all runs may take together.
 
     Returns:
@@ -66,23 +69,33 @@ def judge(
     allowed = request.allowed_precision()
     precision = min(receipt.precision, allowed, key=coarseness)
     apart = _apart(recorded, precision)
-    comparisons = [
-        compare(
-            *(sample.outputs, outputs),
-            precision=precision,
-            rtol=rtol,
-            atol=atol,
+    measure = Measure(precision, rtol, atol)
+    every = [sample.outputs for sample in recorded]
+    compared = [
+        compare_sample(
+            *(sample.outputs, outputs, measure, comparators),
             apart={name: apart[name, array.shape] for name, array in sample.outputs.items()},
+            every=every,
         )
         for sample, outputs in zip(recorded, found, strict=True)
     ]
+    labels = (basis and basis.labels) or (EXAMPLE,) * len(recorded)
+    in_order = [
+        aligned_sample(comparators, *each) for each in zip(recorded, found, compared, strict=True)
+    ]
     verification = Verification.of(
-        comparisons,
+        [one.outputs for one in compared],
         reference=reference,
         precision=receipt.precision,
         basis=basis,
-        doubt=_unproven(recorded),
-        signals=signals(recorded, found, precision=precision, rtol=rtol),
+        doubt=unproven(comparators, recorded, compared) or _unproven(recorded),
+        signals=signals(
+            [sample for sample, _ in in_order],
+            [outputs for _, outputs in in_order],
+            precision=precision,
+            rtol=rtol,
+        ),
+        matchings=matchings(comparators, labels, compared),
     )
     if coarseness(receipt.precision) > coarseness(allowed):
         reason = f"the engine computed in {receipt.precision}, and {allowed} was requested"
@@ -110,20 +123,13 @@ def _unproven(samples: Sequence[Sample]) -> str:
     outputs = [list(sample.outputs.values()) for sample in samples]
     if all(says_nothing(array) for arrays in outputs for array in arrays):
         return "the model gives nothing but NaN and infinity"
-    others = [sample for sample in samples[1:] if not _same(sample.inputs, samples[0].inputs)]
-    if others and all(_same(sample.outputs, samples[0].outputs) for sample in others):
+    others = [sample for sample in samples[1:] if not equal(sample.inputs, samples[0].inputs)]
+    if others and all(equal(sample.outputs, samples[0].outputs) for sample in others):
         return (
             f"no output changes between the {len(samples)} samples; give an example whose values "
             "matter to the model"
         )
     return ""
-
-
-def _same(left: Mapping[str, NumpyArray], right: Mapping[str, NumpyArray]) -> bool:
-    return all(
-        np.array_equal(array, right[name], equal_nan=array.dtype.kind in "fc")
-        for name, array in left.items()
-    )
 
 
 def _crashed(request: LoadRequest, err: Exception, reference: str) -> Verification:

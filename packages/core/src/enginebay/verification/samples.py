@@ -12,7 +12,8 @@ from enginebay.errors import EnginebayError, InputError, ModelError, first_line,
 from enginebay.tensors import Sample
 from enginebay.verdict import EXAMPLE, ITEM, Basis
 from enginebay.verification.arrays import says_nothing
-from enginebay.verification.comparison import compare
+from enginebay.verification.group import Measure
+from enginebay.verification.groups import check_comparators, compare_sample
 from enginebay.verification.probes import Probe, Probes, ProbeSettings
 from enginebay.verification.reference import reference_for
 from enginebay.verification.tolerance import CALIBRATED
@@ -20,9 +21,11 @@ from enginebay.verification.tolerance import CALIBRATED
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from enginebay.comparators import Comparator
     from enginebay.data import Item
     from enginebay.models import BoundModel, Observation
     from enginebay.tensors import NumpyArray
+    from enginebay.verdict import OutputComparison
     from enginebay.verification.probes import Domain
     from enginebay.verification.reference import Reference
 
@@ -58,6 +61,7 @@ def record_reference(
     precision: str = "fp32",
     settings: ProbeSettings,
     items: Iterable[Item] = (),
+    comparators: Sequence[Comparator] = (),
 ) -> RecordedReference:
     """Record what the model gives, before any rewriter touches it.
 
@@ -69,24 +73,30 @@ def record_reference(
         precision: The coarsest precision that the engine may compute in.
         settings: Which probes to take.
         items: Entries of a data set to compare on as well.
+        comparators: What will compare outputs that are sets.
 
     Raises:
         InputError: An item does not fit the model, the domain names no input, or the example lies
             outside of it.
         ModelError: The model does not run at a size that should be open.
+        UsageError: A comparator cannot compare the model's outputs.
     """
     _check_domain(settings.domain, model.examples)
     reference = reference_for(model, backend)
     probes = Probes(model.examples, settings, below=model.below)
     drawn = probes.all(model.dynamic, precision)
     if model.signature is None:
-        return _recorded_elsewhere(model, reference, drawn, precision, settings.domain, items)
-    recorder = _Recorder(settings.domain, precision, model=model)
+        recorded = _recorded_elsewhere(model, reference, drawn, precision, settings.domain, items)
+        if not recorded.missing:
+            check_comparators(comparators, recorded.samples)
+        return recorded
+    recorder = _Recorder(settings.domain, precision, model=model, comparators=comparators)
     recorder.record_example()
     for item in items:
         recorder.record_item(item)
     for probe in drawn:
         recorder.record(probe)
+    check_comparators(comparators, recorder.samples[1:])
     return RecordedReference(reference.description, tuple(recorder.samples), recorder.basis())
 
 
@@ -211,6 +221,7 @@ class _Recorder(_Kept):
     """Runs the model on one sample after the other, and keeps what Python saw."""
 
     model: BoundModel = field(kw_only=True)
+    comparators: Sequence[Comparator] = ()
     doubt: str = ""
     orders: bool = False
     #: What Python read, by the sizes of the inputs.
@@ -219,7 +230,8 @@ class _Recorder(_Kept):
     def record_example(self) -> None:
         """The example, which the model ran on when it was bound; twice, to see chance."""
         first, again = self.model.example_outputs(), self._run(self.model.examples)
-        if unequal := [o.describe() for o in compare(first, again) if not o.passed]:
+        check_comparators(self.comparators, [Sample(self.model.examples, first)])
+        if unequal := [o.describe() for o in self._compare(first, again) if not o.passed]:
             self.doubt = f"the model is not deterministic, a second run differs: {unequal[0]}"
         elif kept := self._kept():
             self.doubt = (
@@ -243,8 +255,11 @@ class _Recorder(_Kept):
         finally:
             for each in changed:
                 each.exchange()
-        same = all(output.passed for output in compare(alone, afterwards))
+        same = all(output.passed for output in self._compare(alone, afterwards))
         return [] if same else [each.name for each in kept]
+
+    def _compare(self, expected: Arrays, found: Arrays) -> tuple[OutputComparison, ...]:
+        return compare_sample(expected, found, Measure(), self.comparators).outputs
 
     def record_item(self, item: Item) -> None:
         """An entry of a data set, which the model must take."""

@@ -44,7 +44,8 @@ def signals(
     """Measure each output's signal and noise, on the data set's items and on the example.
 
     Args:
-        samples: Inputs with the expected outputs.
+        samples: Inputs with the expected outputs. Those of a comparator are in the order of the
+            partners; what has no partner stands beside a 0, and is noise with its whole size.
         found: The engine's outputs for them.
         precision: The precision of the engine; none but int8 and fp8 is measured.
         rtol: Replaces the relative tolerance, from which the wanted signal follows.
@@ -73,10 +74,14 @@ def _signal(
     power = noise = 0.0
     count = agreed = 0
     for sample, outputs in group:
+        if name not in sample.outputs:
+            continue  # a comparator could not look at it, and the sample is a mismatch
         wanted, _ = as_numpy(sample.outputs[name])
         given, _ = as_numpy(outputs[name]) if name in outputs else (wanted[:0], "")
-        if not is_float(wanted) or wanted.shape != given.shape or not wanted.size:
+        if not is_float(wanted) or wanted.shape != given.shape:
             return None
+        if not wanted.size:
+            continue
         finite = np.isfinite(wanted) & np.isfinite(given)
         left, right = wanted[finite].astype(np.float64), given[finite].astype(np.float64)
         power += float(np.square(left).sum())

@@ -1,0 +1,173 @@
+"""The comparators that are meant: built-in names, names of a plugin, or Python objects."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from enginebay.comparators.comparator import Comparator
+from enginebay.errors import EnginebayError, UsageError, check_text, nearest, one_line
+from enginebay.hooks import ComparatorRequest
+from enginebay.models import named_object
+from enginebay.plugins import contributed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_FORMS = (
+    "detections[:IOU], top-k[:K], set, file.py:attr, module:attr, or SCHEME[:ARGUMENT] of a plugin"
+)
+
+
+def _detections(request: ComparatorRequest) -> Any:
+    from enginebay.comparators.detections import Detections
+
+    return Detections(request.argument)
+
+
+def _top_k(request: ComparatorRequest) -> Any:
+    from enginebay.comparators.top_k import TopK
+
+    return TopK(request.argument)
+
+
+def _rows(request: ComparatorRequest) -> Any:
+    from enginebay.comparators.rows import Rows
+
+    return Rows(request.argument)
+
+
+_BUILT_IN: dict[str, Callable[[ComparatorRequest], Any]] = {
+    "detections": _detections,
+    "top-k": _top_k,
+    "set": _rows,
+}
+
+
+def find_comparators(compare: Any) -> tuple[Comparator, ...]:
+    """Find the comparators that are meant.
+
+    Args:
+        compare: By output, or by outputs with a comma between them or in a tuple: text as on the
+            command line, or a callable. Or texts as on the command line:
+            ``boxes,scores,labels=detections:0.5``.
+
+    Raises:
+        UsageError: An output is named twice or not at all, or there is no such comparator.
+        ModelSourceError: The Python file or module of one cannot be imported.
+    """
+    found = [_comparator(outputs, meant) for outputs, meant in _entries(compare)]
+    seen: set[str] = set()
+    for name in (name for one in found for name in one.outputs):
+        if name in seen:
+            raise UsageError(f"output '{name}' has two comparators", hint="leave one of them out")
+        seen.add(name)
+    return tuple(found)
+
+
+def recorded_comparators(
+    recorded: Sequence[tuple[Sequence[str], str]], artifact: Path
+) -> tuple[Comparator, ...]:
+    """Find the comparators that an artifact was verified with.
+
+    Raises:
+        UsageError: One is no name of Enginebay or a plugin. Code that an artifact names is not run.
+    """
+    known = _known()
+    for outputs, name in recorded:
+        if _scheme(name) not in known:
+            raise UsageError(
+                f"'{artifact}' was verified with the comparator '{name}', which is code outside of "
+                "it, and is not run because an artifact says so",
+                hint=f"if you trust it, type it: --compare {','.join(outputs)}={name}",
+            )
+    return find_comparators({tuple(outputs): name for outputs, name in recorded})
+
+
+def _entries(compare: Any) -> list[tuple[tuple[str, ...], Any]]:
+    """Outputs, and what is to compare them."""
+    if isinstance(compare, Mapping):
+        pairs = list(compare.items())
+    elif isinstance(compare, Sequence) and not isinstance(compare, str):
+        pairs = [_split(text) for text in compare]
+    else:
+        raise UsageError(
+            f"compare is {compare!r}, wanted a mapping from outputs to comparators",
+            hint='compare={"boxes,scores,labels": "detections"}',
+        )
+    return [(_names(outputs), meant) for outputs, meant in pairs]
+
+
+def _split(text: Any) -> tuple[str, str]:
+    outputs, sign, meant = str(text).partition("=")
+    if not isinstance(text, str) or not sign or not meant or not outputs:
+        raise UsageError(
+            f"'{text}' names no comparator of an output",
+            hint="write --compare boxes,scores,labels=detections",
+        )
+    return outputs, meant
+
+
+def _names(outputs: Any) -> tuple[str, ...]:
+    names = outputs.split(",") if isinstance(outputs, str) else outputs
+    is_list = isinstance(names, Sequence) and len(names) > 0
+    if not is_list or not all(isinstance(name, str) and name.strip() for name in names):
+        raise UsageError(
+            f"compare names the outputs {outputs!r}; wanted one name, or several with a comma "
+            "between them"
+        )
+    return tuple(name.strip() for name in names)
+
+
+def _comparator(outputs: tuple[str, ...], meant: Any) -> Comparator:
+    if isinstance(meant, str):
+        check_text(meant)
+        name, call = _named(meant)
+    else:
+        kind = meant if hasattr(meant, "__qualname__") else type(meant)
+        name, call = f"{kind.__module__}:{kind.__qualname__}", meant
+    if isinstance(call, type):
+        call = _built(name, call)
+    if not callable(call):
+        raise UsageError(
+            f"comparator '{name}' is of type {type(call).__qualname__}, and cannot be called",
+            hint="name a function that takes an enginebay.hooks.ComparisonRequest",
+        )
+    return Comparator(outputs, name, call)
+
+
+def _named(text: str) -> tuple[str, Any]:
+    """What a text names, and the name to record."""
+    scheme, _, argument = text.partition(":")
+    known = _known()
+    if build := known.get(scheme):
+        request = ComparatorRequest(argument=argument)
+        return text, _built(text, lambda: build(request))
+    close = nearest(scheme, known)
+    if not argument or (close and not set("./") & set(scheme)):  # top_k:5 is no module
+        raise UsageError(
+            f"there is no comparator '{text}'; there is {_FORMS}",
+            hint=f"did you mean '{close}'?" if close else None,
+        )
+    with named_object(text) as found:
+        file, _, attribute = text.rpartition(":")
+        return f"{Path(file).absolute()}:{attribute}" if file.endswith(".py") else text, found
+
+
+def _scheme(text: str) -> str:
+    return re.split(":", text, maxsplit=1)[0]
+
+
+def _known() -> dict[str, Callable[[ComparatorRequest], Any]]:
+    return contributed("comparators") | _BUILT_IN
+
+
+def _built(name: str, build: Callable[[], Any]) -> Any:
+    try:
+        return build()
+    except (EnginebayError, KeyboardInterrupt):
+        raise
+    except BaseException as err:  # an exit in it is no success
+        raise UsageError(f"comparator '{name}' cannot be built: {one_line(err)}") from err

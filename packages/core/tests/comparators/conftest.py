@@ -1,0 +1,41 @@
+"""A comparator held against two sets of outputs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from enginebay.comparators import find_comparators
+from enginebay.verification.group import Measure
+from enginebay.verification.groups import compare_sample, matchings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from enginebay.verdict import Matching, OutputComparison
+
+
+class Found(NamedTuple):
+    """What a comparator and core found together."""
+
+    outputs: dict[str, OutputComparison]
+    matching: Matching
+
+    @property
+    def passed(self) -> bool:
+        """True if all outputs agree."""
+        return all(output.passed for output in self.outputs.values())
+
+
+@pytest.fixture
+def compared() -> Callable[..., Found]:
+    """``compared("detections:0.5", expected, found)``."""
+
+    def run(comparator: Any, expected: Any, found: Any, precision: str = "fp32") -> Found:
+        comparators = find_comparators({tuple(expected): comparator})
+        result = compare_sample(expected, found, Measure(precision), comparators)
+        (matching,) = matchings(comparators, ["example"], [result])
+        return Found({output.name: output for output in result.outputs}, matching)
+
+    return run

@@ -1,0 +1,320 @@
+"""Comparators by name, from a file, from Python and from plugins; and those that are wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from enginebay.comparators import find_comparators, recorded_comparators
+from enginebay.errors import ModelSourceError, PluginError, UsageError
+from enginebay.hooks import ComparisonRequest, ComparisonResult
+from enginebay.tensors import Sample
+from enginebay.testing import temporary_backend
+from enginebay.verification.group import Measure
+from enginebay.verification.groups import check_comparators, compare_sample, unproven
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def same_sum(request: ComparisonRequest) -> ComparisonResult:
+    """Compares nothing but the sum."""
+    (expected,) = request.expected.values()
+    (found,) = request.found.values()
+    off = abs(float(expected.sum() - found.sum()))
+    return ComparisonResult(
+        passed=off <= float(request.allowed("x", expected).sum()),
+        matched=expected.size,
+        reason=f"the sum is off by {off:.3g}",
+        badness=off,
+    )
+
+
+def check(comparator, outputs=None):
+    outputs = {"x": X} if outputs is None else outputs
+    comparators = find_comparators({"x": comparator})
+    check_comparators(comparators, [Sample({}, outputs)])
+    return comparators
+
+
+@pytest.mark.parametrize(
+    "compare",
+    [
+        {"a,b": "set", "c": "top-k:2"},
+        {("a", "b"): "set", ("c",): "top-k:2"},
+        {" a, b ": "set", "c": "top-k:2"},
+        ["a,b=set", "c=top-k:2"],
+    ],
+)
+def test_outputs_and_names(compare):
+    found = find_comparators(compare)
+    assert [(one.outputs, one.name) for one in found] == [(("a", "b"), "set"), (("c",), "top-k:2")]
+
+
+def test_none():
+    assert find_comparators({}) == find_comparators(()) == ()
+
+
+def test_a_function_of_python():
+    comparators = check(same_sum)
+    assert comparators[0].name == f"{__name__}:same_sum"
+    good = compare_sample({"x": X}, {"x": X[::-1]}, Measure(), comparators)
+    bad = compare_sample({"x": X}, {"x": X + 1}, Measure(), comparators)
+    assert good.outputs[0].passed
+    assert bad.outputs[0].reason == "the sum is off by 6"
+
+
+SOURCE = '''
+from enginebay.hooks import Aligned, ComparisonResult
+
+
+class Flipped:
+    """The last row first."""
+
+    def __call__(self, request):
+        (name, expected), = request.expected.items()
+        aligned = Aligned(output=name, expected=expected[::-1], found=request.found[name])
+        return ComparisonResult(passed=True, matched=len(expected), aligned=(aligned,))
+
+
+def raising(request):
+    raise ValueError("no idea\\nat all")
+
+
+def leaving(request):
+    raise SystemExit(0)
+
+
+def nothing(request):
+    return None
+
+
+def strange(request):
+    aligned = Aligned(output="y", expected=1, found=1)
+    return ComparisonResult(passed=True, matched=1, aligned=(aligned,))
+
+
+def uneven(request):
+    x, = request.expected.values()
+    aligned = Aligned(output="x", expected=x, found=x[1:])
+    return ComparisonResult(passed=True, matched=1, aligned=(aligned,))
+
+
+def never(request):
+    return ComparisonResult(passed=False, matched=1)
+
+
+def always(request):
+    return ComparisonResult(passed=True, matched=1)
+
+
+number = 5
+'''
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(SOURCE)
+
+
+@pytest.mark.usefixtures("here")
+def test_a_class_in_a_file():
+    symmetric = np.stack([X[0], X[1], X[0]])
+    (comparator,) = check("mine.py:Flipped", {"x": symmetric})
+    assert comparator.name == f"{Path('mine.py').absolute()}:Flipped"
+    wrong = symmetric.copy()
+    wrong[0, 1] += 1
+    (output,) = compare_sample({"x": symmetric}, {"x": wrong}, Measure(), [comparator]).outputs
+    assert output.describe().startswith('"x" at [0, 1]: expected 1.0, found 2.0; 1 of 9 places')
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("raising", "comparator '{}' raised ValueError: no idea"),
+        ("leaving", "comparator '{}' raised SystemExit(0)"),
+        (
+            "nothing",
+            "comparator '{}' returned NoneType: wanted an enginebay.hooks.ComparisonResult",
+        ),
+        (
+            "uneven",
+            (
+                "comparator '{}' aligned values of 'x' of the shapes (2, 3) and (1, 3): wanted the "
+                "same"
+            ),
+        ),
+        (
+            "never",
+            (
+                "comparator '{}' finds the reference different from itself: \"x\": the comparator "
+                "gives no reason"
+            ),
+        ),
+        ("number", "comparator '{}' is of type int, and cannot be called"),
+    ],
+)
+def test_one_that_is_wrong(name, message):
+    with pytest.raises(UsageError) as caught:
+        check(f"mine.py:{name}")
+    assert str(caught.value) == message.format(f"{Path('mine.py').absolute()}:{name}")
+
+
+@pytest.mark.usefixtures("here")
+def test_one_that_aligns_another_output():
+    with pytest.raises(UsageError, match=r"aligned Aligned.*: wanted an enginebay.hooks"):
+        check("mine.py:strange")
+
+
+@pytest.mark.usefixtures("here")
+def test_one_that_passes_anything_proves_nothing():
+    samples = [Sample({}, {"x": X}), Sample({}, {"x": X + 1})]
+    assert doubt("mine.py:always", samples).endswith(
+        "mine.py:always of x finds no difference between 2 samples; give an example or data that "
+        "differ for it"
+    )
+    assert not doubt("mine.py:always", [samples[0], samples[0]]), "they do not differ"
+    assert not doubt("set", samples)
+
+
+def doubt(comparator, samples):
+    comparators = find_comparators({"x": comparator})
+    compared = [
+        compare_sample(sample.outputs, sample.outputs, Measure(), comparators) for sample in samples
+    ]
+    return unproven(comparators, samples, compared)
+
+
+def test_nothing_to_match():
+    empty = [Sample({}, {"x": np.zeros((0, 4), np.float32)})] * 2
+    assert doubt("detections", empty[:1]) == "detections of x finds nothing to match in the example"
+    assert doubt("detections", empty) == (
+        "detections of x finds nothing to match in any of 2 samples"
+    )
+
+
+PLUGIN = """
+import enginebay as eb
+from enginebay.errors import UsageError
+from enginebay.hooks import ComparisonResult
+
+@eb.hookimpl
+def comparators():
+    return {"sums": build, "broken": lambda request: 1 / 0}
+
+def build(request):
+    if not request.argument:
+        raise UsageError("sums wants a number")
+    def compare(request_):
+        sides = request_.expected, request_.found
+        totals = [sum(array.sum() for array in side.values()) for side in sides]
+        good = abs(totals[0] - totals[1]) <= float(request.argument)
+        return ComparisonResult(passed=bool(good), matched=1, reason="" if good else str(totals))
+    return compare
+"""
+
+
+def test_a_plugin_brings_comparators_by_a_scheme():
+    with temporary_backend("sums", PLUGIN, group="enginebay.plugins"):
+        comparators = check("sums:0.5")
+        assert recorded_comparators([(("x",), "sums:0.5")], Path("a"))[0].name == "sums:0.5"
+        (output,) = compare_sample({"x": X}, {"x": X + 1}, Measure(), comparators).outputs
+        assert (output.passed, output.comparator) == (False, "sums:0.5")
+        with pytest.raises(UsageError, match=r"^sums wants a number$"):
+            find_comparators({"x": "sums"})
+        with pytest.raises(UsageError) as caught:
+            find_comparators({"x": "broken:1"})
+    assert str(caught.value) == (
+        "comparator 'broken:1' cannot be built: ZeroDivisionError: division by zero"
+    )
+
+
+def test_a_plugin_that_brings_something_else():
+    source = PLUGIN.replace('{"sums": build, "broken": lambda request: 1 / 0}', "[build]")
+    with (
+        temporary_backend("sums", source, group="enginebay.plugins"),
+        pytest.raises(PluginError, match=r"^comparators\(\) of 'sums' .* returned \[<function"),
+    ):
+        find_comparators({"x": "sums:1"})
+
+
+def test_code_that_an_artifact_names_is_not_run():
+    with pytest.raises(UsageError) as caught:
+        recorded_comparators([(("a", "b"), "os:system")], Path("art"))
+    assert str(caught.value) == (
+        "'art' was verified with the comparator 'os:system', which is code outside of it, and is "
+        "not run because an artifact says so"
+    )
+    assert caught.value.hint == "if you trust it, type it: --compare a,b=os:system"
+
+
+@pytest.mark.parametrize(
+    ("compare", "message", "hint"),
+    [
+        (
+            {"x": "detection"},
+            (
+                "there is no comparator 'detection'; there is detections[:IOU], top-k[:K], set, "
+                "file.py:attr, module:attr, or SCHEME[:ARGUMENT] of a plugin"
+            ),
+            "did you mean 'detections'?",
+        ),
+        ({"x": "top_k:5"}, "there is no comparator 'top_k:5'; there is ", "mean 'top-k'?"),
+        ({"x": "zzz"}, "there is no comparator 'zzz'; there is ", None),
+        ({"x": ""}, "there is no comparator ''; there is ", None),
+        ({"x": "detections:0"}, "'0' in detections:0 is no intersection over union: wanted", None),
+        ({"x": "detections:1.1"}, "'1.1' in detections:1.1 is no intersection over ", None),
+        ({"x": "detections:nan"}, "'nan' in detections:nan is no intersection over ", None),
+        ({"x": "detections:half"}, "'half' in detections:half is no intersection over", None),
+        ({"x": "top-k:0"}, "'0' in top-k:0 is no whole number above 0", None),
+        ({"x": "top-k:-1"}, "'-1' in top-k:-1 is no whole number above 0", None),
+        ({"x": "set:1"}, "set takes no argument, and has '1'", "write set"),
+        ({"x,x": "set"}, "output 'x' has two comparators", "leave one of them out"),
+        (["x=set", "y,x=set"], "output 'x' has two comparators", "leave one of them out"),
+        (["x"], "'x' names no comparator of an output", "--compare boxes,scores,labels=detections"),
+        (["=set"], "'=set' names no comparator of an output", "--compare boxes,scores,labels"),
+        ({"x,": "set"}, "compare names the outputs 'x,'; wanted one name, or several with", None),
+        ({(): "set"}, "compare names the outputs (); wanted one name, or several with", None),
+        ({3: "set"}, "compare names the outputs 3; wanted one name, or several with", None),
+        ("x=set", "compare is 'x=set', wanted a mapping from outputs to comparators", "compare={"),
+        ({"x": 5}, "comparator 'builtins:int' is of type int, and cannot be called", "a function"),
+    ],
+)
+def test_what_is_typed_wrongly(compare, message, hint):
+    with pytest.raises(UsageError) as caught:
+        find_comparators(compare)
+    assert str(caught.value).startswith(message)
+    assert (caught.value.hint is None) if hint is None else (hint in (caught.value.hint or ""))
+
+
+def test_a_file_or_an_attribute_that_is_not_there():
+    with pytest.raises(ModelSourceError, match=r"^no file 'nowhere.py'$"):
+        find_comparators({"x": "nowhere.py:compare"})
+    with pytest.raises(ModelSourceError, match="there is no 'nothing' in 'os'"):
+        find_comparators({"x": "os:nothing"})
+
+
+def test_an_output_that_is_not_there():
+    with pytest.raises(UsageError) as caught:
+        check_comparators(find_comparators({"boxs": "set"}), [Sample({}, {"boxes": X, "y": X})])
+    assert str(caught.value) == (
+        "'boxs' is to be compared by set, and there is no such output; outputs: boxes, y"
+    )
+    assert caught.value.hint == "did you mean 'boxes'?"
+
+
+def test_an_artifact_without_an_output_or_with_another_dtype():
+    comparators = find_comparators({"x,y": "set"})
+    both = {"x": X, "y": X}
+    lost = compare_sample(both, {"x": X}, Measure(), comparators)
+    assert lost.results == (None,)
+    assert [one.describe() for one in lost.outputs] == [
+        '"y": the artifact has no such output; it has "x"'
+    ]
+    other = compare_sample(both, {"x": X, "y": X.astype(np.float64)}, Measure(), comparators)
+    assert [one.passed for one in other.outputs] == [False]
+    flat = compare_sample(both, {"x": X, "y": X[0]}, Measure(), comparators)
+    assert flat.outputs[0].reason == "its shape differs: expected (2, 3), found (3,)"

@@ -1,0 +1,315 @@
+"""Comparators on real engines: a detector with its suppression in the graph, and wrong ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import enginebay as eb
+from enginebay.comparators import find_comparators
+from enginebay.errors import MismatchError, UsageError
+from enginebay.hooks import ComparisonResult
+from enginebay.verdict import Verification
+from enginebay.verification.group import Measure
+from enginebay.verification.groups import compare_sample
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from enginebay.testing.commands import Ran
+
+#: One thread each: pools on a busy machine take turns spinning.
+THREADS = {"onnxruntime": "intra_op_threads", "openvino": "threads", "ncnn": "threads"}
+
+OUTPUTS = "boxes,scores,labels"
+IMAGE = torch.from_numpy(np.random.default_rng(0).normal(size=(1, 3, 32, 32)).astype(np.float32))
+
+
+class Detector(nn.Module):
+    """64 anchors and 3 labels, with non-maximum suppression in the graph.
+
+    Four neighbours each have the same score, so engines sort them as they like.
+
+    Args:
+        overlap: Above it a box is suppressed by one of the same label with a higher score.
+        least: The least score that is kept.
+        moved: Pixels by which the boxes are moved.
+        lost: The place, in the order of their scores, of one that is lost.
+        label: What is added to the labels.
+    """
+
+    def __init__(self, overlap=0.5, least=0.6, moved=0.0, lost=None, label=0) -> None:
+        super().__init__()
+        self.overlap, self.least = overlap, least
+        self.moved, self.lost, self.label = moved, lost, label
+        self.body = nn.Sequential(
+            nn.Conv2d(3, 8, 3, 2, 1), nn.ReLU(), nn.Conv2d(8, 8, 3, 2, 1), nn.ReLU()
+        )
+        self.boxes = nn.Conv2d(8, 4, 1)
+        self.scores = nn.Conv2d(8, 3, 3, 2, 1)
+        self.wider = nn.Upsample(scale_factor=2, mode="nearest")
+        lines, columns = torch.meshgrid(torch.arange(8.0), torch.arange(8.0), indexing="ij")
+        self.register_buffer("centres", torch.stack([columns, lines], -1).reshape(-1, 2) * 4 + 2)
+
+    def forward(self, image):
+        features = self.body(image)
+        offsets = self.boxes(features)[0].flatten(1).transpose(0, 1)
+        scores = self.wider(self.scores(features))[0].flatten(1).transpose(0, 1)
+        score, label = (scores * 8).sigmoid().max(1)
+        centre = self.centres + offsets[:, :2] * 4
+        half = offsets[:, 2:].sigmoid() * 8 + 3
+        boxes = torch.cat([centre - half, centre + half], 1)
+        score = torch.where(self._is_beaten(boxes, score, label), torch.zeros_like(score), score)
+        score, order = score.topk(64)
+        if self.lost is not None:
+            score = score * (torch.arange(64) != self.lost)
+        return boxes[order] + self.moved, score, label[order] + self.label
+
+    def _is_beaten(self, boxes, score, label):
+        low = torch.maximum(boxes[:, None, :2], boxes[None, :, :2])
+        high = torch.minimum(boxes[:, None, 2:], boxes[None, :, 2:])
+        shared = (high - low).clamp(min=0).prod(-1)
+        area = (boxes[:, 2:] - boxes[:, :2]).prod(-1)
+        overlap = shared / (area[:, None] + area[None] - shared)
+        better = (score[None] > score[:, None]) & (label[None] == label[:, None])
+        return ((overlap > self.overlap) & better).any(1) | (score < self.least)
+
+
+def detector(seed=0, **wrong) -> nn.Module:
+    """The same weights for the same seed, whatever is wrong."""
+    torch.manual_seed(seed)
+    return Detector(**wrong).eval()
+
+
+@pytest.fixture(scope="module")
+def artifacts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The detector on each engine."""
+    made = tmp_path_factory.mktemp("detectors")
+    for backend in THREADS:
+        deployment = deploy(backend, made / backend, compare={OUTPUTS: "detections:0.5"})
+        assert deployment.verdict == "verified", deployment.verification.summary()
+    return {backend: made / backend for backend in THREADS}
+
+
+def deploy(
+    backend: str, work_dir: Path, model: nn.Module | None = None, precision="fp32", **options
+):
+    return eb.deploy(
+        model or detector(),
+        IMAGE,
+        backend=backend,
+        work_dir=work_dir,
+        params={THREADS[backend]: 1, "precision": precision},
+        ir="torchscript" if backend == "ncnn" else None,
+        exporter=None if backend == "ncnn" else "torchscript",
+        **{"output_names": OUTPUTS.split(","), **options},
+    )
+
+
+@pytest.mark.parametrize("backend", THREADS)
+def test_a_detector_whose_order_is_the_engines_own(
+    artifacts: dict[str, Path], backend: str, tmp_path: Path
+) -> None:
+    """In place by place it is wrong; as a set it is right, now and later."""
+    verification = eb.verify(artifacts[backend])
+    assert verification.passed
+    (matching,) = verification.matchings
+    assert (matching.comparator, matching.outputs) == ("detections:0.5", tuple(OUTPUTS.split(",")))
+    assert matching.matched > 20 * verification.samples
+    assert (matching.expected_alone, matching.found_alone, matching.excused) == (0, 0, 0)
+    assert {output.comparator for output in verification.outputs} == {"detections:0.5"}
+    assert not eb.verify(artifacts[backend], compare={}).passed
+    (record,) = eb.open_artifact(artifacts[backend]).manifest.comparators
+    assert record.comparator == "detections:0.5"
+    if backend == "onnxruntime":
+        with pytest.raises(MismatchError):
+            deploy(backend, tmp_path / "elementwise")
+
+
+def planted():
+    """Detectors that are wrong in one way each."""
+    rng = np.random.default_rng(0)
+    for number in range(1, 13):
+        change = 0.02 * number * float(rng.choice([-1, 1]))
+        yield {"lost": int(rng.integers(0, 20))}
+        yield {"moved": float(rng.choice([-3, 3]))}
+        yield {"label": int(rng.integers(1, 3))}
+        yield {"least": 0.6 + change}
+        yield {"overlap": 0.5 + change}
+
+
+def test_no_wrong_suppression_is_verified(artifacts: dict[str, Path]) -> None:
+    """An engine is compared with the detectors that it is not, on all samples of an artifact."""
+    with eb.load(artifacts["openvino"]) as wrapper:
+        images = [
+            sample.inputs["image"] for sample in eb.open_artifact(artifacts["openvino"]).samples()
+        ]
+        found = [wrapper({"image": image}) for image in images]
+    comparators = find_comparators({OUTPUTS: "detections:0.5"})
+    right = [outputs_of(detector(), image) for image in images]
+
+    def verdict(expected):
+        pairs = zip(expected, found, strict=True)
+        compared = [compare_sample(*pair, Measure(), comparators).outputs for pair in pairs]
+        return Verification.of(compared, reference="a wrong one").verdict
+
+    assert verdict(right) == "verified"
+    verdicts = []
+    for wrong in planted():
+        expected = [outputs_of(detector(**wrong), image) for image in images]
+        if wrong.keys() & {"least", "overlap"} and not differ(expected, right):
+            continue  # it makes no difference for these pictures
+        verdicts.append((verdict(expected), wrong))
+    assert len(verdicts) > 50
+    assert {found for found, _ in verdicts} == {"mismatched"}, verdicts
+
+
+def outputs_of(model: nn.Module, image: np.ndarray) -> dict[str, np.ndarray]:
+    with torch.no_grad():
+        outputs = model(torch.from_numpy(image))
+    return {name: array.numpy() for name, array in zip(OUTPUTS.split(","), outputs, strict=True)}
+
+
+def differ(left, right) -> bool:
+    """True if another number of detections is kept, or other ones."""
+    pairs = zip(left, right, strict=True)
+    return not all(np.array_equal(one["scores"], other["scores"]) for one, other in pairs)
+
+
+class Empty(nn.Module):
+    """A detector that finds nothing, and rows whose number depends on the input."""
+
+    def __init__(self, least: float) -> None:
+        super().__init__()
+        self.least = least
+
+    def forward(self, x):
+        kept = x[:, 0] > self.least
+        return torch.stack([x[kept, 1], x[kept, 1], x[kept, 1] + 1, x[kept, 1] + 2], 1)
+
+
+def rows(least: float, work_dir: Path, **options):
+    return eb.deploy(
+        Empty(least),
+        torch.from_numpy(np.random.default_rng(0).normal(size=(9, 2)).astype(np.float32)),
+        backend="onnxruntime",
+        work_dir=work_dir,
+        exporter="torchscript",
+        output_names=["boxes"],
+        **options,
+    )
+
+
+def test_sizes_that_depend_on_the_data(tmp_path: Path) -> None:
+    deployment = rows(0.0, tmp_path / "some", compare={"boxes": "detections"})
+    assert deployment.verdict == "verified"
+    shapes = {sample.outputs["boxes"].shape for sample in deployment.artifact.samples()}
+    assert len(shapes) > 1
+
+
+def test_no_detection_in_any_sample_proves_nothing(tmp_path: Path) -> None:
+    deployment = rows(1e9, tmp_path / "none", compare={"boxes": "detections"})
+    assert deployment.verdict == "unverified"
+    assert deployment.verification.reason == (
+        "detections of boxes finds nothing to match in any of 5 samples"
+    )
+
+
+class Boxes(nn.Module):
+    """A detector without labels: two that are nearly as likely are exchanged in 8 bits."""
+
+    def __init__(self, detector: nn.Module) -> None:
+        super().__init__()
+        self.detector = detector
+
+    def forward(self, image):
+        boxes, scores, _ = self.detector(image)
+        return boxes, scores
+
+
+def test_8_bits_are_held_to_the_signal_of_the_partners(tmp_path: Path) -> None:
+    """A wrong calibration is found, although the tolerance is a quarter."""
+    rng = np.random.default_rng(0)
+    images = rng.normal(size=(8, 1, 3, 32, 32)).astype(np.float32)
+    np.savez(tmp_path / "good.npz", image=images)
+    np.savez(tmp_path / "bad.npz", image=images * 0.1)
+    good, bad = (
+        deploy(
+            "openvino",
+            tmp_path / name,
+            Boxes(detector(overlap=1.0, least=0.0)),
+            precision="int8",
+            data=tmp_path / f"{name}.npz",
+            compare={"boxes,scores": "detections:0.2"},
+            output_names=["boxes", "scores"],
+            allow_mismatch=True,
+        ).verification
+        for name in ("good", "bad")
+    )
+    assert good.verdict == "verified", good.summary()
+    assert [(one.output, one.place) for one in good.signals] == [
+        ("boxes", "items"),
+        ("scores", "items"),
+        ("boxes", "the example"),
+        ("scores", "the example"),
+    ]
+    assert bad.verdict == "mismatched"
+    assert not bad.signals[3].passed
+    assert bad.signals[3].decibels < good.signals[3].decibels - 10
+
+
+MODEL = """
+import torch
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return x.sigmoid(), x.nonzero()
+
+def build():
+    return Net(), torch.randn(3, 8)
+"""
+
+
+def test_on_the_command_line(
+    cli: Callable[..., Ran],
+) -> None:
+    """What was there stays where a comparator does not fit."""
+    Path("net.py").write_text(MODEL)
+    base = ("deploy", "net.py:build", "--backend", "onnxruntime", "--work-dir", "art")
+    base += ("--overwrite", "--exporter", "torchscript")
+    made = cli(*base, "--compare", "output_0=top-k:3", "--compare", "output_1=set")
+    assert made.code == 0, made.err
+    assert "compared  top-k:3 of output_0:" in made.out
+    before = Path("art/manifest.json").read_bytes()
+    for wrong, message in {
+        "output_0=top-k:9": "error: 'output_0' has 8 classes, and top-k:9 compares 9",
+        "output_1=detections": "error: detections wants boxes of shape [N, 4] or [B, N, 4]",
+        "outptu_0=set": "error: 'outptu_0' is to be compared by set, and there is no such output",
+        "output_0=sets": "error: there is no comparator 'sets'; there is detections",
+    }.items():
+        ran = cli(*base, "--compare", wrong)
+        assert (ran.code, ran.err.startswith(message)) == (2, True), ran.err
+    assert Path("art/manifest.json").read_bytes() == before
+    again = cli("verify", "art", "--json")
+    assert again.code == 0
+    found = again.document["verification"]
+    assert [one["comparator"] for one in found["matchings"]] == ["top-k:3", "set"]
+    assert [one["comparator"] for one in found["outputs"]] == ["top-k:3", "set"]
+    other = cli("verify", "art", "--compare", "output_0=top-k:1", "--json").document
+    assert [one["comparator"] for one in other["verification"]["outputs"]] == ["top-k:1", ""]
+
+
+def test_a_function_is_recorded_and_not_run_by_its_name(tmp_path: Path) -> None:
+    def same_count(request):
+        same = request.expected["boxes"].shape == request.found["boxes"].shape
+        return ComparisonResult(passed=same, matched=1, reason="" if same else "another count")
+
+    rows(0.0, tmp_path / "art", compare={"boxes": same_count})
+    with pytest.raises(UsageError, match="is code outside of it, and is not run"):
+        eb.verify(tmp_path / "art")
+    assert eb.verify(tmp_path / "art", compare={"boxes": same_count}).passed
