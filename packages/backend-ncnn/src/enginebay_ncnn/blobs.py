@@ -13,7 +13,7 @@ from enginebay_ncnn.plan import Plan, Port
 from enginebay_ncnn.shapes import batch_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from enginebay import IRModel, TensorSpec
     from enginebay.authors import NumpyArray
@@ -100,6 +100,7 @@ def resolve_outputs(
     specs: Sequence[TensorSpec],
     found: Sequence[NumpyArray],
     reference: Sequence[NumpyArray] | None,
+    unordered: Collection[str] = (),
 ) -> tuple[Plan, float]:
     """Complete the plan with the types of the output blobs, and compare the first run.
 
@@ -108,6 +109,7 @@ def resolve_outputs(
         specs: The model's outputs.
         found: The outputs of the first run, read as floats.
         reference: The right outputs; None if they are not known.
+        unordered: Outputs whose values may come in another order.
 
     Returns:
         The plan, and the largest difference, relative to the largest number of its output.
@@ -119,6 +121,9 @@ def resolve_outputs(
     for index, (matched, spec, array) in enumerate(zip(plan.outputs, specs, found, strict=True)):
         wanted = None if reference is None else reference[index]
         port = msgspec.structs.replace(matched, dtype=spec.dtype)
+        if wanted is not None and spec.name in unordered and array.shape == wanted.shape:
+            # Read as floats, the bits of integers from 0 on have the same order.
+            array, wanted = np.sort(array, axis=None), np.sort(wanted, axis=None)
         stored = _output_type(port, array, wanted)
         if wanted is not None:
             error = max(error, _relative_error(port, array.view(stored), wanted))

@@ -190,7 +190,9 @@ def _attempt(
     plan = match_blobs(request.ir, candidate, converted, graph)
     request.progress("first run")
     found = _first_run(plan, params, folder, examples)
-    plan, error = resolve_outputs(plan, request.ir.outputs, found, candidate.reference)
+    plan, error = resolve_outputs(
+        plan, request.ir.outputs, found, candidate.reference, request.unordered
+    )
     return _Attempt(converted, plan, error)
 
 
