@@ -3,41 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING
 
 from enginebay.errors import UsageError
 from enginebay.evaluation import Candidate, Loop, Run, find_metrics
 from enginebay.operations.int8_layers import give_back, rank_nodes
-from enginebay.verdict import Accuracy, Verification
+from enginebay.verdict import Accuracy
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from enginebay.evaluation import MetricSource
-    from enginebay.inference import Receipt
     from enginebay.models import BoundModel
     from enginebay.operations.build_engine import Engine
+    from enginebay.operations.int8_layers import Judge, Judged
     from enginebay.operations.settings import Settings
     from enginebay.operations.steps import Steps
-
-
-class Judged(NamedTuple):
-    """An engine with its verdict."""
-
-    engine: Engine
-    verification: Verification
-    receipt: Receipt | None
-
-    @property
-    def passed(self) -> bool:
-        """True if the engine is verified; its accuracy is part of that, where it was measured."""
-        return self.verification.passed
-
-
-Judge: TypeAlias = Callable[["Engine"], Judged]
 
 
 @dataclass(frozen=True)
@@ -90,7 +75,7 @@ class AccuracyGate:
             yield found
             return
         with steps("rank") as set_detail:
-            ranked = rank_nodes(start.engine, timeout=self.timeout, set_detail=set_detail)
+            ranked = rank_nodes(start.engine, judge, set_detail)
         order = [one.node for one in ranked]
         folder = start.engine.build.folder
         with TemporaryDirectory(prefix=".trials-", dir=folder) as trials:

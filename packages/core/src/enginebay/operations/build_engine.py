@@ -109,11 +109,6 @@ class Engine:
             strict=strict,
         )
 
-    @property
-    def precision(self) -> str:
-        """The coarsest precision that it may compute in."""
-        return self.build.settings.precision
-
     def quantizable_nodes(self) -> dict[str, str]:
         """The operators that could be in 8 bits, by the nodes' names."""
         return _quantizable(self.build, self.ir)

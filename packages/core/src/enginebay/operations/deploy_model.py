@@ -15,8 +15,9 @@ from enginebay.images import read_task
 from enginebay.inference import Receipt
 from enginebay.ir import IR_FOLDER
 from enginebay.models import unchanged
-from enginebay.operations.accuracy_gate import Judged, accuracy_gate
+from enginebay.operations.accuracy_gate import accuracy_gate
 from enginebay.operations.build_engine import Build, build_engine
+from enginebay.operations.int8_layers import Judged
 from enginebay.operations.settings import resolve_settings
 from enginebay.operations.steps import Step, Steps
 from enginebay.rewriting import RewriteReport, check_sets

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
 
 from enginebay.errors import UsageError
-from enginebay.tensors import save_samples
-from enginebay.verification import run_trial, signals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
+    from enginebay.inference import Receipt
     from enginebay.operations.build_engine import Engine
-    from enginebay.tensors import Sample
+    from enginebay.verdict import Verification
 
 #: Items that a node is calibrated with and measured on: those that the verdict is on.
 RANKED_ON = 64
@@ -38,14 +36,31 @@ class NodeSensitivity(msgspec.Struct, frozen=True):
     decibels: float | None
 
 
+class Judged(NamedTuple):
+    """An engine with its verdict."""
+
+    engine: Engine
+    verification: Verification
+    receipt: Receipt | None
+
+    @property
+    def passed(self) -> bool:
+        """True if the engine is verified; its accuracy is part of that, where it was measured."""
+        return self.verification.passed
+
+
+#: Gives the verdict on an engine.
+Judge: TypeAlias = Callable[["Engine"], Judged]
+
+
 def rank_nodes(
-    engine: Engine, *, timeout: float, set_detail: Callable[[str], None]
+    engine: Engine, judge: Judge, set_detail: Callable[[str], None]
 ) -> list[NodeSensitivity]:
-    """Measure each node alone in 8 bits, on items of the data set; the costliest comes first.
+    """Measure each node alone in 8 bits, on the items of the verdict; the costliest comes first.
 
     Args:
         engine: The engine. Nodes that it keeps in floating point are not measured.
-        timeout: Seconds that each trial may take to load and run the items.
+        judge: Gives the verdict on an engine, with the signals of its outputs.
         set_detail: Called with the progress.
 
     Raises:
@@ -55,51 +70,27 @@ def rank_nodes(
     measured = [node for node in nodes if node not in engine.kept]
     if not measured:
         raise UsageError("the network has no node that would be in 8 bits")
-    samples = [sample for sample in engine.samples if sample.kind == "item"][:RANKED_ON]
+    data = engine.build.data
+    assert data is not None  # the settings were checked
     found = []
-    with TemporaryDirectory(prefix=".rank-", dir=engine.build.folder) as folder:
-        recorded = Path(folder) / "samples.npz"
-        save_samples(recorded, samples)
-        for number, node in enumerate(measured, 1):
-            set_detail(f"{number} of {len(measured)}: {node}")
-            with TemporaryDirectory(dir=folder) as place:
-                kept = [other for other in nodes if other != node]
-                levels = _levels(engine, kept, Path(place), recorded, samples, timeout)
-            found.append(NodeSensitivity(node, nodes[node], min(levels, default=None)))
+    for number, node in enumerate(measured, 1):
+        set_detail(f"{number} of {len(measured)}: {node}")
+        with TemporaryDirectory(prefix=".rank-", dir=engine.build.folder) as folder:
+            kept = [other for other in nodes if other != node]
+            trial = engine.converted_again(kept, Path(folder), data.some(RANKED_ON))
+            levels = _levels(judge(trial).verification)
+        found.append(NodeSensitivity(node, nodes[node], min(levels, default=None)))
     set_detail(f"{len(found)} nodes, one by one")
     return sorted(found, key=lambda one: math.inf if one.decibels is None else one.decibels)
 
 
-def _levels(
-    engine: Engine,
-    kept: Sequence[str],
-    folder: Path,
-    recorded: Path,
-    samples: Sequence[Sample],
-    timeout: float,
-) -> list[float]:
-    """The outputs' signals above their noise, in dB; none where there is no noise."""
-    data = engine.build.data
-    assert data is not None  # the settings were checked
-    trial = engine.converted_again(kept, folder, data.some(RANKED_ON))
-    outputs, _ = run_trial(trial.load_request(strict=False), recorded, timeout=timeout)
-    measured = signals(samples, outputs, precision=engine.precision)
-    return [signal.decibels for signal in measured if signal.decibels is not None]
+def _levels(verification: Verification) -> list[float]:
+    """The outputs' signals above their noise on the items, in dB; none where there is no noise."""
+    signals = [signal for signal in verification.signals if signal.place == "items"]
+    return [signal.decibels for signal in signals if signal.decibels is not None]
 
 
-class Trial(Protocol):
-    """An engine that was tried."""
-
-    @property
-    def passed(self) -> bool:
-        """True if it is good enough."""
-        ...
-
-
-_T = TypeVar("_T", bound=Trial)
-
-
-def give_back(order: Sequence[str], attempt: Callable[[Sequence[str]], _T]) -> _T:
+def give_back(order: Sequence[str], attempt: Callable[[Sequence[str]], Judged]) -> Judged:
     """Find the shortest beginning of a list that passes, by doubling and then by halving.
 
     Where a beginning passes, a longer one is taken to pass too. The whole list is never tried.

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from enginebay.artifact import SAMPLES_FILE
 from enginebay.errors import UsageError
 from enginebay.images import read_task
 from enginebay.models import unchanged
 from enginebay.operations.build_engine import Build, build_engine
-from enginebay.operations.int8_layers import RANKED_ON, NodeSensitivity, rank_nodes
+from enginebay.operations.int8_layers import RANKED_ON, Judged, NodeSensitivity, rank_nodes
 from enginebay.operations.settings import resolve_settings
 from enginebay.operations.steps import Steps
 from enginebay.rewriting import check_sets
-from enginebay.verification import ProbeSettings, record_reference
+from enginebay.tensors import save_samples
+from enginebay.verification import ProbeSettings, judge, record_reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from enginebay.exporters import ExporterName
     from enginebay.images import Task
     from enginebay.ir import IRKind
+    from enginebay.operations.build_engine import Engine
     from enginebay.operations.steps import Step
     from enginebay.params import BackendParams
     from enginebay.rewriting import RewriterSet
@@ -112,13 +115,22 @@ def sensitivity(
                 settings=ProbeSettings(0),
                 items=some.items(bound.open_inputs),
             )
+        if reference.missing:
+            raise UsageError(f"there is nothing to measure layers by: {reference.missing}")
         build = Build(
             *(settings, bound, reference, tuple(rewriters), Path(folder), steps, timeout, held),
             keep=tuple(int8_keep),
         )
         engine = build_engine(build)
+        recorded = Path(folder) / SAMPLES_FILE
+        save_samples(recorded, engine.samples)
+
+        def judged(trial: Engine) -> Judged:
+            request = trial.load_request(strict=False)
+            return Judged(trial, *judge(request, recorded, reference.description, timeout=timeout))
+
         with steps("rank") as set_detail:
-            nodes = rank_nodes(engine, timeout=timeout, set_detail=set_detail)
+            nodes = rank_nodes(engine, judged, set_detail)
     return Sensitivity(
         backend=settings.engine.name,
         precision=settings.precision,

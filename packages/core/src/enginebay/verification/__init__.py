@@ -15,8 +15,6 @@ from enginebay.verification.samples import (
     record_reference,
     sample_model,
 )
-from enginebay.verification.signal import signals
-from enginebay.verification.trial import run_trial
 
 __all__ = [
     "ProbeSettings",
@@ -27,7 +25,5 @@ __all__ = [
     "record_reference",
     "reference_for",
     "reference_model",
-    "run_trial",
     "sample_model",
-    "signals",
 ]
