@@ -148,7 +148,16 @@ def engines(session: nox.Session) -> None:
 @nox.session(requires=BASE)
 def lint(session: nox.Session) -> None:
     """Ruff, mypy strict and the contract between the rooms."""
-    tools = ("ruff", "mypy", "import-linter", "nox", "pytest", "hypothesis", "types-psutil")
+    tools = (
+        "ruff",
+        "mypy",
+        "import-linter",
+        "nox",
+        "pytest",
+        "hypothesis",
+        "types-psutil",
+        "pillow",
+    )
     install(session, "enginebay", "filelock", "psutil", extras=tools)
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
