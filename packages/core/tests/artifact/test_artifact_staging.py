@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import _thread
 import os
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -365,3 +368,30 @@ def test_an_exchange_in_turn_that_fails_is_undone(tmp_path, publish, snapshot):
         exchange_in_turn(tmp_path / "new", tmp_path / "old")
     assert snapshot(tmp_path / "old") == before
     assert [path.name for path in tmp_path.iterdir()] == ["old"]
+
+
+def test_nothing_stays_where_a_thread_writes_on_for_a_moment(tmp_path: Path) -> None:
+    ended = threading.Event()
+
+    def write(folder: Path) -> None:
+        number = 0
+        while not ended.is_set():
+            number += 1
+            with suppress(OSError):
+                (folder / str(number)).write_bytes(b"late")
+
+    with pytest.raises(KeyboardInterrupt), staging(tmp_path / "out") as stage:  # noqa: PT012  # it is about the block's end
+        writer = threading.Thread(target=write, args=(stage.dir,))
+        writer.start()
+        threading.Timer(0.05, ended.set).start()
+        raise KeyboardInterrupt
+    writer.join()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_stays_where_a_signal_comes_while_it_is_removed(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), staging(tmp_path / "out") as stage:  # noqa: PT012  # it is about the block's end
+        for number in range(3000):
+            (stage.dir / str(number)).touch()
+        threading.Timer(0.002, _thread.interrupt_main).start()
+    assert list(tmp_path.iterdir()) == []

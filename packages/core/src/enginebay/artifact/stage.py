@@ -17,6 +17,7 @@ import os
 import re
 import secrets
 import shutil
+import time
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +35,9 @@ from enginebay.interruption import raise_if_interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+#: Times that a staging directory is removed, 20 ms apart, where something comes between.
+_ATTEMPTS = 10
 
 
 class Staging:
@@ -158,6 +162,21 @@ def _remove_empty(folders: list[Path]) -> None:
             folder.rmdir()
 
 
+def _remove(directory: Path) -> None:
+    """Remove a staging directory, though a signal comes between, or a thread still writes there."""
+    interrupted: KeyboardInterrupt | None = None
+    for _ in range(_ATTEMPTS):
+        try:
+            shutil.rmtree(directory, ignore_errors=True)
+        except KeyboardInterrupt as error:
+            interrupted = error
+        if not directory.exists():
+            break
+        time.sleep(0.02)
+    if interrupted is not None:
+        raise interrupted
+
+
 def _prefix(target: Path) -> str:
     """The prefix of a target's staging directories; cut, since a name has at most 255 bytes."""
     return f".{target.name[:50]}.staging-"
@@ -167,7 +186,7 @@ def _claim(target: Path, cleanup: ExitStack) -> Path:
     """Make a staging directory, locked for as long as this process lives."""
     while True:
         directory = target.parent / f"{_prefix(target)}{secrets.token_hex(8)}"
-        cleanup.callback(shutil.rmtree, directory, ignore_errors=True)
+        cleanup.callback(_remove, directory)
         directory.mkdir()  # not mkdtemp: the artifact keeps the mode, and the umask decides on it
         if _hold(directory, cleanup):
             return directory
