@@ -85,19 +85,14 @@ class AccuracyGate:
                     set_detail(f"{len(nodes)} of {len(order)} layers")
                     place = Path(trials) / str(len(nodes))
                     place.mkdir()
-                    tried = self._convert(start.engine, nodes, place)
-                    return self._measured(judge(tried))
+                    kept = (*start.engine.kept, *nodes)
+                    return self._measured(judge(start.engine.converted_again(kept, place)))
 
                 if len(order) > 1:
                     found = give_back(order, attempt)
                 given = len(found.engine.kept) - len(start.engine.kept)
                 set_detail(f"{given} of {len(order)} layers; {_figures(found)}")
             yield found
-
-    def _convert(self, engine: Engine, nodes: Sequence[str], folder: Path) -> Engine:
-        data = engine.build.data
-        assert data is not None  # the settings were checked
-        return engine.converted_again((*engine.kept, *nodes), folder, data)
 
     def _measured(self, judged: Judged) -> Judged:
         accuracy = self.measure(judged.engine)
@@ -114,7 +109,7 @@ class AccuracyGate:
         assert data is not None  # the settings were checked
         candidate = Candidate("the engine", engine.load_request(strict=False), "")
         unused = model.examples.keys() - {spec.name for spec in engine.ir.inputs}
-        run = Run([candidate], [self.metric], data.some(len(data)), unused=unused)
+        run = Run([candidate], [self.metric], data, unused=unused)
         with Loop(run, timeout=self.timeout) as loop, model.runner() as runner:
             loop.start([candidate])
             loop.run(runner, _ignore)

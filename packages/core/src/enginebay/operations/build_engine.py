@@ -113,16 +113,18 @@ class Engine:
         """The operators that could be in 8 bits, by the nodes' names."""
         return _quantizable(self.build, self.ir)
 
-    def converted_again(self, kept: Sequence[str], folder: Path, data: DataSet) -> Engine:
+    def converted_again(
+        self, kept: Sequence[str], folder: Path, data: DataSet | None = None
+    ) -> Engine:
         """The same IR converted once more, with other nodes kept out of int8.
 
         Args:
             kept: Names of these nodes.
             folder: Where the files go.
-            data: What it is calibrated with.
+            data: What it is calibrated with; by default the same as before.
         """
-        build = replace(self.build, folder=folder, data=data)
-        files = _convert_whole(build, self.ir, kept, _ignore)
+        build = replace(self.build, folder=folder, data=self.build.data if data is None else data)
+        files = _convert_whole(build, self.ir, kept)
         return replace(self, build=build, files=files, kept=tuple(kept))
 
     def moved(self, other: Engine) -> Engine:
@@ -214,7 +216,10 @@ def _through(build: Build, kind: IRKind) -> Engine:
 
 
 def _convert_whole(
-    build: Build, exported: IRModel, kept: Sequence[str], progress: Callable[[str], None]
+    build: Build,
+    exported: IRModel,
+    kept: Sequence[str],
+    progress: Callable[[str], None] | None = None,
 ) -> tuple[Path, ...]:
     settings = build.settings
     samples = _used(build.reference.samples, exported)
@@ -286,10 +291,6 @@ def _convert_parts(
         lines = rewriting.not_found if rewriting else ()
         raise UsageError("; ".join((str(err), *lines)), hint=err.hint) from err
     return convert_parts(settings.engine, models, settings.params, build.folder, progress)
-
-
-def _ignore(_detail: str) -> None:
-    """Progress that nobody watches."""
 
 
 def _used(samples: Sequence[Sample], ir: IRModel) -> list[Sample]:
