@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from enginebay.operations.benchmark_artifact import Benchmark, benchmark
     from enginebay.operations.check_config import check
     from enginebay.operations.convert_ir import convert
-    from enginebay.operations.deploy_model import Deployment, deploy
+    from enginebay.operations.deploy_model import deploy
+    from enginebay.operations.deployment import Deployment
     from enginebay.operations.evaluate_artifacts import evaluate
     from enginebay.operations.export_model import export
     from enginebay.operations.int8_layers import NodeSensitivity
@@ -45,7 +46,7 @@ __getattr__ = lazy_names(
     __name__,
     {
         "Benchmark": "operations.benchmark_artifact",
-        "Deployment": "operations.deploy_model",
+        "Deployment": "operations.deployment",
         "NodeSensitivity": "operations.int8_layers",
         "Sensitivity": "operations.rank_layers",
         "Step": "operations.steps",

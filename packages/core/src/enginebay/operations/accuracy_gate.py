@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from enginebay.evaluation import MetricSource
-    from enginebay.models import BoundModel
+    from enginebay.models import ModelSource
     from enginebay.operations.build_engine import Engine
     from enginebay.operations.int8_layers import Judge, Judged
     from enginebay.operations.settings import Settings
@@ -39,16 +39,15 @@ class AccuracyGate:
     max_drop: float
     timeout: float
 
-    def check_model(self, model: BoundModel) -> None:
+    def check_model(self, source: ModelSource) -> None:
         """Check that PyTorch can run the model.
 
         Raises:
             UsageError: It is an ONNX file.
         """
-        if model.signature is None:
+        if source.model is None:
             raise UsageError(
-                f"'{model.source.description}' does not run in PyTorch, which max_drop compares "
-                "with",
+                f"'{source.description}' does not run in PyTorch, which max_drop compares with",
                 hint="deploy the PyTorch model that it was made from",
             )
 

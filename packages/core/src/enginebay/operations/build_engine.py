@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from enginebay.ir import IRKind, IRModel
     from enginebay.models import BoundModel
     from enginebay.operations.settings import Settings
+    from enginebay.operations.shared_exports import SharedExports
     from enginebay.operations.steps import Steps
     from enginebay.rewriting import RewriteReport, RewriterSet
     from enginebay.tensors import Sample
@@ -54,6 +55,7 @@ class Build:
         data: What int8 is calibrated with; None for nothing.
         keep: Nodes, operators and parts of names that stay out of int8, as the caller wrote them.
         unordered: Outputs that are compared as sets.
+        exports: What other deployments of the model have exported; None for none.
     """
 
     settings: Settings
@@ -66,6 +68,7 @@ class Build:
     data: DataSet | None = None
     keep: tuple[str, ...] = ()
     unordered: tuple[str, ...] = ()
+    exports: SharedExports | None = None
 
 
 @dataclass(frozen=True)
@@ -273,8 +276,16 @@ def _export(build: Build, kind: IRKind) -> tuple[IRModel, RewriteReport | None]:
     )
     path = build.folder / IR_FOLDER / f"model{SUFFIXES[kind]}"
     exporter = settings.exporter if kind == "onnx" else None
-    exported = write_ir(build.model, kind, path, exporter=exporter, opset=opset, patch=patch)
-    return exported, patch.report
+
+    def write() -> tuple[IRModel, RewriteReport | None]:
+        exported = write_ir(build.model, kind, path, exporter=exporter, opset=opset, patch=patch)
+        return exported, patch.report
+
+    if build.exports is None:
+        return write()
+    shapes = repr(build.model.dynamic), tuple(build.model.example_shapes.items())
+    choices = (exporter, opset, shapes, bool(settings.partition))
+    return build.exports.get(build.model, kind, patch, choices, path, write)
 
 
 def _convert_parts(

@@ -2,70 +2,26 @@
 
 from __future__ import annotations
 
-import shutil
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from enginebay.artifact import SAMPLES_FILE, Artifact, ComparatorRecord, build_manifest, staging
-from enginebay.comparators import find_comparators
-from enginebay.errors import MismatchError
-from enginebay.images import read_task
-from enginebay.inference import Receipt
-from enginebay.ir import IR_FOLDER
+from enginebay.artifact import staging
 from enginebay.models import unchanged
-from enginebay.operations.accuracy_gate import accuracy_gate
-from enginebay.operations.build_engine import Build, build_engine
-from enginebay.operations.int8_layers import Judged
+from enginebay.operations.deployment import Deployment, DeployOptions, Line
 from enginebay.operations.settings import resolve_settings
-from enginebay.operations.steps import Step, Steps
-from enginebay.rewriting import RewriteReport, check_sets
-from enginebay.tensors import save_samples
-from enginebay.verdict import PROBES, Verification
-from enginebay.verification import ProbeSettings, judge, record_reference
+from enginebay.operations.steps import Steps
+from enginebay.verdict import PROBES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from enginebay.data import DataRecord, DataSet
     from enginebay.exporters import ExporterName
     from enginebay.images import Task
     from enginebay.ir import IRKind
-    from enginebay.operations.build_engine import Engine
+    from enginebay.operations.steps import Step
     from enginebay.params import BackendParams
     from enginebay.rewriting import RewriterSet
-
-#: Items of a data set that an artifact is verified on and carries along.
-_VERIFIED_ITEMS = 64
-
-
-class Deployment(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of :func:`deploy`.
-
-    Attributes:
-        artifact: The artifact under its final name.
-        verification: The verdict with its figures.
-        receipt: What the engine says that it ran; None where it crashed.
-        steps: The steps, and how long each took, in seconds.
-        notes: For the caller: which exporter or IR was not used and why, what fell
-            back.
-        rewriting: Which rewriters fired, how often, and which never did; None where the model
-            came as a file that needs no export.
-    """
-
-    artifact: Artifact
-    verification: Verification
-    receipt: Receipt | None
-    steps: tuple[Step, ...]
-    notes: tuple[str, ...]
-    rewriting: RewriteReport | None
-
-    @property
-    def verdict(self) -> str:
-        """``verified``, ``mismatched``, ``unverified`` or ``crashed``."""
-        return self.verification.verdict
 
 
 def deploy(
@@ -185,108 +141,30 @@ def deploy(
         partition=partition,
         data=data,
     )
-    check_sets(rewriters)
-    given_task = None if task is None else read_task(task)
-    comparators = find_comparators(compare)
-    probe_settings = ProbeSettings(probes, dict(domain or {}), large=probes_extreme)
-    gate = accuracy_gate(metric, max_drop, settings, timeout)
-    if int8_keep:
-        settings.engine.check_calibrated(settings.params, "int8_keep keeps layers out of int8")
-    held = settings.data_set()
-    # Not by truth: that would read a stream to its end, to count it.
-    verified_on = None if held is None else held.some(_VERIFIED_ITEMS)
+    options = DeployOptions(
+        rewriters=rewriters,
+        int8_keep=int8_keep,
+        metric=metric,
+        max_drop=max_drop,
+        task=task,
+        compare=compare,
+        probes=probes,
+        probes_extreme=probes_extreme,
+        domain=domain,
+        rtol=rtol,
+        atol=atol,
+        allow_mismatch=allow_mismatch,
+        keep_ir=keep_ir,
+        strict=strict,
+        timeout=timeout,
+        command=command,
+    )
+    line = Line(settings, options)
     steps = Steps(watch)
     with staging(work_dir, overwrite=overwrite) as stage, ExitStack() as model_use:
         with steps("reference") as set_detail:
             source = settings.find(model, args)
             model_use.enter_context(unchanged(source))
-            bound, fitted_task = settings.bind(source, args, verified_on, given_task or source.task)
-            if gate is not None:
-                gate.check_model(bound)
-            if held is not None:
-                held = held.for_task(fitted_task)
-                verified_on = held.some(_VERIFIED_ITEMS)
-            reference = record_reference(
-                bound,
-                settings.engine.name,
-                precision=settings.precision,
-                settings=probe_settings,
-                items=() if verified_on is None else verified_on.items(bound.open_inputs),
-                comparators=comparators,
-            )
-            set_detail(reference.description)
-        build = Build(
-            *(settings, bound, reference, tuple(rewriters), stage.dir, steps, timeout, held),
-            keep=tuple(int8_keep),
-            unordered=tuple(name for one in comparators for name in one.outputs),
-        )
-        engine = build_engine(build)
-
-        def judged(engine: Engine) -> Judged:
-            verification, receipt = judge(
-                engine.load_request(strict=strict),
-                stage.dir / SAMPLES_FILE,
-                reference.description,
-                missing=reference.missing,
-                basis=reference.basis.traced(engine.ir.notes),
-                rtol=rtol,
-                atol=atol,
-                comparators=comparators,
-                timeout=timeout,
-            )
-            return Judged(engine, verification, receipt)
-
-        with steps("verify") as set_detail:
-            save_samples(stage.dir / SAMPLES_FILE, engine.samples)
-            found = judged(engine)
-            set_detail(found.verification.verdict)
-        if gate is not None:
-            with gate.reach(found, judged, steps) as reached:
-                found = reached._replace(engine=reached.engine.moved(engine))
-        engine, verification, receipt = found
-        if not allow_mismatch:
-            _raise_on_mismatch(verification)
-        with steps("publish") as set_detail:
-            manifest = build_manifest(
-                *(settings.engine, engine.ir, settings.params, engine.files),
-                verification=verification,
-                receipt=receipt,
-                command=command,
-                parts=engine.parts,
-                data=_data_record(held, verified_on),
-                kept=engine.kept,
-                task=fitted_task,
-                comparators=tuple(ComparatorRecord(c.outputs, c.name) for c in comparators),
-            )
-            if not keep_ir:
-                shutil.rmtree(stage.dir / IR_FOLDER, ignore_errors=True)
-            artifact = stage.publish(manifest)
-            set_detail(str(artifact.path))
-    verification.warn()
-    fallbacks = receipt.fallbacks if receipt else ()
-    return Deployment(
-        artifact=artifact,
-        verification=verification,
-        receipt=receipt,
-        steps=tuple(steps.done),
-        notes=(*settings.notes, *engine.notes, *engine.ir.notes, *fallbacks),
-        rewriting=engine.rewriting,
-    )
-
-
-def _data_record(calibrated: DataSet | None, verified: DataSet | None) -> DataRecord | None:
-    """What the engine was calibrated with, and else what it was verified on."""
-    for data in (calibrated, verified):
-        if data is not None and (record := data.record()).count:
-            return record
-    return None
-
-
-def _raise_on_mismatch(verification: Verification) -> None:
-    if verification.verdict in ("mismatched", "crashed"):
-        raise MismatchError(
-            verification.summary(),
-            verdict=verification,
-            hint="look at the model or the params; --allow-mismatch (allow_mismatch=True) "
-            "publishes the artifact with this verdict",
-        )
+            prepared = line.prepare(source, args)
+            set_detail(prepared.reference.description)
+        return line.deploy(prepared, stage, steps)

@@ -14,11 +14,12 @@ from enginebay.images import read_task
 from enginebay.models import unchanged
 from enginebay.operations.build_engine import Build, build_engine
 from enginebay.operations.int8_layers import RANKED_ON, Judged, NodeSensitivity, rank_nodes
+from enginebay.operations.preparation import prepare
 from enginebay.operations.settings import resolve_settings
 from enginebay.operations.steps import Steps
 from enginebay.rewriting import check_sets
 from enginebay.tensors import save_samples
-from enginebay.verification import ProbeSettings, judge, record_reference
+from enginebay.verification import ProbeSettings, judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -98,27 +99,23 @@ def sensitivity(
     given_task = None if task is None else read_task(task)
     if settings.partition:
         raise UsageError("the layers of a model that is cut cannot be measured")
-    held = settings.data_set()
-    assert held is not None  # a calibrated precision without data was refused
-    some = held.some(RANKED_ON)
+    data_set = settings.data_set()
     steps = Steps(watch)
     source = settings.find(model, args)
     with TemporaryDirectory(prefix="enginebay-sensitivity-") as folder, unchanged(source):
         with steps("reference"):
-            bound, fitted_task = settings.bind(source, args, some, given_task or source.task)
-            held = held.for_task(fitted_task)
-            some = held.some(RANKED_ON)
-            reference = record_reference(
-                bound,
-                settings.engine.name,
-                precision=settings.precision,
-                settings=ProbeSettings(0),
-                items=some.items(bound.open_inputs),
+            prepared = prepare(
+                *(settings, source, args, data_set),
+                items=RANKED_ON,
+                probes=ProbeSettings(0),
+                task=given_task,
             )
+        reference = prepared.reference
         if reference.missing:
             raise UsageError(f"there is nothing to measure layers by: {reference.missing}")
         build = Build(
-            *(settings, bound, reference, tuple(rewriters), Path(folder), steps, timeout, held),
+            *(settings, prepared.model, reference, tuple(rewriters), Path(folder)),
+            *(steps, timeout, prepared.data),
             keep=tuple(int8_keep),
         )
         engine = build_engine(build)

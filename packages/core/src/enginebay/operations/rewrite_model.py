@@ -72,12 +72,14 @@ class ExportPatch:
     """Applies the rewriters for an engine around each attempt to export.
 
     Attributes:
+        backend: The engine; None for the rewriters that serve every engine.
         report: The rewriters of the last attempt, those that fired and the others; None before it.
     """
 
     report: RewriteReport | None = None
 
     def __init__(self, **options: Any) -> None:
+        self.backend: str | None = options["backend"]
         self._options = options
 
     @contextmanager

@@ -28,11 +28,12 @@ from enginebay.rewriting.marking import DOMAIN, OPERATOR, Cut, mark, mark_nodes,
 from enginebay.rewriting.names import NameNotFoundError
 from enginebay.rewriting.patches import replace_functions
 from enginebay.rewriting.report import AppliedRewriter, RewriteReport
-from enginebay.rewriting.rewriter import Context, Rewriter, RewriterKind, Target
+from enginebay.rewriting.rewriter import CORE, Context, Rewriter, RewriterKind, Target
 from enginebay.rewriting.rewriting import Rewriting, rewrite
 from enginebay.rewriting.selection import list_rewriters
 
 __all__ = [
+    "CORE",
     "DOMAIN",
     "OPERATOR",
     "AppliedRewriter",

@@ -1,0 +1,233 @@
+"""From a prepared model to the artifact: build the engine, judge it, publish it."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from enginebay.artifact import SAMPLES_FILE, Artifact, ComparatorRecord, build_manifest
+from enginebay.comparators import find_comparators
+from enginebay.errors import MismatchError
+from enginebay.images import read_task
+from enginebay.inference import Receipt
+from enginebay.ir import IR_FOLDER
+from enginebay.operations.accuracy_gate import accuracy_gate
+from enginebay.operations.build_engine import Build, build_engine
+from enginebay.operations.int8_layers import Judged
+from enginebay.operations.preparation import prepare
+from enginebay.operations.steps import Step
+from enginebay.rewriting import RewriteReport, check_sets
+from enginebay.tensors import save_samples
+from enginebay.verdict import PROBES, Verification
+from enginebay.verification import ProbeSettings, judge
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from enginebay.artifact import Staging
+    from enginebay.comparators import Comparator
+    from enginebay.data import DataSet
+    from enginebay.images import Task
+    from enginebay.models import ModelSource
+    from enginebay.operations.accuracy_gate import AccuracyGate
+    from enginebay.operations.build_engine import Engine
+    from enginebay.operations.preparation import Prepared
+    from enginebay.operations.settings import Settings
+    from enginebay.operations.shared_exports import SharedExports
+    from enginebay.operations.steps import Steps
+    from enginebay.rewriting import RewriterSet
+
+#: Items of a data set that an artifact is verified on and carries along.
+_VERIFIED_ITEMS = 64
+
+
+class Deployment(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of :func:`enginebay.deploy`.
+
+    Attributes:
+        artifact: The artifact under its final name.
+        verification: The verdict with its figures.
+        receipt: What the engine says that it ran; None where it crashed.
+        steps: The steps, and how long each took, in seconds.
+        notes: For the caller: which exporter or IR was not used and why, what fell
+            back.
+        rewriting: Which rewriters fired, how often, and which never did; None where the model
+            came as a file that needs no export.
+    """
+
+    artifact: Artifact
+    verification: Verification
+    receipt: Receipt | None
+    steps: tuple[Step, ...]
+    notes: tuple[str, ...]
+    rewriting: RewriteReport | None
+
+    @property
+    def verdict(self) -> str:
+        """``verified``, ``mismatched``, ``unverified`` or ``crashed``."""
+        return self.verification.verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeployOptions:
+    """What :func:`enginebay.deploy` takes besides the settings, as its caller wrote it."""
+
+    rewriters: Sequence[RewriterSet] = ()
+    int8_keep: Sequence[str] = ()
+    metric: Any = None
+    max_drop: float | None = None
+    task: Task | str | Path | None = None
+    compare: Any = ()
+    probes: int = PROBES
+    probes_extreme: bool = False
+    domain: Mapping[str, tuple[float, float]] | None = None
+    rtol: float | None = None
+    atol: float | None = None
+    allow_mismatch: bool = False
+    keep_ir: bool = False
+    strict: bool = False
+    timeout: float = 1800.0
+    command: str = ""
+
+
+class Line:
+    """The way of a model to an artifact of one backend.
+
+    Args:
+        settings: The backend, its parameters, and how to export.
+        options: The rest.
+
+    Raises:
+        UsageError: An option is wrong, or does not fit the settings.
+        ParamsError: There is no data, and the precision needs some.
+    """
+
+    def __init__(self, settings: Settings, options: DeployOptions) -> None:
+        check_sets(options.rewriters)
+        if options.int8_keep:
+            settings.engine.check_calibrated(settings.params, "int8_keep keeps layers out of int8")
+        self.settings = settings
+        self._options = options
+        self._task = None if options.task is None else read_task(options.task)
+        self._comparators: tuple[Comparator, ...] = find_comparators(options.compare)
+        self._probes = ProbeSettings(
+            options.probes, dict(options.domain or {}), large=options.probes_extreme
+        )
+        self._gate: AccuracyGate | None = accuracy_gate(
+            options.metric, options.max_drop, settings, options.timeout
+        )
+        self._data: DataSet | None = settings.data_set()
+
+    def prepare(self, source: ModelSource, args: Any) -> Prepared:
+        """Record the reference.
+
+        Args:
+            source: The model.
+            args: Example inputs; None for the model's own, else an item of the data.
+        """
+        if self._gate is not None:
+            self._gate.check_model(source)
+        return prepare(
+            *(self.settings, source, args, self._data),
+            items=_VERIFIED_ITEMS,
+            probes=self._probes,
+            task=self._task,
+            comparators=self._comparators,
+        )
+
+    def deploy(
+        self,
+        prepared: Prepared,
+        stage: Staging,
+        steps: Steps,
+        exports: SharedExports | None = None,
+    ) -> Deployment:
+        """Build the engine, judge it and publish it.
+
+        Args:
+            prepared: The model with its reference.
+            stage: Where the artifact is built.
+            steps: Records the steps.
+            exports: Exports of other deployments of the same model; None for none.
+
+        Raises:
+            MismatchError: The numbers differ, or the engine crashed, and no option allows it.
+        """
+        options, reference = self._options, prepared.reference
+        build = Build(
+            *(self.settings, prepared.model, reference, tuple(options.rewriters), stage.dir),
+            *(steps, options.timeout, prepared.data),
+            keep=tuple(options.int8_keep),
+            unordered=tuple(name for one in self._comparators for name in one.outputs),
+            exports=exports,
+        )
+        engine = build_engine(build)
+
+        def judged(engine: Engine) -> Judged:
+            verification, receipt = judge(
+                engine.load_request(strict=options.strict),
+                stage.dir / SAMPLES_FILE,
+                reference.description,
+                missing=reference.missing,
+                basis=reference.basis.traced(engine.ir.notes),
+                rtol=options.rtol,
+                atol=options.atol,
+                comparators=self._comparators,
+                timeout=options.timeout,
+            )
+            return Judged(engine, verification, receipt)
+
+        with steps("verify") as set_detail:
+            save_samples(stage.dir / SAMPLES_FILE, engine.samples)
+            found = judged(engine)
+            set_detail(found.verification.verdict)
+        if self._gate is not None:
+            with self._gate.reach(found, judged, steps) as reached:
+                found = reached._replace(engine=reached.engine.moved(engine))
+        if not options.allow_mismatch:
+            _raise_on_mismatch(found.verification)
+        with steps("publish") as set_detail:
+            artifact = self._publish(found, prepared, stage)
+            set_detail(str(artifact.path))
+        found.verification.warn()
+        engine, receipt = found.engine, found.receipt
+        fallbacks = receipt.fallbacks if receipt else ()
+        return Deployment(
+            artifact=artifact,
+            verification=found.verification,
+            receipt=receipt,
+            steps=tuple(steps.done),
+            notes=(*self.settings.notes, *engine.notes, *engine.ir.notes, *fallbacks),
+            rewriting=engine.rewriting,
+        )
+
+    def _publish(self, found: Judged, prepared: Prepared, stage: Staging) -> Artifact:
+        settings, engine = self.settings, found.engine
+        manifest = build_manifest(
+            *(settings.engine, engine.ir, settings.params, engine.files),
+            verification=found.verification,
+            receipt=found.receipt,
+            command=self._options.command,
+            parts=engine.parts,
+            data=prepared.data_record(),
+            kept=engine.kept,
+            task=prepared.task,
+            comparators=tuple(ComparatorRecord(c.outputs, c.name) for c in self._comparators),
+        )
+        if not self._options.keep_ir:
+            shutil.rmtree(stage.dir / IR_FOLDER, ignore_errors=True)
+        return stage.publish(manifest)
+
+
+def _raise_on_mismatch(verification: Verification) -> None:
+    if verification.verdict in ("mismatched", "crashed"):
+        raise MismatchError(
+            verification.summary(),
+            verdict=verification,
+            hint="look at the model or the params; --allow-mismatch (allow_mismatch=True) "
+            "publishes the artifact with this verdict",
+        )

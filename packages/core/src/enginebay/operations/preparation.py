@@ -1,0 +1,84 @@
+"""The model before its export: bound to its inputs, with its own outputs recorded on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from enginebay.verification import record_reference
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from enginebay.comparators import Comparator
+    from enginebay.data import DataRecord, DataSet
+    from enginebay.images import Task
+    from enginebay.models import BoundModel, ModelSource
+    from enginebay.operations.settings import Settings
+    from enginebay.verification import ProbeSettings, RecordedReference
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A model whose engine can be built and verified.
+
+    Attributes:
+        model: The model with its inputs bound.
+        reference: The samples that the engine will be verified with.
+        task: What the model is for; None where nothing says it.
+        data: What int8 is calibrated with; None for nothing.
+        verified_on: The items of it among the samples; None for none.
+    """
+
+    model: BoundModel
+    reference: RecordedReference
+    task: Task | None
+    data: DataSet | None
+    verified_on: DataSet | None
+
+    def data_record(self) -> DataRecord | None:
+        """What the engine is calibrated with, and else what it is verified on."""
+        for data in (self.data, self.verified_on):
+            if data is not None and (record := data.record()).count:
+                return record
+        return None
+
+
+def prepare(
+    settings: Settings,
+    source: ModelSource,
+    args: Any,
+    data: DataSet | None,
+    *,
+    items: int,
+    probes: ProbeSettings,
+    task: Task | None = None,
+    comparators: Sequence[Comparator] = (),
+) -> Prepared:
+    """Bind a model's inputs, and record what it gives, before any rewriter touches it.
+
+    Args:
+        settings: The settings of the deployment.
+        source: The model.
+        args: Example inputs; None for the model's own, else an item of the data.
+        data: The data set; None for none.
+        items: How many items to record, at most.
+        probes: Which probes to record.
+        task: What the model is for, instead of what comes with it.
+        comparators: What will compare outputs that are sets.
+    """
+    # Not by truth: that would read a stream to its end, to count it.
+    some = None if data is None else data.some(items)
+    model, fitted = settings.bind(source, args, some, task or source.task)
+    if data is not None:
+        data = data.for_task(fitted)
+        some = data.some(items)
+    reference = record_reference(
+        model,
+        settings.engine.name,
+        precision=settings.precision,
+        settings=probes,
+        items=() if some is None else some.items(model.open_inputs),
+        comparators=comparators,
+    )
+    return Prepared(model, reference, fitted, data, some)
