@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from enginebay.artifact.parts import convert_parts
     from enginebay.artifact.request import LoadRequest, load_request
     from enginebay.artifact.stage import Staging, staging
+    from enginebay.artifact.target import check_target
 
 __all__ = [
     "MANIFEST_FORMAT",
@@ -49,6 +50,7 @@ __all__ = [
     "PluginRecord",
     "Staging",
     "build_manifest",
+    "check_target",
     "convert_parts",
     "load_request",
     "open_artifact",
@@ -73,6 +75,7 @@ __getattr__ = lazy_names(
         "SAMPLES_FILE": "artifact.opening",
         "Staging": "artifact.stage",
         "build_manifest": "artifact.description",
+        "check_target": "artifact.target",
         "convert_parts": "artifact.parts",
         "load_request": "artifact.request",
         "open_artifact": "artifact.opening",

@@ -217,20 +217,20 @@ def environment(allowed: bool) -> Mapping[str, str] | None:
     return os.environ if allowed else None
 
 
-def flag_value(flag: str, argv: Sequence[str]) -> str | None:
-    """Return a flag's value from a command line that is not parsed yet; the last one counts.
+def flag_values(flag: str, argv: Sequence[str]) -> list[str]:
+    """Return a flag's values, in order, from a command line that is not parsed yet.
 
     Example:
-        >>> flag_value("--backend", ["m.onnx", "--backend=ncnn"])
-        'ncnn'
+        >>> flag_values("--backend", ["m.onnx", "--backend=ncnn", "--backend", "openvino"])
+        ['ncnn', 'openvino']
     """
-    value: str | None = None
-    for word, following in zip(argv, [*argv[1:], None], strict=False):
+    values = []
+    for word, following in zip(argv, [*argv[1:], ""], strict=False):
         if word == flag:
-            value = following
+            values.append(following)
         elif word.startswith(f"{flag}="):
-            value = word.partition("=")[2]
-    return value
+            values.append(word.partition("=")[2])
+    return values
 
 
 def add_backend_flags(parser: ArgumentParser, name: str, argv: Sequence[str]) -> None:

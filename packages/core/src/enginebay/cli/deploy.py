@@ -17,6 +17,7 @@ from enginebay.cli.arguments import (
     parse_domain,
     repeatable_command,
 )
+from enginebay.cli.comparison import add_compared_parameters, is_comparison, run_comparison
 from enginebay.cli.model_arguments import add_backend_parameters, add_model, model_options
 from enginebay.cli.output import (
     print_fields,
@@ -46,9 +47,11 @@ if TYPE_CHECKING:
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
     """Add the command's flags, and those of the chosen backend."""
     parser.usage = (
-        "enginebay deploy MODEL [--backend NAME] [--config FILE] [--input NAME=SPEC] [flags]"
+        "enginebay deploy MODEL [--backend NAME[,NAME …]] [--config FILE] [--input NAME=SPEC] "
+        "[flags]"
     )
-    add_model(parser)
+    add_model(parser, "; several, as A,B, are compared")
+    parser.add_argument("--all", action="store_true", help="compare all installed backends")
     add_work_dir(parser)
     parser.add_argument(
         "--cut",
@@ -76,35 +79,29 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
         help="publish although the numbers differ or the engine crashed",
     )
     add_strict(parser)
-    add_backend_parameters(parser, argv)
+    if is_comparison(argv):
+        add_compared_parameters(parser, argv)
+    else:
+        add_backend_parameters(parser, argv)
 
 
 def run(args: Namespace) -> int:
-    """Deploy, and describe the artifact."""
+    """Deploy, and describe the artifact; or compare, where several backends are named."""
     from enginebay.cli.progress import progress
     from enginebay.operations import deploy
 
+    if is_comparison(args.argv):
+        work_dir = args.work_dir or _default_work_dir(args.model, "comparison")
+        return run_comparison(args, work_dir, _deploy_options(args))
     with progress() as watch, stdout_on_stderr(), quiet_verdict():
         options = model_options(args)
         flags = [] if args.backend else ["--backend", options["backend"]]
         deployment = deploy(
             args.model,
             **options,
+            **_deploy_options(args),
             work_dir=args.work_dir or _default_work_dir(args.model, options["backend"]),
-            partition=args.cut,
-            keep_ir=args.keep_ir,
-            metric=args.metric,
-            max_drop=args.max_drop,
-            compare=args.compare or (),
-            probes=args.probes,
-            probes_extreme=args.probes_extreme,
-            domain=parse_domain(args.domain),
-            rtol=args.rtol,
-            atol=args.atol,
-            timeout=args.timeout,
-            allow_mismatch=args.allow_mismatch,
             overwrite=args.overwrite,
-            strict=args.strict,
             watch=watch,
             command=repeatable_command(args.argv, *flags),
         )
@@ -113,6 +110,25 @@ def run(args: Namespace) -> int:
     else:
         _print(deployment)
     return 0
+
+
+def _deploy_options(args: Namespace) -> dict[str, Any]:
+    """The arguments of :func:`enginebay.deploy` that only this command has flags for."""
+    return {
+        "partition": args.cut,
+        "keep_ir": args.keep_ir,
+        "metric": args.metric,
+        "max_drop": args.max_drop,
+        "compare": args.compare or (),
+        "probes": args.probes,
+        "probes_extreme": args.probes_extreme,
+        "domain": parse_domain(args.domain),
+        "rtol": args.rtol,
+        "atol": args.atol,
+        "timeout": args.timeout,
+        "allow_mismatch": args.allow_mismatch,
+        "strict": args.strict,
+    }
 
 
 def _default_work_dir(model: str, backend: str) -> Path:

@@ -16,23 +16,32 @@ from enginebay.cli.arguments import (
     add_task,
     data_set,
     environment,
-    flag_value,
+    flag_values,
 )
+from enginebay.errors import UsageError
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Sequence
 
 
-def add_model(parser: ArgumentParser) -> None:
-    """Add the model, its inputs, and the flags of its way to the engine."""
+def add_model(parser: ArgumentParser, more: str = "") -> None:
+    """Add the model, its inputs, and the flags of its way to the engine.
+
+    Args:
+        parser: The command's parser.
+        more: What the help of ``--backend`` ends with.
+    """
     from enginebay.backend import DEFAULT_BACKEND
 
     parser.add_argument("model", metavar="MODEL", help=MODEL_HELP)
     parser.add_argument(
         "--backend",
+        action="append",
+        default=[],
         metavar="NAME",
-        help=f"the engine (default: the config's, the only one installed, or {DEFAULT_BACKEND})",
+        help="the engine (default: the config's, the only one installed, or "
+        f"{DEFAULT_BACKEND}){more}",
     )
     parser.add_argument(
         "--config",
@@ -61,18 +70,32 @@ def add_backend_parameters(parser: ArgumentParser, argv: Sequence[str]) -> None:
     add_backend_flags(parser, chosen_backend(argv), argv)
 
 
+def named_backends(argv: Sequence[str]) -> list[str]:
+    """The backends that a command line names itself: ``--backend A,B``, or repeated."""
+    return [name for value in flag_values("--backend", argv) for name in value.split(",") if name]
+
+
 def chosen_backend(argv: Sequence[str]) -> str:
-    """The backend that a command line names, itself or by its config; else the default one."""
+    """The backend that a command line names, itself or by its config; else the default one.
+
+    Raises:
+        UsageError: It names several.
+    """
     from enginebay.backend import default_backend
 
-    named, file = flag_value("--backend", argv), flag_value("--config", argv)
+    named, files = named_backends(argv), flag_values("--config", argv)
+    if len(named) > 1:
+        raise UsageError(
+            f"--backend names several: {', '.join(named)}; this command takes one",
+            hint=f"--backend {named[0]}",
+        )
     if named:
-        return named
+        return named[0]
     section: Any = {}
-    if file:
+    if files:
         from enginebay.config import read
 
-        table = read(file, environment=environment("--allow-env" in argv))
+        table = read(files[-1], environment=environment("--allow-env" in argv))
         section = table.get("backend_config", {})
     found = section.get("type") if isinstance(section, dict) else None
     return found or default_backend()
@@ -81,15 +104,23 @@ def chosen_backend(argv: Sequence[str]) -> str:
 def model_options(args: Namespace) -> dict[str, Any]:
     """The arguments of :func:`enginebay.deploy` that the flags above say."""
     from enginebay.backend import get_backend
+
+    backend = get_backend(chosen_backend(args.argv))
+    return {
+        "backend": backend.name,
+        "params": backend.Params.given_arguments(args),
+        **common_options(args),
+    }
+
+
+def common_options(args: Namespace) -> dict[str, Any]:
+    """Those of them that do not depend on the backend."""
     from enginebay.config import read
     from enginebay.tensors import parse_inputs
 
     config = read(args.config, environment=environment(args.allow_env)) if args.config else None
-    backend = get_backend(chosen_backend(args.argv))
     return {
         "args": parse_inputs(args.inputs) if args.inputs else None,
-        "backend": backend.name,
-        "params": backend.Params.given_arguments(args),
         "config": config,
         "ir": args.ir,
         "exporter": args.exporter,

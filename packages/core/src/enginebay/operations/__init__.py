@@ -12,6 +12,8 @@ from enginebay.lazy import lazy_names
 if TYPE_CHECKING:
     from enginebay.operations.benchmark_artifact import Benchmark, benchmark
     from enginebay.operations.check_config import check
+    from enginebay.operations.compare_backends import compare
+    from enginebay.operations.comparison import Comparison, ComparisonRow
     from enginebay.operations.convert_ir import convert
     from enginebay.operations.deploy_model import deploy
     from enginebay.operations.deployment import Deployment
@@ -26,12 +28,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Benchmark",
+    "Comparison",
+    "ComparisonRow",
     "Deployment",
     "NodeSensitivity",
     "Sensitivity",
     "Step",
     "benchmark",
     "check",
+    "compare",
     "convert",
     "deploy",
     "evaluate",
@@ -46,12 +51,15 @@ __getattr__ = lazy_names(
     __name__,
     {
         "Benchmark": "operations.benchmark_artifact",
+        "Comparison": "operations.comparison",
+        "ComparisonRow": "operations.comparison",
         "Deployment": "operations.deployment",
         "NodeSensitivity": "operations.int8_layers",
         "Sensitivity": "operations.rank_layers",
         "Step": "operations.steps",
         "benchmark": "operations.benchmark_artifact",
         "check": "operations.check_config",
+        "compare": "operations.compare_backends",
         "convert": "operations.convert_ir",
         "deploy": "operations.deploy_model",
         "evaluate": "operations.evaluate_artifacts",

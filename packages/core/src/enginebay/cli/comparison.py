@@ -1,0 +1,158 @@
+"""``enginebay deploy MODEL --backend A,B``: one model on several backends, side by side."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from enginebay.cli.arguments import flag_values, repeatable_command
+from enginebay.cli.model_arguments import chosen_backend, common_options, named_backends
+from enginebay.cli.output import (
+    human_size,
+    print_fields,
+    print_json,
+    print_table,
+    short_path,
+    stdout_on_stderr,
+    styled,
+)
+from enginebay.cli.summaries import quiet_verdict
+from enginebay.errors import BackendUnavailableError, UsageError
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from enginebay.operations import Comparison, ComparisonRow
+    from enginebay.params import BackendParams
+
+_COLOURS = {"verified": "green", "unverified": "yellow"}
+
+
+def is_comparison(argv: Sequence[str]) -> bool:
+    """True if a command line names more than one backend or precision."""
+    precisions = [name for value in flag_values("--precision", argv) for name in value.split(",")]
+    return "--all" in argv or len(named_backends(argv)) > 1 or len(precisions) > 1
+
+
+def _backends(argv: Sequence[str]) -> list[str]:
+    """The backends to compare.
+
+    Raises:
+        UsageError: Some are named beside ``--all``, or there is none.
+    """
+    from enginebay.plugins import list_backends
+
+    named = named_backends(argv)
+    if "--all" not in argv:
+        return named or [chosen_backend(argv)]
+    if named:
+        raise UsageError("--all is every backend, and --backend names some", hint="leave out one")
+    installed = [status.name for status in list_backends() if status.state == "installed"]
+    if not installed:
+        raise UsageError("no backend is installed", hint="enginebay backends")
+    return installed
+
+
+def add_compared_parameters(parser: ArgumentParser, argv: Sequence[str]) -> None:
+    """Add ``--precision`` for several, and each parameter that at least one backend has."""
+    parser.add_argument(
+        "--precision",
+        action="append",
+        default=[],
+        metavar="NAME[,NAME …]",
+        help="the precisions to compare (default: each backend's own)",
+    )
+    names = _backends(argv)
+    group = parser.add_argument_group(f"parameters of {', '.join(names)}, for those that have them")
+    added = {"work_dir", "precision"}
+    for params in _params_classes(names):
+        params.add_arguments(group, skip=added)
+        added |= set(params.__struct_fields__)
+
+
+def _params_classes(names: Sequence[str]) -> Iterator[type[BackendParams]]:
+    """The parameters of those that can be used; the others get a row with the reason."""
+    from enginebay.backend import get_backend
+    from enginebay.errors import BackendNotFoundError
+
+    for name in names:
+        try:
+            yield get_backend(name).Params
+        except BackendNotFoundError:
+            raise
+        except BackendUnavailableError:
+            continue
+
+
+def run_comparison(args: Namespace, work_dir: Path, options: dict[str, Any]) -> int:
+    """Compare, and print a row for each backend and precision.
+
+    Returns:
+        1 where a row failed or, unless mismatches are allowed, is mismatched; else 0.
+    """
+    from enginebay.cli.progress import progress
+    from enginebay.operations import compare
+
+    names = _backends(args.argv)
+    params: dict[str, Any] = {}
+    for kind in _params_classes(names):
+        params |= kind.given_arguments(args)
+    precisions = [name for value in args.precision for name in value.split(",") if name]
+    params.pop("precision", None)
+    with progress() as watch, stdout_on_stderr(), quiet_verdict():
+        comparison = compare(
+            args.model,
+            **common_options(args),
+            **options,
+            work_dir=work_dir,
+            backends=names,
+            precisions=precisions,
+            params=params,
+            overwrite=args.overwrite,
+            watch=watch,
+            command=repeatable_command(args.argv),
+        )
+    if args.json:
+        import msgspec
+
+        print_json({"work_dir": str(work_dir.resolve()), **msgspec.to_builtins(comparison)})
+    else:
+        _print(comparison, work_dir)
+    wrong = {"failed", "crashed", "mismatched"} if not args.allow_mismatch else {"failed"}
+    return 1 if any(row.verdict in wrong for row in comparison.rows) else 0
+
+
+def _print(comparison: Comparison, work_dir: Path) -> None:
+    print_table(
+        ("BACKEND", "PRECISION", "VERDICT", "MAX ERROR", "SIZE", "SECONDS"),
+        [_cells(row) for row in comparison.rows],
+        right=("MAX ERROR", "SIZE", "SECONDS"),
+    )
+    sys.stdout.write("\n")
+    print_fields(
+        (
+            ("reference", comparison.reference),
+            *(line for row in comparison.rows for line in _reason(row)),
+            ("folder", short_path(work_dir.resolve())),
+        )
+    )
+
+
+def _reason(row: ComparisonRow) -> Iterator[tuple[str, str]]:
+    if row.reason:
+        yield row.label, row.reason
+    if row.hint:
+        yield row.label, f"hint: {row.hint}"
+
+
+def _cells(row: ComparisonRow) -> tuple[str, ...]:
+    return (
+        row.backend,
+        row.precision or "-",
+        styled(row.verdict, _COLOURS.get(row.verdict, "red"), sys.stdout),
+        "-" if row.max_abs_error is None else f"{row.max_abs_error:.2g}",
+        "-" if row.size is None else human_size(row.size),
+        f"{row.seconds:.1f}",
+    )

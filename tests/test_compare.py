@@ -1,0 +1,233 @@
+"""One model on several backends and precisions: rows, shared exports, what fails."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import nn
+
+import enginebay as eb
+from enginebay.errors import (
+    ArtifactExistsError,
+    BackendNotFoundError,
+    ModelError,
+    ParamsError,
+    UsageError,
+)
+from enginebay.exporters import dispatch
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .conftest import Run
+
+ENGINES = ("onnxruntime", "openvino")
+EXAMPLE = torch.linspace(-1, 1, 48).reshape(1, 3, 4, 4)
+
+NET = """
+import torch
+
+
+def build():
+    return torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU()), torch.ones(1, 3, 8, 8)
+"""
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv = nn.Conv2d(3, 4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.conv(x).relu()
+
+
+class Pooled(Net):
+    """Calls a function that OpenVINO has a rewriter for, and ONNX Runtime none."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.avg_pool2d(super().forward(x), 2)
+
+
+@pytest.fixture
+def exports(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The exporters that ran, one name for each time."""
+    ran: list[str] = []
+    write = dispatch.write_module
+
+    def counted(*given: Any, **options: Any) -> Any:
+        written = write(*given, **options)
+        ran.append(written.exporter)
+        return written
+
+    monkeypatch.setattr(dispatch, "write_module", counted)
+    return ran
+
+
+def test_a_row_for_each_backend_and_precision(tmp_path: Path, exports: list[str]) -> None:
+    found = eb.compare(
+        *(Net(), EXAMPLE), work_dir=tmp_path / "all", backends=ENGINES, precisions=["fp32", "fp16"]
+    )
+    assert [(row.label, row.verdict) for row in found.rows] == [
+        ("onnxruntime fp32", "verified"),
+        ("onnxruntime fp16", "verified"),
+        ("openvino fp32", "verified"),
+        ("openvino fp16", "verified"),
+    ]
+    for row in found.rows:
+        assert row.artifact is not None
+        artifact = eb.open_artifact(row.artifact)
+        assert artifact.manifest.params["precision"] == row.precision
+        assert row.size == sum(file.size for file in artifact.manifest.files)
+        assert eb.verify(artifact).verdict == "verified"
+    assert len(exports) == 1  # no rewriter makes a difference for this model
+    saved = json.loads((tmp_path / "all" / "comparison.json").read_text())
+    assert [row["artifact"] for row in saved["rows"]] == [row.artifact for row in found.rows]
+
+
+def test_backends_whose_rewriters_differ_share_no_export(
+    tmp_path: Path, exports: list[str]
+) -> None:
+    found = eb.compare(
+        *(Pooled(), EXAMPLE),
+        work_dir=tmp_path / "all",
+        backends=ENGINES,
+        precisions=["fp32", "fp16"],
+    )
+    assert len(found.verified) == 4
+    assert len(exports) == 2
+    fired = [name for row in found.rows for name in row.notes if "avg_pool" in name]
+    assert not fired
+
+
+def test_kept_irs_are_files_of_their_own(tmp_path: Path) -> None:
+    eb.compare(*(Net(), EXAMPLE), work_dir=tmp_path / "all", backends=ENGINES, keep_ir=True)
+    kept = sorted((tmp_path / "all").glob("*/ir/*.onnx"))
+    assert len(kept) == 2
+    assert len({file.stat().st_ino for file in kept}) == 2
+    assert len({file.read_bytes() for file in kept}) == 1
+
+
+def test_the_weights_of_a_model_that_a_function_builds_are_the_same_in_all_rows(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "net.py").write_text(NET)  # without a seed
+    found = eb.compare(f"{tmp_path}/net.py:build", work_dir=tmp_path / "all", backends=ENGINES)
+    first, second = (eb.open_artifact(row.artifact).samples()[0] for row in found.rows)
+    assert (first.outputs["output"] == second.outputs["output"]).all()
+
+
+def test_what_fails_is_a_row_with_its_reason(tmp_path: Path) -> None:
+    wrong = eb.RewriterSet(backend="openvino")
+
+    @wrong.function("torch.Tensor.relu")
+    def doubled(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return ctx.origin_func(x) * 2
+
+    found = eb.compare(
+        *(Net(), EXAMPLE),
+        work_dir=tmp_path / "all",
+        backends=ENGINES,
+        precisions=["fp32", "bf16"],
+        rewriters=[wrong],
+    )
+    rows = {row.label: row for row in found.rows}
+    assert [row.verdict for row in found.rows] == ["verified", "failed", "mismatched", "mismatched"]
+    assert rows["onnxruntime bf16"].reason == (
+        "'bf16' does not fit OnnxruntimeParams.precision: wanted one of 'fp32', 'fp16', 'int8'"
+    )
+    mismatched = rows["openvino fp32"]
+    assert mismatched.artifact is None
+    assert mismatched.verification is not None
+    assert mismatched.max_abs_error is not None
+    assert mismatched.max_abs_error > 0.01
+    assert not (tmp_path / "all" / "openvino-fp32").exists()
+
+
+def test_nothing_is_written_where_no_row_can_be(tmp_path: Path) -> None:
+    folder = tmp_path / "all"
+    for error, message, given in [
+        (BackendNotFoundError, "no backend 'openvin' is installed", {"backends": ["openvin"]}),
+        (ParamsError, "'bf17' does not fit", {"backends": ENGINES, "precisions": ["bf17"]}),
+        (
+            ParamsError,
+            "'thread' is no parameter of",
+            {"backends": ENGINES, "params": {"thread": 1}},
+        ),
+        (UsageError, "backends is the text 'openvino'", {"backends": "openvino"}),
+        (UsageError, "there is no backend", {"backends": []}),
+        (UsageError, "a comparison has several", {"backends": ENGINES, "params": {"precision": 1}}),
+        (ParamsError, "int8", {"backends": ENGINES, "precisions": ["int8"]}),
+        (TypeError, "unexpected keyword argument 'backend'", {"backend": "openvino"}),
+    ]:
+        with pytest.raises(error, match=message):
+            eb.compare(Net(), EXAMPLE, work_dir=folder, **given)
+        assert not folder.exists()
+
+
+def test_a_model_that_raises_is_an_error_and_not_a_row_each(tmp_path: Path) -> None:
+    with pytest.raises(ModelError):
+        eb.compare(Net(), torch.ones(1, 5, 4, 4), work_dir=tmp_path / "all", backends=ENGINES)
+
+
+def test_what_is_there_stays_unless_it_may_be_replaced(tmp_path: Path) -> None:
+    folder = tmp_path / "all"
+    eb.compare(Net(), EXAMPLE, work_dir=folder, backends=ENGINES[:1])
+    before = (folder / "onnxruntime" / "manifest.json").read_bytes()
+    with pytest.raises(ArtifactExistsError):
+        eb.compare(Net(), EXAMPLE, work_dir=folder, backends=ENGINES)
+    with pytest.raises(ArtifactExistsError, match="is an artifact; wanted a folder for several"):
+        eb.compare(Net(), EXAMPLE, work_dir=folder / "onnxruntime", backends=ENGINES)
+    assert (folder / "onnxruntime" / "manifest.json").read_bytes() == before
+    assert not (folder / "openvino").exists()
+    found = eb.compare(Net(), EXAMPLE, work_dir=folder, backends=ENGINES, overwrite=True)
+    assert len(found.verified) == 2
+
+
+def test_parameters_go_to_the_backends_that_have_them(tmp_path: Path) -> None:
+    found = eb.compare(
+        *(Net(), EXAMPLE), work_dir=tmp_path / "all", backends=ENGINES, params={"streams": 2}
+    )
+    params = [eb.open_artifact(row.artifact).manifest.params for row in found.rows]
+    assert [each.get("streams") for each in params] == [None, 2]
+
+
+def test_command_line(cli: Run, here: Path) -> None:
+    (here / "net.py").write_text(NET)
+    done = cli("deploy", "net.py:build", "--backend", "onnxruntime,openvino", "--precision", "fp32")
+    assert done.code == 0, done.err
+    head, *rows = done.out.splitlines()[:3]
+    assert head.split() == ["BACKEND", "PRECISION", "VERDICT", "MAX", "ERROR", "SIZE", "SECONDS"]
+    assert [row.split()[:3] for row in rows] == [
+        ["onnxruntime", "fp32", "verified"],
+        ["openvino", "fp32", "verified"],
+    ]
+    assert (here / "build-comparison" / "openvino-fp32").is_dir()
+
+
+def test_command_line_where_a_row_fails(cli: Run, here: Path) -> None:
+    (here / "net.py").write_text(NET)
+    done = cli("deploy", "net.py:build", "--backend=onnxruntime", "--precision=fp32,bf16", "--json")
+    assert done.code == 1
+    rows = json.loads(done.out)["rows"]
+    assert [row["verdict"] for row in rows] == ["verified", "failed"]
+    assert "reason" in rows[1]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--all", "--backend", "ncnn"], "--all is every backend, and --backend names some"),
+        (["--backend", "ncnn,onnxruntim"], "no backend 'onnxruntim' is installed"),
+    ],
+)
+def test_bad_command_lines(cli: Run, here: Path, flags: list[str], message: str) -> None:
+    (here / "net.py").write_text(NET)
+    done = cli("deploy", "net.py:build", *flags)
+    assert done.code in (2, 3)
+    assert message in done.err
+    assert not (here / "build-comparison").exists()
