@@ -66,6 +66,30 @@ def test_a_profile_is_written_and_named(load, tmp_path, caplog):
     assert any(event.get("cat") == "Node" for event in json.loads(file.read_text()))
 
 
+# -- optimisations that are wrong ----------------------------------------------------------------
+
+#: Zeros around a plane of negative numbers, of which a MaxPool then takes the largest.
+PADDED = """(float[1,1,4,4] x) => (float[1,1,3,3] y) <int64[8] pads = {0,0,1,1,0,0,1,1}>
+    { p = Pad(x, pads)  y = MaxPool<kernel_shape=[2,2], strides=[2,2]>(p) }"""
+NEGATIVE = -np.ones((1, 1, 4, 4), np.float32)
+
+
+def test_zeros_around_a_maximum_stay_zeros(load, tmp_path):
+    expected = [[[[0, 0, 0], [0, -1, 0], [0, 0, 0]]]]
+    cache = {"optimized_cache": str(tmp_path / "cache")}
+    for params in ({}, {"graph_optimization": "basic"}, {"precision": "fp16"}, cache, cache):
+        assert load(PADDED, **params)({"x": NEGATIVE})["y"].tolist() == expected
+
+
+def test_an_optimisation_stays_where_it_is_right(load):
+    key = "optimization.disable_specified_optimizers"
+    for text, disabled in [(PADDED, "Pad_Fusion"), (FOLDABLE, "")]:
+        options = load(text).session.get_session_options()
+        assert (options.get_session_config_entry(key) if disabled else "") == disabled
+    given = load(PADDED, session_options={key: "GemmActivationFusion"}).session
+    assert given.get_session_options().get_session_config_entry(key) == "GemmActivationFusion"
+
+
 # -- the cache of optimised models ---------------------------------------------------------------
 
 

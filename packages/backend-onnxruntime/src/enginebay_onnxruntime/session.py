@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from enginebay.errors import ConversionError, FallbackError, MissingDependencyError
 from enginebay_onnxruntime import cache
 from enginebay_onnxruntime.custom_ops import carried_libraries, register
+from enginebay_onnxruntime.optimizers import KEY, wrong_optimizers
 from enginebay_onnxruntime.providers import (
     CPU,
     available_providers,
@@ -55,7 +56,7 @@ def create_session(
     if not params.optimized_cache:
         return _load(model, request, session_options(request)), ""
     files = [request.directory / file for file in request.files]
-    place = cache.entry(params.optimized_cache, files, _facts(params))
+    place = cache.entry(params.optimized_cache, files, _facts(request))
     optimized = cache.find(place)
     if optimized:
         try:
@@ -106,22 +107,13 @@ def session_options(
         options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     if _refuses_cpu(request):
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-    if _is_half_precision(request):
-        # Since 1.24 this fusion of a Transpose and a MatMul in float16 crashes the process when
-        # NCHWc layouts are chosen next: microsoft/onnxruntime#28392.
-        key = "optimization.disable_specified_optimizers"
-        options.add_session_config_entry(key, "MatmulTransposeFusion")
+    if wrong := wrong_optimizers(request):
+        options.add_session_config_entry(KEY, wrong)
     for key, value in params.session_options.items():
         options.add_session_config_entry(key, value)
     _enable_profile(options, params.profile)
     register(carried_libraries(params.custom_ops, request.directory), options)
     return options
-
-
-def _is_half_precision(request: WrapperRequest[OnnxruntimeParams]) -> bool:
-    params = request.params
-    specs = (*request.inputs, *request.outputs)
-    return params.precision == "fp16" or any(spec.dtype == "float16" for spec in specs)
 
 
 def _enable_profile(options: Any, prefix: str | None) -> None:
@@ -165,13 +157,15 @@ def _load(
         raise ConversionError(f"ONNX Runtime cannot load '{model.name}': {err}") from err
 
 
-def _facts(params: OnnxruntimeParams) -> tuple[object, ...]:
+def _facts(request: WrapperRequest[OnnxruntimeParams]) -> tuple[object, ...]:
     """Return what an optimised model depends on, beside the files."""
     import onnxruntime
 
+    params = request.params
     return (
         onnxruntime.__version__,
         params.graph_optimization,
+        wrong_optimizers(request),
         provider_options(params),
         sorted(params.session_options.items()),
     )

@@ -1,0 +1,48 @@
+"""Graph optimisations of ONNX Runtime that are wrong, each switched off where it would apply."""
+
+from __future__ import annotations
+
+import mmap
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from enginebay.hooks import WrapperRequest
+    from enginebay_onnxruntime.params import OnnxruntimeParams
+
+#: The session configuration entry that names them, with a semicolon between two.
+KEY = "optimization.disable_specified_optimizers"
+
+
+def wrong_optimizers(request: WrapperRequest[OnnxruntimeParams]) -> str:
+    """Return the optimisations to switch off for an artifact, as the session takes them."""
+    wrong = []
+    if _is_half_precision(request):
+        # Since 1.24 this fusion of a Transpose and a MatMul in float16 crashes the process when
+        # NCHWc layouts are chosen next: microsoft/onnxruntime#28392.
+        wrong.append("MatmulTransposeFusion")
+    if _has_operators(request.directory / request.files[0], "Pad", "MaxPool"):
+        # It makes a Pad with zeros the padding of the MaxPool behind it, which is minus infinity:
+        # microsoft/onnxruntime#24737. Only where a graph has both, as it is right for Conv.
+        wrong.append("Pad_Fusion")
+    return ";".join(wrong)
+
+
+def _is_half_precision(request: WrapperRequest[OnnxruntimeParams]) -> bool:
+    params = request.params
+    specs = (*request.inputs, *request.outputs)
+    return params.precision == "fp16" or any(spec.dtype == "float16" for spec in specs)
+
+
+def _has_operators(model: Path, *names: str) -> bool:
+    """Return True if a graph may have nodes of each of these operators.
+
+    Loading an artifact does not need onnx, so the file is searched for the field ``op_type`` of a
+    node in protobuf's encoding: its number 4 and wire type 2, the length, the text.
+    """
+    if not model.is_file() or not model.stat().st_size:
+        return False  # the session says what is wrong with it
+    fields = [bytes((4 << 3 | 2, len(name))) + name.encode() for name in names]
+    with model.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return all(content.find(field) >= 0 for field in fields)
