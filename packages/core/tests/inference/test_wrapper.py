@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -186,6 +187,31 @@ def test_wrong_inputs_are_refused_before_the_engine(inputs: Any, message: str) -
         wrapper(inputs)
     assert str(caught.value) == message
     assert wrapper.calls == 0
+
+
+@pytest.mark.parametrize("spec", [X, STATIC])
+@pytest.mark.parametrize("x", [np.ones((2, 3), np.float32), torch.ones(2, 3)])
+def test_the_only_input_needs_no_name(spec: TensorSpec, x: Any) -> None:
+    outputs = Doubler(spec)(x)
+    assert type(outputs["double"]) is type(x)
+    assert float(outputs["sum"]) == 6
+
+
+@pytest.mark.parametrize("given", [np.ones((2, 3), np.float32), (1, 2), None, 3])
+def test_inputs_without_names_are_refused_where_there_are_several(given: Any) -> None:
+    wrapper = Doubler(X, MASK)
+    with pytest.raises(InputError) as caught:
+        wrapper(given)
+    kind = type(given).__name__
+    wanted = "wanted a dict of arrays or tensors by name"
+    assert str(caught.value) == f"the inputs are of type {kind}; {wanted}"
+    assert caught.value.hint == "pass {'x': …, 'mask': …}"
+    assert wrapper.calls == 0
+
+
+def test_any_mapping_holds_inputs() -> None:
+    inputs = MappingProxyType({"x": np.ones((2, 3), np.float32)})
+    assert Doubler(STATIC)(inputs)["sum"] == 6
 
 
 def test_a_missing_input_does_not_reuse_the_previous_one() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import InputError, nearest
 from enginebay.tensors import is_torch, numpy_dtype
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import numpy as np
 
@@ -29,6 +30,23 @@ class InputCheck:
         self.exact: tuple[tuple[str, np.dtype[Any], tuple[int | str, ...] | None], ...] = tuple(
             (spec.name, self._dtypes[spec.name], spec.dims if spec.is_static else None)
             for spec in specs
+        )
+
+    def named(self, inputs: Mapping[str, Array] | Array) -> Mapping[str, Array]:
+        """Return the inputs by name: as they are, or the only one under its name.
+
+        Raises:
+            InputError: They have no names, and the model has several inputs or none.
+        """
+        if isinstance(inputs, Mapping):
+            return inputs
+        if len(self._specs) == 1 and hasattr(inputs, "dtype"):
+            return dict.fromkeys(self._specs, inputs)
+        example = ", ".join(f"'{name}': …" for name in self._specs)
+        raise InputError(
+            f"the inputs are of type {type(inputs).__name__}; wanted a dict of arrays or tensors "
+            "by name",
+            hint=f"pass {{{example}}}",
         )
 
     def check_names(self, names: Mapping[str, object]) -> None:

@@ -98,11 +98,12 @@ class Wrapper(ABC):
         """Free the engine; called once, by :meth:`close`."""
         return
 
-    def __call__(self, inputs: Mapping[str, Array]) -> dict[str, Any]:
+    def __call__(self, inputs: Mapping[str, Array] | Array) -> dict[str, Any]:
         """Run the model once.
 
         Args:
-            inputs: One array or tensor for each name in ``input_names``.
+            inputs: One array or tensor for each name in ``input_names``; without its name where
+                the model has one input.
 
         Returns:
             One array or tensor for each name in ``output_names``, in that order.
@@ -113,7 +114,7 @@ class Wrapper(ABC):
         """
         # The common case first, in one flat loop: a tiny model takes 4 µs, and beside a large one
         # each Python line costs several times as much, since its data has emptied the caches.
-        if len(inputs) == len(self._exact):
+        if inputs.__class__ is dict and len(inputs) == len(self._exact):
             feed, tensors = {}, False
             for name, dtype, shape in self._exact:
                 array = inputs.get(name)
@@ -131,8 +132,9 @@ class Wrapper(ABC):
                 return dict(zip(self.output_names, outputs, strict=True))
         return self._call_converting(inputs)
 
-    def _call_converting(self, inputs: Mapping[str, Array]) -> dict[str, Any]:
+    def _call_converting(self, given: Mapping[str, Array] | Array) -> dict[str, Any]:
         self._check_usable()
+        inputs = self._input_check.named(given)
         self._input_check.check_names(inputs)
         device = next((value.device for value in inputs.values() if is_torch(value)), None)
         if device is not None and device.type == self.native_device:
