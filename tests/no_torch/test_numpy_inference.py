@@ -40,6 +40,17 @@ def linear(tmp_path: Path) -> Path:
     return tmp_path / "linear.onnx"
 
 
+def test_a_model_in_a_python_file_names_the_extra(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text("import torch.nn\n")
+    command = ["enginebay", "deploy", "net.py:build", "--backend", "onnxruntime"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode == 3
+    assert ran.stderr == (
+        "error: importing 'net.py' needs the package 'torch', which is not installed\n"
+        'hint: pip install "enginebay[export]"\n'
+    )
+
+
 def test_convert_load_and_run(linear: Path, tmp_path: Path) -> None:
     artifact = eb.convert(linear, backend="onnxruntime", work_dir=tmp_path / "out")
     with eb.load(artifact) as wrapper:

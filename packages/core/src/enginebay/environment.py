@@ -336,6 +336,38 @@ MINIMUM = {"onnx": "1.21"}
 
 _INSTALL = 'pip install "enginebay[export]"'
 
+#: Packages that the extra ``export`` brings.
+_EXPORT = ("torch", "onnx", "onnxscript")
+
+
+def missing_package(err: BaseException) -> str | None:
+    """Return the name of the package whose absence raised this error; None for any other error.
+
+    Example:
+        >>> missing_package(ModuleNotFoundError("No module named 'a.b'", name="a.b"))
+        'a'
+        >>> missing_package(ModuleNotFoundError("No module named 'json.a'", name="json.a"))
+    """
+    from importlib.machinery import PathFinder
+
+    name = err.name if isinstance(err, ModuleNotFoundError) else None
+    package = (name or "").partition(".")[0]
+    if not package or package in sys.modules or PathFinder.find_spec(package):
+        return None
+    return package
+
+
+def install_hint(package: str) -> str:
+    """Return what to type where a package is missing that somebody else's code imports.
+
+    Example:
+        >>> install_hint("onnx"), install_hint("cv2")
+        ('pip install "enginebay[export]"', 'pip install cv2, or whatever else provides it')
+    """
+    return (
+        _INSTALL if package in _EXPORT else f"pip install {package}, or whatever else provides it"
+    )
+
 
 def require(*packages: str) -> None:
     """Import these packages and check that they are new enough.

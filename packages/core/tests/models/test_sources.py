@@ -232,7 +232,7 @@ def test_half_a_name_is_one_line(empty: str) -> None:
     ("code", "message"),
     [
         ("raise ValueError('boom')", "raised ValueError: boom"),
-        ("import no_such_package", "raised ModuleNotFoundError: No module named 'no_such_package'"),
+        ("import json.no", "raised ModuleNotFoundError: No module named 'json.no'"),
         ("import sys; sys.exit(7)", "raised SystemExit: 7"),
         ("def broken(:", "raised SyntaxError: invalid syntax (bad.py, line 1)"),
     ],
@@ -248,6 +248,22 @@ def test_code_that_raises_is_one_line_with_its_chain(
     assert str(caught.value) == f"importing '{form.format(folder)[:-4]}' {message}"
     assert caught.value.__cause__ is not None
     assert not [name for name in sys.modules if name.startswith("enginebay_source_bad")]
+
+
+@pytest.mark.parametrize(
+    ("file", "action"),
+    [
+        ("import no_such_package.nn", "importing '{}/bad.py'"),
+        ("def net():\n    import no_such_package.nn", "calling '{}/bad.py:net'"),
+    ],
+)
+def test_a_missing_package_is_no_fault_of_the_model(folder, file: str, action: str) -> None:
+    (folder / "bad.py").write_text(file)
+    with pytest.raises(MissingDependencyError) as caught:
+        load_model(f"{folder}/bad.py:net")
+    needs = "needs the package 'no_such_package', which is not installed"
+    assert str(caught.value) == f"{action.format(folder)} {needs}"
+    assert caught.value.hint == "pip install no_such_package, or whatever else provides it"
 
 
 def test_a_file_can_rewrite_what_is_in_it_whatever_its_name_is(folder) -> None:

@@ -77,6 +77,18 @@ def test_a_missing_submodule(fault: Callable[[str], PluginError]) -> None:
     assert isinstance(error.__cause__, ModuleNotFoundError)
 
 
+def test_a_missing_package_of_its_own(
+    fault: Callable[[str], PluginError], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "needs_sdk.py").write_text("import no_such_sdk.runtime")
+    monkeypatch.syspath_prepend(tmp_path)
+    error = fault("needs_sdk")
+    assert reason(error) == (
+        "importing 'needs_sdk' raised ModuleNotFoundError: No module named 'no_such_sdk'"
+    )
+    assert error.hint == "pip install no_such_sdk, or whatever else provides it"
+
+
 def test_an_exception(fault: Callable[[str], PluginError]) -> None:
     error = fault("raise ValueError('first line\\nsecond line')")
     assert reason(error) == "importing 'MODULE' raised ValueError: first line"

@@ -11,7 +11,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from enginebay.errors import EnginebayError, ModelSourceError, first_line, nearest
+from enginebay.environment import install_hint, missing_package
+from enginebay.errors import (
+    EnginebayError,
+    MissingDependencyError,
+    ModelSourceError,
+    first_line,
+    nearest,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +33,7 @@ def named_object(source: str) -> Iterator[Any]:
 
     Raises:
         ModelSourceError: There is no such file, module or attribute, or its code raised.
+        MissingDependencyError: It imports a package that is not installed.
     """
     left, _, attribute = source.rpartition(":")
     importer = import_file if left.endswith(".py") or "/" in left else import_name
@@ -60,7 +68,7 @@ def import_name(name: str) -> Iterator[ModuleType]:
     Raises:
         ModelSourceError: There is no such module, or it raised.
     """
-    with _first_on_path(Path.cwd()), _one_error(name):
+    with _first_on_path(Path.cwd()), one_error("importing", name):
         try:
             module = importlib.import_module(name)
         except ModuleNotFoundError as err:
@@ -94,7 +102,7 @@ def _executed(path: Path, name: str) -> ModuleType:
     # Registered before it runs: dataclasses and pickle look their module up there.
     sys.modules[unique] = module
     try:
-        with _one_error(name):
+        with one_error("importing", name):
             spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[unique]
@@ -103,13 +111,22 @@ def _executed(path: Path, name: str) -> ModuleType:
 
 
 @contextmanager
-def _one_error(name: str) -> Iterator[None]:
+def one_error(action: str, name: str) -> Iterator[None]:
+    """Turn whatever a user's code raises into one line.
+
+    Raises:
+        MissingDependencyError: It imports a package that is not installed.
+        ModelSourceError: It raised anything else.
+    """
     try:
         yield
     except (EnginebayError, KeyboardInterrupt):
         raise
     except BaseException as err:
-        message = f"importing '{name}' raised {type(err).__name__}: {first_line(err)}"
+        if package := missing_package(err):
+            message = f"{action} '{name}' needs the package '{package}', which is not installed"
+            raise MissingDependencyError(message, hint=install_hint(package)) from err
+        message = f"{action} '{name}' raised {type(err).__name__}: {first_line(err)}"
         raise ModelSourceError(message) from err
 
 

@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from enginebay.environment import require
 from enginebay.errors import (
-    EnginebayError,
     ModelSourceError,
     UsageError,
     check_text,
-    first_line,
 )
 from enginebay.models.arguments import eager, forward_parameters
-from enginebay.models.python_source import named_object
+from enginebay.models.python_source import named_object, one_error
 
 if TYPE_CHECKING:
     import torch
@@ -112,7 +110,8 @@ def load_model(source: Any, *, schemes: Schemes | None = None) -> ModelSource:
     Raises:
         ModelSourceError: The text leads nowhere, its code raised, or what it names is no model.
         UsageError: It is not text in this locale.
-        MissingDependencyError: torch or onnx, whichever this source needs, is not installed.
+        MissingDependencyError: torch or onnx, whichever this source needs, or a package that its
+            code imports, is not installed.
     """
     if isinstance(source, (str, Path)):
         check_text(str(source))
@@ -232,13 +231,8 @@ def _missing_arguments(function: Callable[..., Any]) -> list[str]:
 
 
 def _called(function: Callable[[], Any], description: str) -> Any:
-    try:
+    with one_error("calling", description):
         return function()
-    except (EnginebayError, KeyboardInterrupt):
-        raise
-    except BaseException as err:
-        message = f"calling '{description}' raised {type(err).__name__}: {first_line(err)}"
-        raise ModelSourceError(message) from err
 
 
 def _is_model(found: Any) -> bool:

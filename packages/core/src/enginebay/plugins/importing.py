@@ -7,6 +7,7 @@ from contextlib import redirect_stdout
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from enginebay.environment import install_hint, missing_package
 from enginebay.errors import PluginError, one_line
 from enginebay.plugins.checks import check_backend, check_plugin
 from enginebay.plugins.discovery import BACKENDS
@@ -39,4 +40,7 @@ def _import(module: str) -> ModuleType:
     except KeyboardInterrupt:
         raise
     except BaseException as err:
-        raise PluginError(f"importing {module!r} raised {one_line(err)}") from err
+        # A newer plugin would miss its engine's SDK all the same.
+        package = missing_package(err)
+        hint = install_hint(package) if package and package != module.partition(".")[0] else None
+        raise PluginError(f"importing {module!r} raised {one_line(err)}", hint=hint) from err
