@@ -159,7 +159,7 @@ def test_names_that_do_not_fit_are_one_line(options, message: str) -> None:
     [
         ((X,), "missing a required argument: 'mask'"),
         ((X, X, X, X), "too many positional arguments"),
-        ({"x": X, "maks": X}, "missing a required argument: 'mask'"),
+        ({"x": X}, "missing a required argument: 'mask'"),
         ({"x": X, "mask": X, "z": X}, "got an unexpected keyword argument 'z'"),
     ],
 )
@@ -169,6 +169,27 @@ def test_inputs_that_do_not_fit_forward_are_one_line(args, message: str) -> None
     assert (
         str(caught.value) == f"the example inputs do not fit forward(x, mask, flag=True): {message}"
     )
+
+
+@pytest.mark.parametrize("args", [{"x": X, "maks": X}, {"x": X, "mask": X, "maks": X}])
+def test_a_misspelled_input_gets_the_nearest_name(args) -> None:
+    with pytest.raises(InputError) as caught:
+        names(lambda x, mask: x * mask, args)
+    assert str(caught.value) == "unknown input 'maks': forward takes x, mask"
+    assert caught.value.hint == "did you mean 'mask'?"
+
+
+def test_a_misspelled_input_alone_is_tried_as_a_dict_first() -> None:
+    with pytest.raises(InputError) as caught:
+        names(lambda image: image * 2.5, {"imaeg": X})
+    assert str(caught.value) == "unknown input 'imaeg': forward takes image"
+    assert caught.value.hint == "did you mean 'image'?"
+    assert isinstance(caught.value.__cause__, ModelError)
+
+
+def test_a_dict_whose_keys_resemble_a_parameter_is_passed_whole() -> None:
+    assert names(lambda images: images["image"] * 2, {"image": X})[0] == ["images.image"]
+    assert names(lambda x, **more: x * more["xx"], {"x": X, "xx": X})[0] == ["x", "xx"]
 
 
 def test_inputs_without_a_tensor_are_one_line() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from enginebay.errors import InputError
+from enginebay.errors import InputError, nearest
 from enginebay.models.forward import detached
 from enginebay.models.names import unused
 from enginebay.tensors import leaves, map_leaves, to_torch
@@ -74,6 +74,8 @@ def bind_arguments(model: nn.Module, args: Any) -> tuple[Call, dict[str, Tensor]
     """
     parameters = forward_parameters(model)
     positional, keywords = _split(parameters, args)
+    if error := misspelled_input(model, keywords):
+        raise error
     bound = _bound(parameters, positional, keywords)
     named = _named_arguments(model, parameters, bound)
     tensors: dict[str, Tensor] = {}
@@ -113,6 +115,23 @@ def _extended(call: Call, parameter: inspect.Parameter, value: Any, named: bool)
     if named:
         return Call(call.args, call.kwargs | {parameter.name: value})
     return Call((*call.args, value), call.kwargs)
+
+
+def misspelled_input(model: nn.Module, named: Mapping[Any, Any]) -> InputError | None:
+    """Build the error of a name that is no parameter of ``forward``, and much like one that is.
+
+    None where every name is a parameter, or like none, or where ``forward`` takes any name.
+    """
+    parameters = forward_parameters(model).parameters
+    if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values()):
+        return None
+    for name in named:
+        if name not in parameters and (close := nearest(str(name), parameters)):
+            return InputError(
+                f"unknown input '{name}': forward takes {', '.join(parameters)}",
+                hint=f"did you mean '{close}'?",
+            )
+    return None
 
 
 def forward_parameters(model: nn.Module) -> inspect.Signature:

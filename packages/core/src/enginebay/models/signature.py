@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import InputError, ModelError, first_line
-from enginebay.models.arguments import Call, bind_arguments, eager, forward_parameters
+from enginebay.models.arguments import (
+    Call,
+    bind_arguments,
+    eager,
+    forward_parameters,
+    misspelled_input,
+)
 from enginebay.models.forward import detached, evaluation, output_tensors
 from enginebay.models.names import renamed, unused
 from enginebay.tensors import TensorSpec, specs
@@ -126,6 +132,8 @@ def read_signature(
         result, mutated = _forward(eager(model), call, inputs, observer)
     except ModelError as err:
         if isinstance(args, Mapping) and call.args and isinstance(call.args[0], Mapping):
+            if misspelled := misspelled_input(model, args):
+                raise misspelled from err
             err.hint = (
                 f"forward{forward_parameters(model)} has no parameter called "
                 f"{', '.join(map(str, args))}, so it was given one dict"
