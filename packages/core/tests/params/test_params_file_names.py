@@ -97,6 +97,8 @@ FOLDER_HINT = "give the folder as work_dir (--work-dir)"
         ("", "", "'' is not a file name: wanted a name like 'model'", None),
         ("", ".bin", "'' is not a file name: wanted a name like 'model.bin'", None),
         (".bin", ".bin", "'.bin' is not a file name: wanted a name like 'model.bin'", None),
+        (None, "", "None is not a file name: wanted a text, found NoneType", None),
+        (3, ".bin", "3 is not a file name: wanted a text, found int", None),
         (".", "", "'.' is not a file name: wanted a name like 'model'", None),
         ("..", ".bin", "'..' is not a file name: wanted a name like 'model.bin'", None),
         ("a\0b", "", "'a\\x00b' is not a file name: wanted a name like 'model'", None),

@@ -22,7 +22,7 @@ class FileName(str):
         suffix: The suffix with its dot, or an empty string.
 
     Raises:
-        ParamsError: The name is empty, has a path separator, or is nothing but the suffix.
+        ParamsError: The name is no text or empty, has a path separator, or is only the suffix.
 
     Example:
         >>> net = FileName("net", suffix=".param")
@@ -61,7 +61,10 @@ def _check_suffix(suffix: str) -> None:
         raise ParamsError(f"{suffix!r} is not a suffix: wanted a dot and a name, like '.onnx'")
 
 
-def _check_name(name: str, suffix: str) -> None:
+def _check_name(name: object, suffix: str) -> None:
+    if not isinstance(name, str):
+        found = type(name).__name__
+        raise ParamsError(f"{name!r} is not a file name: wanted a text, found {found}")
     if _has_separator(name):
         raise ParamsError(
             f"{name!r} is not a file name: wanted a name without a folder",
