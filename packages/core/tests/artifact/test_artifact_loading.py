@@ -63,6 +63,12 @@ def test_a_missing_directory(tmp_path):
     assert str(error) == f'"{tmp_path}/none" does not exist; wanted the directory of an artifact'
 
 
+def test_a_misspelled_directory(folder):
+    (folder.parent / "models").mkdir()  # no artifact
+    assert refused(folder.parent / "modell").hint == f"did you mean '{folder}'?"
+    assert refused(folder.parent / "other").hint is None
+
+
 def test_a_file_in_its_place(tmp_path):
     (tmp_path / "model.onnx").touch()
     error = refused(tmp_path / "model.onnx")

@@ -196,8 +196,8 @@ MODULE = "wanted an nn.Module, or a callable that returns one"
             "write {folder}/nets.py:NAME",
         ),
         (
-            "{folder}/net.pth",
-            "'{folder}/net.pth' holds weights, not a model",
+            "{folder}/weights.pth",
+            "'{folder}/weights.pth' holds weights, not a model",
             "write a function that builds the model and loads them: file.py:attr",
         ),
         (
@@ -210,12 +210,19 @@ MODULE = "wanted an nn.Module, or a callable that returns one"
             "no module 'no'",
             "run this where the module is, or install it",
         ),
+        ("{folder}/no.pth", "no file '{folder}/no.pth'", None),
+        (
+            "{folder}/weight.pth",
+            "no file '{folder}/weight.pth'",
+            "did you mean '{folder}/weights.pth'?",
+        ),
         ("{folder}/no.onnx", "no file '{folder}/no.onnx'", None),
         ("{folder}/no.pt", "no file '{folder}/no.pt'", None),
         ("{folder}/no.pt2", "no file '{folder}/no.pt2'", None),
     ],
 )
 def test_what_leads_nowhere_is_one_line(folder, source: str, message: str, hint) -> None:
+    (folder / "weights.pth").touch()
     with pytest.raises(ModelSourceError) as caught:
         load_model(source.replace("{folder}", str(folder)))
     assert str(caught.value) == message.replace("{folder}", str(folder))

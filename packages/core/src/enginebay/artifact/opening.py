@@ -11,7 +11,7 @@ from enginebay.artifact import manifest as manifests
 from enginebay.artifact.files import HINT, check_file, check_paths, check_presence
 from enginebay.artifact.manifest import MANIFEST_NAME, Manifest
 from enginebay.artifact.replacement import read_whole
-from enginebay.errors import ArtifactError, UsageError, check_text
+from enginebay.errors import ArtifactError, UsageError, check_text, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -170,7 +170,8 @@ def _open(path: Path) -> Artifact:
     """:func:`_checked` with the system's errors as they come."""
     if not path.is_dir():
         state = "is not a directory" if path.exists() else "does not exist"
-        raise ArtifactError(f'"{path}" {state}; wanted the directory of an artifact')
+        message = f'"{path}" {state}; wanted the directory of an artifact'
+        raise ArtifactError(message, hint=_neighbour(path))
     where = path / MANIFEST_NAME
     if not where.is_file():
         raise ArtifactError(f'"{path}" is not an artifact: it holds no {MANIFEST_NAME}')
@@ -184,6 +185,13 @@ def _open(path: Path) -> Artifact:
     for entry in manifest.files:
         check_file(root, entry)
     return Artifact(root, manifest)
+
+
+def _neighbour(path: Path) -> str | None:
+    """Suggest the artifact beside a path that its name is most like."""
+    beside = [found.parent.name for found in path.parent.glob(f"*/{MANIFEST_NAME}")]
+    guess = nearest(path.name, beside)
+    return f"did you mean '{path.with_name(guess)}'?" if guess and path.name else None
 
 
 def _check_model_files(manifest: Manifest, where: Path) -> None:

@@ -18,6 +18,7 @@ from enginebay.errors import (
     ModelSourceError,
     UsageError,
     check_text,
+    nearest,
 )
 from enginebay.models.arguments import eager, forward_parameters
 from enginebay.models.python_source import named_object, one_error
@@ -137,6 +138,10 @@ def is_file(text: str) -> bool:
 def _from_file(path: Path) -> ModelSource:
     from enginebay.ir import read_onnx
 
+    if not path.exists():
+        guess = nearest(path.name, [file.name for file in path.parent.glob(f"*{path.suffix}")])
+        hint = f"did you mean '{path.with_name(guess)}'?" if guess else None
+        raise ModelSourceError(f"no file '{path}'", hint=hint)
     suffix = path.suffix.lower()
     if suffix == ".onnx":
         return ModelSource(description=str(path), ir=read_onnx(path))
