@@ -282,6 +282,15 @@ def test_verify_against_the_model_and_against_the_records(cli: Run, sizes: tuple
     )
 
 
+def test_verify_reads_an_npz_as_a_data_set_is_read(cli: Run, here: Path, deployed: Ran) -> None:
+    np.savez(here / "many.npz", x=np.ones((3, 2, 4), np.float32))
+    np.savez(here / "one.npz", x=np.ones((2, 4), np.float32))
+    words = ("verify", "build-loopback", "--model", "net.py:build", "--input")
+    many, one = (cli(*words, name, "--json").document for name in ("many.npz", "one.npz"))
+    assert many["verification"]["basis"]["labels"].count("example") == 3
+    assert one["verification"]["basis"]["labels"].count("example") == 1
+
+
 def test_verify_of_an_artifact_that_was_never_compared(cli: Run) -> None:
     assert cli("convert", "loopback", "tiny.onnx", "--work-dir", "out").code == 0
     ran = cli("verify", "out")

@@ -24,6 +24,7 @@ from enginebay.errors import (
     UsageError,
 )
 from enginebay.testing import temporary_backend
+from enginebay.verdict import EXAMPLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -165,6 +166,46 @@ def test_verify_against_a_module_and_against_outputs(deployed: tuple[Two, eb.Dep
     verification = eb.verify(deployment.artifact, inputs, named)
     assert verification.verdict == "mismatched"
     assert [output.name for output in verification.outputs if not output.passed] == ["aux.ids"]
+
+
+def test_verify_takes_several_sets_of_inputs(deployed: tuple[Two, eb.Deployment]) -> None:
+    model, deployment = deployed
+    sets = [dict(zip(("x", "ids"), example(size), strict=True)) for size in (1, 2, 3)]
+    several = eb.verify(deployment.artifact, sets, model)
+    assert several.verdict == "verified"
+    assert several.basis is not None
+    assert several.basis.labels[:3] == (EXAMPLE,) * 3
+    recorded = eb.verify(deployment.artifact, deployment.artifact.samples()[:2], model)
+    assert recorded.verdict == "verified"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        (
+            [{"x": np.ones((1, 4), "f4")}],
+            "item 0 of the list given as data: input 'ids' is missing: ",
+        ),
+        ([], "the list given as data holds no item"),
+        (np.ones(3), "the inputs are of type ndarray; wanted a dict of arrays or tensors by name"),
+        (3, "the inputs are of type int; wanted a dict of arrays or tensors by name"),
+        ("no.npz", "no data set 'no.npz'"),
+    ],
+)
+def test_verify_refuses_what_are_no_inputs(
+    deployed: tuple[Two, eb.Deployment], inputs: Any, message: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        eb.verify(deployed[1].artifact, inputs, deployed[0])
+    assert str(caught.value).startswith(message)
+
+
+def test_outputs_by_name_belong_to_one_set_of_inputs(deployed: tuple[Two, eb.Deployment]) -> None:
+    sets = [dict(zip(("x", "ids"), example(), strict=True))] * 2
+    with pytest.raises(UsageError) as caught:
+        eb.verify(deployed[1].artifact, sets, {"logits": torch.ones(2, 3)})
+    assert str(caught.value) == "there are 2 sets of inputs, and the outputs of one"
+    assert caught.value.hint == "pass the model as the reference, or one set of inputs"
 
 
 def test_verify_with_inputs_alone_says_what_is_missing(

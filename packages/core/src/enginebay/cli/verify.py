@@ -30,7 +30,11 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         metavar="MODEL",
         help=f"compare with this model instead of the recorded outputs: {MODEL_HELP}",
     )
-    add_inputs(parser, "those that the artifact was verified with; others need --model")
+    add_inputs(
+        parser,
+        "those that the artifact was verified with; others need --model. Arrays of a .npz file "
+        "with one axis more than the inputs hold several of each, as --data of deploy reads them",
+    )
     add_compare(parser, "as the artifact was verified")
     add_tolerance(parser)
 
@@ -67,7 +71,21 @@ def run(args: Namespace) -> int:
     return 0 if verification.passed else 1
 
 
-def _inputs(artifact: Artifact, texts: list[str]) -> dict[str, Any] | None:
+def _inputs(artifact: Artifact, texts: list[str]) -> Any:
+    """The inputs by name; the file of a data set, whose arrays hold several of each; or None."""
     from enginebay.tensors import inputs_for, parse_inputs
 
-    return inputs_for(artifact.inputs, parse_inputs(texts)) if texts else None
+    if not texts:
+        return None
+    given = parse_inputs(texts)
+    if len(texts) == 1 and texts[0].endswith(".npz") and _are_stacked(artifact, given):
+        return texts[0]
+    return inputs_for(artifact.inputs, given)
+
+
+def _are_stacked(artifact: Artifact, arrays: dict[str, Any]) -> bool:
+    """True if each input's array has one axis more than the input: it counts the items."""
+    ranks = {spec.name: len(spec.dims) for spec in artifact.inputs if spec.dims is not None}
+    return bool(ranks) and all(
+        name in arrays and arrays[name].ndim == rank + 1 for name, rank in ranks.items()
+    )

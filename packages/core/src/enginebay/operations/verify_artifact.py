@@ -9,20 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay.artifact import SAMPLES_FILE, Artifact, load_request, use_artifact
 from enginebay.comparators import find_comparators, recorded_comparators
+from enginebay.data import DataSet
 from enginebay.errors import UsageError
+from enginebay.inference import InputCheck
 from enginebay.tensors import Sample, save_samples, to_numpy
 from enginebay.verdict import EXAMPLE, Basis
 from enginebay.verification import RecordedReference, check_comparators, judge
 
 if TYPE_CHECKING:
     from enginebay.comparators import Comparator
-    from enginebay.tensors import Array
+    from enginebay.tensors import NumpyArray
     from enginebay.verdict import Verification
 
 
 def verify(
     artifact: str | Path | Artifact,
-    inputs: Mapping[str, Array] | None = None,
+    inputs: Any = None,
     reference: Any = None,
     *,
     rtol: float | None = None,
@@ -34,8 +36,9 @@ def verify(
 
     Args:
         artifact: The folder, or what :func:`enginebay.deploy` returned.
-        inputs: The inputs by name; by default those that the artifact was verified with, else
-            the model's own example.
+        inputs: The inputs by name, or the array alone where there is one; several sets of them
+            as a list, or as anything else that is a data set; by default those that the artifact
+            was verified with, else the model's own example.
         reference: What should come out: the outputs by name, or the PyTorch model (an
             ``nn.Module``, or text that names one as on the command line); by default the outputs
             that are recorded in the artifact, which needs no torch.
@@ -50,6 +53,7 @@ def verify(
 
     Raises:
         ArtifactError: The artifact is damaged, or bound to another engine or device.
+        InputError: The inputs are not what the artifact takes.
         UsageError: There are inputs without a reference, nothing is recorded, or a comparator
             cannot be found or cannot compare these outputs.
     """
@@ -57,7 +61,8 @@ def verify(
     def judge_opened(opened: Artifact) -> Verification:
         comparators = _comparators(opened, compare)
         request = load_request(opened)
-        recorded = _samples(opened, inputs, reference, request.allowed_precision())
+        given = _input_sets(opened, inputs)
+        recorded = _samples(opened, given, reference, request.allowed_precision())
         check_comparators(comparators, recorded.samples)
         with TemporaryDirectory(prefix="enginebay-verify-") as folder:
             path = Path(folder) / SAMPLES_FILE
@@ -85,8 +90,23 @@ def _comparators(opened: Artifact, compare: Any) -> tuple[Comparator, ...]:
     return recorded_comparators(recorded, opened.path)
 
 
+def _input_sets(opened: Artifact, inputs: Any) -> list[dict[str, NumpyArray]] | None:
+    """The sets of inputs that were given; None where there are none."""
+    if inputs is None:
+        return None
+    if isinstance(inputs, list | tuple | str | Path | DataSet):
+        if isinstance(inputs, list | tuple):
+            inputs = [one.inputs if isinstance(one, Sample) else one for one in inputs]
+        return [item.inputs for item in DataSet.of(inputs).items(opened.inputs)]
+    named = InputCheck(opened.inputs).named(inputs)
+    return [{name: to_numpy(value) for name, value in named.items()}]
+
+
 def _samples(
-    opened: Artifact, inputs: Mapping[str, Array] | None, reference: Any, precision: str
+    opened: Artifact,
+    inputs: list[dict[str, NumpyArray]] | None,
+    reference: Any,
+    precision: str,
 ) -> RecordedReference:
     """The inputs with the outputs to compare with."""
     if inputs is None and reference is None:
@@ -123,20 +143,25 @@ def _recorded_reference(artifact: Artifact) -> str:
 
 
 def _referenced(
-    inputs: Mapping[str, Any] | None, reference: Any, artifact: Artifact, precision: str
+    inputs: list[dict[str, NumpyArray]] | None, reference: Any, artifact: Artifact, precision: str
 ) -> RecordedReference:
     """The samples with the reference's outputs, and probes anew where it is a model."""
     basis = _basis(artifact)
     if inputs is not None:
-        arrays = [{name: to_numpy(value) for name, value in inputs.items()}]
-        labels: tuple[str, ...] = (EXAMPLE,)
+        arrays = inputs
+        labels: tuple[str, ...] = (EXAMPLE,) * len(inputs)
     else:
         arrays = [sample.inputs for sample in artifact.samples()]
         labels = basis.labels or (EXAMPLE,) * len(arrays)
     if isinstance(reference, Mapping):
         if not arrays:
             raise _nothing_recorded(artifact)
-        if len(arrays) != 1 and inputs is None:
+        if inputs is not None and len(inputs) != 1:
+            raise UsageError(
+                f"there are {len(inputs)} sets of inputs, and the outputs of one",
+                hint="pass the model as the reference, or one set of inputs",
+            )
+        if len(arrays) != 1:
             arrays, labels = arrays[:1], labels[:1]  # outputs by name belong to the example
         outputs = {name: to_numpy(value) for name, value in reference.items()}
         sample = Sample(arrays[0], outputs)
