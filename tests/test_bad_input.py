@@ -587,8 +587,8 @@ def test_a_forward_that_raises_at_the_largest_size_only(cli: Run, here: Path) ->
         ),
         (
             "broken.py:x",
-            "import no_such_module\n",
-            "importing 'broken.py' raised ModuleNotFoundError: No module named 'no_such_module'",
+            "import json.absent\n",
+            "importing 'broken.py' raised ModuleNotFoundError: No module named 'json.absent'",
             None,
         ),
         (

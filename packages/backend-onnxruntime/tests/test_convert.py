@@ -79,6 +79,16 @@ def test_weights_never_take_the_models_place(backend, weighted, tmp_path):
         backend.to_backend(weighted("model.onnx"), work_dir=str(tmp_path / "out"))
 
 
+def test_what_onnx_runtime_cannot_load_is_not_published(tmp_path):
+    graph = onnx.parser.parse_graph("g (float[3] x) => (float[3] y) { y = my.ops.Wibble(x) }")
+    opsets = [onnx.helper.make_opsetid("", 21), onnx.helper.make_opsetid("my.ops", 1)]
+    model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    onnx.save(model, tmp_path / "custom.onnx")
+    with pytest.raises(ConversionError, match=r"^ONNX Runtime cannot load 'model.onnx': .*Wibble"):
+        eb.convert(tmp_path / "custom.onnx", backend="onnxruntime", work_dir=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 class Convolutions(nn.Module):
     def __init__(self):
         super().__init__()

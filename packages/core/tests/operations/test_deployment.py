@@ -279,6 +279,26 @@ def test_an_engine_that_takes_its_process_down_is_never_a_pass(
     assert not (tmp_path / "out").exists()
 
 
+def test_what_takes_the_engine_down_when_it_is_loaded_is_not_published(tmp_path: Path) -> None:
+    source = (
+        "from enginebay.testing.loopback import *\n"
+        "from enginebay.testing import loopback\n"
+        "import os\n"
+        "@eb.hookimpl\n"
+        "def backend_info():\n"
+        "    return eb.BackendInfo(name='dying', irs=('onnx',), params=LoopbackParams)\n"
+        "@eb.hookimpl\n"
+        "def build_wrapper(request): os.kill(os.getpid(), 11)\n"
+        "to_backend = loopback.to_backend\n"
+    )
+    ir = eb.export(nn.ReLU(), torch.ones(1, 3), path=tmp_path / "relu.onnx")
+    with temporary_backend("dying", source), pytest.raises(ConversionError) as caught:
+        eb.convert(ir, backend="dying", work_dir=tmp_path / "out")
+    start = "what was converted cannot be loaded: the engine of backend 'dying' ended with SIGSEGV"
+    assert str(caught.value).startswith(start)
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_taken_work_dir_is_refused_before_any_work(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "precious.txt").write_text("mine")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from enginebay.artifact import build_manifest, staging
+from enginebay.artifact import LoadRequest, build_manifest, portable, staging
 from enginebay.backend import get_backend, kept_nodes, read_ir
 from enginebay.data import DataSet
 from enginebay.verdict import Verification
+from enginebay.verification import check_loads
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from enginebay.artifact import Artifact
     from enginebay.ir import IRModel
     from enginebay.params import BackendParams
+
+
+#: Seconds that loading the new engine once may take, as for ``deploy``.
+_LOAD_TIMEOUT = 1800.0
 
 
 def convert(
@@ -29,7 +34,7 @@ def convert(
     overwrite: bool = False,
     command: str = "",
 ) -> Artifact:
-    """Turn an IR into a backend's artifact.
+    """Turn an IR into a backend's artifact, which its engine has loaded once.
 
     Args:
         ir: A ``.onnx``, ``.pt`` (TorchScript) or ``.pt2`` file, or what :func:`enginebay.export`
@@ -48,7 +53,7 @@ def convert(
     Raises:
         BackendUnavailableError: The backend cannot be used.
         UsageError: The precision needs data and there is none, or the data cannot be used.
-        ConversionError: Its converter failed.
+        ConversionError: Its converter failed, or its engine cannot load the result.
         ArtifactExistsError: ``work_dir`` is taken.
     """
     engine = get_backend(backend)
@@ -66,6 +71,17 @@ def convert(
                 engine.quantizable_nodes(model, given, stage.dir, calibration), int8_keep
             )
         files = engine.convert(model, given, stage.dir, calibration=calibration, keep=kept)
+        check_loads(
+            LoadRequest(
+                backend=engine.name,
+                directory=stage.dir,
+                files=files,
+                params=portable(given),
+                inputs=model.inputs,
+                outputs=model.outputs,
+            ),
+            timeout=_LOAD_TIMEOUT,
+        )
         verification = Verification.unverified("converted without a reference to compare with")
         return stage.publish(
             build_manifest(

@@ -15,11 +15,13 @@ from enginebay.verification.samples import (
     record_reference,
     sample_model,
 )
+from enginebay.verification.trial import check_loads
 
 __all__ = [
     "ProbeSettings",
     "RecordedReference",
     "check_comparators",
+    "check_loads",
     "compare",
     "judge",
     "record_reference",

@@ -7,14 +7,16 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from enginebay.artifact import LoadRequest  # noqa: TC001  # the child reads run_here's annotations
+from enginebay.errors import ChildCrashedError, ChildTimeoutError, ConversionError
 from enginebay.inference import Receipt
 from enginebay.tensors import Sample, load_samples, save_samples
 
 if TYPE_CHECKING:
     from enginebay.tensors import NumpyArray
 
-#: The function that is called in the child process.
+#: The functions that are called in the child process.
 FUNCTION = "enginebay.verification.trial:run_here"
+_LOAD = "enginebay.verification.trial:load_here"
 
 
 def run_trial(
@@ -41,6 +43,28 @@ def run_trial(
         found = Path(folder) / "found.npz"
         receipt = call(FUNCTION, request, samples, found, timeout=timeout, result_type=Receipt)
         return [sample.outputs for sample in load_samples(found)], receipt
+
+
+def check_loads(request: LoadRequest, *, timeout: float) -> None:
+    """Load an engine once in a child process: some write files that they cannot load themselves.
+
+    Raises:
+        ConversionError: Loading the files takes the process down, or does not end in time.
+        EnginebayError: Whatever the backend raised.
+    """
+    from enginebay.isolation import call
+
+    try:
+        call(_LOAD, request, timeout=timeout, result_type=Receipt)
+    except (ChildCrashedError, ChildTimeoutError) as err:
+        reason = str(err).replace(f"'{_LOAD}'", f"the engine of backend '{request.backend}'")
+        raise ConversionError(f"what was converted cannot be loaded: {reason}") from err
+
+
+def load_here(request: LoadRequest) -> Receipt:
+    """Load the engine in this process, and return what it says of itself."""
+    with request.load() as wrapper:
+        return wrapper.receipt
 
 
 def run_here(request: LoadRequest, samples: Path, found: Path) -> Receipt:
