@@ -14,6 +14,8 @@ from enginebay.testing import Conformance, temporary_backend, xfail
 from enginebay.testing.commands import environment
 from enginebay.testing.conformance.suite import laws
 
+from .broken_backends import BROKEN, source
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -77,6 +79,14 @@ def test_with_no_code_at_all(tmp_path: Path, loopback: str) -> None:
     assert page.startswith("![enginebay conformance: 3 held, 1 skipped](https://img.shields.io/")
     assert "temporary-loopback 0, engine 1." in page
     assert f"arrays and as tensors. | 1 held, 1 skipped | {reason} |" in page
+
+
+def test_a_broken_law_says_what_is_wrong(tmp_path: Path) -> None:
+    change = BROKEN["its outputs are one buffer"].change
+    with temporary_backend("broken", source(change)):
+        ran = kit(tmp_path, "--backend", "broken", "-k", "returned_never_changes")
+    line = "broken: what was returned never changes: AssertionError: output 'sum' has changed"
+    assert line in ran.stdout
 
 
 def test_plugins_that_see_every_backend_are_named(tmp_path: Path, loopback: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import platform
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -15,7 +16,6 @@ from enginebay.plugins import list_plugins
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
 Outcome = Literal["held", "broken", "skipped", "excused"]
 
@@ -216,7 +216,25 @@ def _reason(report: pytest.TestReport) -> str:
     if isinstance(report.longrepr, tuple):  # a skip: file, line, reason
         return report.longrepr[2].removeprefix("Skipped: ")
     crash = getattr(report.longrepr, "reprcrash", None)
-    return str(crash.message if crash else report.longrepr or "").partition("\n")[0]
+    if crash is None:
+        return str(report.longrepr or "").partition("\n")[0]
+    return _first_words(crash.message, f"{Path(crash.path).name}:{crash.lineno}")
+
+
+def _first_words(message: str, place: str) -> str:
+    r"""The first line that says more than an exception's type; else the type, and its place.
+
+    Example:
+        >>> _first_words("AssertionError: \nArrays are not equal", "inference.py:7")
+        'AssertionError: Arrays are not equal'
+        >>> _first_words("AssertionError", "inference.py:7")
+        'AssertionError at inference.py:7'
+    """
+    first, *others = [line.strip() for line in message.splitlines() if line.strip()] or ["failed"]
+    name = first.rstrip(":")
+    if not name.isidentifier():
+        return first
+    return f"{name}: {others[0]}" if others else f"{name} at {place}"
 
 
 def _title(finding: Finding) -> str:
