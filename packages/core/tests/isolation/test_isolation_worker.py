@@ -71,6 +71,23 @@ def test_an_error_is_raised_here_and_the_child_goes_on() -> None:
         assert caught.value.hint == "add some"
 
 
+def test_a_paused_child_does_nothing_until_it_is_resumed() -> None:
+    with Worker("engine", "served:build", 1) as worker:
+        worker.receive(30)
+        worker.send(b"pid")
+        child = psutil.Process(int(worker.receive(30)))
+        worker.pause()
+        worker.send(b"x")
+        end = time.monotonic() + 5
+        while child.status() != psutil.STATUS_STOPPED and time.monotonic() < end:
+            time.sleep(0.01)
+        assert child.status() == psutil.STATUS_STOPPED
+        worker.resume()
+        assert worker.receive(30) == b"x"
+        worker.pause()
+    assert not child.is_running()
+
+
 @pytest.mark.parametrize(("how", "ending"), [("crash", "SIGSEGV"), ("exit", "exit code 3")])
 def test_a_child_that_ends_is_an_error(how: str, ending: str) -> None:
     with Worker("engine", "served:build", 1) as worker:

@@ -106,6 +106,17 @@ class Worker:
             raise_again(self._name, reply)
         return reply.value
 
+    def pause(self) -> None:
+        """Stop the child where it is; its threads use no processor until :meth:`resume`.
+
+        Only the child is stopped: the guard of its group must see this process end.
+        """
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let the child go on."""
+        self._process.send_signal(signal.SIGCONT)
+
     def _exchange(self, seconds: float) -> None:
         """Read and write what can be, at once or after a wait."""
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._outgoing else 0)
