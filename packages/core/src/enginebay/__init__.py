@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     )
     from enginebay.inference import Receipt, Wrapper
     from enginebay.ir import IRModel
+    from enginebay.measurement import Benchmark, BenchmarkRow
     from enginebay.operations import (
         Comparison,
         ComparisonRow,
@@ -62,6 +63,8 @@ __all__ = [
     "BackendInfo",
     "BackendParams",
     "BackendStatus",
+    "Benchmark",
+    "BenchmarkRow",
     "Check",
     "Comparison",
     "ComparisonRow",
@@ -115,6 +118,8 @@ _fetch = lazy_names(
         "BackendInfo": "hooks",
         "BackendParams": "params",
         "BackendStatus": "plugins",
+        "Benchmark": "measurement",
+        "BenchmarkRow": "measurement",
         "Check": "environment",
         "Comparison": "operations",
         "ComparisonRow": "operations",

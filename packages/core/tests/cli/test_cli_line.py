@@ -431,24 +431,59 @@ def test_main_returns_an_exit_code(cli: Run) -> None:
     assert main(["run", "nowhere"]) == 1
 
 
-def test_benchmark_prints_calls_and_engine_in_one_unit(deployed: Ran, cli: Run) -> None:
+def test_benchmark_prints_calls_and_engine_of_one_artifact(deployed: Ran, cli: Run) -> None:
     ran = cli("benchmark", "build-loopback", "--seconds", "0.2")
     assert (ran.code, ran.err) == (0, "")
     header, call, engine, *fields = ran.out.splitlines()
-    assert re.match(r"IN (µs|ms|s) +MEDIAN  95 % INTERVAL +P90 +P99 +MIN +MAX +RUNS", header)
+    assert header.split() == ["MEDIAN", "95", "%", "INTERVAL", "P90", "P99", "MIN", "MAX", "RUNS"]
+    time = r"[\d,.]+ (ns|µs|ms|s)"
     for line, name in ((call, "call"), (engine, "engine")):
-        assert re.match(rf"{name} +[\d.e+]+ +[\d.e+]+–[\d.e+]+( +[\d.e+]+){{4}} +\d+$", line)
-    assert re.match(r"rate +[\d.e+]+ calls/s, one after the other", fields[0])
-    assert re.match(r"load +[\d.e-]+ s, then [\d.e-]+ s for the first call", fields[1])
-    assert fields[2].startswith("engine  onnx.reference")
+        assert re.match(rf"{name} +{time} +{time} – {time}( +({time}|-)){{4}} +[\d,]+$", line)
+    assert re.match(r"rate +[\d,.]+ calls/s, [\d,.]+ items/s, one after the other", fields[0])
+    assert re.match(rf"load +{time}, then {time} for the first call", fields[1])
+    assert re.match(r"memory +[\d.]+ MiB at most, [\d.]+ MiB above the process", fields[2])
+    assert re.match(r"windows +(not )?agreed within [\d.]+ % after [\d.]+ s", fields[3])
+    assert fields[4].startswith("engine   onnx.reference")
+
+
+def test_benchmark_compares_with_the_model_that_was_deployed(deployed: Ran, cli: Run) -> None:
+    ran = cli("benchmark", "build-loopback", "--seconds", "0.01", "--against", "pytorch")
+    assert (ran.code, ran.err) == (0, "")
+    header, torch, row, *notes = ran.out.splitlines()
+    columns = "ARTIFACT CALL ENGINE P90 P99 ITEMS/S MEMORY SPEED AGREED"
+    assert header.split() == columns.split()
+    assert torch.startswith("pytorch ")
+    assert re.match(r"build-loopback .* [\d.,]+× \([\d.,]+–[\d.,]+\)  (within|no:) ", row)
+    assert "SPEED is beside 'pytorch', with its 95 % interval" in notes[0]
+
+
+def test_benchmark_has_a_row_that_failed(deployed: Ran, cli: Run) -> None:
+    ran = cli("benchmark", "build-loopback", "--seconds", "0.01", "--batch", "2,3")
+    assert ran.code == 1
+    assert ran.err.startswith("error: 'build-loopback': the batch is fixed: the model takes x ")
+    header, _, lost, *_ = ran.out.splitlines()
+    assert header.split()[:2] == ["ARTIFACT", "BATCH"]
+    assert lost.split() == ["build-loopback", "3", *"-------", "failed"]
+
+
+def test_benchmark_needs_a_model_to_compare_with(here: Path, deployed: Ran, cli: Run) -> None:
+    (here / "net.py").unlink()
+    ran = cli("benchmark", "build-loopback", "--against", "pytorch")
+    error, hint = ran.err.splitlines()
+    assert (ran.code, hint) == (2, "hint: name it: --model MODEL")
+    assert error == (
+        "error: there is no PyTorch model to compare with: no artifact names one that is still "
+        "there"
+    )
 
 
 def test_benchmark_is_a_document_too(deployed: Ran, cli: Run) -> None:
     given = ("--input", "x=2x4", "--seconds", "0.01")
     found = cli("benchmark", "build-loopback", *given, "--json").document
-    assert found["call"]["low"] <= found["call"]["median"] <= found["call"]["high"]
-    assert found["engine"]["runs"] >= 6
-    assert found["receipt"]["device"] == "cpu"
+    (row,) = found["rows"]
+    assert row["call"]["low"] <= row["call"]["median"] <= row["call"]["high"]
+    assert row["engine"]["runs"] >= 6
+    assert row["receipt"]["device"] == "cpu"
 
 
 def test_benchmark_refuses_what_the_model_does_not_take(deployed: Ran, cli: Run) -> None:
@@ -457,4 +492,10 @@ def test_benchmark_refuses_what_the_model_does_not_take(deployed: Ran, cli: Run)
     assert ran.err.startswith("error: unknown input 'y': the model takes ")
     ran = cli("benchmark", "build-loopback", "--seconds", "0")
     assert (ran.code, ran.err) == (2, "error: seconds is 0, wanted a positive number\n")
+    ran = cli("benchmark", "build-loopback", "--batch", "1,x")
+    assert ran.err == "error: '1,x' is no list of numbers\nhint: write them as 1,8\n"
+    ran = cli("benchmark", "build-loopback", "--model", "net.py:build")
+    assert ran.err.splitlines()[0] == (
+        "error: a model is named, and nothing is to be compared with it"
+    )
     assert cli("benchmark", "nowhere").code == 1

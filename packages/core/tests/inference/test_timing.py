@@ -16,8 +16,12 @@ seconds = st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=300)
 def test_the_figures_are_in_order_and_were_measured(durations: list[float]) -> None:
     found = latency(durations)
     assert found.min <= found.low <= found.median <= found.high <= found.max
-    assert found.median <= found.p90 <= found.p99 <= found.max
-    assert {found.min, found.low, found.high, found.p90, found.p99, found.max} <= set(durations)
+    assert {found.min, found.low, found.high, found.max} <= set(durations)
+    percentiles = [each for each in (found.p90, found.p99) if each is not None]
+    assert sorted([found.median, *percentiles, found.max]) == [
+        *(found.median, *percentiles, found.max)
+    ]
+    assert set(percentiles) <= set(durations)
     assert found.runs == len(durations)
 
 
@@ -32,4 +36,17 @@ def test_the_interval_holds_the_median_as_often_as_it_says(n: int) -> None:
 
 def test_one_duration_is_all_there_is_to_say() -> None:
     found = latency([0.5])
-    assert (found.low, found.median, found.high, found.p99, found.stdev) == (0.5, 0.5, 0.5, 0.5, 0)
+    assert (found.low, found.median, found.high, found.stdev) == (0.5, 0.5, 0.5, 0)
+
+
+@pytest.mark.parametrize(("n", "p90", "p99"), [(19, None, None), (20, 17, None), (200, 179, 197)])
+def test_a_percentile_needs_two_durations_above_it(
+    n: int, p90: float | None, p99: float | None
+) -> None:
+    found = latency([float(one) for one in range(n)])
+    assert (found.p90, found.p99) == (p90, p99)
+
+
+def test_the_spread_is_that_of_the_durations() -> None:
+    found = latency([1.0, 2.0, 3.0, 4.0])
+    assert (found.mean, found.stdev) == (2.5, pytest.approx(1.25**0.5))

@@ -1,79 +1,275 @@
-"""What is measured, and when its reader is warned."""
+"""`eb.benchmark`: side by side, and what goes wrong loses one row."""
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import sys
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import msgspec
+import numpy as np
+import psutil
 import pytest
 
 import enginebay as eb
-from enginebay.errors import InputError, UsageError
-from enginebay.operations.benchmark_artifact import FEWEST, _notes
+from enginebay.errors import ChildCrashedError, InputError, UsageError
+from enginebay.measurement.statistics import FEWEST
+from enginebay.testing import temporary_backend
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
+
+NET = """\
+import torch
+
+def build():
+    return torch.nn.Linear(4, 3), torch.ones(2, 4)
+"""
+
+#: An engine that does in its third call what an environment variable says.
+MOODY = """\
+import ctypes, os, time
+import enginebay as eb
+from enginebay.testing import loopback
+
+
+class Moody(loopback.LoopbackWrapper):
+    calls = 0
+
+    def execute(self, feed):
+        self.calls += 1
+        mood = os.environ.get("MOOD", "")
+        if mood == "slow":
+            time.sleep(0.005)
+        if mood == "crash" and self.calls > 2:
+            ctypes.string_at(0)
+        if mood == "hang" and self.calls > 2:
+            time.sleep(100)
+        return super().execute(feed)
+
+
+@eb.hookimpl
+def backend_info():
+    return eb.BackendInfo(
+        name="moody", irs=("onnx",), params=loopback.LoopbackParams, api_version=1
+    )
+
+
+to_backend = loopback.to_backend
+
+
+@eb.hookimpl
+def build_wrapper(request):
+    if os.environ.get("MOOD") == "no load":
+        raise eb.EnginebayError("the engine is cold", hint="light it")
+    return Moody(request)
+"""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory, loopback: str) -> Iterator[Path]:
+    """``net.py``, and its artifacts ``good``, ``open``, whose batch is open, and ``moody``."""
+    folder = tmp_path_factory.mktemp("built")
+    (folder / "net.py").write_text(NET)
+    namespace: dict[str, Any] = {}
+    exec(NET, namespace)
+    model, example = namespace["build"]()
+    with temporary_backend("moody", MOODY):
+        for name, backend, params in (
+            ("good", loopback, {}),
+            ("open", loopback, {"min_shapes": "input:1x4", "max_shapes": "input:8x4"}),
+            ("moody", "moody", {}),
+        ):
+            eb.deploy(
+                *(model, example),
+                backend=backend,
+                params=params,
+                work_dir=folder / name,
+                exporter="torchscript",
+                probes=0,
+            )
+        yield folder
 
 
 @pytest.fixture
-def artifact(tmp_path: Path, loopback: str) -> eb.Artifact:
-    import torch
-
-    return eb.deploy(
-        torch.nn.Linear(4, 3),
-        torch.ones(2, 4),
-        backend=loopback,
-        work_dir=tmp_path / "linear",
-        exporter="torchscript",
-    ).artifact
+def here(built: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(built)
+    return built
 
 
-def test_a_call_holds_the_engine_and_more(artifact: eb.Artifact) -> None:
-    found = eb.benchmark(artifact, seconds=0.3)
-    assert found.call.runs >= FEWEST
-    assert found.engine.runs >= FEWEST
-    assert 0 < found.engine.min < found.call.median
-    assert found.throughput == pytest.approx(1 / found.call.mean)
-    assert found.load > 0
-    assert found.first > 0
-    assert found.receipt.engine.startswith("onnx.reference")
+def measure(*artifacts: str, seconds: float = 0.05, **more: Any) -> eb.Benchmark:
+    return eb.benchmark(list(artifacts), seconds=seconds, **more)
 
 
-def test_the_fewest_calls_are_made_however_long_they_take(artifact: eb.Artifact) -> None:
-    found = eb.benchmark(artifact, seconds=1e-9)
-    assert found.call.runs == FEWEST
+@pytest.mark.usefixtures("here")
+def test_an_artifact_alone() -> None:
+    found = eb.benchmark("good", seconds=0.3)
+    (row,) = found.rows
+    assert (row.name, row.backend, row.precision) == ("good", "loopback", "fp32")
+    assert (row.batch, row.threads, row.failure, row.ratio) == (2, 1, "", None)
+    assert row.artifact == str(Path("good").resolve())
+    assert row.call is not None
+    assert row.engine is not None
+    assert 0 < row.engine.min < row.call.median
+    assert row.calls_per_second == pytest.approx(1 / row.call.mean, rel=0.1)
+    assert row.items_per_second == pytest.approx(2 * row.calls_per_second)
+    assert row.load > 0 < row.first
+    assert row.peak_memory > row.bare_memory > 2**20
+    assert row.agreement.windows == len(row.windows) >= FEWEST
+    assert row.call.runs == sum(window.calls for window in row.windows)
+    assert (row.quantiles[0], row.quantiles[-1]) == (row.call.min, row.call.max)
+    assert row.receipt.engine.startswith("onnx.reference")
+    assert found.machine.cores > 0
+    assert found.baseline == ""
 
 
-def test_inputs_may_be_given(artifact: eb.Artifact) -> None:
-    import numpy as np
+def test_memory_is_that_of_the_process_alone(here: Path) -> None:
+    ballast = np.ones(2**27, np.uint8)  # this process, whose children start with its peak
+    (row,) = measure("good").rows
+    assert row.peak_memory is not None
+    assert row.peak_memory < psutil.Process().memory_info().rss - ballast.nbytes // 2
 
+
+@pytest.mark.usefixtures("here")
+def test_batches_and_threads_have_rows_of_their_own() -> None:
+    found = measure("open", batch=(1, 8), threads=(1, 2))
+    assert [(row.batch, row.threads) for row in found.rows] == [(1, 1), (1, 2), (8, 1), (8, 2)]
+    assert found.failures == []
+    assert all(row.items_per_second == row.calls_per_second * row.batch for row in found.rows)
+
+
+@pytest.mark.usefixtures("here")
+def test_pytorch_is_a_contestant_like_any_other() -> None:
+    found = measure("open", against="pytorch", model="net.py:build", batch=(8,), threads=(2,))
+    torch_row, row = found.rows
+    assert found.failures == []
+    assert found.baseline == torch_row.name == torch_row.backend == "pytorch"
+    assert torch_row.receipt.engine.startswith("torch ")
+    assert (torch_row.batch, torch_row.threads, torch_row.ratio) == (8, 2, None)
+    assert row.ratio.low <= row.ratio.value <= row.ratio.high
+
+
+@pytest.mark.usefixtures("here")
+def test_the_ratio_is_how_many_times_as_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOOD", "slow")
+    slow, good = measure("moody", "good", seconds=0.5).rows
+    wanted = slow.call.median / good.call.median
+    assert good.ratio.value == pytest.approx(wanted, rel=0.4)
+    assert good.ratio.value > 3
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("mood", "failure"),
+    [
+        ("crash", "'moody' ended with SIGSEGV"),
+        ("hang", "'moody' ran past its time limit of 2."),
+        ("no load", "the engine is cold; light it"),
+    ],
+)
+def test_what_dies_loses_its_own_row(
+    mood: str, failure: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOOD", mood)
+    found = measure("moody", "good", timeout=2.0 if mood == "hang" else 60.0)
+    lost, good = found.rows
+    assert lost.failure.startswith(failure)
+    assert (lost.call, lost.ratio, good.ratio) == (None, None, None)
+    assert good.failure == ""
+    assert good.call.runs >= FEWEST
+    assert found.failures == [f"'moody': {lost.failure}"]
+
+
+@pytest.mark.usefixtures("here")
+def test_an_error_is_raised_where_nothing_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOOD", "crash")
+    with pytest.raises(ChildCrashedError, match="'moody' ended with SIGSEGV"):
+        measure("moody")
     with pytest.raises(InputError, match="input"):
-        eb.benchmark(artifact, {"input": np.ones((2, 5), np.float32)}, seconds=0.01)
+        eb.benchmark("good", {"input": np.ones((2, 5), np.float32)}, seconds=0.01)
 
 
-@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
-def test_no_time_is_refused_before_anything_is_loaded(seconds: float, tmp_path: Path) -> None:
-    start = time.perf_counter()
-    with pytest.raises(UsageError, match=r"seconds is .*, wanted a positive number"):
-        eb.benchmark(tmp_path / "nothing", seconds=seconds)
-    assert time.perf_counter() - start < 5
+@pytest.mark.usefixtures("here")
+def test_a_fixed_batch_is_a_row_with_its_reason() -> None:
+    fixed, free = measure("good", "open", batch=(4,)).rows
+    assert fixed.failure == (
+        "the batch is fixed: the model takes input float32[2, 4]; deploy it with an open one: "
+        "--min-shapes input:1x4 --max-shapes input:8x4"
+    )
+    assert (free.batch, free.failure) == (4, "")
+
+
+@pytest.mark.usefixtures("here")
+def test_the_fewest_windows_are_made_however_long_they_take() -> None:
+    (row,) = measure("good", seconds=1e-9).rows
+    assert len(row.windows) == FEWEST
 
 
 @pytest.mark.parametrize(
-    ("calls", "words"),
+    ("arguments", "message"),
     [
-        ([1.0] * 20, None),
-        ([1.0] * 10 + [1.04] * 10, None),
-        ([1.0] * 10 + [1.2] * 10, "the second half was 20% slower than the first"),
-        ([1.2] * 10 + [1.0] * 10, "the second half was 17% faster than the first"),
-        ([1.0] * 19 + [50.0], "the mean is 3.5 times the median"),
+        ({"seconds": 0}, "seconds is 0, wanted a positive number"),
+        ({"seconds": float("nan")}, "seconds is nan, wanted a positive number"),
+        ({"timeout": 0}, "timeout is 0, wanted a positive number"),
+        ({"batch": (0,)}, "batch is 0, wanted whole numbers from 1 on"),
+        ({"threads": (1, 1)}, "threads has the same number twice"),
+        ({"against": "onnx"}, "against is 'onnx', wanted 'pytorch'"),
+        ({"against": "pytorch"}, "there is no PyTorch model to compare with"),
+        ({"model": "net.py:build"}, "a model is named, and nothing is to be compared with it"),
     ],
 )
-def test_figures_that_will_not_come_again_are_said(calls: list[float], words: str | None) -> None:
-    notes = list(_notes(calls))
-    if words is None:
-        assert notes == []
-    else:
-        (note,) = notes
-        assert note.startswith(words)
-        assert note.endswith(": measure longer, or with nothing else running")
+def test_wrong_arguments_are_refused_first(arguments: dict[str, Any], message: str) -> None:
+    start = time.perf_counter()
+    with pytest.raises(UsageError, match=rf"^{message}$"):
+        eb.benchmark("nowhere", **arguments)
+    assert time.perf_counter() - start < 1
+
+
+@pytest.mark.usefixtures("here")
+def test_a_model_must_be_named_in_text() -> None:
+    import torch
+
+    with pytest.raises(UsageError, match="the model is a Linear, wanted text that names one"):
+        eb.benchmark("good", against="pytorch", model=torch.nn.Linear(4, 3))  # type: ignore[arg-type]  # what is refused
+    with pytest.raises(UsageError, match="'good' is named twice"):
+        eb.benchmark(["good", "good"])
+    with pytest.raises(UsageError, match="there is no artifact to measure"):
+        eb.benchmark([])
+
+
+def test_all_is_in_the_file_as_soon_as_it_was_measured(here: Path, tmp_path: Path) -> None:
+    file = tmp_path / "measured.jsonl"
+    found = measure("good", output=file)
+    machine, *windows, row = map(json.loads, file.read_text().splitlines())
+    whole = json.loads(msgspec.json.encode(found))
+    assert machine == {"schema": 1, "machine": whole["machine"]}
+    assert row == {"schema": 1, "row": whole["rows"][0]}
+    assert [line["window"] for line in windows] == row["row"]["windows"]
+    assert msgspec.convert(msgspec.to_builtins(found), eb.Benchmark) == found
+    with pytest.raises(UsageError, match=r"measured.jsonl' exists already$"):
+        measure("good", output=file)
+
+
+def test_a_kill_loses_nothing_that_was_measured(here: Path, tmp_path: Path) -> None:
+    file = tmp_path / "measured.jsonl"
+    code = (
+        f"import enginebay as eb; eb.benchmark(['good', 'open'], seconds=60, output={str(file)!r})"
+    )
+    path = os.pathsep.join(sys.path)
+    process = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path})
+    end = time.monotonic() + 60
+    while not (file.exists() and file.read_text().count('"window"') > 3):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    children = psutil.Process(process.pid).children()
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert {line["name"] for line in lines if "window" in line} == {"good", "open"}
+    gone, alive = psutil.wait_procs(children, timeout=10)
+    assert (len(gone), alive) == (4, [])  # two engines, one of them asleep, and their guards

@@ -27,7 +27,7 @@ COMMANDS = {
     "verify": "compare an artifact with its model again",
     "evaluate": "measure what artifacts cost in accuracy, beside PyTorch on a data set",
     "sensitivity": "measure what each layer of an int8 engine costs",
-    "benchmark": "measure how fast an artifact is here",
+    "benchmark": "measure how fast artifacts are here, side by side, and beside PyTorch",
     "inspect": "show what an artifact or an IR file holds",
     "config": "show or check a deploy config",
     "rewriters": "list what is rewritten when a model is exported for a backend",

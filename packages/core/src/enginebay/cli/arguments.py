@@ -199,6 +199,11 @@ def add_artifact(parser: ArgumentParser) -> None:
     """Add ``ARTIFACT`` and the flags for running it."""
     parser.add_argument("artifact", metavar="ARTIFACT", type=Path)
     add_inputs(parser, "the first that the artifact was verified with, else made up")
+    add_run_flags(parser)
+
+
+def add_run_flags(parser: ArgumentParser) -> None:
+    """Add ``--device`` and ``--strict``."""
     parser.add_argument("--device", help="run elsewhere than where the artifact was made for")
     add_strict(parser)
 

@@ -1,93 +1,265 @@
-"""``enginebay benchmark ARTIFACT``: measure how fast it runs on this machine."""
+"""``enginebay benchmark ARTIFACT…``: measure how fast artifacts run on this machine."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from enginebay.cli.arguments import add_artifact
-from enginebay.cli.output import print_fields, print_json, print_table, stdout_on_stderr
+from enginebay.cli.arguments import MODEL_HELP, add_inputs, add_run_flags
+from enginebay.cli.output import (
+    human_number,
+    human_seconds,
+    human_size,
+    print_fields,
+    print_json,
+    print_table,
+    stdout_on_stderr,
+    styled,
+)
 from enginebay.cli.summaries import receipt_fields
+from enginebay.errors import UsageError
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+    from collections.abc import Iterable, Iterator
 
     from enginebay.inference import Latency
-    from enginebay.operations import Benchmark
+    from enginebay.measurement import Benchmark, BenchmarkRow, Ratio
 
-_RIGHT = ("MEDIAN", "95 % INTERVAL", "P90", "P99", "MIN", "MAX", "RUNS")
-_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
+_ONE = ("MEDIAN", "95 % INTERVAL", "P90", "P99", "MIN", "MAX", "RUNS")
+_SEVERAL = ("BATCH", "THREADS", "CALL", "ENGINE", "P90", "P99", "ITEMS/S", "MEMORY", "SPEED")
 
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
     """Add the command's flags."""
-    parser.usage = "enginebay benchmark ARTIFACT [--input NAME=SPEC] [--seconds N] [flags]"
-    add_artifact(parser)
+    parser.usage = (
+        "enginebay benchmark ARTIFACT [ARTIFACT …] [--against pytorch] [--batch N,N] "
+        "[--threads N,N] [flags]"
+    )
+    parser.add_argument("artifacts", metavar="ARTIFACT", nargs="+", type=Path)
+    parser.add_argument(
+        "--against",
+        choices=("pytorch",),
+        help="measure the model in PyTorch too, and compare the artifacts with it (default: "
+        "compare them with the first one)",
+    )
+    parser.add_argument(
+        "--model",
+        metavar="MODEL",
+        help="for --against (default: the one that an artifact was deployed from): " + MODEL_HELP,
+    )
+    parser.add_argument(
+        "--batch",
+        type=_numbers,
+        default=(),
+        metavar="N,N",
+        help="measure at these sizes of the batch (default: the inputs as they are)",
+    )
+    parser.add_argument(
+        "--threads",
+        type=_numbers,
+        default=(1,),
+        metavar="N,N",
+        help="call from so many threads at once (default: 1)",
+    )
     parser.add_argument(
         "--seconds",
         type=float,
-        default=3.0,
+        default=10.0,
         metavar="N",
-        help="how long to measure, after a warm-up of a tenth of it (default: 3)",
+        help="how long a row may take; it ends once its windows agree (default: 10)",
     )
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=1800.0,
+        metavar="SECONDS",
+        help="limit for loading, and for each window (default: 1800)",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="write windows and rows to this file as they come, as lines of JSON",
+    )
+    add_inputs(parser, "the first that the first artifact was verified with, else made up")
+    add_run_flags(parser)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(number) for number in text.split(","))
+    except ValueError:
+        raise UsageError(f"'{text}' is no list of numbers", hint="write them as 1,8") from None
 
 
 def run(args: Namespace) -> int:
-    """Measure, and print the figures."""
+    """Measure, and print the figures; a row without any fails the command with exit code 1."""
     from enginebay.artifact import open_artifact
+    from enginebay.cli.progress import progress
     from enginebay.operations import benchmark
     from enginebay.tensors import inputs_for, parse_inputs
 
-    artifact = open_artifact(args.artifact)
+    first = open_artifact(args.artifacts[0])
     given = parse_inputs(args.inputs)
-    with stdout_on_stderr():
+    model = args.model
+    if args.against and model is None:
+        model = _deployed_model(args.artifacts)
+    with progress() as watch, stdout_on_stderr():
         measured = benchmark(
-            artifact,
-            inputs_for(artifact.inputs, given) if given else None,
+            args.artifacts,
+            inputs_for(first.inputs, given) if given else None,
+            against=args.against,
+            model=model,
             seconds=args.seconds,
+            batch=args.batch,
+            threads=args.threads,
             device=args.device,
             strict=args.strict,
+            timeout=args.timeout,
+            output=args.output,
+            watch=watch,
         )
     if args.json:
-        print_json(_document(measured))
+        import msgspec
+
+        print_json(msgspec.to_builtins(measured))
     else:
         _print(measured)
-    return 0
+    for failure in dict.fromkeys(measured.failures):
+        sys.stderr.write(f"{styled('error:', 'red', sys.stderr)} {failure}\n")
+    return 1 if measured.failures else 0
 
 
-def _document(measured: Benchmark) -> dict[str, Any]:
-    import msgspec
+def _deployed_model(artifacts: list[Path]) -> str:
+    """The model that an artifact's own command names, if it is there."""
+    from enginebay.artifact import open_artifact
+    from enginebay.cli.model_arguments import deployed_model
 
-    return {
-        "load": measured.load,
-        "first": measured.first,
-        "call": measured.call._asdict(),
-        "engine": measured.engine._asdict(),
-        "throughput": measured.throughput,
-        "receipt": msgspec.to_builtins(measured.receipt),
-        "notes": list(measured.notes),
-    }
+    for artifact in artifacts:
+        if model := deployed_model(open_artifact(artifact).manifest.command):
+            return model
+    raise UsageError(
+        "there is no PyTorch model to compare with: no artifact names one that is still there",
+        hint="name it: --model MODEL",
+    )
 
 
 def _print(measured: Benchmark) -> None:
-    size, unit = next(
-        ((size, unit) for size, unit in _UNITS if measured.call.median >= size), _UNITS[-1]
-    )
-    print_table(
-        (f"IN {unit}", *_RIGHT),
-        [("call", *_row(measured.call, size)), ("engine", *_row(measured.engine, size))],
-        right=_RIGHT,
-    )
+    if len(measured.rows) == 1:
+        _print_row(measured.rows[0], measured.notes)
+    else:
+        _print_rows(measured)
+
+
+def _print_row(row: BenchmarkRow, notes: Iterable[str]) -> None:
+    """Print all that is known of an only row."""
+    if row.call and row.engine:
+        cells = [("call", *_figures(row.call)), ("engine", *_figures(row.engine))]
+        print_table(("", *_ONE), cells, right=_ONE)
     print_fields(
         (
-            ("rate", f"{measured.throughput:.4g} calls/s, one after the other"),
-            ("load", f"{measured.load:.3g} s, then {measured.first:.3g} s for the first call"),
-            *receipt_fields(measured.receipt),
-            *(("note", note) for note in measured.notes),
+            ("rate", _rate(row)),
+            ("load", _load(row)),
+            ("memory", _memory(row)),
+            ("windows", row.agreement.describe() if row.agreement else ""),
+            *receipt_fields(row.receipt),
+            *(("note", note) for note in (*row.notes, *notes)),
         )
     )
 
 
-def _row(latency: Latency, size: float) -> tuple[str, ...]:
-    names = ("median", "low", "high", "p90", "p99", "min", "max")
-    median, low, high, *rest = (f"{getattr(latency, name) / size:.4g}" for name in names)
-    return median, f"{low}–{high}", *rest, str(latency.runs)
+def _figures(latency: Latency) -> Iterator[str]:
+    yield human_seconds(latency.median)
+    yield f"{human_seconds(latency.low)} – {human_seconds(latency.high)}"
+    for name in ("p90", "p99", "min", "max"):
+        yield _seconds(getattr(latency, name))
+    yield f"{latency.runs:,}"
+
+
+def _rate(row: BenchmarkRow) -> str:
+    if row.calls_per_second is None or row.items_per_second is None:
+        return ""
+    order = "one after the other" if row.threads == 1 else f"from {row.threads} threads at once"
+    items = f", {human_number(row.items_per_second)} items/s" if row.batch > 1 else ""
+    return f"{human_number(row.calls_per_second)} calls/s{items}, {order}"
+
+
+def _load(row: BenchmarkRow) -> str:
+    if row.load is None or row.first is None:
+        return ""
+    return f"{human_seconds(row.load)}, then {human_seconds(row.first)} for the first call"
+
+
+def _memory(row: BenchmarkRow) -> str:
+    if row.peak_memory is None or row.bare_memory is None:
+        return ""
+    above = human_size(row.peak_memory - row.bare_memory)
+    return f"{human_size(row.peak_memory)} at most, {above} above the process without it"
+
+
+def _print_rows(measured: Benchmark) -> None:
+    """Print a line for each row, and below them what limits it."""
+    several = [
+        name
+        for name, count in (("BATCH", "batch"), ("THREADS", "threads"))
+        if len({getattr(row, count) for row in measured.rows}) > 1
+    ]
+    hidden = {"BATCH", "THREADS"} - set(several)
+    columns = [name for name in _SEVERAL if name not in hidden]
+    print_table(
+        ("ARTIFACT", *columns, "AGREED"),
+        [
+            (row.name, *(_cells(row)[name] for name in columns), _agreed(row))
+            for row in measured.rows
+        ],
+        right=columns,
+    )
+    print_fields(("note", note) for note in _notes(measured))
+
+
+def _notes(measured: Benchmark) -> Iterator[str]:
+    if measured.baseline:
+        yield f"SPEED is beside '{measured.baseline}', with its 95 % interval"
+    for row in measured.rows:
+        for note in (*row.notes, *(row.receipt.fallbacks if row.receipt else ())):
+            yield f"{_named(row)}: {note}"
+    yield from measured.notes
+
+
+def _named(row: BenchmarkRow) -> str:
+    batch = f", batch {row.batch}" if row.batch > 1 else ""
+    return f"'{row.name}'{batch}{f', {row.threads} threads' if row.threads > 1 else ''}"
+
+
+def _cells(row: BenchmarkRow) -> dict[str, str]:
+    items, peak, ratio = row.items_per_second, row.peak_memory, row.ratio
+    return {
+        "BATCH": str(row.batch),
+        "THREADS": str(row.threads),
+        "CALL": _seconds(row.call.median if row.call else None),
+        "ENGINE": _seconds(row.engine.median if row.engine else None),
+        "P90": _seconds(row.call.p90 if row.call else None),
+        "P99": _seconds(row.call.p99 if row.call else None),
+        "ITEMS/S": "-" if items is None else human_number(items),
+        "MEMORY": "-" if peak is None else human_size(peak),
+        "SPEED": _ratio(ratio) if ratio else "-",
+    }
+
+
+def _agreed(row: BenchmarkRow) -> str:
+    if row.failure:
+        return "failed"
+    if row.agreement is None:
+        return "-"
+    return f"{'within' if row.agreement.agreed else 'no:'} {row.agreement.percent}"
+
+
+def _ratio(ratio: Ratio) -> str:
+    value, low, high = map(human_number, (ratio.value, ratio.low, ratio.high))
+    return f"{value}× ({low}–{high})"
+
+
+def _seconds(seconds: float | None) -> str:
+    return "-" if seconds is None else human_seconds(seconds)

@@ -13,10 +13,19 @@ if TYPE_CHECKING:
     from enginebay.inference.chain import ChainedWrapper
     from enginebay.inference.input_check import InputCheck
     from enginebay.inference.receipt import Receipt, coarseness
-    from enginebay.inference.timing import Latency, latency
+    from enginebay.inference.timing import Latency, latency, median_interval
     from enginebay.inference.wrapper import Wrapper
 
-__all__ = ["ChainedWrapper", "InputCheck", "Latency", "Receipt", "Wrapper", "coarseness", "latency"]
+__all__ = [
+    "ChainedWrapper",
+    "InputCheck",
+    "Latency",
+    "Receipt",
+    "Wrapper",
+    "coarseness",
+    "latency",
+    "median_interval",
+]
 
 __getattr__ = lazy_names(
     __name__,
@@ -28,5 +37,6 @@ __getattr__ = lazy_names(
         "coarseness": "inference.receipt",
         "Wrapper": "inference.wrapper",
         "latency": "inference.timing",
+        "median_interval": "inference.timing",
     },
 )

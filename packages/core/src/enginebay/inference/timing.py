@@ -5,10 +5,15 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+#: Durations that lie above a percentile, at least.
+ABOVE = 2
 
 
 class Timing:
@@ -59,8 +64,12 @@ class Timing:
         return latency(self.seconds)
 
 
-class Latency(NamedTuple):
+class Latency(msgspec.Struct, frozen=True):
     """A summary of durations, in seconds.
+
+    A percentile is None where fewer than two durations would lie above it: that takes 20 of them
+    for the 90th and 200 for the 99th. With fewer it is the longest one or its neighbour, which
+    says how unlucky one call was, not how calls are.
 
     Attributes:
         runs: The number of calls.
@@ -69,8 +78,8 @@ class Latency(NamedTuple):
         high: Its upper end.
         mean: The average.
         stdev: The standard deviation.
-        p90: Nine in ten took less.
-        p99: Ninety-nine in a hundred took less.
+        p90: Nine in ten took less; None of fewer than 20.
+        p99: Ninety-nine in a hundred took less; None of fewer than 200.
         min: The shortest.
         max: The longest.
     """
@@ -81,8 +90,8 @@ class Latency(NamedTuple):
     high: float
     mean: float
     stdev: float
-    p90: float
-    p99: float
+    p90: float | None
+    p99: float | None
     min: float
     max: float
 
@@ -90,24 +99,20 @@ class Latency(NamedTuple):
 def latency(seconds: Sequence[float]) -> Latency:
     """Summarise one duration or more.
 
-    The interval of the median is taken between two of the durations themselves, whatever their
-    distribution: their ranks are n/2 ± 0.98·√n, the normal approximation of the binomial (David
-    and Nagaraja, Order Statistics, 3rd edition, section 7.1).
-
     Example:
         >>> latency([0.1, 0.2, 0.3]).median
         0.2
     """
     ordered = sorted(seconds)
-    n = len(ordered)
-    reach = 0.98 * math.sqrt(n)
+    mean = math.fsum(ordered) / len(ordered)
+    low, high = median_interval(ordered)
     return Latency(
-        runs=n,
+        runs=len(ordered),
         median=statistics.median(ordered),
-        low=ordered[max(0, math.floor(n / 2 - reach))],
-        high=ordered[min(n - 1, math.ceil(n / 2 + reach))],
-        mean=statistics.fmean(ordered),
-        stdev=statistics.pstdev(ordered),
+        low=low,
+        high=high,
+        mean=mean,
+        stdev=math.sqrt(math.fsum((each - mean) ** 2 for each in ordered) / len(ordered)),
         p90=_percentile(ordered, 90),
         p99=_percentile(ordered, 99),
         min=ordered[0],
@@ -115,6 +120,22 @@ def latency(seconds: Sequence[float]) -> Latency:
     )
 
 
-def _percentile(ordered: Sequence[float], percent: int) -> float:
+def median_interval(ordered: Sequence[float]) -> tuple[float, float]:
+    """Return the 95 % confidence interval of the median of values in ascending order.
+
+    It is taken between two of the values themselves, whatever their distribution: their ranks are
+    n/2 ± 0.98·√n, the normal approximation of the binomial (David and Nagaraja, Order Statistics,
+    3rd edition, section 7.1). Of fewer than six values it is all of them, and holds less often.
+    """
+    n = len(ordered)
+    reach = 0.98 * math.sqrt(n)
+    return (
+        ordered[max(0, math.floor(n / 2 - reach))],
+        ordered[min(n - 1, math.ceil(n / 2 + reach))],
+    )
+
+
+def _percentile(ordered: Sequence[float], percent: int) -> float | None:
     """Return the nearest rank: a duration that was measured, not one in between."""
-    return ordered[math.ceil(len(ordered) * percent / 100) - 1]
+    rank = math.ceil(len(ordered) * percent / 100)
+    return ordered[rank - 1] if len(ordered) - rank >= ABOVE else None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from enginebay.operations.benchmark_artifact import Benchmark, benchmark
+    from enginebay.operations.benchmark_artifact import benchmark
     from enginebay.operations.check_config import check
     from enginebay.operations.compare_backends import compare
     from enginebay.operations.comparison import Comparison, ComparisonRow
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from enginebay.operations.verify_artifact import verify
 
 __all__ = [
-    "Benchmark",
     "Comparison",
     "ComparisonRow",
     "Deployment",
@@ -50,7 +49,6 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "Benchmark": "operations.benchmark_artifact",
         "Comparison": "operations.comparison",
         "ComparisonRow": "operations.comparison",
         "Deployment": "operations.deployment",

@@ -1,149 +1,213 @@
-"""``benchmark``: measure an artifact here, with the spread, and a note where figures mislead."""
+"""``benchmark``: how fast artifacts are here, side by side, and how sure that is."""
 
 from __future__ import annotations
 
-import statistics
-import time
-from typing import TYPE_CHECKING, NamedTuple
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from enginebay.artifact import open_artifact
-from enginebay.errors import UsageError
-from enginebay.inference import Latency, latency
-from enginebay.operations.load_artifact import load
-from enginebay.tensors import inputs_for
+from enginebay.artifact import Artifact, load_request, use_artifact
+from enginebay.errors import EnginebayError, InputError, UsageError
+from enginebay.inference import InputCheck
+from enginebay.measurement import (
+    Benchmark,
+    Entry,
+    Heat,
+    Journal,
+    artifact_entry,
+    this_machine,
+    torch_entry,
+)
+from enginebay.operations.steps import Steps
+from enginebay.tensors import inputs_for, to_numpy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from enginebay.artifact import Artifact
-    from enginebay.inference import Receipt, Wrapper
-    from enginebay.tensors import Array
+    from enginebay.measurement import BenchmarkRow, Machine
+    from enginebay.operations.steps import Step
+    from enginebay.tensors import Array, NumpyArray
 
-#: Calls that are made however long they take: an interval of the median needs six.
-FEWEST = 6
-#: The share of the time that goes to calls which are not counted.
-WARMUP = 0.1
-#: How far the halves of a run may lie apart before it is said.
-DRIFT = 0.05
-#: How far the mean may lie above the median before it is said.
-UNEVEN = 0.25
+    Arrays = Mapping[str, NumpyArray]
 
-_CARE = ": measure longer, or with nothing else running"
-
-
-class Benchmark(NamedTuple):
-    """The measured figures.
-
-    Attributes:
-        load: Seconds from the folder to a wrapper that can be called.
-        first: Seconds of the first call, which may compile or allocate.
-        call: The calls as a caller sees them: checks, copies and the engine.
-        engine: The engine alone, in as many calls of its own.
-        receipt: What ran, and where.
-        notes: Why the figures should be taken with care; empty where nothing was seen.
-    """
-
-    load: float
-    first: float
-    call: Latency
-    engine: Latency
-    receipt: Receipt
-    notes: tuple[str, ...]
-
-    @property
-    def throughput(self) -> float:
-        """Calls a second, one after the other."""
-        return 1 / self.call.mean
+_CARE = "figures that agree take longer, or a machine with nothing else running"
+_OTHER_INPUTS = "it takes other inputs than the first artifact, and was measured on its own"
 
 
 def benchmark(
-    artifact: str | Path | Artifact,
+    artifacts: str | Path | Artifact | Sequence[str | Path | Artifact],
     inputs: Mapping[str, Array] | None = None,
     *,
-    seconds: float = 3.0,
+    against: Literal["pytorch"] | None = None,
+    model: str | Path | None = None,
+    seconds: float = 10.0,
+    batch: Sequence[int] = (),
+    threads: Sequence[int] = (1,),
     device: str | None = None,
     strict: bool = False,
+    timeout: float = 1800.0,
+    output: str | Path | None = None,
+    watch: Callable[[Step], None] | None = None,
 ) -> Benchmark:
-    """Measure an artifact on this machine, one call at a time.
+    """Measure artifacts on this machine, side by side.
 
-    Calls with and without the engine's own clock take turns, so that whatever slows the machine
-    slows both.
+    Each runs in a child process of its own. They take turns in windows of a tenth of a second, in
+    another order each round, and sleep meanwhile, so that whatever slows the machine slows all of
+    them. One that cannot be loaded, crashes or runs out of time loses its own row only.
 
     Args:
-        artifact: The folder, or what :func:`enginebay.deploy` returned.
-        inputs: One array or tensor by name; by default the first inputs that the artifact was
-            verified with, else made-up ones.
-        seconds: How long to measure, after a warm-up of a tenth of it. Six calls of each kind
-            are made however long they take.
-        device: Where to run instead of the device that the artifact was made for.
-        strict: Raise where the engine falls back from what was requested.
+        artifacts: One folder, or what :func:`enginebay.deploy` returned, or several of them.
+        inputs: One array or tensor by name, for all; by default the first inputs that the first
+            artifact was verified with, else made-up ones. An artifact that takes others is
+            measured on its own.
+        against: ``pytorch`` to measure the model too, and compare the artifacts with it; by
+            default they are compared with the first of them.
+        model: The PyTorch model, as text that names it on the command line: a child process
+            loads it.
+        seconds: How long each row may take. It ends earlier once the windows agree: the 95 %
+            confidence interval of their median is no longer than 2 % of it.
+        batch: Sizes of the batch, each in rows of its own; by default that of the inputs.
+        threads: Numbers of threads that call at once, each in rows of its own. An engine's own
+            threads are among its parameters.
+        device: Where to run instead of the device that the artifacts were made for.
+        strict: Refuse engines that fall back from what was requested.
+        timeout: Seconds that loading, and each window, may take before a row is given up.
+        output: A file that windows and rows are written to as they come, as JSON, a line each.
+        watch: Called with each step when it starts, when its detail changes and when it ends.
 
     Raises:
-        UsageError: ``seconds`` is not a positive number.
+        UsageError: An argument is wrong, or ``output`` exists.
         InputError: The inputs do not fit the model.
-        ArtifactError: The artifact is damaged.
-        BackendUnavailableError: Its backend cannot be used here.
-        FallbackError: ``strict``, and the engine fell back.
+        ArtifactError: An artifact is damaged, or bound to another engine or device.
+        EnginebayError: Nothing could be measured: what the first row failed with.
     """
-    if not 0 < seconds < float("inf"):
-        raise UsageError(f"seconds is {seconds:g}, wanted a positive number")
-    opened = open_artifact(artifact)
-    start = time.perf_counter()
-    with load(opened, device=device, strict=strict) as wrapper:
-        loaded = time.perf_counter() - start
-        samples = [] if inputs else opened.samples()
-        given = samples[0].inputs if samples else inputs or inputs_for(wrapper.inputs, {})
-        (first,) = _calls(wrapper, given, 0.0, fewest=1)
-        _calls(wrapper, given, seconds * WARMUP)
-        calls, engine = _in_turns(wrapper, given, seconds)
-        return Benchmark(
-            *(loaded, first, latency(calls), latency(engine), wrapper.receipt),
-            tuple(_notes(calls)),
+    _check_numbers({"seconds": seconds, "timeout": timeout}, {"batch": batch, "threads": threads})
+    _check_model(against, model)
+    entries = _entries(artifacts, inputs, device=device, strict=strict)
+    if model is not None:
+        entries = [_torch(str(model), entries), *entries]
+    journal = Journal(None if output is None else Path(output))
+    machine = this_machine()
+    journal.machine(machine)
+    steps = Steps(watch)
+    rows: list[BenchmarkRow] = []
+    errors: list[EnginebayError] = []
+    for size in batch or (None,):
+        for count in threads or (1,):
+            heat = Heat(entries, size, count, timeout=timeout, journal=journal)
+            with steps("measure") as set_detail:
+                rows += heat.run(seconds, _described(set_detail, size, count))
+            errors += heat.errors
+    if all(row.failure for row in rows):
+        raise errors[0]
+    return Benchmark(
+        rows=tuple(rows),
+        machine=machine,
+        baseline=entries[0].name if len(entries) > 1 else "",
+        notes=tuple(_notes(machine, rows)),
+    )
+
+
+def _check_numbers(durations: Mapping[str, float], counts: Mapping[str, Sequence[int]]) -> None:
+    for name, seconds in durations.items():
+        if not 0 < seconds < math.inf:
+            raise UsageError(f"{name} is {seconds:g}, wanted a positive number")
+    for name, numbers in counts.items():
+        for number in numbers:
+            if not isinstance(number, int) or number < 1:
+                raise UsageError(f"{name} is {number!r}, wanted whole numbers from 1 on")
+        if len(set(numbers)) < len(numbers):
+            raise UsageError(f"{name} has the same number twice", hint="leave one of them out")
+
+
+def _check_model(against: str | None, model: Any) -> None:
+    if against not in (None, "pytorch"):
+        raise UsageError(f"against is {against!r}, wanted 'pytorch'")
+    if against is None and model is not None:
+        raise UsageError(
+            "a model is named, and nothing is to be compared with it", hint="add --against pytorch"
+        )
+    if against is not None and model is None:
+        raise UsageError("there is no PyTorch model to compare with", hint="name it: --model MODEL")
+    if not isinstance(model, str | Path | None):
+        raise UsageError(
+            f"the model is a {type(model).__name__}, wanted text that names one: it is loaded in "
+            "a process of its own",
+            hint="write model='file.py:attr' or 'package.module:attr'",
         )
 
 
-def _calls(
-    wrapper: Wrapper, inputs: Mapping[str, Array], seconds: float, *, fewest: int = FEWEST
-) -> list[float]:
-    """The duration of each call, until the time is up."""
-    durations: list[float] = []
-    end = time.perf_counter() + seconds
-    while len(durations) < fewest or time.perf_counter() < end:
-        durations.append(_call(wrapper, inputs))
-    return durations
+def _described(
+    set_detail: Callable[[str], None], batch: int | None, threads: int
+) -> Callable[[str], None]:
+    """Put the batch and the number of threads before what is going on."""
+    before = "" if batch is None else f"batch {batch}, "
+    before += "" if threads == 1 else f"{threads} threads, "
+    return lambda text: set_detail(before + text)
 
 
-def _in_turns(
-    wrapper: Wrapper, inputs: Mapping[str, Array], seconds: float
-) -> tuple[list[float], list[float]]:
-    """Time whole calls and engine calls, in turns that are short beside what disturbs a machine."""
-    calls: list[float] = []
-    engine: list[float] = []
-    turn = seconds / 100
-    end = time.perf_counter() + seconds
-    while len(calls) < FEWEST or time.perf_counter() < end:
-        calls += _calls(wrapper, inputs, turn / 2, fewest=1)
-        with wrapper.time_execution() as timing:
-            _calls(wrapper, inputs, turn / 2, fewest=1)
-        engine += timing.seconds
-    return calls, engine
+def _entries(
+    artifacts: str | Path | Artifact | Sequence[str | Path | Artifact],
+    inputs: Mapping[str, Array] | None,
+    *,
+    device: str | None,
+    strict: bool,
+) -> list[Entry]:
+    """Check every artifact, and give all of them the same inputs where they take the same."""
+    listed = [artifacts] if isinstance(artifacts, str | Path | Artifact) else list(artifacts)
+    if not listed:
+        raise UsageError("there is no artifact to measure", hint="name its folder")
+    given = None if inputs is None else {name: to_numpy(each) for name, each in inputs.items()}
+    entries: dict[str, Entry] = {}
+    for each in listed:
+        name = str(each.path if isinstance(each, Artifact) else each)
+        if name in entries:
+            raise UsageError(f"'{name}' is named twice", hint="leave one of them out")
+        first = next(iter(entries.values()), None)
+
+        def entry(opened: Artifact, name: str = name, first: Entry | None = first) -> Entry:
+            request = load_request(opened, device=device, strict=strict)
+            if given is not None:
+                return artifact_entry(name, request, given)
+            if first is None:
+                return artifact_entry(name, request, _own_inputs(opened))
+            if _fits(opened, first.inputs):
+                return artifact_entry(name, request, first.inputs)
+            return artifact_entry(name, request, _own_inputs(opened), _OTHER_INPUTS)
+
+        entries[name] = use_artifact(each, entry)
+    return list(entries.values())
 
 
-def _call(wrapper: Wrapper, inputs: Mapping[str, Array]) -> float:
-    start = time.perf_counter()
-    wrapper(inputs)
-    wrapper.synchronize()
-    return time.perf_counter() - start
+def _own_inputs(artifact: Artifact) -> Arrays:
+    """The first inputs that it was verified with, else made-up ones."""
+    for sample in artifact.samples():
+        return sample.inputs
+    return {name: to_numpy(each) for name, each in inputs_for(artifact.inputs, {}).items()}
 
 
-def _notes(calls: Sequence[float]) -> Iterator[str]:
-    """Say why these figures are a poor guess of the next run's."""
-    half = len(calls) // 2
-    before, after = statistics.median(calls[:half]), statistics.median(calls[half:])
-    if abs(after / before - 1) > DRIFT:
-        direction = "slower" if after > before else "faster"
-        yield f"the second half was {abs(after / before - 1):.0%} {direction} than the first{_CARE}"
-    mean, median = statistics.fmean(calls), statistics.median(calls)
-    if mean > (1 + UNEVEN) * median:
-        yield f"the mean is {mean / median:.2g} times the median: few calls took most time{_CARE}"
+def _fits(artifact: Artifact, inputs: Arrays) -> bool:
+    check = InputCheck(artifact.inputs)
+    try:
+        check.check_names(inputs)
+        check.check(inputs)
+    except InputError:
+        return False
+    return True
+
+
+def _torch(model: str, entries: Sequence[Entry]) -> Entry:
+    """Enter PyTorch beside the first artifact whose batch is open, else beside the first."""
+    beside = next(
+        (e for e in entries if any(s.dims and isinstance(s.dims[0], str) for s in e.specs)),
+        entries[0],
+    )
+    return torch_entry(model, beside)
+
+
+def _notes(machine: Machine, rows: Sequence[BenchmarkRow]) -> Iterator[str]:
+    if machine.is_busy:
+        load = f"a load of {machine.load:.1f} on {machine.cores} cores"
+        yield f"the machine was busy before this began: {load}"
+    if machine.is_busy or any(row.agreement and not row.agreement.agreed for row in rows):
+        yield _CARE

@@ -1,0 +1,65 @@
+"""The file that everything measured is written to at once: JSON, a line each."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from enginebay.errors import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from enginebay.measurement.machine import Machine
+    from enginebay.measurement.rows import BenchmarkRow, Window
+
+#: The version of a line; it grows when a field is removed or changes its meaning.
+SCHEMA = 1
+
+
+class Journal:
+    """A file with a line for the machine, one for each window as it ends, and one for each row.
+
+    Args:
+        path: The file, which must not exist; None to write nothing.
+
+    Raises:
+        UsageError: It exists.
+        OSError: It cannot be written.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        if path is None:
+            return
+        if path.exists():
+            raise UsageError(f"'{path}' exists already", hint="name another file")
+        with path.open("xb"):  # what cannot be written fails before anything is measured
+            pass
+
+    def machine(self, machine: Machine) -> None:
+        """Write what is measured on."""
+        self._write({"machine": machine})
+
+    def window(self, name: str, batch: int, threads: int, window: Window) -> None:
+        """Write a window of a row."""
+        self._write({"name": name, "batch": batch, "threads": threads, "window": window})
+
+    def row(self, row: BenchmarkRow) -> None:
+        """Write a row that is complete."""
+        self._write({"row": row})
+
+    def _write(self, line: dict[str, Any]) -> None:
+        if self._path is None:
+            return
+        data = msgspec.json.encode({"schema": SCHEMA, **line}) + b"\n"
+        try:
+            with self._path.open("ab") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as err:
+            err.filename = str(self._path)
+            raise

@@ -1,0 +1,87 @@
+"""What the figures of a benchmark are worth: agreement, ratios, and their intervals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from enginebay.measurement.rows import Agreement, Window
+from enginebay.measurement.statistics import agreement, notes, quantiles, ratio
+
+
+def windows(medians: list[float], first: int = 0) -> list[Window]:
+    return [
+        Window(round=first + n, calls=10, median=m, engine=m, calls_per_second=1 / m)
+        for n, m in enumerate(medians)
+    ]
+
+
+def test_windows_agree_once_there_are_six_and_they_lie_close() -> None:
+    assert not agreement([1.0] * 5, 1.0).agreed
+    assert agreement([1.0] * 6, 1.0).agreed
+    found = agreement([1.0, 1.01, 1.0, 1.019, 1.0, 1.0], 1.0)
+    assert (found.agreed, found.apart, found.windows) == (True, pytest.approx(0.019), 6)
+    assert not agreement([1.0, 1.01, 1.0, 1.03, 1.0, 1.0], 1.0).agreed
+    # One window that was disturbed does not matter among many.
+    assert agreement([1.0, 1.01, 1.0, 9.0, *[1.0] * 10], 1.0).agreed
+
+
+@pytest.mark.parametrize(
+    ("apart", "seconds", "words"),
+    [
+        (0.0141, 1.23, "agreed within 1.4 % after 1.2 s"),
+        (0.0501, 30.2, "not agreed within 2 % after 30 s: 5 % apart"),
+        (972.0, 9.6, "not agreed within 2 % after 9.6 s: 97,200 % apart"),
+    ],
+)
+def test_agreement_is_said_in_words(apart: float, seconds: float, words: str) -> None:
+    found = Agreement(agreed=apart <= 0.02, apart=apart, wanted=0.02, windows=9, seconds=seconds)
+    assert found.describe() == words
+
+
+@pytest.mark.parametrize("rounds", [6, 12, 60])
+def test_the_interval_of_a_ratio_holds_it_as_often_as_it_says(rounds: int) -> None:
+    random = np.random.default_rng(0)
+    held = 0
+    for _ in range(300):
+        # What slows a round slows both; each has noise of its own, and none of it is symmetric.
+        common = 1 + random.exponential(0.5, rounds)
+        slow = 1.3 * common * random.lognormal(0, 0.1, rounds)
+        quick = common * random.lognormal(0, 0.1, rounds)
+        found = ratio(windows(quick.tolist()), windows(slow.tolist()))
+        assert found is not None
+        held += found.low <= 1.3 <= found.high
+    assert 0.90 <= held / 300 <= 0.99
+
+
+def test_a_ratio_compares_windows_of_the_same_round() -> None:
+    baseline = windows([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0])
+    own = windows([1.0, 1.5, 2.0, 2.5, 3.0, 3.5], first=1)
+    found = ratio(own, baseline)
+    assert found is not None
+    assert (found.value, found.low, found.high) == (2.0, 2.0, 2.0)
+
+
+def test_fewer_than_six_rounds_are_no_ratio() -> None:
+    assert ratio(windows([1.0] * 5), windows([1.0] * 9)) is None
+
+
+def test_quantiles_were_measured_and_hold_both_ends() -> None:
+    found = quantiles([1.0, 2.0, 3.0])
+    assert (len(found), found[0], found[50], found[100]) == (101, 1.0, 2.0, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("medians", "mean", "found"),
+    [
+        ([1.0] * 20, 1.0, []),
+        ([1.0] * 10 + [1.04] * 10, 1.0, []),
+        ([1.0] * 10 + [1.2] * 10, 1.0, ["the second half was 20% slower than the first"]),
+        ([1.2] * 10 + [1.0] * 10, 1.0, ["the second half was 17% faster than the first"]),
+        ([1.0] * 6, 3.5, ["the mean is 3.5 times the median: few calls took most time"]),
+    ],
+)
+def test_figures_that_will_not_come_again_are_said(
+    medians: list[float], mean: float, found: list[str]
+) -> None:
+    assert list(notes(medians, mean, 1.0)) == found
