@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -53,6 +54,11 @@ class Pooled(Net):
         return torch.nn.functional.avg_pool2d(super().forward(x), 2)
 
 
+#: Nothing is measured, which would take most of the time here.
+compare = partial(eb.compare, seconds=0)
+QUICK = ("--seconds", "0")
+
+
 @pytest.fixture
 def exports(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The exporters that ran, one name for each time."""
@@ -69,7 +75,7 @@ def exports(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_row_for_each_backend_and_precision(tmp_path: Path, exports: list[str]) -> None:
-    found = eb.compare(
+    found = compare(
         *(Net(), EXAMPLE), work_dir=tmp_path / "all", backends=ENGINES, precisions=["fp32", "fp16"]
     )
     assert [(row.label, row.verdict) for row in found.rows] == [
@@ -92,7 +98,7 @@ def test_a_row_for_each_backend_and_precision(tmp_path: Path, exports: list[str]
 def test_backends_whose_rewriters_differ_share_no_export(
     tmp_path: Path, exports: list[str]
 ) -> None:
-    found = eb.compare(
+    found = compare(
         *(Pooled(), EXAMPLE),
         work_dir=tmp_path / "all",
         backends=ENGINES,
@@ -105,7 +111,7 @@ def test_backends_whose_rewriters_differ_share_no_export(
 
 
 def test_kept_irs_are_files_of_their_own(tmp_path: Path) -> None:
-    eb.compare(*(Net(), EXAMPLE), work_dir=tmp_path / "all", backends=ENGINES, keep_ir=True)
+    compare(*(Net(), EXAMPLE), work_dir=tmp_path / "all", backends=ENGINES, keep_ir=True)
     kept = sorted((tmp_path / "all").glob("*/ir/*.onnx"))
     assert len(kept) == 2
     assert len({file.stat().st_ino for file in kept}) == 2
@@ -116,7 +122,7 @@ def test_the_weights_of_a_model_that_a_function_builds_are_the_same_in_all_rows(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "net.py").write_text(NET)  # without a seed
-    found = eb.compare(f"{tmp_path}/net.py:build", work_dir=tmp_path / "all", backends=ENGINES)
+    found = compare(f"{tmp_path}/net.py:build", work_dir=tmp_path / "all", backends=ENGINES)
     first, second = (eb.open_artifact(row.artifact).samples()[0] for row in found.rows)
     assert (first.outputs["output"] == second.outputs["output"]).all()
 
@@ -128,7 +134,7 @@ def test_what_fails_is_a_row_with_its_reason(tmp_path: Path) -> None:
     def doubled(ctx: Any, x: torch.Tensor) -> torch.Tensor:
         return ctx.origin_func(x) * 2
 
-    found = eb.compare(
+    found = compare(
         *(Net(), EXAMPLE),
         work_dir=tmp_path / "all",
         backends=ENGINES,
@@ -165,31 +171,31 @@ def test_nothing_is_written_where_no_row_can_be(tmp_path: Path) -> None:
         (TypeError, "unexpected keyword argument 'backend'", {"backend": "openvino"}),
     ]:
         with pytest.raises(error, match=message):
-            eb.compare(Net(), EXAMPLE, work_dir=folder, **given)
+            compare(Net(), EXAMPLE, work_dir=folder, **given)
         assert not folder.exists()
 
 
 def test_a_model_that_raises_is_an_error_and_not_a_row_each(tmp_path: Path) -> None:
     with pytest.raises(ModelError):
-        eb.compare(Net(), torch.ones(1, 5, 4, 4), work_dir=tmp_path / "all", backends=ENGINES)
+        compare(Net(), torch.ones(1, 5, 4, 4), work_dir=tmp_path / "all", backends=ENGINES)
 
 
 def test_what_is_there_stays_unless_it_may_be_replaced(tmp_path: Path) -> None:
     folder = tmp_path / "all"
-    eb.compare(Net(), EXAMPLE, work_dir=folder, backends=ENGINES[:1])
+    compare(Net(), EXAMPLE, work_dir=folder, backends=ENGINES[:1])
     before = (folder / "onnxruntime" / "manifest.json").read_bytes()
     with pytest.raises(ArtifactExistsError):
-        eb.compare(Net(), EXAMPLE, work_dir=folder, backends=ENGINES)
+        compare(Net(), EXAMPLE, work_dir=folder, backends=ENGINES)
     with pytest.raises(ArtifactExistsError, match="is an artifact; wanted a folder for several"):
-        eb.compare(Net(), EXAMPLE, work_dir=folder / "onnxruntime", backends=ENGINES)
+        compare(Net(), EXAMPLE, work_dir=folder / "onnxruntime", backends=ENGINES)
     assert (folder / "onnxruntime" / "manifest.json").read_bytes() == before
     assert not (folder / "openvino").exists()
-    found = eb.compare(Net(), EXAMPLE, work_dir=folder, backends=ENGINES, overwrite=True)
+    found = compare(Net(), EXAMPLE, work_dir=folder, backends=ENGINES, overwrite=True)
     assert len(found.verified) == 2
 
 
 def test_parameters_go_to_the_backends_that_have_them(tmp_path: Path) -> None:
-    found = eb.compare(
+    found = compare(
         *(Net(), EXAMPLE), work_dir=tmp_path / "all", backends=ENGINES, params={"streams": 2}
     )
     params = [eb.open_artifact(row.artifact).manifest.params for row in found.rows]
@@ -198,10 +204,13 @@ def test_parameters_go_to_the_backends_that_have_them(tmp_path: Path) -> None:
 
 def test_command_line(cli: Run, here: Path) -> None:
     (here / "net.py").write_text(NET)
-    done = cli("deploy", "net.py:build", "--backend", "onnxruntime,openvino", "--precision", "fp32")
+    done = cli(
+        *("deploy", "net.py:build", "--backend", "onnxruntime,openvino"),
+        *("--precision", "fp32", *QUICK),
+    )
     assert done.code == 0, done.err
     head, *rows = done.out.splitlines()[:3]
-    assert head.split() == ["BACKEND", "PRECISION", "VERDICT", "MAX", "ERROR", "SIZE", "SECONDS"]
+    assert head.split() == ["BACKEND", "PRECISION", "VERDICT", "MAX", "ERROR", "SIZE", "DEPLOY"]
     assert [row.split()[:3] for row in rows] == [
         ["onnxruntime", "fp32", "verified"],
         ["openvino", "fp32", "verified"],
@@ -211,7 +220,10 @@ def test_command_line(cli: Run, here: Path) -> None:
 
 def test_command_line_where_a_row_fails(cli: Run, here: Path) -> None:
     (here / "net.py").write_text(NET)
-    done = cli("deploy", "net.py:build", "--backend=onnxruntime", "--precision=fp32,bf16", "--json")
+    done = cli(
+        *("deploy", "net.py:build", "--backend=onnxruntime", "--precision=fp32,bf16"),
+        *("--json", *QUICK),
+    )
     assert done.code == 1
     rows = json.loads(done.out)["rows"]
     assert [row["verdict"] for row in rows] == ["verified", "failed"]
@@ -231,3 +243,33 @@ def test_bad_command_lines(cli: Run, here: Path, flags: list[str], message: str)
     assert done.code in (2, 3)
     assert message in done.err
     assert not (here / "build-comparison").exists()
+
+
+def test_every_artifact_is_measured_in_the_same_run(tmp_path: Path) -> None:
+    folder = tmp_path / "all"
+    found = eb.compare(Net(), EXAMPLE, work_dir=folder, backends=ENGINES, seconds=0.3)
+    for row in found.rows:
+        assert row.speed is not None
+        assert row.speed.artifact == row.artifact
+        assert row.latency is not None
+    assert found.machine is not None
+    assert found.fastest in found.rows
+    assert found.fastest not in found.as_fast
+    saved = json.loads((folder / "comparison.json").read_text())
+    assert [row["speed"]["backend"] for row in saved["rows"]] == list(ENGINES)
+
+
+def test_what_dies_while_it_is_measured_keeps_its_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("enginebay.measurement.contestant._CHILD", "tests.nowhere")
+    found = eb.compare(*(Net(), EXAMPLE), work_dir=tmp_path / "all", backends=ENGINES, seconds=0.3)
+    assert len(found.verified) == 2
+    assert found.fastest is None
+    assert "no artifact could be measured: " in found.notes[0]
+
+
+@pytest.mark.parametrize("seconds", [-1, float("inf"), float("nan")])
+def test_a_time_that_is_none(tmp_path: Path, seconds: float) -> None:
+    with pytest.raises(UsageError, match="wanted 0 or more"):
+        eb.compare(Net(), EXAMPLE, work_dir=tmp_path / "all", seconds=seconds)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from enginebay.cli.arguments import flag_values, repeatable_command
 from enginebay.cli.model_arguments import chosen_backend, common_options, named_backends
 from enginebay.cli.output import (
+    human_number,
+    human_seconds,
     human_size,
     print_fields,
     print_json,
@@ -64,6 +66,13 @@ def add_compared_parameters(parser: ArgumentParser, argv: Sequence[str]) -> None
         metavar="NAME[,NAME …]",
         help="the precisions to compare (default: each backend's own)",
     )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=3.0,
+        metavar="N",
+        help="how long each artifact may be measured; 0 for not at all (default: 3)",
+    )
     names = _backends(argv)
     group = parser.add_argument_group(f"parameters of {', '.join(names)}, for those that have them")
     added = {"work_dir", "precision"}
@@ -110,6 +119,7 @@ def run_comparison(args: Namespace, work_dir: Path, options: dict[str, Any]) -> 
             backends=names,
             precisions=precisions,
             params=params,
+            seconds=args.seconds,
             overwrite=args.overwrite,
             watch=watch,
             command=repeatable_command(args.argv),
@@ -125,34 +135,62 @@ def run_comparison(args: Namespace, work_dir: Path, options: dict[str, Any]) -> 
 
 
 def _print(comparison: Comparison, work_dir: Path) -> None:
+    is_measured = any(row.speed for row in comparison.rows)
+    figures = ("CALL", "ITEMS/S", "LOAD", "MEMORY") if is_measured else ()
+    header = ("BACKEND", "PRECISION", "VERDICT", "MAX ERROR", "SIZE", "DEPLOY", *figures)
     print_table(
-        ("BACKEND", "PRECISION", "VERDICT", "MAX ERROR", "SIZE", "SECONDS"),
-        [_cells(row) for row in comparison.rows],
-        right=("MAX ERROR", "SIZE", "SECONDS"),
+        header,
+        [(*_verdict(row), *(_speed(row) if is_measured else ())) for row in comparison.rows],
+        right=header[3:],
     )
     sys.stdout.write("\n")
     print_fields(
         (
             ("reference", comparison.reference),
             *(line for row in comparison.rows for line in _reason(row)),
+            ("fastest", _fastest(comparison)),
+            *(("note", note) for note in comparison.notes),
             ("folder", short_path(work_dir.resolve())),
         )
     )
 
 
+def _fastest(comparison: Comparison) -> str:
+    fastest, others = comparison.fastest, comparison.as_fast
+    if fastest is None:
+        return ""
+    labels = ", ".join(row.label for row in others)
+    noise = f"; within the noise as fast: {labels}" if labels else ""
+    return f"{fastest.label}, of those verified{noise}"
+
+
 def _reason(row: ComparisonRow) -> Iterator[tuple[str, str]]:
     if row.reason:
         yield row.label, row.reason
+    if row.speed and row.speed.failure:
+        yield row.label, f"it could not be measured: {row.speed.failure}"
     if row.hint:
         yield row.label, f"hint: {row.hint}"
 
 
-def _cells(row: ComparisonRow) -> tuple[str, ...]:
+def _verdict(row: ComparisonRow) -> tuple[str, ...]:
     return (
         row.backend,
         row.precision or "-",
         styled(row.verdict, _COLOURS.get(row.verdict, "red"), sys.stdout),
         "-" if row.max_abs_error is None else f"{row.max_abs_error:.2g}",
         "-" if row.size is None else human_size(row.size),
-        f"{row.seconds:.1f}",
+        human_seconds(row.seconds),
+    )
+
+
+def _speed(row: ComparisonRow) -> tuple[str, ...]:
+    speed = row.speed
+    if speed is None or speed.call is None:
+        return ("-",) * 4
+    return (
+        human_seconds(speed.call.median),
+        "-" if speed.items_per_second is None else human_number(speed.items_per_second),
+        "-" if speed.load is None else human_seconds(speed.load),
+        "-" if speed.peak_memory is None else human_size(speed.peak_memory),
     )

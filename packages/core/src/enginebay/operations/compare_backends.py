@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from enginebay.artifact import MANIFEST_NAME, check_target, staging
-from enginebay.errors import ArtifactExistsError, EnginebayError, MismatchError
+from enginebay.errors import ArtifactExistsError, EnginebayError, MismatchError, UsageError
 from enginebay.models import unchanged
+from enginebay.operations.benchmark_artifact import benchmark
 from enginebay.operations.comparison import Comparison, ComparisonRow
 from enginebay.operations.comparison_lines import cells_of, lines_of
 from enginebay.operations.deployment import Line
@@ -34,6 +38,7 @@ def compare(
     backends: Sequence[str] | None = None,
     precisions: Sequence[str] = (),
     params: Mapping[str, Any] | None = None,
+    seconds: float = 3.0,
     overwrite: bool = False,
     watch: Callable[[Step], None] | None = None,
     **options: Any,
@@ -51,6 +56,8 @@ def compare(
         backends: The backends' names; by default all that are installed.
         precisions: The precisions; by default each backend's own.
         params: Parameters by name, for each backend that has them.
+        seconds: How long each artifact may be measured, as :func:`enginebay.benchmark` does it, all
+            of them in turns at the end; 0 for not at all.
         overwrite: Replace artifacts that are there already, one by one.
         watch: Called with a step for each row, as :func:`enginebay.deploy` does.
         **options: What else :func:`enginebay.deploy` takes, the same for all rows.
@@ -68,6 +75,8 @@ def compare(
         ...     [row.label for row in found.verified]
         ['ncnn', 'onnxruntime', 'openvino']
     """
+    if not 0 <= seconds < math.inf:
+        raise UsageError(f"seconds is {seconds:g}, wanted 0 or more")
     lines = lines_of(cells_of(backends, precisions), params or {}, options)
     folder = _checked(Path(work_dir), lines, overwrite=overwrite)
     steps = Steps(watch)
@@ -88,7 +97,33 @@ def compare(
                 command=command,
             )
             comparison.save(folder)
+    if seconds:
+        comparison = _measured(comparison, seconds, steps)
+        comparison.save(folder)
     return comparison
+
+
+def _measured(comparison: Comparison, seconds: float, steps: Steps) -> Comparison:
+    """The same with the speed of every artifact that is there."""
+    paths = [row.artifact for row in comparison.rows if row.artifact is not None]
+    if not paths:
+        return comparison
+    with steps("measure") as set_detail:
+        try:
+            found = benchmark(paths, seconds=seconds, watch=lambda step: set_detail(step.detail))
+        except EnginebayError as err:
+            note = f"no artifact could be measured: {err}"
+            return msgspec.structs.replace(comparison, notes=(note,))
+    speeds = {row.artifact: row for row in found.rows}
+    return msgspec.structs.replace(
+        comparison,
+        rows=tuple(
+            msgspec.structs.replace(row, speed=speeds.get(row.artifact or ""))
+            for row in comparison.rows
+        ),
+        machine=found.machine,
+        notes=found.notes,
+    )
 
 
 def _checked(folder: Path, cells: Mapping[Cell, Any], *, overwrite: bool) -> Path:

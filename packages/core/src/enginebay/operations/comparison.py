@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from enginebay.errors import disk_error, disk_failure
+from enginebay.measurement import BenchmarkRow, Machine
 from enginebay.verdict import Verification
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ class ComparisonRow(msgspec.Struct, frozen=True, kw_only=True):
         size: Bytes of its files.
         seconds: How long it took to deploy.
         notes: For the caller, as :class:`enginebay.Deployment` has them.
+        speed: How fast the artifact is, beside the first one that was measured; None where it was
+            not measured.
     """
 
     backend: str
@@ -43,11 +46,17 @@ class ComparisonRow(msgspec.Struct, frozen=True, kw_only=True):
     size: int | None = None
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
+    speed: BenchmarkRow | None = None
 
     @property
     def label(self) -> str:
         """The backend and its precision: ``openvino fp16``."""
         return f"{self.backend} {self.precision}".rstrip()
+
+    @property
+    def latency(self) -> float | None:
+        """Seconds of a call, the median; None where it was not measured."""
+        return self.speed.call.median if self.speed and self.speed.call else None
 
     @property
     def max_abs_error(self) -> float | None:
@@ -64,18 +73,41 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         model: What was deployed.
         reference: What it was compared with.
         rows: One for each backend and precision, in the order they were requested.
+        machine: What the artifacts were measured on; None where none was measured.
+        notes: Why the figures should be taken with care; empty where nothing was seen.
         command: What to type to compare again.
     """
 
     model: str
     reference: str = ""
     rows: tuple[ComparisonRow, ...] = ()
+    machine: Machine | None = None
+    notes: tuple[str, ...] = ()
     command: str = ""
 
     @property
     def verified(self) -> tuple[ComparisonRow, ...]:
         """The rows whose artifacts are verified."""
         return tuple(row for row in self.rows if row.verdict == "verified")
+
+    @property
+    def fastest(self) -> ComparisonRow | None:
+        """The verified row whose median call is shortest; None where none was measured."""
+        measured = [row for row in self.verified if row.latency is not None]
+        return min(measured, key=lambda row: row.latency or 0.0, default=None)
+
+    @property
+    def as_fast(self) -> tuple[ComparisonRow, ...]:
+        """The other verified rows whose 95 % intervals reach down into the fastest one's."""
+        fastest = self.fastest
+        if fastest is None or fastest.speed is None or fastest.speed.call is None:
+            return ()
+        reach = fastest.speed.call.high
+        return tuple(
+            row
+            for row in self.verified
+            if row is not fastest and row.speed and row.speed.call and row.speed.call.low <= reach
+        )
 
     def save(self, folder: Path) -> None:
         """Write the rows to the comparison's folder, whole or not at all."""
