@@ -266,6 +266,51 @@ def test_the_callers_own_translations_win(subject, x):
     assert rewriting.report.never_fired == ("relu",)
 
 
+_SHRINK = torch.nn.functional.hardshrink
+_STATISTICS = (torch.zeros(3), torch.ones(3))
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # torch's own
+@pytest.mark.parametrize(
+    ("name", "call", "reason"),
+    [
+        ("hardshrink", _SHRINK, "torch.export takes aten::hardshrink apart before"),
+        (
+            "batch_norm",
+            lambda x: torch.nn.functional.batch_norm(x, *_STATISTICS),
+            "torch.export takes aten::batch_norm apart before",
+        ),
+        ("flatten", lambda x: x.flatten(1), "torch.export takes aten::flatten apart before"),
+        (
+            "_convolution",
+            lambda x: torch.nn.functional.conv1d(x, torch.ones(2, 3, 1)),
+            "it meets conv1d, conv2d, conv3d and conv_transpose1d, 2d and 3d in its place",
+        ),
+        ("conv1d", lambda x: torch.nn.functional.conv1d(x, torch.ones(2, 3, 1)), None),
+        ("relu", torch.relu, None),
+        ("transpose", lambda x: x.transpose(1, 2), None),
+    ],
+)
+def test_operators_that_the_default_exporter_never_meets_are_said(name, call, reason) -> None:
+    """Those that it meets fire, the others never: the claim is held against the exporter."""
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return call(x)
+
+    rewriters = RewriterSet()
+    rewriters.symbolic(name, is_pytorch=True)(lambda ctx, g, x, *rest: g.op("Identity", x))
+    with in_force(rewriters, exporter="dynamo") as rewriting:
+        torch.onnx.export(Model().eval(), (torch.ones(1, 3, 4),), verbose=False)
+    report = rewriting.report
+    if reason is None:
+        assert report.fired == {name: 1}
+        return
+    assert not report.fired
+    start = f'the symbolic of "{name}" does nothing in the dynamo exporter: {reason}; '
+    assert report.not_served == (f"{start}export with the torchscript exporter",)
+
+
 @pytest.mark.parametrize(
     ("name", "is_pytorch", "target", "line"),
     [

@@ -55,8 +55,8 @@ class SymbolicRewriters:
             except names.NameNotFoundError as err:
                 not_found.append(str(err))
                 continue
-            if target.exporter == "dynamo" and not _known_to_dynamo(rewriter):
-                not_served.append(_no_operator(rewriter))
+            if target.exporter == "dynamo" and (reason := _unknown_to_dynamo(rewriter)):
+                not_served.append(reason)
                 continue
             self._patches[patch.key] = patch
             candidates.setdefault(patch.key, []).append(rewriter)
@@ -102,18 +102,16 @@ def _patch(rewriter: Rewriter) -> Patch:
     return symbolic_of(found.value, rewriter.name)
 
 
-def _known_to_dynamo(rewriter: Rewriter) -> bool:
-    from enginebay.rewriting.dynamo_symbolics import overloads
+def _unknown_to_dynamo(rewriter: Rewriter) -> str:
+    """Return why the dynamo exporter never meets a symbolic's operator; empty where it may."""
+    from enginebay.rewriting.dynamo_symbolics import why_never_met
 
-    return not rewriter.is_pytorch or bool(overloads(rewriter.name))
+    reason = why_never_met(rewriter.name) if rewriter.is_pytorch else ""
+    return reason and (
+        f'the symbolic of "{rewriter.name}" does nothing in the dynamo exporter: {reason}; '
+        "export with the torchscript exporter"
+    )
 
 
 def _only_onnx(rewriter: Rewriter, target: Target) -> str:
     return f'the symbolic of "{rewriter.name}" does nothing: it makes ONNX nodes, not {target.ir}'
-
-
-def _no_operator(rewriter: Rewriter) -> str:
-    return (
-        f'the symbolic of "{rewriter.name}" does nothing in the dynamo exporter: '
-        "torch.ops has no such operator; export with the torchscript exporter"
-    )
