@@ -215,7 +215,7 @@ def test_command_line(cli: Run, here: Path) -> None:
         ["onnxruntime", "fp32", "verified"],
         ["openvino", "fp32", "verified"],
     ]
-    assert (here / "build-comparison" / "openvino-fp32").is_dir()
+    assert (here / "net-build-comparison" / "openvino-fp32").is_dir()
 
 
 def test_command_line_where_a_row_fails(cli: Run, here: Path) -> None:
@@ -242,7 +242,7 @@ def test_bad_command_lines(cli: Run, here: Path, flags: list[str], message: str)
     done = cli("deploy", "net.py:build", *flags)
     assert done.code in (2, 3)
     assert message in done.err
-    assert not (here / "build-comparison").exists()
+    assert not (here / "net-build-comparison").exists()
 
 
 def test_every_artifact_is_measured_in_the_same_run(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_a_model_without_an_example_takes_an_item(cli: Run, images: Path) -> Non
     (images.parent / "net.py").write_text(text)
     ran = cli("deploy", "net.py:build", "--backend", "onnxruntime", "--data", images.name)
     assert ran.code == 0, ran.err
-    ran = cli("inspect", "build-onnxruntime")
+    ran = cli("inspect", "net-build-onnxruntime")
     assert "input     input float32[1, 1, 8, 8]" in ran.out
     assert "data      images.npz, 64 items, digest " in ran.out
 

@@ -416,7 +416,7 @@ def test_the_command_in_the_manifest_makes_the_same_engine_files(
 ) -> None:
     assert MODELS  # the folder has them
     assert shell("deploy", "models.py:build", "--exporter", "torchscript").code == 0
-    manifest = cli("inspect", "build-onnxruntime", "--json").document["manifest"]
+    manifest = cli("inspect", "models-build-onnxruntime", "--json").document["manifest"]
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     tool = f"{sys.executable} -m enginebay "
     subprocess.run(

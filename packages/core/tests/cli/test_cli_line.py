@@ -28,7 +28,7 @@ DEPLOY = ("--backend", "loopback", "--exporter", "torchscript")
 
 @pytest.fixture
 def deployed(cli: Run) -> Ran:
-    """``net.py:build`` at ``build-loopback``, and what the command said."""
+    """``net.py:build`` at ``net-build-loopback``, and what the command said."""
     ran = cli("deploy", "net.py:build", *DEPLOY)
     assert ran.code == 0, ran.err
     return ran
@@ -51,7 +51,7 @@ def test_deploy_closes_with_a_table_that_says_what_came_out(deployed: Ran) -> No
     assert re.fullmatch(
         r"verdict   verified against the PyTorch model, unpatched on 5 samples\n"
         r"engine    onnx\.reference [\d.]+ on cpu, fp32\n"
-        r"artifact  build-loopback \(2 files, [\d.]+ KiB\)",
+        r"artifact  net-build-loopback \(2 files, [\d.]+ KiB\)",
         fields,
     )
     header, row = outputs.splitlines()
@@ -64,12 +64,21 @@ def test_deploy_closes_with_a_table_that_says_what_came_out(deployed: Ran) -> No
     assert row.index("ok") == header.index("RESULT")
 
 
+def test_files_that_call_their_function_alike_get_folders_of_their_own(
+    cli: Run, here: Path, deployed: Ran
+) -> None:
+    shutil.copy(here / "net.py", here / "other.py")
+    assert cli("deploy", "other.py:build", *DEPLOY).code == 0
+    assert (here / "net-build-loopback").is_dir()
+    assert (here / "other-build-loopback").is_dir()
+
+
 def test_the_next_commands_can_be_copied_and_pasted(cli: Run, deployed: Ran) -> None:
     commands = next_commands(deployed.out)
     assert commands == [
-        "enginebay run build-loopback",
-        "enginebay verify build-loopback",
-        "enginebay inspect build-loopback",
+        "enginebay run net-build-loopback",
+        "enginebay verify net-build-loopback",
+        "enginebay inspect net-build-loopback",
     ]
     for command in commands:
         assert cli(*shlex.split(command)[1:]).code == 0
@@ -88,7 +97,7 @@ def test_folders_with_blanks_and_dashes_can_be_pasted_too(cli: Run, here: Path) 
 def test_the_manifests_command_makes_the_same_artifact_from_anywhere(
     cli: Run, here: Path, deployed: Ran, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    manifest = cli("inspect", "build-loopback", "--json").document["manifest"]
+    manifest = cli("inspect", "net-build-loopback", "--json").document["manifest"]
     assert manifest["command"] == (
         f"cd {here} && enginebay deploy net.py:build --backend loopback --exporter torchscript"
     )
@@ -215,7 +224,7 @@ def test_export_does_not_replace_a_file_unasked(cli: Run, here: Path) -> None:
 def test_run_takes_the_recorded_inputs_and_keeps_the_outputs(
     cli: Run, here: Path, deployed: Ran
 ) -> None:
-    ran = cli("run", "build-loopback", "--output", "found.npz", "--json")
+    ran = cli("run", "net-build-loopback", "--output", "found.npz", "--json")
     (output,) = ran.document["outputs"]
     assert (output["name"], output["dtype"], output["shape"]) == ("output", "float32", [2, 3])
     found = np.load(here / "found.npz")["output"]
@@ -223,10 +232,10 @@ def test_run_takes_the_recorded_inputs_and_keeps_the_outputs(
     assert output["max"] == pytest.approx(found.max())
     assert output["mean"] == pytest.approx(found.mean())
     assert ran.document["receipt"]["device"] == "cpu"
-    recorded = np.load(here / "build-loopback" / "samples.npz")["0/outputs/output:float32"]
+    recorded = np.load(here / "net-build-loopback" / "samples.npz")["0/outputs/output:float32"]
     np.testing.assert_allclose(found, recorded, rtol=1e-5)
     np.save(here / "x.npy", np.zeros((2, 4), np.float32))
-    assert cli("run", "build-loopback", "--input", "x=x.npy", "--json").document["outputs"] != [
+    assert cli("run", "net-build-loopback", "--input", "x=x.npy", "--json").document["outputs"] != [
         output
     ]
 
@@ -264,8 +273,8 @@ def test_run_describes_every_kind_of_number(cli: Run, here: Path) -> None:
 def test_verify_against_the_model_and_against_the_records(cli: Run, sizes: tuple[str, ...]) -> None:
     assert cli("deploy", "net.py:build", *DEPLOY, *sizes).code == 0
     records, model = (
-        cli("verify", "build-loopback"),
-        cli("verify", "build-loopback", "--model", "net.py:build"),
+        cli("verify", "net-build-loopback"),
+        cli("verify", "net-build-loopback", "--model", "net.py:build"),
     )
     recorded, anew = ("9 samples", "13 samples") if sizes else ("5 samples", "9 samples")
     against = "the PyTorch model, unpatched"
@@ -273,9 +282,11 @@ def test_verify_against_the_model_and_against_the_records(cli: Run, sizes: tuple
         f"verified against the recorded outputs of {against} on {recorded}\n"
     )
     assert model.out.startswith(f"verified against {against} on {anew}\n")
-    own = cli("verify", "build-loopback", "--model", "net.py:build", "--input", "x=2x4", "--json")
+    own = cli(
+        "verify", "net-build-loopback", "--model", "net.py:build", "--input", "x=2x4", "--json"
+    )
     assert own.document["verification"]["samples"] == 5  # and probes that resemble it
-    tight = cli("verify", "build-loopback", "--rtol", "0", "--atol", "-1")
+    tight = cli("verify", "net-build-loopback", "--rtol", "0", "--atol", "-1")
     assert (tight.code, tight.err) == (
         2,
         'error: atol "-1.0" is no tolerance; wanted a number of at least 0\n',
@@ -285,7 +296,7 @@ def test_verify_against_the_model_and_against_the_records(cli: Run, sizes: tuple
 def test_verify_reads_an_npz_as_a_data_set_is_read(cli: Run, here: Path, deployed: Ran) -> None:
     np.savez(here / "many.npz", x=np.ones((3, 2, 4), np.float32))
     np.savez(here / "one.npz", x=np.ones((2, 4), np.float32))
-    words = ("verify", "build-loopback", "--model", "net.py:build", "--input")
+    words = ("verify", "net-build-loopback", "--model", "net.py:build", "--input")
     many, one = (cli(*words, name, "--json").document for name in ("many.npz", "one.npz"))
     assert many["verification"]["basis"]["labels"].count("example") == 3
     assert one["verification"]["basis"]["labels"].count("example") == 1
@@ -304,9 +315,9 @@ def test_verify_of_an_artifact_that_was_never_compared(cli: Run) -> None:
 
 
 def test_inspect_tells_where_an_artifact_comes_from(cli: Run, here: Path, deployed: Ran) -> None:
-    text = cli("inspect", "build-loopback").out
+    text = cli("inspect", "net-build-loopback").out
     for line in (
-        r"artifact  build-loopback",
+        r"artifact  net-build-loopback",
         r"verdict   verified against the PyTorch model, unpatched on 5 samples",
         r"backend   loopback [\d.]+",
         r"plugin    temporary-loopback 0",
@@ -432,7 +443,7 @@ def test_main_returns_an_exit_code(cli: Run) -> None:
 
 
 def test_benchmark_prints_calls_and_engine_of_one_artifact(deployed: Ran, cli: Run) -> None:
-    ran = cli("benchmark", "build-loopback", "--seconds", "0.2")
+    ran = cli("benchmark", "net-build-loopback", "--seconds", "0.2")
     assert (ran.code, ran.err) == (0, "")
     header, call, engine, *fields = ran.out.splitlines()
     assert header.split() == ["MEDIAN", "95", "%", "INTERVAL", "P90", "P99", "MIN", "MAX", "RUNS"]
@@ -447,28 +458,28 @@ def test_benchmark_prints_calls_and_engine_of_one_artifact(deployed: Ran, cli: R
 
 
 def test_benchmark_compares_with_the_model_that_was_deployed(deployed: Ran, cli: Run) -> None:
-    ran = cli("benchmark", "build-loopback", "--seconds", "0.01", "--against", "pytorch")
+    ran = cli("benchmark", "net-build-loopback", "--seconds", "0.01", "--against", "pytorch")
     assert (ran.code, ran.err) == (0, "")
     header, torch, row, *notes = ran.out.splitlines()
     columns = "ARTIFACT CALL ENGINE P90 P99 ITEMS/S MEMORY SPEED AGREED"
     assert header.split() == columns.split()
     assert torch.startswith("pytorch ")
-    assert re.match(r"build-loopback .* [\d.,]+× \([\d.,]+–[\d.,]+\)  (within|no:) ", row)
+    assert re.match(r"net-build-loopback .* [\d.,]+× \([\d.,]+–[\d.,]+\)  (within|no:) ", row)
     assert "SPEED is beside 'pytorch', with its 95 % interval" in notes[0]
 
 
 def test_benchmark_has_a_row_that_failed(deployed: Ran, cli: Run) -> None:
-    ran = cli("benchmark", "build-loopback", "--seconds", "0.01", "--batch", "2,3")
+    ran = cli("benchmark", "net-build-loopback", "--seconds", "0.01", "--batch", "2,3")
     assert ran.code == 1
-    assert ran.err.startswith("error: 'build-loopback': the batch is fixed: the model takes x ")
+    assert ran.err.startswith("error: 'net-build-loopback': the batch is fixed: the model takes x ")
     header, _, lost, *_ = ran.out.splitlines()
     assert header.split()[:2] == ["ARTIFACT", "BATCH"]
-    assert lost.split() == ["build-loopback", "3", *"-------", "failed"]
+    assert lost.split() == ["net-build-loopback", "3", *"-------", "failed"]
 
 
 def test_benchmark_needs_a_model_to_compare_with(here: Path, deployed: Ran, cli: Run) -> None:
     (here / "net.py").unlink()
-    ran = cli("benchmark", "build-loopback", "--against", "pytorch")
+    ran = cli("benchmark", "net-build-loopback", "--against", "pytorch")
     error, hint = ran.err.splitlines()
     assert (ran.code, hint) == (2, "hint: name it: --model MODEL")
     assert error == (
@@ -479,7 +490,7 @@ def test_benchmark_needs_a_model_to_compare_with(here: Path, deployed: Ran, cli:
 
 def test_benchmark_is_a_document_too(deployed: Ran, cli: Run) -> None:
     given = ("--input", "x=2x4", "--seconds", "0.01")
-    found = cli("benchmark", "build-loopback", *given, "--json").document
+    found = cli("benchmark", "net-build-loopback", *given, "--json").document
     (row,) = found["rows"]
     assert row["call"]["low"] <= row["call"]["median"] <= row["call"]["high"]
     assert row["engine"]["runs"] >= 6
@@ -487,14 +498,14 @@ def test_benchmark_is_a_document_too(deployed: Ran, cli: Run) -> None:
 
 
 def test_benchmark_refuses_what_the_model_does_not_take(deployed: Ran, cli: Run) -> None:
-    ran = cli("benchmark", "build-loopback", "--input", "y=2x4")
+    ran = cli("benchmark", "net-build-loopback", "--input", "y=2x4")
     assert ran.code == 2
     assert ran.err.startswith("error: unknown input 'y': the model takes ")
-    ran = cli("benchmark", "build-loopback", "--seconds", "0")
+    ran = cli("benchmark", "net-build-loopback", "--seconds", "0")
     assert (ran.code, ran.err) == (2, "error: seconds is 0, wanted a positive number\n")
-    ran = cli("benchmark", "build-loopback", "--batch", "1,x")
+    ran = cli("benchmark", "net-build-loopback", "--batch", "1,x")
     assert ran.err == "error: '1,x' is no list of numbers\nhint: write them as 1,8\n"
-    ran = cli("benchmark", "build-loopback", "--model", "net.py:build")
+    ran = cli("benchmark", "net-build-loopback", "--model", "net.py:build")
     assert ran.err.splitlines()[0] == (
         "error: a model is named, and nothing is to be compared with it"
     )

@@ -132,9 +132,14 @@ def _deploy_options(args: Namespace) -> dict[str, Any]:
 
 
 def _default_work_dir(model: str, backend: str) -> Path:
-    """Return ``build-ncnn`` for ``folder/net.py:build`` on ncnn: a folder in the current one."""
-    name = model.rpartition(":")[2].removesuffix(".py") if ":" in model else Path(model).stem
-    return Path(f"{Path(name).name}-{backend}")
+    """Return ``net-build-ncnn`` for ``folder/net.py:build`` on ncnn: a folder in the current one.
+
+    The file's name is in it, since many files call their function ``build``.
+    """
+    left, _, attribute = model.rpartition(":")
+    parts = [Path(part).name for part in (left, attribute) if part]
+    name = "-".join(part.removesuffix(".py").rpartition(".")[2] for part in parts)
+    return Path(f"{name if left else Path(model).stem}-{backend}")
 
 
 def _document(deployment: Deployment) -> dict[str, Any]:
