@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -144,6 +145,29 @@ def test_the_manifest_is_complete(deployed: tuple[Two, eb.Deployment]) -> None:
     assert manifest.receipt == deployed[1].receipt
     assert {entry.path for entry in manifest.files} == {"model.onnx", "samples.npz"}
     assert "work_dir" not in manifest.params
+
+
+def test_the_manifest_has_the_python_call_that_makes_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    relu, x = nn.ReLU(), torch.ones(1, 3)
+    deployment = eb.deploy(
+        relu,
+        x,  # the example
+        backend="loopback",
+        work_dir="out",
+    )
+    call, _, place = deployment.artifact.manifest.command.partition(" in ")
+    assert call == "eb.deploy(relu, x, backend='loopback', work_dir='out')"
+    assert re.fullmatch(rf"{re.escape(__file__)}, line \d+", place)
+    file = deployment.artifact.path / "model.onnx"
+    convert = {"backend": "loopback", "work_dir": tmp_path / "b"}
+    converted = eb.convert(file, **convert).manifest.command  # type: ignore[arg-type]
+    assert converted.startswith("eb.convert(file, **convert) in ")
+    typed: dict[str, Any] = {"eb": eb, "relu": relu, "x": x}
+    exec("made = eb.deploy(relu, x, backend='loopback', work_dir='typed')", typed)
+    assert typed["made"].artifact.manifest.command == ""
 
 
 def test_verify_again_needs_only_the_artifact(deployed: tuple[Two, eb.Deployment]) -> None:

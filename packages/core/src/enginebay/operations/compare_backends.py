@@ -17,6 +17,7 @@ from enginebay.operations.benchmark_artifact import benchmark
 from enginebay.operations.comparison import Comparison, ComparisonRow
 from enginebay.operations.comparison_lines import cells_of, lines_of
 from enginebay.operations.deployment import Line
+from enginebay.operations.python_call import python_call
 from enginebay.operations.shared_exports import SharedExports
 from enginebay.operations.steps import Steps
 
@@ -77,6 +78,7 @@ def compare(
     """
     if not 0 <= seconds < math.inf:
         raise UsageError(f"seconds is {seconds:g}, wanted 0 or more")
+    options = {**options, "command": options.get("command") or python_call()}
     lines = lines_of(cells_of(backends, precisions), params or {}, options)
     folder = _checked(Path(work_dir), lines, overwrite=overwrite)
     steps = Steps(watch)
@@ -86,7 +88,7 @@ def compare(
             source = first.settings.find(model, args)
             set_detail(source.description)
         comparing = _Comparing(source, args, folder, Path(exports), overwrite=overwrite)
-        command = options.get("command", "")
+        command = options["command"]
         comparison = Comparison(model=source.description, command=command)
         for cell, line in lines.items():
             row = comparing.row(cell, line, steps)

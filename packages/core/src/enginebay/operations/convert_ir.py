@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from enginebay.artifact import LoadRequest, build_manifest, portable, staging
 from enginebay.backend import get_backend, kept_nodes, read_ir
 from enginebay.data import DataSet
+from enginebay.operations.python_call import python_call
 from enginebay.verdict import Verification
 from enginebay.verification import check_loads
 
@@ -45,7 +46,8 @@ def convert(
         data: An :class:`enginebay.DataSet`, or what one is made of, to calibrate int8 with.
         int8_keep: Nodes that stay in floating point in int8 or fp8; see :func:`enginebay.deploy`.
         overwrite: Replace the artifact that is there already, once the new one is complete.
-        command: What to type to make the artifact again; kept in its manifest.
+        command: What to type to make the artifact again, which its manifest keeps; by default the
+            Python call.
 
     Returns:
         The artifact, with the verdict ``unverified``: nothing was compared.
@@ -56,6 +58,7 @@ def convert(
         ConversionError: Its converter failed, or its engine cannot load the result.
         ArtifactExistsError: ``work_dir`` is taken.
     """
+    command = command or python_call()
     engine = get_backend(backend)
     given = engine.params_from(params)
     if int8_keep:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from enginebay.artifact import staging
 from enginebay.models import unchanged
 from enginebay.operations.deployment import Deployment, DeployOptions, Line
+from enginebay.operations.python_call import python_call
 from enginebay.operations.settings import resolve_settings
 from enginebay.operations.steps import Steps
 from enginebay.verdict import PROBES
@@ -112,7 +113,8 @@ def deploy(
         timeout: Seconds that the child processes of a conversion may take, and again those that
             load and run the engine.
         watch: Called with each step when it starts, when its detail changes and when it ends.
-        command: What to type to make the artifact again; kept in its manifest.
+        command: What to type to make the artifact again, which its manifest keeps; by default the
+            Python call.
 
     Raises:
         UsageError: An argument is wrong; nothing was written.
@@ -157,7 +159,7 @@ def deploy(
         keep_ir=keep_ir,
         strict=strict,
         timeout=timeout,
-        command=command,
+        command=command or python_call(),
     )
     line = Line(settings, options)
     steps = Steps(watch)
