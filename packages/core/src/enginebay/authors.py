@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from enginebay.inference import count_time
     from enginebay.ir import quiet, read_exported_program, read_onnx, read_torchscript, to_half
     from enginebay.isolation import call, check_time_limit, run
     from enginebay.models import (
@@ -44,6 +45,7 @@ __all__ = [
     "Shapes",
     "call",
     "check_time_limit",
+    "count_time",
     "fixed_seed",
     "format_dims",
     "image_size",
@@ -76,6 +78,7 @@ __getattr__ = lazy_names(
         "Shapes": "params",
         "call": "isolation",
         "check_time_limit": "isolation",
+        "count_time": "inference",
         "format_dims": "params",
         "image_size": "models",
         "is_torch": "tensors",

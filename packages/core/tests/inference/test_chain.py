@@ -135,3 +135,6 @@ def test_a_call_is_timed_as_one() -> None:
         whole({"x": ONES})
         whole({"x": ONES})
     assert len(timing.seconds) == 2
+    assert timing.names == ("engine", "part 0: engine", "part 1: engine")
+    assert timing.statistics("part 1: engine").runs == 2
+    assert timing.statistics("part 1: engine").max < timing.statistics().max

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import Any
 
@@ -17,6 +19,7 @@ from hypothesis.extra import numpy as npst
 
 from enginebay.errors import InferenceError, InputError, UsageError
 from enginebay.inference.receipt import Receipt
+from enginebay.inference.timing import count_time
 from enginebay.inference.wrapper import Wrapper
 from enginebay.tensors.spec import TensorSpec
 
@@ -313,6 +316,79 @@ def test_timing_waits_for_the_device() -> None:
     with wrapper.time_execution(with_sync=False):
         wrapper({"x": np.ones((2, 3), np.float32)})
     assert wrapper.waits == 2
+
+
+class Parts(Doubler):
+    """Doubles in two marked steps, one of which may raise."""
+
+    def execute(self, feed: dict[str, Any]) -> list[Any]:
+        return [*self.decoded(super().execute(self.copied(feed)))]
+
+    @count_time("copy")
+    def copied(self, feed: dict[str, Any]) -> dict[str, Any]:
+        return {name: array.copy() for name, array in feed.items()}
+
+    @staticmethod
+    @count_time("decode")
+    def decoded(outputs: list[Any]) -> list[Any]:
+        if outputs[0].max() > 100:
+            raise ValueError("too large")
+        return outputs
+
+
+def test_marked_parts_are_counted_by_name() -> None:
+    wrapper = Parts()
+    x = {"x": np.ones((2, 3), np.float32)}
+    with wrapper.time_execution(warmup=1) as timing:
+        assert timing.names == ("engine",)
+        for _ in range(4):
+            wrapper(x)
+        with pytest.raises(InferenceError, match="too large"):
+            wrapper({"x": np.full((2, 3), 100, np.float32)})
+    wrapper(x)
+    assert timing.names == ("engine", "copy", "decode")
+    assert timing.statistics("copy").runs == 4  # what raises later was copied before
+    assert timing.statistics("decode").runs == timing.statistics().runs == 3
+    assert timing.statistics("copy").min < timing.statistics().min
+    with pytest.raises(ValueError, match=r"^no dance call was counted \(warm-up: 1\)$"):
+        timing.statistics("dance")
+
+
+def test_what_is_not_counted_is_called_as_it_is() -> None:
+    wrapper = Parts()
+    before = set(vars(wrapper))
+    with wrapper.time_execution(), wrapper.time_execution() as inner:
+        wrapper({"x": np.ones((2, 3), np.float32)})
+    assert inner.statistics("copy").runs == 1
+    assert set(vars(wrapper)) == before
+    assert wrapper.copied.__func__ is Parts.copied
+    assert Parts.copied.__name__ == "copied"
+
+
+def test_averages_are_logged_every_so_many_calls(caplog: pytest.LogCaptureFixture) -> None:
+    wrapper = Parts()
+    with (
+        caplog.at_level("INFO", logger="enginebay.inference"),
+        wrapper.time_execution(warmup=1, log_every=2),
+    ):
+        for _ in range(6):
+            wrapper({"x": np.ones((2, 3), np.float32)})
+    assert [re.sub(r"[\d.]+ ms", "T", message) for message in caplog.messages] == [
+        f"{name}: T on average of {count} calls"
+        for count in (2, 4)
+        for name in ("copy", "decode", "engine")
+    ]
+
+
+def test_calls_of_many_threads_are_all_counted() -> None:
+    class Concurrent(Doubler):
+        concurrent = True
+
+    wrapper = Concurrent()
+    x = {"x": np.ones((2, 3), np.float32)}
+    with wrapper.time_execution(warmup=10) as timing, ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: wrapper(x), range(400)))
+    assert timing.count == 390
 
 
 @pytest.mark.parametrize("spec", [X, STATIC])

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from enginebay.inference.chain import ChainedWrapper
     from enginebay.inference.input_check import InputCheck
     from enginebay.inference.receipt import Receipt, coarseness
-    from enginebay.inference.timing import Latency, latency, median_interval
+    from enginebay.inference.timing import Latency, Timing, count_time, latency, median_interval
     from enginebay.inference.wrapper import Wrapper
 
 __all__ = [
@@ -21,8 +21,10 @@ __all__ = [
     "InputCheck",
     "Latency",
     "Receipt",
+    "Timing",
     "Wrapper",
     "coarseness",
+    "count_time",
     "latency",
     "median_interval",
 ]
@@ -33,6 +35,8 @@ __getattr__ = lazy_names(
         "InputCheck": "inference.input_check",
         "ChainedWrapper": "inference.chain",
         "Latency": "inference.timing",
+        "Timing": "inference.timing",
+        "count_time": "inference.timing",
         "Receipt": "inference.receipt",
         "coarseness": "inference.receipt",
         "Wrapper": "inference.wrapper",

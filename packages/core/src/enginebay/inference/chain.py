@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -11,10 +11,11 @@ from enginebay.inference.receipt import Receipt, coarseness
 from enginebay.inference.wrapper import Wrapper
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import torch
 
+    from enginebay.inference.timing import Timing
     from enginebay.tensors import NumpyArray, TensorSpec
 
 
@@ -65,6 +66,15 @@ class ChainedWrapper(Wrapper):
             for name in done:  # large ones must not pile up
                 del tensors[name]
         return [tensors[name] for name in self.output_names]
+
+    @contextmanager
+    def _counted_in(self, timing: Timing, prefix: str = "") -> Iterator[None]:
+        """Count the whole, and each part under its number."""
+        with ExitStack() as stack:
+            stack.enter_context(super()._counted_in(timing, prefix))
+            for number, part in enumerate(self._parts):
+                stack.enter_context(part._counted_in(timing, f"{prefix}part {number}: "))
+            yield
 
     @property
     def receipt(self) -> Receipt:

@@ -13,7 +13,7 @@ import numpy as np
 from enginebay.errors import EnginebayError, InferenceError, UsageError
 from enginebay.inference import forks
 from enginebay.inference.input_check import InputCheck
-from enginebay.inference.timing import Timing
+from enginebay.inference.timing import ENGINE, Timing, marked_methods
 from enginebay.tensors import host_tensor, host_view, is_torch, to_device, to_numpy, to_torch
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import torch
 
     from enginebay.inference.receipt import Receipt
+    from enginebay.inference.timing import Counter
     from enginebay.tensors import Array, NumpyArray, TensorSpec
 
 #: In the place of the inputs' specs: every call takes the way that says why it is refused.
@@ -62,7 +63,7 @@ class Wrapper(ABC):
         self._input_check = InputCheck(self.inputs)
         self._exact = self._input_check.exact
         self._lock = None if self.concurrent else threading.Lock()
-        self._timing: Timing | None = None
+        self._counter: Counter | None = None
         self._closed = False
         self._inherited = False
         forks.watch(self)
@@ -163,8 +164,8 @@ class Wrapper(ABC):
         return dict(zip(self.output_names, outputs, strict=True))
 
     def _run(self, execute: Callable[[Any], Sequence[Any]], feed: Mapping[str, Any]) -> Any:
-        if self._timing is not None:
-            execute = partial(self._timing.measure, execute)
+        if self._counter is not None:
+            execute = partial(self._counter.measure, execute)
         try:
             if self._lock is None:
                 return execute(feed)
@@ -177,20 +178,43 @@ class Wrapper(ABC):
             raise InferenceError(f"{self.receipt.engine} failed on {given}: {err}") from err
 
     @contextmanager
-    def time_execution(self, *, warmup: int = 0, with_sync: bool = True) -> Iterator[Timing]:
-        """Count the engine calls made inside the ``with`` block.
+    def time_execution(
+        self, *, warmup: int = 0, with_sync: bool = True, log_every: int | None = None
+    ) -> Iterator[Timing]:
+        """Count the engine calls made inside the ``with`` block, and those of marked parts.
+
+        A part is a method that the backend marked with :func:`enginebay.authors.count_time`. Of a
+        model in several engines each engine is a part too: ``part 0: engine``. Outside of such a
+        block nothing is counted, and nothing is spent on it.
 
         Args:
-            warmup: The number of first calls that are not counted.
+            warmup: The number of first calls of each name that are not counted.
             with_sync: Wait for the device before each reading of the clock, so that asynchronous
                 work is counted.
+            log_every: Log the average after every so many calls of a name, at level INFO to the
+                logger ``enginebay.inference``.
         """
         synchronize = self.synchronize if with_sync else None
-        before, self._timing = self._timing, Timing(warmup=warmup, synchronize=synchronize)
+        timing = Timing(warmup=warmup, synchronize=synchronize, log_every=log_every)
+        with self._counted_in(timing):
+            yield timing
+
+    @contextmanager
+    def _counted_in(self, timing: Timing, prefix: str = "") -> Iterator[None]:
+        """Count this wrapper's calls in the block, under names that begin with a prefix."""
+        before = dict(vars(self))
+        changed: dict[str, Any] = {"_counter": timing.counter(prefix + ENGINE)}
+        for attribute, name, method in marked_methods(self):
+            changed[attribute] = partial(timing.counter(prefix + name).measure, method)
+        vars(self).update(changed)
         try:
-            yield self._timing
+            yield
         finally:
-            self._timing = before
+            for attribute in changed:
+                if attribute in before:
+                    setattr(self, attribute, before[attribute])
+                else:
+                    delattr(self, attribute)
 
     def output_to_list(self, outputs: Mapping[str, Any]) -> list[Any]:
         """Return the outputs as a list in the order of ``output_names``."""
