@@ -118,6 +118,8 @@ def command_line() -> Iterator[str]:
         yield from _table(action for action in own if action.dest not in everywhere)
         if parser.epilog:
             yield f"\n{parser.epilog}"
+        examples = "\n".join(parser.examples)
+        yield f"\n```sh\n{examples}\n```\n"
     yield "\n## Parameters of the backends\n"
     yield "`enginebay deploy … --backend NAME` and `enginebay convert NAME …` take these as well."
     for status in list_backends():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import enginebay
-from enginebay.cli import COMMANDS
+from enginebay.cli import COMMANDS, command_parser
+from enginebay.cli.examples import EXAMPLES
 from enginebay.testing import temporary_backend
 from enginebay.testing.commands import command, environment
 
@@ -59,6 +61,32 @@ def test_a_backends_flags_stand_under_a_heading_of_their_own(cli: Run) -> None:
         assert "Multiplies every floating-point output" in own
         assert "--work-dir" not in own, "it is the command's"
     assert "--gain" not in cli("convert", "-h").out
+
+
+def test_every_command_has_examples_that_can_be_typed(loopback: str) -> None:
+    assert list(EXAMPLES) == list(COMMANDS)
+    for name, lines in EXAMPLES.items():
+        for line in lines:
+            words = shlex.split(line.removeprefix('eval "$(').removesuffix(')"'))
+            assert words[:2] == ["enginebay", name]
+            assert len(line) <= 90
+            # Core alone has no other backend.
+            argv = [re.sub("onnxruntime(,openvino)?|ncnn", "loopback", each) for each in words[2:]]
+            command_parser(name, argv).parse_args(argv)
+
+
+def test_help_by_its_name(cli: Run) -> None:
+    assert cli("help").out == cli("-h").out
+    shown = cli("help", "verify")
+    assert (shown.code, shown.out) == (0, cli("verify", "-h").out)
+    examples = shown.out.partition("\nexamples:\n")[2].splitlines()
+    assert examples == [f"  {line}" for line in EXAMPLES["verify"]]
+    wrong = cli("help", "verfy")
+    assert (wrong.code, wrong.err.splitlines()[-1]) == (2, "hint: did you mean 'enginebay verify'?")
+
+
+def test_the_version_by_its_short_flag(cli: Run) -> None:
+    assert cli("-V").out == cli("--version").out
 
 
 def test_help_is_there_although_the_backend_is_not(cli: Run) -> None:

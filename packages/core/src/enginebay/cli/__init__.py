@@ -47,7 +47,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         130 interrupted.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if arguments == ["--version"]:  # scripts ask for this one often: nothing is imported before it
+    if arguments in (
+        ["--version"],
+        ["-V"],
+    ):  # scripts ask for this one often: nothing is imported before it
         from enginebay.version import __version__
 
         sys.stdout.write(f"enginebay {__version__}\n")
@@ -67,6 +70,8 @@ def _run(arguments: list[str]) -> int:
     if not arguments:
         sys.stderr.write(_help())
         return 2
+    if arguments[0] == "help":  # enginebay help deploy, as git has it
+        arguments = [*arguments[1:], "-h"]
     if arguments[0] in ("-h", "--help"):
         sys.stdout.write(_help())
         return 0
@@ -92,7 +97,7 @@ def _help() -> str:
         "usage: enginebay COMMAND ...\n\n"
         "Turn a PyTorch model into a verified artifact on any inference engine.\n\n"
         f"commands:\n{commands}\n\n"
-        "enginebay COMMAND -h lists its arguments, enginebay --version prints the version.\n"
+        "enginebay help COMMAND lists its arguments, enginebay -V prints the version.\n"
         "Exit codes: 0 ok, 1 the operation failed, 2 usage, 3 backend unavailable, "
         "130 interrupted.\n"
     )
@@ -138,8 +143,14 @@ def command_parser(name: str, argv: list[str]) -> Parser:
 
 def parser_options(name: str) -> dict[str, Any]:
     """Return the options that a command's parser is made with."""
+    from enginebay.cli.examples import EXAMPLES
+
     text = COMMANDS[name]
-    return {"description": f"{text[0].upper()}{text[1:]}.", "allow_abbrev": False}
+    return {
+        "description": f"{text[0].upper()}{text[1:]}.",
+        "allow_abbrev": False,
+        "examples": EXAMPLES[name],
+    }
 
 
 def add_common(parser: ArgumentParser) -> None:

@@ -4,18 +4,33 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from enginebay.errors import UsageError, nearest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from _typeshed import SupportsWrite
 
 _UNKNOWN = "unrecognized arguments: "
 
 
 class Parser(ArgumentParser):
-    """A parser that raises where argparse would print its usage and exit."""
+    """A parser that raises where argparse would print its usage and exit.
+
+    Args:
+        examples: Lines at the end of its help, which are not wrapped: they are copied.
+    """
+
+    def __init__(self, *args: Any, examples: Sequence[str] = (), **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.examples = tuple(examples)
+
+    def format_help(self) -> str:
+        """Return the help with its examples."""
+        lines = [f"  {line}\n" for line in self.examples]
+        return super().format_help() + (f"\nexamples:\n{''.join(lines)}" if lines else "")
 
     def error(self, message: str) -> NoReturn:
         """Raise the error in the command line.
