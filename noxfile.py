@@ -60,6 +60,9 @@ TESTS = ("pytest>=8", "pytest-timeout", "pytest-xdist", "hypothesis", "psutil", 
 #: What the laws of a backend's own tests found, for CI to keep, and for `tests/support`.
 REPORT = ("--conformance-report", str(ROOT / "build" / "conformance"))
 ZOO = "transformers==5.23.0"  # the page says which; a config of another may build other models
+#: Other toolkits that the benchmarks compare with.
+PEERS = ("polygraphy", "optimum-onnx[onnxruntime]")
+
 #: The shared environments of the sessions with one engine or none, and of those with all.
 BASE = ("base",)
 ENGINES = ("engines", "base")
@@ -371,9 +374,12 @@ def verdicts(session: nox.Session) -> None:
 
 @nox.session(requires=ENGINES)
 def benchmarks(session: nox.Session) -> None:
-    """The ratios against the bare engine, printed as a table; not part of the default run."""
-    install(session, *EVERY_ENGINE, extras=("psutil",), shared=ENGINES)
-    session.run("python", "-m", "benchmarks", *session.posargs)
+    """The ratios against the bare engines and other toolkits; not part of the default run.
+
+    Writes docs/benchmarks.md, unless groups are named: ``nox -s benchmarks -- wrapper``.
+    """
+    install(session, *EVERY_ENGINE, extras=("psutil", "pygal", *PEERS), shared=ENGINES)
+    session.run("python", "-m", "benchmarks", *(session.posargs or ["--page"]))
 
 
 @nox.session(requires=ENGINES)

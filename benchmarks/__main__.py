@@ -1,4 +1,4 @@
-"""``python -m benchmarks [GROUP …] [--json]``: exit code 1 where a limit does not hold."""
+"""``python -m benchmarks [GROUP …] [--json] [--page]``: exit code 1 where a limit does not hold."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 #: Each is a module of this package; its ``run()`` returns rows, or names that end with a unit,
 #: figures and limits.
 GROUPS = (
-    *("wrapper", "openvino", "ncnn", "startup", "rewriting", "deploy", "evaluate", "calibration"),
+    *("wrapper", "peers", "openvino", "ncnn", "startup"),
+    *("rewriting", "deploy", "evaluate", "calibration"),
 )
 
 
@@ -26,11 +27,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"of {', '.join(GROUPS)}; all")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument("--page", action="store_true", help="write docs/benchmarks.md too")
     args = parser.parse_args(argv)
     if unknown := [name for name in args.groups if name not in GROUPS]:
         parser.error(f"'{unknown[0]}' is not a group; wanted {', '.join(GROUPS)}")
     rows = _measure(args.groups or GROUPS)
     load = os.getloadavg()[0]
+    if args.page:
+        from benchmarks.page import write_page
+
+        write_page(rows, load)
     if args.json:
         document = {"schema": 1, "load": load, "rows": [row.to_json() for row in rows]}
         print(json.dumps(document, indent=2, ensure_ascii=False))

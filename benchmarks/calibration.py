@@ -13,7 +13,7 @@ from torch import nn
 
 import enginebay as eb
 from benchmarks.table import Row
-from benchmarks.turns import undisturbed
+from benchmarks.turns import paired
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,19 +38,18 @@ def run() -> Iterator[Row]:
         eb.export(model, torch.zeros(SHAPE), path=path, input_names=["x"])
         for backend, bare in (("onnxruntime", _onnxruntime), ("openvino", _openvino)):
             pairs = [
-                (_seconds(_ours, backend, folder), _seconds(bare, backend, folder))
+                (_image(_ours, backend, folder), _image(bare, backend, folder))
                 for _ in range(1 + TURNS)
             ]
-            mine, theirs = (undisturbed(side) for side in zip(*pairs[1:], strict=True))
-            what, ratio = f"{backend}, an image", mine / theirs
-            times = (mine / ITEMS, theirs / ITEMS)
-            yield Row("calibration", what, "its quantiser", *times, "ms", ratio, 1.1)
+            found = paired(pairs[1:])
+            yield Row.of("calibration", f"{backend}, an image", "its quantiser", found, "ms", 1.1)
 
 
-def _seconds(function: Callable[[str, Path], None], backend: str, folder: Path) -> float:
+def _image(function: Callable[[str, Path], None], backend: str, folder: Path) -> float:
+    """Seconds for an item."""
     start = time.perf_counter()
     function(backend, folder)
-    return time.perf_counter() - start
+    return (time.perf_counter() - start) / ITEMS
 
 
 def _ours(backend: str, folder: Path) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from benchmarks.processes import cost, peak_memory
 from benchmarks.startup import COMMAND
 from benchmarks.table import Row
-from benchmarks.turns import undisturbed
+from benchmarks.turns import paired
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,15 +40,17 @@ def linear_bytes() -> int:
 
 
 def _times() -> Iterator[Row]:
-    """The clock's time, and the processors', which depends far less on what else runs here."""
+    """The clock's time, and the processors', which depends far less on what else runs here.
+
+    The first pair is not counted: it fills the disk's cache.
+    """
     pairs = [
         (_in_folder(_deploy, "resnet50", cost), _in_folder(_script, "resnet50", cost))
         for _ in range(1 + TURNS)
     ]
-    ours, bare = zip(*pairs[1:], strict=True)  # the first pair has filled the disk's cache
     for kind in ("wall", "processor"):
-        mine, theirs = (undisturbed([getattr(c, kind) for c in side]) for side in (ours, bare))
-        yield _row(f"ResNet-50: {kind} time", BY_HAND, mine, theirs, "s", 1.15)
+        found = paired([(getattr(mine, kind), getattr(theirs, kind)) for mine, theirs in pairs[1:]])
+        yield Row.of("deploy", f"ResNet-50: {kind} time", BY_HAND, found, "s", 1.15)
 
 
 def _row(what: str, against: str, ours: float, bare: float, unit: str, limit: float) -> Row:

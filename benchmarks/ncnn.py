@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import enginebay as eb
 from benchmarks import models
+from benchmarks.table import Row
 from benchmarks.turns import calls, compare
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import numpy as np
     from torch import Tensor, nn
+
+    from benchmarks.turns import Measured
 
 #: One thread: two pools would take turns spinning.
 PARAMS = {"threads": 1}
@@ -26,24 +29,25 @@ CASES: tuple[tuple[str, Callable[[], tuple[nn.Module, Tensor]], int, int, float]
 )
 
 
-def run() -> list[tuple[str, float, float]]:
-    """One ratio and its limit a case; then a batch of eight against eight raw calls."""
-    rows = []
+def run() -> Iterator[Row]:
+    """One call in each case; then a batch of eight against eight bare calls."""
     for name, model, calls_a_turn, turns, limit in CASES:
-        with TemporaryDirectory(prefix="enginebay-benchmark-") as folder:
-            network, x = model()
-            ratio = _ratio(network, x, Path(folder) / "a", 1, calls_a_turn, turns)
-            rows.append((f"ncnn, {name}: wrapper to bare (ratio)", ratio, limit))
+        yield _row(name, model(), 1, (calls_a_turn, turns), limit)
+    yield _row("ResNet-50, a batch of 8", models.resnet50(), 8, (1, 10), 1.05)
+
+
+def _row(
+    what: str, case: tuple[nn.Module, Tensor], batch: int, turns: tuple[int, int], limit: float
+) -> Row:
     with TemporaryDirectory(prefix="enginebay-benchmark-") as folder:
-        network, x = models.resnet50()
-        ratio = _ratio(network, x, Path(folder) / "a", 8, 1, 10)
-        rows.append(("ncnn, ResNet-50: batch 8 to eight bare calls (ratio)", ratio, 1.05))
-    return rows
+        found = _measured(*case, Path(folder) / "a", batch, *turns)
+    unit = "ms" if found.bare > 1e-3 else "µs"
+    return Row.of("ncnn", what, "its best call", found, unit, limit)
 
 
-def _ratio(
+def _measured(
     model: nn.Module, x: Tensor, folder: Path, batch: int, calls_a_turn: int, turns: int
-) -> float:
+) -> Measured:
     artifact = eb.deploy(
         model,
         x,
@@ -62,13 +66,12 @@ def _ratio(
             for _ in range(batch):
                 bare()
 
-        measured = compare(
+        return compare(
             calls(wrapper, feed),
             calls(eight if batch > 1 else bare),
             calls_a_turn=calls_a_turn,
             turns=turns,
         )
-    return measured.ratio
 
 
 def _bare(artifact: eb.Artifact, x: np.ndarray[Any, Any]) -> Callable[[], Any]:

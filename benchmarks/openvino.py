@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import enginebay as eb
 from benchmarks import models
+from benchmarks.table import Row
 from benchmarks.turns import calls, compare
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import numpy as np
     from torch import Tensor, nn
+
+    from benchmarks.turns import Measured
 
 #: One thread on both sides: two pools would take turns spinning.
 PARAMS = {"threads": 1}
@@ -34,12 +37,15 @@ CASES = (
 )
 
 
-def run() -> list[tuple[str, float, float]]:
-    """Each model: the wrapper's time over the bare engine's, and what that may be at most."""
-    return [(f"{case.what}, of bare", _ratio(case), case.limit) for case in CASES]
+def run() -> Iterator[Row]:
+    """A row for each model."""
+    for case in CASES:
+        found = _measured(case)
+        unit = "ms" if found.bare > 1e-3 else "µs"
+        yield Row.of("openvino", case.what, "its best call", found, unit, case.limit)
 
 
-def _ratio(case: _Case) -> float:
+def _measured(case: _Case) -> Measured:
     model, example = case.model()
     with TemporaryDirectory(prefix="enginebay-benchmark-") as folder:
         deployed = eb.deploy(
@@ -47,13 +53,12 @@ def _ratio(case: _Case) -> float:
         )
         with eb.load(deployed.artifact) as wrapper:
             feed = {wrapper.input_names[0]: example.numpy()}
-            found = compare(
+            return compare(
                 calls(wrapper, feed),
                 calls(_bare(deployed.artifact, example.numpy())),
                 calls_a_turn=case.calls_a_turn,
                 turns=case.turns,
             )
-    return found.ratio
 
 
 def _bare(artifact: eb.Artifact, array: np.ndarray[Any, Any]) -> Callable[[], Any]:

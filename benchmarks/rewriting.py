@@ -12,7 +12,6 @@ import types
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.turns import undisturbed
 from enginebay.rewriting import RewriterSet, rewrite
 
 if TYPE_CHECKING:
@@ -88,13 +87,13 @@ def _c_function() -> RewriterSet:
 
 
 def _context(*sets: RewriterSet) -> float:
-    """Seconds to enter and leave, undisturbed, of 60 times after three that warm up."""
+    """Seconds to enter and leave: the median of 60 times after three that warm up."""
 
     def once() -> None:
         with rewrite(backend="bench", rewriters=sets):
             pass
 
-    return undisturbed(_times(once, 63)[3:])
+    return statistics.median(_times(once, 63)[3:])
 
 
 def _times(function: Callable[[], Any], count: int) -> list[float]:

@@ -45,16 +45,7 @@ def _row(
         calls_a_turn=1,
         turns=TURNS,
     )
-    return Row(
-        group="startup",
-        what=what,
-        against="python -c pass",
-        ours=found.ours,
-        bare=found.bare,
-        unit="ms",
-        ratio=found.ratio,
-        limit=limit,
-    )
+    return Row.of("startup", what, "python -c pass", found, "ms", limit)
 
 
 def _starts(command: Sequence[str], environment: dict[str, str] | None) -> Side:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from benchmarks.turns import Measured
+
 #: How a figure of each unit is written: its factor from seconds or bytes, and its digits.
 _UNITS = {"µs": (1e6, 2), "ms": (1e3, 1), "s": (1.0, 2), "MB": (1e-6, 0)}
 
@@ -23,8 +25,10 @@ class Row:
         ours: Enginebay's seconds or bytes.
         bare: The other side's.
         unit: What they are printed in: ``µs``, ``ms``, ``s`` or ``MB``.
-        ratio: Ours to bare, as the group's own statistics give it.
+        ratio: Ours to bare.
         limit: What the ratio may be at most.
+        low: The lower end of the ratio's 95 % confidence interval; None where it has none.
+        high: The upper end.
     """
 
     group: str
@@ -35,6 +39,21 @@ class Row:
     unit: str
     ratio: float
     limit: float
+    low: float | None = None
+    high: float | None = None
+
+    @classmethod
+    def of(
+        cls, group: str, what: str, against: str, found: Measured, unit: str, limit: float
+    ) -> Row:
+        """The row of what was measured in turns."""
+        figures = (found.ours, found.bare, unit, found.ratio)
+        return cls(group, what, against, *figures, limit, found.low, found.high)
+
+    @property
+    def interval(self) -> str:
+        """The interval as text; empty where there is none."""
+        return "" if self.low is None else f"{self.low:.2f}–{self.high:.2f}"
 
     @property
     def holds(self) -> bool:
@@ -54,6 +73,7 @@ class Row:
             self._figure(self.ours),
             self._figure(self.bare),
             f"{self.ratio:.3f}",
+            self.interval,
             f"{self.limit:g}",
             _verdict(self.holds),
         )
@@ -93,11 +113,11 @@ class Budget:
     def cells(self) -> tuple[str, ...]:
         """The row as the table shows it."""
         figure, limit = f"{self.ours:.2f} {self.unit}", f"{self.limit:g} {self.unit}"
-        return (self.group, self.what, "", figure, "", "", limit, _verdict(self.holds))
+        return (self.group, self.what, "", figure, "", "", "", limit, _verdict(self.holds))
 
 
-_HEAD = ("GROUP", "WHAT", "AGAINST", "OURS", "BARE", "RATIO", "LIMIT", "")
-_RIGHT = {3, 4, 5, 6}
+_HEAD = ("GROUP", "WHAT", "AGAINST", "OURS", "BARE", "RATIO", "95 %", "LIMIT", "")
+_RIGHT = {3, 4, 5, 6, 7}
 
 
 def table(rows: Sequence[Row | Budget]) -> str:

@@ -1,10 +1,16 @@
-"""Two sides measured turn by turn, so that what slows the machine slows both."""
+"""Two sides measured turn by turn, so that what slows the machine slows both.
+
+The statistics are those of ``enginebay benchmark``: the ratio is the median of the turns' ratios,
+with its 95 % confidence interval.
+"""
 
 from __future__ import annotations
 
 import statistics
 import time
 from typing import TYPE_CHECKING, NamedTuple
+
+from enginebay.inference import median_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -13,15 +19,21 @@ if TYPE_CHECKING:
 
 
 class Measured(NamedTuple):
-    """Seconds a call of both sides in undisturbed turns."""
+    """Both sides of a comparison.
+
+    Attributes:
+        ours: Seconds or bytes of Enginebay's side, the median of the turns.
+        bare: The other side's.
+        ratio: Ours to bare: the median of the turns' ratios.
+        low: The lower end of its 95 % confidence interval.
+        high: The upper end.
+    """
 
     ours: float
     bare: float
-
-    @property
-    def ratio(self) -> float:
-        """Ours to bare."""
-        return self.ours / self.bare
+    ratio: float
+    low: float
+    high: float
 
 
 def calls(function: Callable[..., object], *args: object) -> Side:
@@ -54,10 +66,16 @@ def compare(ours: Side, bare: Side, *, calls_a_turn: int, turns: int, warmup: in
         else:
             second, first = bare(calls_a_turn), ours(calls_a_turn)
         pairs.append((first, second))
-    mine, theirs = zip(*pairs[warmup:], strict=True)
-    return Measured(undisturbed(mine), undisturbed(theirs))
+    return paired(pairs[warmup:])
 
 
-def undisturbed(seconds: Sequence[float]) -> float:
-    """The tenth percentile: others on the machine only ever add time, and the least is luck."""
-    return statistics.quantiles(seconds, n=10, method="inclusive")[0]
+def paired(pairs: Sequence[tuple[float, float]]) -> Measured:
+    """Sum up pairs of figures, ours and bare, each taken in one turn."""
+    ours, bare = zip(*pairs, strict=True)
+    ratios = sorted(mine / theirs for mine, theirs in pairs)
+    return Measured(
+        statistics.median(ours),
+        statistics.median(bare),
+        statistics.median(ratios),
+        *median_interval(ratios),
+    )

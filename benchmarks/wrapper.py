@@ -89,13 +89,5 @@ def _rows(name: str, case: _Case, folder: Path) -> Iterator[Row]:
 
 def _row(name: str, case: _Case, kind: str, ours: Side, bare: Side, limit: float) -> Row:
     found = compare(ours, bare, calls_a_turn=case.calls_a_turn, turns=case.turns)
-    return Row(
-        group="wrapper",
-        what=f"{case.what}, {kind}",
-        against=f"{name} on NumPy",
-        ours=found.ours,
-        bare=found.bare,
-        unit="ms" if found.bare > 1e-3 else "µs",
-        ratio=found.ratio,
-        limit=limit,
-    )
+    unit = "ms" if found.bare > 1e-3 else "µs"
+    return Row.of("wrapper", f"{case.what}, {kind}", f"{name} on NumPy", found, unit, limit)

@@ -1,0 +1,96 @@
+"""The page of the docs with every figure: a table and two plots, made by ``nox -s benchmarks``."""
+
+from __future__ import annotations
+
+import platform
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.table import Row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from benchmarks.table import Budget
+
+DOCS = Path(__file__).parents[1] / "docs"
+#: The plots: a file, a title, and the groups in it.
+PLOTS = (
+    ("benchmarks-peers.svg", "Time of a call: Enginebay to others (below 1 is faster)", {"peers"}),
+    (
+        "benchmarks-bare.svg",
+        "Time beside the bare engine, or a script by hand (1 is equal)",
+        {"wrapper", "openvino", "ncnn", "deploy", "evaluate", "calibration"},
+    ),
+)
+#: Colours that can be read on a light and on a dark page.
+STYLE = {
+    "background": "transparent",
+    "plot_background": "transparent",
+    "foreground": "#808080",
+    "foreground_strong": "#808080",
+    "foreground_subtle": "#808080",
+    "guide_stroke_color": "#80808055",
+    "major_guide_stroke_color": "#80808099",
+    "colors": ("#3f7fd9",),
+    "font_family": "system-ui, sans-serif",
+}
+
+
+def write_page(rows: Sequence[Row | Budget], load: float) -> None:
+    """Write ``docs/benchmarks.md`` and its plots."""
+    for file, title, groups in PLOTS:
+        shown = [row for row in rows if isinstance(row, Row) and row.group in groups]
+        (DOCS / file).write_bytes(_plot(title, shown))
+    (DOCS / "benchmarks.md").write_text("\n".join(_lines(rows, load)) + "\n", encoding="utf-8")
+
+
+def _plot(title: str, rows: Sequence[Row]) -> bytes:
+    import pygal
+    from pygal.style import Style
+
+    chart = pygal.HorizontalBar(
+        style=Style(**STYLE),
+        js=[],  # nothing is fetched
+        title=title,
+        show_legend=False,
+        print_values=True,
+        value_formatter=lambda ratio: f"{ratio:.2f}",
+        width=900,
+        height=90 + 34 * len(rows),
+        range=(0, max([1.2, *(row.ratio for row in rows)])),
+    )
+    ordered = list(reversed(rows))  # the first is at the top
+    chart.x_labels = [f"{row.what} ({row.against})" for row in ordered]
+    chart.add("ratio", [row.ratio for row in ordered])
+    rendered: bytes = chart.render()
+    return rendered
+
+
+def _lines(rows: Sequence[Row | Budget], load: float) -> Iterator[str]:
+    yield "# Benchmarks\n"
+    yield "Written by `nox -s benchmarks`, which measures each pair in turns, in one run, and fails"
+    yield "where a limit does not hold. The ratio is ours to the other: the median of the turns'"
+    yield "ratios, with its 95 % confidence interval. One thread for each engine."
+    yield ""
+    yield f"This run: {_machine(load)}.\n"
+    for file, title, _ in PLOTS:
+        yield f"![{title}]({file})\n"
+    yield "| group | what | against | ours | other | ratio | 95 % | limit |"
+    yield "|---|---|---|--:|--:|--:|--:|--:|"
+    for row in rows:
+        cells = row.cells()
+        limit = cells[-2] if row.holds else f"{cells[-2]}, missed"
+        yield f"| {' | '.join((*cells[:-2], limit))} |"
+
+
+def _machine(load: float) -> str:
+    import os
+    from importlib.metadata import version
+
+    engines = ", ".join(f"{name} {version(name)}" for name in ("torch", "onnxruntime", "openvino"))
+    return (
+        f"{date.today().isoformat()}, {os.cpu_count()} cores ({platform.machine()}), load average "
+        f"{load:.1f}, Python {platform.python_version()}, {engines}"
+    )
