@@ -59,6 +59,17 @@ def test_every_node_has_its_module(tmp_path: Path, exporter: str) -> None:
     }
 
 
+@pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+def test_a_model_that_is_a_container_itself(tmp_path: Path, exporter: str) -> None:
+    model = eb.export(
+        *(nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.ReLU())), torch.rand(1, 4)),
+        ir="onnx",
+        path=tmp_path / "net.onnx",
+        exporter=exporter,  # type: ignore[arg-type]  # the parameter is text
+    )
+    assert operators(model.path) == {"Gemm": {"0"}, "Relu": {"1.0"}}
+
+
 def test_a_file_that_torch_alone_exported(tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
     with warnings.catch_warnings(action="ignore"):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from enginebay.ir.model import IR_FOLDER, SUFFIXES, IRKind, IRModel
     from enginebay.ir.noise import model_line, no_graph_dump, quiet
     from enginebay.ir.onnx_file import read_onnx
-    from enginebay.ir.source_modules import source_modules
+    from enginebay.ir.scopes import source_modules
     from enginebay.ir.torch_file import program_specs, read_exported_program, read_torchscript
 
 __all__ = [
@@ -50,7 +50,7 @@ __getattr__ = lazy_names(
         "read_exported_program": "ir.torch_file",
         "read_onnx": "ir.onnx_file",
         "read_torchscript": "ir.torch_file",
-        "source_modules": "ir.source_modules",
+        "source_modules": "ir.scopes",
         "to_half": "ir.half",
     },
 )

@@ -37,8 +37,9 @@ def source_modules(path: str | Path) -> dict[str, str]:
     for node in proto.graph.node:
         scopes = _scopes(node)
         if scopes is not None and node.name:
+            module = _module_path(scopes)
             # What Enginebay exports is wrapped in a module of its own, which holds the model.
-            found[node.name] = _module_path(scopes[1:] if is_wrapped else scopes)
+            found[node.name] = module.partition(".")[2] if is_wrapped else module
     return found
 
 
