@@ -373,6 +373,16 @@ def verdicts(session: nox.Session) -> None:
 
 
 @nox.session(requires=ENGINES)
+def bisect(session: nox.Session) -> None:
+    """Wrong rewriters in twenty models of the zoo, which the bisecting must name, in a table.
+
+    Minutes, so not part of the default run, which tries three. ``nox -s bisect -- bert`` tries one.
+    """
+    install(session, *EVERY_ENGINE, ZOO, extras=(), shared=ENGINES)
+    session.run("python", "-m", "tests.plants", *session.posargs, env={"OMP_NUM_THREADS": "1"})
+
+
+@nox.session(requires=ENGINES)
 def benchmarks(session: nox.Session) -> None:
     """The ratios against the bare engines and other toolkits; not part of the default run.
 

@@ -18,6 +18,7 @@ from enginebay.version import __version__
 if TYPE_CHECKING:
     from enginebay.artifact import Artifact, open_artifact
     from enginebay.backend import Backend, get_backend
+    from enginebay.bisection import Bisection
     from enginebay.data import DataSet
     from enginebay.environment import Check, EnvReport
     from enginebay.errors import EnginebayError, MismatchError
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
         Deployment,
         Sensitivity,
         benchmark,
+        bisect,
         compare,
         convert,
         deploy,
@@ -65,6 +67,7 @@ __all__ = [
     "BackendStatus",
     "Benchmark",
     "BenchmarkRow",
+    "Bisection",
     "Check",
     "Comparison",
     "ComparisonRow",
@@ -92,6 +95,7 @@ __all__ = [
     "Wrapper",
     "__version__",
     "benchmark",
+    "bisect",
     "compare",
     "convert",
     "deploy",
@@ -120,6 +124,7 @@ _fetch = lazy_names(
         "BackendStatus": "plugins",
         "Benchmark": "measurement",
         "BenchmarkRow": "measurement",
+        "Bisection": "bisection",
         "Check": "environment",
         "Comparison": "operations",
         "ComparisonRow": "operations",
@@ -146,6 +151,7 @@ _fetch = lazy_names(
         "Verification": "verdict",
         "Wrapper": "inference",
         "benchmark": "operations",
+        "bisect": "operations",
         "compare": "operations",
         "convert": "operations",
         "deploy": "operations",

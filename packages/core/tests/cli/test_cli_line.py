@@ -152,7 +152,8 @@ def test_a_mismatch_is_exit_code_1_and_publishes_nothing(cli: Run, here: Path) -
         r"expected \S+, found \S+; \d+ of 48 places differ; allowed rtol \S+, atol \S+; "
         r"rtol \S+ would pass\n"
         r"hint: look at the model or the params; --allow-mismatch \(allow_mismatch=True\) "
-        r"publishes the artifact with this verdict\n",
+        r"publishes the artifact with this verdict, and then enginebay verify tiny-loopback "
+        r"--bisect \(enginebay\.bisect\) names the layer\n",
         ran.err,
     )
     assert sorted(path.name for path in here.iterdir()) == ["net.py", "tiny.onnx"]
@@ -174,6 +175,41 @@ def test_a_mismatch_can_be_published_and_says_what_it_is(cli: Run) -> None:
     inspected = cli("inspect", "tiny-loopback")
     assert inspected.code == 0
     assert "\nverdict   mismatched against " in inspected.out
+
+
+def test_bisect_what_is_wrong(cli: Run) -> None:
+    assert cli("deploy", "net.py:build", *DEPLOY, "--gain", "1.5", "--allow-mismatch").code == 0
+    ran = cli("verify", "build-loopback", "--bisect")
+    assert ran.code == 1, ran.err
+    lines = ran.out.splitlines()
+    assert re.fullmatch(
+        r"loopback leaves PyTorch at 'linear', node '\S+' \(Gemm\): off by \S+ through the engine "
+        r"and by \S+ alone; the exported graph is right there, and the engine is not",
+        lines[0],
+    )
+    assert re.search(r"^module +\w+\n(.*\n)*MODULE +THROUGH +ALONE", ran.out, re.M)
+
+
+def test_bisect_what_is_right(cli: Run) -> None:
+    assert cli("deploy", "net.py:build", *DEPLOY).code == 0
+    ran = cli("verify", "build-loopback", "--bisect", "--model", "net.py:build")
+    assert ran.code == 0
+    assert ran.out.startswith("the engine is right on this sample when it is built again; ")
+    found = cli("verify", "build-loopback", "--bisect", "--json").document
+    assert (found["found"], found["step"], found["module"], found["node"]) == (
+        False,
+        "none",
+        "",
+        "",
+    )
+
+
+def test_against_is_for_bisecting(cli: Run) -> None:
+    ran = cli("verify", "tiny-loopback", "--against", "other")
+    assert (ran.code, ran.err) == (
+        2,
+        "error: --against chooses what --bisect compares with\nhint: add --bisect\n",
+    )
 
 
 def test_export_then_convert_then_run(cli: Run, here: Path) -> None:

@@ -13,6 +13,7 @@ from enginebay.cli.output import (
     stdout_on_stderr,
 )
 from enginebay.cli.summaries import basis_fields, print_outputs, quiet_verdict, verdict_text
+from enginebay.cli.verify_bisect import run as run_bisect
 from enginebay.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
     """Add the command's flags."""
-    parser.usage = "enginebay verify ARTIFACT [--model MODEL] [--input NAME=SPEC] [flags]"
+    parser.usage = (
+        "enginebay verify ARTIFACT [--model MODEL] [--input NAME=SPEC] [--bisect] [flags]"
+    )
     parser.add_argument("artifact", metavar="ARTIFACT", type=Path)
     parser.add_argument(
         "--model",
@@ -37,6 +40,18 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
     )
     add_compare(parser, "as the artifact was verified")
     add_tolerance(parser)
+    parser.add_argument(
+        "--bisect",
+        action="store_true",
+        help="find the first module and ONNX node where the engine leaves the model, which is the "
+        "one that the artifact's command names, or --model",
+    )
+    parser.add_argument(
+        "--against",
+        metavar="ARTIFACT",
+        type=Path,
+        help="with --bisect: compare with this artifact's engine instead of PyTorch",
+    )
 
 
 def run(args: Namespace) -> int:
@@ -46,12 +61,16 @@ def run(args: Namespace) -> int:
     from enginebay.artifact import open_artifact
     from enginebay.operations import verify
 
-    if args.inputs and not args.model:
+    if args.against and not args.bisect:
+        raise UsageError("--against chooses what --bisect compares with", hint="add --bisect")
+    if args.inputs and not (args.model or args.bisect):
         raise UsageError(
             "--input brings inputs, but no outputs to compare with",
             hint="add --model MODEL, or leave --input out",
         )
     artifact = open_artifact(args.artifact)
+    if args.bisect:
+        return run_bisect(args, artifact, _inputs(artifact, args.inputs))
     with stdout_on_stderr(), quiet_verdict():
         verification = verify(
             artifact,

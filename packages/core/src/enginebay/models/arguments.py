@@ -89,6 +89,14 @@ def bind_arguments(model: nn.Module, args: Any) -> tuple[Call, dict[str, Tensor]
     return call, tensors
 
 
+def recorded_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Call, dict[str, Tensor]]:
+    """A call as it is made, whatever parameters ``forward`` has; and copies of its tensors."""
+    tensors: dict[str, Tensor] = {}
+    put = _Put(tensors)
+    positional = tuple(put(f"arg_{index}", value) for index, value in enumerate(args))
+    return Call(positional, {name: put(name, value) for name, value in kwargs.items()}), tensors
+
+
 def _named_arguments(
     model: Any, parameters: inspect.Signature, bound: Mapping[str, Any]
 ) -> set[str]:

@@ -11,6 +11,7 @@ from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
     from enginebay.operations.benchmark_artifact import benchmark
+    from enginebay.operations.bisect_artifact import bisect
     from enginebay.operations.check_config import check
     from enginebay.operations.compare_backends import compare
     from enginebay.operations.comparison import Comparison, ComparisonRow
@@ -34,6 +35,7 @@ __all__ = [
     "Sensitivity",
     "Step",
     "benchmark",
+    "bisect",
     "check",
     "compare",
     "convert",
@@ -56,6 +58,7 @@ __getattr__ = lazy_names(
         "Sensitivity": "operations.rank_layers",
         "Step": "operations.steps",
         "benchmark": "operations.benchmark_artifact",
+        "bisect": "operations.bisect_artifact",
         "check": "operations.check_config",
         "compare": "operations.compare_backends",
         "convert": "operations.convert_ir",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -26,7 +28,6 @@ from enginebay.verification import ProbeSettings, judge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from enginebay.artifact import Staging
     from enginebay.comparators import Comparator
@@ -189,7 +190,7 @@ class Line:
             with self._gate.reach(found, judged, steps) as reached:
                 found = reached._replace(engine=reached.engine.moved(engine))
         if not options.allow_mismatch:
-            _raise_on_mismatch(found.verification)
+            _raise_on_mismatch(found.verification, stage.target)
         with steps("publish") as set_detail:
             artifact = self._publish(found, prepared, stage)
             set_detail(str(artifact.path))
@@ -223,11 +224,14 @@ class Line:
         return stage.publish(manifest)
 
 
-def _raise_on_mismatch(verification: Verification) -> None:
+def _raise_on_mismatch(verification: Verification, target: Path) -> None:
     if verification.verdict in ("mismatched", "crashed"):
+        here = Path.cwd()
+        typed = str(target.relative_to(here) if target.is_relative_to(here) else target)
         raise MismatchError(
             verification.summary(),
             verdict=verification,
             hint="look at the model or the params; --allow-mismatch (allow_mismatch=True) "
-            "publishes the artifact with this verdict",
+            "publishes the artifact with this verdict, and then enginebay verify "
+            f"{shlex.quote(typed)} --bisect (enginebay.bisect) names the layer",
         )

@@ -9,13 +9,18 @@ from enginebay.verification.comparison import compare
 from enginebay.verification.groups import check_comparators
 from enginebay.verification.judgement import judge
 from enginebay.verification.probes import ProbeSettings
-from enginebay.verification.reference import reference_for, reference_model
+from enginebay.verification.reference import (
+    engine_outputs,
+    evaluator_outputs,
+    reference_for,
+    reference_model,
+)
 from enginebay.verification.samples import (
     RecordedReference,
     record_reference,
     sample_model,
 )
-from enginebay.verification.trial import check_loads
+from enginebay.verification.trial import check_loads, run_trial
 
 __all__ = [
     "ProbeSettings",
@@ -23,9 +28,12 @@ __all__ = [
     "check_comparators",
     "check_loads",
     "compare",
+    "engine_outputs",
+    "evaluator_outputs",
     "judge",
     "record_reference",
     "reference_for",
     "reference_model",
+    "run_trial",
     "sample_model",
 ]

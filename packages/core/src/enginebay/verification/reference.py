@@ -13,7 +13,10 @@ from enginebay.tensors import Sample, load_samples, save_samples
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from enginebay.backend import Backend
+    from enginebay.inference import Receipt
     from enginebay.models import BoundModel, ModelSource
+    from enginebay.params import BackendParams
     from enginebay.tensors import NumpyArray
 
     Arrays = dict[str, NumpyArray]
@@ -70,14 +73,16 @@ class OnnxReference:
         Raises:
             ModelSourceError: Neither the evaluator nor another engine can; says why.
         """
+        from enginebay.backend import get_backend
+
         failures = []
         try:
-            return self._evaluate(samples)
+            return evaluator_outputs(self._path, samples)
         except EnginebayError as err:
             failures.append(str(err))
         for name in _other_engines(self._backend):
             try:
-                outputs = self._run_engine(name, samples)
+                outputs, _ = engine_outputs(get_backend(name), self._path, samples)
             except EnginebayError as err:
                 failures.append(f"{name}: {err}")
             else:
@@ -87,45 +92,73 @@ class OnnxReference:
             f"nothing here can say what '{self._path.name}' should give: {'; '.join(failures)}"
         )
 
-    def _evaluate(self, samples: Sequence[Mapping[str, NumpyArray]]) -> list[Arrays]:
-        from enginebay.isolation import call
 
-        with TemporaryDirectory(prefix="enginebay-reference-") as folder:
-            given, found = Path(folder) / "given.npz", Path(folder) / "found.npz"
-            save_samples(given, [Sample(dict(inputs), {}) for inputs in samples])
-            function = "enginebay.verification.reference:evaluate"
-            call(
-                function,
-                self._path,
-                given,
-                found,
-                timeout=EVALUATOR_TIMEOUT,
-                result_type=type(None),
-            )
-            return [sample.outputs for sample in load_samples(found)]
+def evaluator_outputs(
+    path: Path, samples: Sequence[Mapping[str, NumpyArray]], *, timeout: float = EVALUATOR_TIMEOUT
+) -> list[Arrays]:
+    """Run an ONNX file with onnx's reference evaluator, in a child process.
 
-    def _run_engine(self, name: str, samples: Sequence[Mapping[str, NumpyArray]]) -> list[Arrays]:
-        from enginebay.artifact import LoadRequest
-        from enginebay.backend import get_backend, read_ir
-        from enginebay.verification.trial import run_trial
+    Args:
+        path: The file.
+        samples: Sets of inputs by name.
+        timeout: Seconds that all of it may take.
 
-        backend = get_backend(name)
-        ir = read_ir(self._path)
-        with TemporaryDirectory(prefix="enginebay-reference-") as folder:
-            directory = Path(folder)
-            params = backend.Params()
-            files = backend.convert(ir, params, directory)
-            given = directory / "given.npz"
-            save_samples(given, [Sample(dict(inputs), {}) for inputs in samples])
-            request = LoadRequest(
-                backend=name,
-                directory=directory,
-                files=files,
-                params=params.to_mapping(),
-                inputs=ir.inputs,
-                outputs=ir.outputs,
-            )
-            return run_trial(request, given, timeout=EVALUATOR_TIMEOUT)[0]
+    Raises:
+        EnginebayError: The evaluator cannot run it, did not end in time, or crashed.
+    """
+    from enginebay.isolation import call
+
+    with TemporaryDirectory(prefix="enginebay-reference-") as folder:
+        given, found = Path(folder) / "given.npz", Path(folder) / "found.npz"
+        save_samples(given, [Sample(dict(inputs), {}) for inputs in samples])
+        function = "enginebay.verification.reference:evaluate"
+        call(function, path, given, found, timeout=timeout, result_type=type(None))
+        return [sample.outputs for sample in load_samples(found)]
+
+
+def engine_outputs(
+    backend: Backend,
+    path: Path,
+    samples: Sequence[Mapping[str, NumpyArray]],
+    params: BackendParams | None = None,
+    *,
+    timeout: float = EVALUATOR_TIMEOUT,
+) -> tuple[list[Arrays], Receipt]:
+    """Convert an ONNX file, and run the engine in a child process.
+
+    Args:
+        backend: The engine.
+        path: The file.
+        samples: Sets of inputs by name.
+        params: The backend's parameters; by default its own.
+        timeout: Seconds that loading and all runs may take together.
+
+    Returns:
+        The outputs of each, and what the engine says that it ran.
+
+    Raises:
+        EnginebayError: It cannot be converted, loaded or run, or crashed.
+    """
+    from enginebay.artifact import LoadRequest, portable
+    from enginebay.backend import read_ir
+    from enginebay.verification.trial import run_trial
+
+    ir = read_ir(path)
+    with TemporaryDirectory(prefix="enginebay-reference-") as folder:
+        directory = Path(folder)
+        chosen = params or backend.Params()
+        files = backend.convert(ir, chosen, directory)
+        given = directory / "given.npz"
+        save_samples(given, [Sample(dict(inputs), {}) for inputs in samples])
+        request = LoadRequest(
+            backend=backend.name,
+            directory=directory,
+            files=files,
+            params=portable(chosen),
+            inputs=ir.inputs,
+            outputs=ir.outputs,
+        )
+        return run_trial(request, given, timeout=timeout)
 
 
 def evaluate(path: Path, given: Path, found: Path) -> None:

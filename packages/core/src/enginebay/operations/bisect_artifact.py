@@ -1,0 +1,165 @@
+"""``bisect``: the first place where an artifact leaves its model."""
+
+from __future__ import annotations
+
+import shlex
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from enginebay.artifact import open_artifact
+from enginebay.errors import UsageError
+from enginebay.operations.steps import Step, Steps
+from enginebay.rewriting import check_sets
+from enginebay.verdict import EXAMPLE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from enginebay.artifact import Artifact
+    from enginebay.bisection import Bisection
+    from enginebay.rewriting import RewriterSet
+    from enginebay.tensors import Array, NumpyArray
+
+
+def bisect(
+    artifact: str | Path | Artifact,
+    model: Any = None,
+    inputs: Mapping[str, Array] | None = None,
+    *,
+    against: str | Path | Artifact | None = None,
+    rewriters: Sequence[RewriterSet] = (),
+    rtol: float | None = None,
+    atol: float | None = None,
+    timeout: float = 1800.0,
+    watch: Callable[[Step], None] | None = None,
+) -> Bisection:
+    """Find the first place where an artifact leaves PyTorch: the module, and the ONNX node.
+
+    The model is built again for the artifact's engine so that it returns what its modules return.
+    Each is held against PyTorch twice: through the engine from the input, and alone, fed with
+    PyTorch's tensors. The first that is wrong alone is the culprit; the others are its victims.
+    Where the engine takes ONNX, the search goes on among the module's nodes.
+
+    Args:
+        artifact: The folder, or what :func:`enginebay.deploy` returned.
+        model: The model, as :func:`enginebay.deploy` takes it; by default the one that the
+            artifact's command names.
+        inputs: The inputs by name; by default the recorded sample that is worst.
+        against: Another artifact of the model, to compare with its engine instead of PyTorch.
+        rewriters: Those of your own that the artifact was deployed with: it does not keep them.
+        rtol: Replaces the relative tolerance.
+        atol: Replaces the absolute tolerance.
+        timeout: Seconds that each engine may take.
+        watch: Called with each step when it starts, when its detail changes and when it ends.
+
+    Raises:
+        UsageError: The artifact does not say which model it is, its model was cut, or it computes
+            in 8 bits, where every layer is wrong by a little.
+        ArtifactError: The artifact is damaged.
+
+    Example:
+        >>> import enginebay as eb
+        >>> eb.bisect("work_dirs/net").module  # doctest: +SKIP
+        'body.l'
+    """
+    from enginebay.operations.bisect_model import bisect_model
+    from enginebay.operations.piece_engines import Options
+
+    check_sets(rewriters)
+    opened = open_artifact(artifact)
+    other = None if against is None else open_artifact(against)
+    for one in (opened, other):
+        if one is not None:
+            _check(one)
+    sample = _worst(opened, inputs)
+    with TemporaryDirectory(prefix="enginebay-bisect-") as folder:
+        return bisect_model(
+            opened,
+            other,
+            recorded_model(opened) if model is None else model,
+            sample.inputs,
+            sample.label,
+            folder=Path(folder),
+            options=Options(rewriters, rtol, atol, timeout),
+            steps=Steps(watch),
+        )
+
+
+def _check(opened: Artifact) -> None:
+    """Refuse what cannot be built again in one piece and compared place by place."""
+    from enginebay.backend import get_backend
+
+    manifest = opened.manifest
+    if manifest.parts:
+        raise UsageError(
+            f"'{opened.path}' has {len(manifest.parts)} engines, and bisecting builds one",
+            hint="deploy the model without its cuts",
+        )
+    engine = get_backend(manifest.backend)
+    precision = engine.allowed_precision(engine.params_from(manifest.params))
+    if precision in engine.info.calibrated:
+        raise UsageError(
+            f"'{opened.path}' computes in {precision}, where every layer is off by a little",
+            hint="enginebay sensitivity MODEL ranks them",
+        )
+
+
+class _Sample(NamedTuple):
+    """Inputs, and what they are called."""
+
+    inputs: dict[str, NumpyArray] | None
+    label: str
+
+
+def _worst(opened: Artifact, inputs: Mapping[str, Array] | None) -> _Sample:
+    """The inputs given, else the recorded sample on which the verdict was worst."""
+    from enginebay.tensors import to_numpy
+
+    if inputs is not None:
+        return _Sample({name: to_numpy(value) for name, value in inputs.items()}, EXAMPLE)
+    samples = opened.samples()
+    if not samples:
+        return _Sample(None, EXAMPLE)
+    verification = opened.manifest.verification
+    labels = (verification and verification.basis and verification.basis.labels) or (EXAMPLE,)
+    outputs = verification.outputs if verification else ()
+    worst = max(outputs, key=lambda output: output.badness).sample if outputs else labels[0]
+    number = labels.index(worst) if worst in labels else 0
+    return _Sample(samples[number].inputs, labels[number])
+
+
+def recorded_model(opened: Artifact) -> str:
+    """The model that an artifact's command names.
+
+    Raises:
+        UsageError: It names none, or one that is not there.
+    """
+    words = _words(opened.manifest.command)
+    folder = Path(words[1]) if words[:1] == ["cd"] else Path()
+    starts = [i + 2 for i, pair in enumerate(pairwise(words)) if pair == ("enginebay", "deploy")]
+    start = starts[0] if starts else len(words)
+    if start >= len(words) or words[start].startswith("-"):
+        raise UsageError(
+            f"'{opened.path}' does not say which model it was made from",
+            hint="name it: enginebay verify ARTIFACT --bisect --model MODEL (model=…)",
+        )
+    named = words[start]
+    file, colon, attribute = named.rpartition(":")
+    path = folder / (file or named)
+    if path.suffix == ".py" or not colon:
+        if not path.exists():
+            raise UsageError(
+                f"'{opened.path}' was made from '{named}', and there is no '{path}'",
+                hint="name the model: enginebay verify ARTIFACT --bisect --model MODEL (model=…)",
+            )
+        return f"{path}{colon}{attribute if colon else ''}"
+    return named
+
+
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return []

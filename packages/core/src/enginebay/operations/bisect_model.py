@@ -1,0 +1,177 @@
+"""The bisection of a model that is at hand: its modules first, then the nodes of the culprit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from enginebay.bisection import Bisection, ModuleSearch, Piece, Subject, sizes
+from enginebay.errors import EnginebayError, UsageError
+from enginebay.models import find_model, unchanged
+from enginebay.operations.bisect_file import bisect_file
+from enginebay.operations.bisect_nodes import deployed_names, find_node, kept_graph
+from enginebay.operations.piece_engines import Options, PieceEngines
+from enginebay.tensors import to_torch
+from enginebay.verification import reference_model
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from enginebay.artifact import Artifact
+    from enginebay.bisection import Culprit, Judgement
+    from enginebay.models import BoundModel
+    from enginebay.operations.bisect_nodes import Finding, GraphNode
+    from enginebay.operations.steps import Steps
+    from enginebay.tensors import NumpyArray
+    from enginebay.verdict import OutputComparison
+
+#: What the model is held against.
+_PYTORCH = "PyTorch"
+
+
+def bisect_model(
+    opened: Artifact,
+    other: Artifact | None,
+    model: Any,
+    inputs: Mapping[str, NumpyArray] | None,
+    label: str,
+    *,
+    folder: Path,
+    options: Options,
+    steps: Steps,
+) -> Bisection:
+    """Find the first place where an artifact's engine leaves a model.
+
+    Args:
+        opened: The artifact.
+        other: The artifact to compare with; None for PyTorch.
+        model: The model.
+        inputs: The inputs by the artifact's names; None for the model's own example.
+        label: What the inputs are called.
+        folder: Where engines are built.
+        options: What they are built with.
+        steps: Records the steps.
+    """
+    engines = PieceEngines(opened, other, options, folder)
+    source = find_model(model)
+    if source.model is None:
+        if other is not None:
+            raise UsageError("two engines of an ONNX file are compared with its own evaluator")
+        assert source.ir is not None
+        path = source.ir.path
+        return bisect_file(path, inputs, label, folder=folder, engines=engines, steps=steps)
+    names = [spec.name for spec in opened.inputs]
+    with unchanged(source):
+        bound = reference_model(source, names, inputs, [spec.name for spec in opened.outputs])
+        assert bound.signature is not None
+        root = _root(bound, inputs or {})
+        result = Bisection(
+            found=False,
+            sample=label,
+            reference=_PYTORCH if other is None else f"the engine of '{other.path}'",
+        )
+        with steps("build") as set_detail:
+            set_detail("the whole model")
+            judgement = engines.judge(*_whole(bound, root), compare=_comparators(opened))
+            whole = kept_graph(judgement.folder)
+        if not _is_wrong(judgement):
+            return _nothing_found(result, engines)
+        with steps("modules") as set_detail:
+            search = ModuleSearch(_subject(root, engines), engines.judge, set_detail)
+            culprit = search.culprit()
+            set_detail(culprit.piece.path or "the model itself")
+        with steps("nodes") as set_detail:
+            finding = find_node(culprit, engines, set_detail)
+    return _result(result, culprit, finding, whole, engines, search)
+
+
+def _whole(bound: BoundModel, root: Piece) -> tuple[Any, list[Any], list[str]]:
+    """The model with its own arguments, so that its graph is the artifact's."""
+    args, kwargs = root.call.fill(root.tensors)
+    return root.module, [*args, kwargs], [spec.name for spec in bound.outputs]
+
+
+def _root(bound: BoundModel, inputs: Mapping[str, NumpyArray]) -> Piece:
+    """The whole model as a piece."""
+    import torch
+
+    assert bound.signature is not None
+    module = bound.source.module
+    device = next((p.device for p in module.parameters()), torch.device("cpu"))
+    given = {name: inputs.get(name, example) for name, example in bound.examples.items()}
+    tensors = tuple(to_torch(array, device) for array in given.values())
+    leaves = tuple(range(len(bound.outputs)))
+    return Piece("", 0, module, bound.signature.call, tensors, leaves)
+
+
+def _subject(root: Piece, engines: PieceEngines) -> Subject:
+    """The model with the taps that the rewritten model has as well."""
+    shapes = sizes(root.module, root.call, root.tensors)
+    try:
+        with engines.rewriting(root.module) as rewriting:
+            assert rewriting.model is not None
+            exported = sizes(rewriting.model, root.call, root.tensors)
+    except (EnginebayError, RuntimeError, TypeError, ValueError):
+        exported = shapes  # what is rewritten for an exporter need not run without one
+    common = {tap: shape for tap, shape in shapes.items() if exported.get(tap) == shape}
+    return Subject(root.module, root.call, root.tensors, common)
+
+
+def _comparators(opened: Artifact) -> dict[str, str]:
+    return {",".join(one.outputs): one.comparator for one in opened.manifest.comparators}
+
+
+def _is_wrong(judgement: Judgement) -> bool:
+    return bool(judgement.crashed) or not all(o.passed for o in judgement.outputs.values())
+
+
+def _nothing_found(result: Bisection, engines: PieceEngines) -> Bisection:
+    reason = (
+        "the engine is right on this sample when it is built again; what differs from the artifact "
+        "are its open sizes, its other samples, and rewriters of your own (rewriters=[…])"
+    )
+    return msgspec.structs.replace(result, reason=reason, engines=engines.count)
+
+
+def _result(
+    result: Bisection,
+    culprit: Culprit,
+    finding: Finding,
+    whole: list[GraphNode],
+    engines: PieceEngines,
+    search: ModuleSearch,
+) -> Bisection:
+    """Put together what was found."""
+    path, node = culprit.piece.path, finding.node
+    alone = culprit.alone or finding.comparison
+    result = msgspec.structs.replace(
+        result,
+        found=True,
+        module=path,
+        accumulated=_error(culprit.accumulated),
+        alone=_error(alone),
+        rtol=alone.rtol if alone else None,
+        atol=alone.atol if alone else None,
+        step=finding.step,
+        rewriters=finding.rewriters,
+        engines=engines.count,
+        places=search.places,
+    )
+    if node is not None:
+        names = node.together or (node.name,)
+        found = deployed_names(whole, finding.graph, names, path)
+        result = msgspec.structs.replace(
+            result,
+            module=found[-1].module if finding.step == "engine" else path,
+            node=found[-1].name,
+            operator=node.operator,
+            tensor=found[-1].tensor,
+            together=tuple(each.name for each in found) if node.together else (),
+        )
+    return msgspec.structs.replace(result, reason=result.sentence(engines.backend.name))
+
+
+def _error(comparison: OutputComparison | None) -> float | None:
+    return None if comparison is None else comparison.max_abs_error

@@ -1,0 +1,252 @@
+"""The first place where an engine leaves PyTorch, on the backend that needs no engine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import enginebay as eb
+from enginebay.bisection import search
+from enginebay.errors import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.usefixtures("loopback")
+
+#: A rewriter that is wrong by a percent of what a module computes.
+SLIPS = eb.RewriterSet()
+
+
+@SLIPS.function("torch.nn.functional.gelu")
+def _gelu(ctx: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    return ctx.origin_func(x, *args, **kwargs) * 1.01
+
+
+#: A rewriter that is wrong between two modules.
+BETWEEN = eb.RewriterSet()
+
+
+@BETWEEN.function("torch.Tensor.mean")
+def _mean(ctx: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    return ctx.origin_func(x, *args, **kwargs) + 0.25
+
+
+class Block(nn.Module):
+    """A residual block; its activation works in place where it can."""
+
+    def __init__(self, act: nn.Module) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(4, 4, 3, padding=1)
+        self.act = act
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.act(self.conv(x))
+
+
+class Net(nn.Module):
+    """Blocks, a recurrent layer, whose result is nested, and a head that is called twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(Block(nn.ReLU(inplace=True)), Block(nn.GELU()), Block(nn.SiLU()))
+        self.rnn = nn.LSTM(4, 4, batch_first=True)
+        self.head = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows, _ = self.rnn(self.body(x).mean(3).transpose(1, 2))
+        return self.head(self.head(rows))
+
+
+def build() -> tuple[nn.Module, torch.Tensor]:
+    torch.manual_seed(0)
+    return Net().eval(), torch.randn(1, 4, 6, 6)
+
+
+def short() -> tuple[nn.Module, torch.Tensor]:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 3), nn.Sigmoid()).eval(), torch.randn(1, 3)
+
+
+def deployed(
+    folder: Path, *rewriters: eb.RewriterSet, model: Any = build, **given: Any
+) -> eb.Artifact:
+    given = {"exporter": "torchscript", "probes": 1, "allow_mismatch": True, **given}
+    return eb.deploy(
+        *model(), backend="loopback", work_dir=folder / "net", rewriters=rewriters, **given
+    ).artifact
+
+
+def test_a_wrong_rewriter_is_found_in_its_module(tmp_path: Path) -> None:
+    artifact = deployed(tmp_path, SLIPS)
+    found = eb.bisect(artifact, build()[0], rewriters=[SLIPS])
+    assert (found.found, found.module, found.step) == (True, "body.1.act", "export")
+    assert (found.node, found.operator) == ("/model/body/body.1/act/Mul", "Mul")
+    assert found.rewriters[0] == "torch.nn.functional.gelu"
+    places = {place.title: place for place in found.places}
+    assert not places["body.1.conv"].wrong
+    assert places["body.1.act"].wrong_alone
+    assert places["rnn"].wrong
+    assert places["rnn"].wrong_alone is False  # a victim
+    assert places["head (call 2)"].wrong
+    assert found.alone == pytest.approx(places["body.1.act"].accumulated, rel=0.1)
+    assert found.reason.startswith(
+        "loopback leaves PyTorch at 'body.1.act', node '/model/body/body.1/act/Mul' (Mul): off by"
+    )
+    assert found.reason.endswith(
+        "the exported graph is wrong there, by a rewriter (torch.nn.functional.gelu) or the "
+        "exporter"
+    )
+    assert found.engines == 4
+
+
+def test_an_error_between_modules_is_the_models_own(tmp_path: Path) -> None:
+    artifact = deployed(tmp_path, BETWEEN)
+    found = eb.bisect(artifact, build()[0], rewriters=[BETWEEN])
+    assert (found.found, found.module, found.step) == (True, "", "export")
+    assert next(place.module for place in found.places if place.wrong) == "rnn"
+    assert "at the model's own code, node " in found.reason
+
+
+def test_windows_bound_what_one_engine_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "_WINDOW", 3)
+    monkeypatch.setattr(search, "_ALONE", 1)
+    found = eb.bisect(deployed(tmp_path, SLIPS), build()[0], rewriters=[SLIPS])
+    assert found.module == "body.1.act"
+    assert len([place for place in found.places if place.accumulated is not None]) == 6
+
+
+def test_a_wrong_engine_is_wrong_from_its_first_node_on(tmp_path: Path) -> None:
+    artifact = deployed(tmp_path, model=short, params={"gain": 1.5})
+    found = eb.bisect(artifact, short()[0])
+    assert (found.module, found.node) == ("0", "/model/model.0/Gemm")
+    assert (found.step, found.together, found.rewriters) == ("engine", (), ())
+    assert found.reason.endswith("the exported graph is right there, and the engine is not")
+
+
+class Whole(nn.Module):
+    """A replacement that calls none of the original's modules, and is wrong."""
+
+    def __init__(self, ctx: Any, module: Block) -> None:
+        super().__init__()
+        self.weight, self.bias = module.conv.weight, module.conv.bias
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + torch.nn.functional.conv2d(x, self.weight, self.bias, padding=1)
+
+
+def test_modules_that_a_rewriter_leaves_out_are_passed_over(tmp_path: Path) -> None:
+    rewriters = eb.RewriterSet()
+    rewriters.module(f"{__name__}.Block")(Whole)
+    artifact = deployed(tmp_path, rewriters)
+    found = eb.bisect(artifact, build()[0], rewriters=[rewriters])
+    assert (found.module, found.step) == ("body.0", "export")
+    assert [place.module for place in found.places][:2] == ["body.0", "body.1"]
+
+
+def test_a_right_engine_has_nothing_to_find(tmp_path: Path) -> None:
+    found = eb.bisect(deployed(tmp_path, model=short), short()[0])
+    assert (found.found, found.step, found.engines) == (False, "none", 1)
+    assert found.reason == (
+        "the engine is right on this sample when it is built again; what differs from the artifact "
+        "are its open sizes, its other samples, and rewriters of your own (rewriters=[…])"
+    )
+
+
+def test_another_engine_instead_of_pytorch(tmp_path: Path) -> None:
+    wrong = deployed(tmp_path, model=short, params={"gain": 1.5})
+    other = deployed(tmp_path / "other", model=short)
+    found = eb.bisect(wrong, short()[0], against=other)
+    assert found.module == "0"
+    assert found.reference == f"the engine of '{other.path}'"
+
+
+def test_the_worst_sample_is_taken(tmp_path: Path) -> None:
+    artifact = deployed(tmp_path, model=short, params={"gain": 1.5}, probes=3)
+    verification = artifact.manifest.verification
+    assert verification is not None
+    worst = max(verification.outputs, key=lambda output: output.badness).sample
+    rewriters = [BETWEEN]  # which this model does not use
+    found = eb.bisect(artifact, short()[0], rewriters=rewriters)
+    assert found.sample == worst != "example"
+    own = {"input": np.ones((1, 3), np.float32)}
+    assert eb.bisect(artifact, short()[0], own).sample == "example"
+
+
+def test_an_onnx_file_has_nodes(tmp_path: Path) -> None:
+    model, x = short()
+    path = eb.export(model, x, path=tmp_path / "net.onnx", exporter="torchscript").path
+    artifact = eb.deploy(
+        *(path, {"input": x.numpy()}),
+        backend="loopback",
+        work_dir=tmp_path / "net",
+        params={"gain": 1.5},
+        allow_mismatch=True,
+        probes=0,
+        command=f"cd {tmp_path} && enginebay deploy net.onnx --backend loopback",
+    ).artifact
+    found = eb.bisect(artifact)
+    assert (found.node, found.module, found.step) == (
+        *("/model/model.0/Gemm", "0"),
+        "engine",
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("", "'{net}' does not say which model it was made from"),
+        ("enginebay deploy --ir onnx a.py:b", "'{net}' does not say which model it was made from"),
+        ("cd 'x", "'{net}' does not say which model it was made from"),
+        (
+            "cd {folder} && enginebay deploy gone.py:build",
+            "'{net}' was made from 'gone.py:build', and there is no '{folder}/gone.py'",
+        ),
+    ],
+)
+def test_an_artifact_whose_model_is_not_known(tmp_path: Path, command: str, message: str) -> None:
+    artifact = deployed(tmp_path, model=short, probes=0, command=command.format(folder=tmp_path))
+    with pytest.raises(UsageError) as raised:
+        eb.bisect(artifact)
+    assert str(raised.value) == message.format(net=artifact.path, folder=tmp_path)
+    assert raised.value.hint is not None
+    assert raised.value.hint.endswith("enginebay verify ARTIFACT --bisect --model MODEL (model=…)")
+
+
+def test_the_model_that_the_command_names(tmp_path: Path) -> None:
+    (tmp_path / "deploy").mkdir()
+    (tmp_path / "deploy" / "net.py").write_text(
+        "import torch\n"
+        "def build():\n"
+        "    torch.manual_seed(0)\n"
+        "    return torch.nn.Sequential(torch.nn.Linear(2, 2)).eval(), torch.ones(1, 2)\n"
+    )
+    command = f"cd {tmp_path / 'deploy'} && enginebay deploy net.py:build --backend loopback"
+    source = str(tmp_path / "deploy" / "net.py:build")
+    given: dict[str, Any] = {"params": {"gain": 2.0}, "allow_mismatch": True, "command": command}
+    given |= {"exporter": "torchscript", "probes": 0, "work_dir": tmp_path / "net"}
+    artifact = eb.deploy(source, backend="loopback", **given).artifact
+    assert eb.bisect(artifact).module == "0"
+
+
+def test_a_model_that_was_cut_is_refused(tmp_path: Path) -> None:
+    class Marked(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return eb.mark(x.relu(), "middle").sigmoid()
+
+    artifact = eb.deploy(
+        *(Marked(), torch.ones(1, 2)),
+        backend="loopback",
+        work_dir=tmp_path / "net",
+        partition=["middle"],
+        probes=0,
+        exporter="torchscript",
+    ).artifact
+    with pytest.raises(UsageError, match=r"^'.*' has 2 engines, and bisecting builds one$"):
+        eb.bisect(artifact, Marked())

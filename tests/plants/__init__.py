@@ -1,0 +1,1 @@
+"""Wrong rewriters planted in models of the zoo, which the bisecting must name."""

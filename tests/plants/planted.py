@@ -1,0 +1,130 @@
+"""The plants: a module of a model of the zoo, whose result a rewriter makes wrong."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tests.zoo.models import build
+
+import enginebay as eb
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+class Plant(NamedTuple):
+    """A wrong rewriter in a model, on the way to an engine.
+
+    Attributes:
+        model: The model's name in the zoo.
+        module: The path of the module whose result is made wrong.
+        backend: The engine.
+        exporter: The ONNX exporter; None for the engine's own way.
+    """
+
+    model: str
+    module: str
+    backend: str = "onnxruntime"
+    exporter: str | None = "torchscript"
+
+
+PLANTS = (
+    Plant("bert", "encoder.layer.1.intermediate.intermediate_act_fn"),
+    Plant("distilbert", "distilbert.transformer.layer.0", exporter="dynamo"),
+    Plant("deberta-v2", "encoder.layer.0.attention.output.dense"),
+    Plant("gpt2", "transformer.h.0.attn", "openvino"),
+    Plant("llama", "model.layers.1.mlp.act_fn", exporter="dynamo"),
+    Plant("qwen3", "model.layers.0.self_attn.k_norm"),
+    Plant("mixtral", "model.layers.0.self_attn.o_proj"),
+    Plant("mamba", "backbone.layers.1.mixer.x_proj"),
+    Plant("t5", "decoder.block.0.layer.1.layer_norm"),
+    Plant("whisper", "model.encoder.layers.0.fc1", "openvino"),
+    Plant("vit", "vit.layers.0.mlp.activation_fn", "ncnn", None),
+    Plant("swin", "swin.encoder.layers.1.blocks.0.mlp"),
+    Plant("convnext", "convnext.encoder.stages.0.layers.0.pwconv2", exporter="dynamo"),
+    Plant("resnet", "resnet.encoder.stages.1.layers.0.layer.2", "ncnn", None),
+    Plant("efficientnet", "encoder.blocks.5"),
+    Plant("segformer", "segformer.stages.1.blocks.0.attention", "openvino"),
+    Plant("dpt", "neck.fusion_stage.layers.1.residual_layer2"),
+    Plant("detr", "model.encoder"),
+    Plant("wav2vec2", "encoder.pos_conv_embed.padding"),
+    Plant("clip", "vision_model.encoder.layers.1.mlp.fc1", "openvino", "dynamo"),
+)
+
+
+class Found(NamedTuple):
+    """The result of a search.
+
+    Attributes:
+        plant: The plant.
+        verdict: The verdict on the engine with the plant in it.
+        bisection: What the bisecting found.
+        seconds: How long that took.
+    """
+
+    plant: Plant
+    verdict: str
+    bisection: eb.Bisection
+    seconds: float
+
+    @property
+    def is_right(self) -> bool:
+        """True if the engine is wrong, and the bisecting names the plant."""
+        return self.verdict == "mismatched" and self.bisection.module == self.plant.module
+
+
+def wrong_rewriter(target: nn.Module) -> eb.RewriterSet:
+    """A rewriter that bends the negative numbers of one module's result."""
+    import torch
+    from torch import nn
+
+    rewriters = eb.RewriterSet()
+
+    @rewriters.module(f"{type(target).__module__}.{type(target).__qualname__}")
+    class Bent(nn.Module):
+        def __init__(self, ctx: Any, module: nn.Module) -> None:
+            super().__init__()
+            self.inner = module
+            self.is_target = module is target
+
+        def forward(self, *args: Any, **kwargs: Any) -> Any:
+            result = self.inner(*args, **kwargs)
+            return _bent(result) if self.is_target else result
+
+    def _bent(result: Any) -> Any:
+        if isinstance(result, torch.Tensor):
+            return result * 0.9 + result.relu() * 0.1
+        if isinstance(result, tuple):
+            return (_bent(result[0]), *result[1:])
+        first = next(iter(result))  # transformers' results are dicts
+        result[first] = _bent(result[first])
+        return result
+
+    return rewriters
+
+
+def search(plant: Plant) -> Found:
+    """Plant the rewriter, deploy the model, and bisect what is wrong."""
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    model, inputs = build(plant.model)
+    rewriters = [wrong_rewriter(model.get_submodule(plant.module))]
+    with TemporaryDirectory(prefix="enginebay-bisect-") as folder:
+        deployment = eb.deploy(
+            model,
+            inputs,
+            backend=plant.backend,
+            exporter=plant.exporter,  # type: ignore[arg-type]  # the field is text
+            work_dir=Path(folder) / "artifact",
+            rewriters=rewriters,
+            probes=1,
+            allow_mismatch=True,
+        )
+        start = time.perf_counter()
+        bisection = eb.bisect(deployment.artifact, model, rewriters=rewriters)
+        seconds = time.perf_counter() - start
+    return Found(plant, deployment.verdict, bisection, seconds)

@@ -1,0 +1,71 @@
+"""A few of the plants, and ONNX Runtime's wrong fusion in a real model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from tests.plants.planted import PLANTS, search
+
+import enginebay as eb
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.plants.planted import Plant
+
+
+@pytest.mark.parametrize(
+    "plant", [plant for plant in PLANTS if plant.model in ("qwen3", "gpt2", "resnet")], ids=str
+)
+def test_the_bisecting_names_the_plant(plant: Plant) -> None:
+    found = search(plant)
+    assert (found.verdict, found.bisection.module) == ("mismatched", plant.module)
+    assert found.bisection.step == "export"
+
+
+def test_twenty_plants_in_as_many_models() -> None:
+    assert len({plant.model for plant in PLANTS}) == 20
+
+
+def bit() -> Any:
+    from transformers import BitConfig, BitForImageClassification
+
+    torch.manual_seed(0)
+    config = BitConfig(embedding_size=32, hidden_sizes=[128, 128], depths=[1, 1], num_labels=3)
+    return BitForImageClassification(config).eval()
+
+
+@pytest.mark.parametrize("level", ["basic", "all"])
+def test_bit_is_verified_on_onnxruntime(tmp_path: Path, level: str) -> None:
+    deployment = eb.deploy(
+        *(bit(), torch.randn(1, 3, 32, 32)),
+        backend="onnxruntime",
+        work_dir=tmp_path / "bit",
+        exporter="torchscript",
+        params={"graph_optimization": level},
+    )
+    assert deployment.verdict == "verified"
+
+
+def test_two_nodes_that_are_wrong_only_together(tmp_path: Path) -> None:
+    """With the fusion switched on again, each of the two is right alone."""
+    model = bit()
+    artifact = eb.deploy(
+        *(model, torch.randn(1, 3, 32, 32)),
+        backend="onnxruntime",
+        work_dir=tmp_path / "bit",
+        exporter="torchscript",
+        params={"session_options": {"optimization.disable_specified_optimizers": ""}},
+        allow_mismatch=True,
+    ).artifact
+    found = eb.bisect(artifact, model)
+    assert (found.module, found.operator, found.step) == (
+        *("bit.embedder.pooler", "MaxPool"),
+        "engine",
+    )
+    assert found.together == (
+        "/model/bit/embedder/pad/Pad",
+        "/model/bit/embedder/pooler/MaxPool",
+    )
