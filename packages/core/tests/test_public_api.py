@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ import pytest
 
 import enginebay as eb
 from enginebay import authors, testing
+from enginebay.plugins.discovery import KNOWN_DISTRIBUTIONS
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -87,3 +89,13 @@ def test_core_names_no_engine_in_its_logic() -> None:
         if name not in allowed and pattern.search(code.replace(hint, "")):
             found.append(name)
     assert found == []
+
+
+def test_the_extras_bring_one_engine_or_all_of_them() -> None:
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    for name in ("onnxruntime", "openvino", "ncnn"):
+        assert extras[name] == ["enginebay[export]", KNOWN_DISTRIBUTIONS[name].strip("'")]
+        assert name in extras["all"][0]
+    # Every extra but those of people who write plugins, and TensorRT's, which needs a CUDA.
+    assert set(re.findall(r"\w+", extras["all"][0])) >= extras.keys() - {"all", "testing", "export"}
