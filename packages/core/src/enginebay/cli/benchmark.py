@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING
 
 from enginebay.cli.arguments import MODEL_HELP, add_inputs, add_run_flags
 from enginebay.cli.output import (
-    human_number,
-    human_seconds,
-    human_size,
     print_fields,
     print_json,
     print_table,
@@ -19,6 +16,7 @@ from enginebay.cli.output import (
 )
 from enginebay.cli.summaries import receipt_fields
 from enginebay.errors import UsageError
+from enginebay.quantities import human_number, human_seconds, human_size
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace

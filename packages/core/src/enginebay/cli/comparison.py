@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING, Any
 from enginebay.cli.arguments import flag_values, repeatable_command
 from enginebay.cli.model_arguments import chosen_backend, common_options, named_backends
 from enginebay.cli.output import (
-    human_number,
-    human_seconds,
-    human_size,
     print_fields,
     print_json,
     print_table,
@@ -20,6 +17,7 @@ from enginebay.cli.output import (
 )
 from enginebay.cli.summaries import quiet_verdict
 from enginebay.errors import BackendUnavailableError, UsageError
+from enginebay.quantities import human_number, human_seconds, human_size
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace

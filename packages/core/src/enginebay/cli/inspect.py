@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from enginebay.cli.output import human_size, print_fields, print_json, print_table, short_path
+from enginebay.cli.output import print_fields, print_json, print_table, short_path
 from enginebay.cli.summaries import (
     artifact_document,
     basis_fields,
@@ -18,6 +18,7 @@ from enginebay.cli.summaries import (
     receipt_fields,
     verdict_text,
 )
+from enginebay.quantities import human_size
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace

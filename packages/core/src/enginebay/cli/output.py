@@ -6,7 +6,6 @@ are wrapped at words, and rich is imported only there: start-up has a budget.
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import sys
@@ -29,8 +28,6 @@ NONE_INSTALLED = "No backend is installed. hint: pip install 'enginebay-onnxrunt
 _COPIED = ("command",)
 #: As many characters of a digest as distinguish it from others.
 _DIGEST_WIDTH = 12
-#: Units of durations.
-_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _COLOUR_CODE = re.compile(r"\x1b\[[\d;]*m")
 
 
@@ -197,46 +194,6 @@ def short_path(path: Path) -> str:
         relative = str(path.relative_to(here))
         return f"./{relative}" if relative.startswith("-") else relative
     return str(path)
-
-
-def human_size(size: int) -> str:
-    """Return bytes as people read them, in powers of 1024.
-
-    Example:
-        >>> human_size(1536)
-        '1.5 KiB'
-    """
-    value = float(size)
-    for unit in ("B", "KiB", "MiB"):
-        if value < 1024:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.1f} GiB"
-
-
-def human_seconds(seconds: float) -> str:
-    """Return a duration as people read it, with three digits.
-
-    Example:
-        >>> [human_seconds(each) for each in (0.00124, 0.000312, 12.34, 0)]
-        ['1.24 ms', '312 µs', '12.3 s', '0 s']
-    """
-    for size, unit in _UNITS:
-        if float(f"{seconds:.3g}") >= size:
-            return f"{human_number(seconds / size)} {unit}"
-    return f"{human_number(seconds / _UNITS[-1][0])} {_UNITS[-1][1]}" if seconds else "0 s"
-
-
-def human_number(number: float) -> str:
-    """Return a number as people read it: three digits, thousands apart, no exponent.
-
-    Example:
-        >>> [human_number(each) for each in (18204.7, 1240000, 99.96, 3.14159, 0.04567)]
-        ['18,200', '1,240,000', '100', '3.14', '0.0457']
-    """
-    rounded = float(f"{number:.3g}")
-    digits = 2 - math.floor(math.log10(abs(rounded))) if rounded else 0
-    return f"{rounded:,.{max(0, digits)}f}"
 
 
 def _printable(text: str) -> str:

@@ -7,14 +7,8 @@ import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from enginebay.cli.output import (
-    human_size,
-    print_fields,
-    print_labelled,
-    print_table,
-    short_path,
-    styled,
-)
+from enginebay.cli.output import print_fields, print_labelled, print_table, short_path, styled
+from enginebay.quantities import human_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
