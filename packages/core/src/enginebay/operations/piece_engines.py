@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from enginebay.artifact import Artifact
-    from enginebay.operations.deploy_model import Deployment
+    from enginebay.operations.deployment import Deployment
     from enginebay.params import BackendParams
     from enginebay.rewriting import RewriterSet, Rewriting
     from enginebay.verdict import OutputComparison
