@@ -178,7 +178,7 @@ def _verdict(row: ComparisonRow) -> tuple[str, ...]:
         styled(row.verdict, _COLOURS.get(row.verdict, "red"), sys.stdout),
         "-" if row.max_abs_error is None else f"{row.max_abs_error:.2g}",
         "-" if row.size is None else human_size(row.size),
-        human_seconds(row.seconds),
+        human_seconds(row.seconds) if row.seconds else "-",
     )
 
 

@@ -163,39 +163,22 @@ class _Comparing:
 
     def row(self, cell: Cell, line: Line | EnginebayError, steps: Steps) -> ComparisonRow:
         """Deploy one row; an error becomes its reason, unless the model itself raises it."""
-        start = time.perf_counter()
-
-        def described(verdict: str, reason: str = "", **found: Any) -> ComparisonRow:
-            seconds = time.perf_counter() - start
-            return ComparisonRow(
-                backend=cell.backend,
-                precision=cell.precision or _own_precision(line),
-                verdict=verdict,
-                reason=reason,
-                seconds=seconds,
-                **found,
-            )
-
+        row = ComparisonRow(
+            backend=cell.backend, precision=cell.precision or _own_precision(line), verdict="failed"
+        )
         if isinstance(line, EnginebayError):
-            return described("failed", str(line), hint=line.hint or "")
+            return _failed(row, line)
         prepared = self._reference(line, steps)
+        start = time.perf_counter()
         try:
             with steps(cell.label) as set_detail:
                 deployment = self._deploy(cell, line, prepared, set_detail)
                 set_detail(deployment.verdict)
-        except MismatchError as err:
-            return described(err.verdict.verdict, str(err), verification=err.verdict)
         except EnginebayError as err:
-            return described("failed", str(err), hint=err.hint or "")
-        verification, artifact = deployment.verification, deployment.artifact
-        return described(
-            verification.verdict,
-            "" if verification.verdict == "verified" else verification.summary(),
-            verification=verification,
-            artifact=str(artifact.path),
-            size=sum(file.size for file in artifact.manifest.files),
-            notes=deployment.notes,
-        )
+            found = _failed(row, err)
+        else:
+            found = _deployed(row, deployment)
+        return msgspec.structs.replace(found, seconds=time.perf_counter() - start)
 
     def _deploy(
         self, cell: Cell, line: Line, prepared: Prepared, set_detail: Callable[[str], None]
@@ -226,3 +209,23 @@ def _own_precision(line: Line | EnginebayError) -> str:
     if isinstance(line, EnginebayError):
         return ""
     return str(getattr(line.settings.params, "precision", ""))
+
+
+def _failed(row: ComparisonRow, err: EnginebayError) -> ComparisonRow:
+    replace = msgspec.structs.replace
+    if isinstance(err, MismatchError):
+        return replace(row, verdict=err.verdict.verdict, reason=str(err), verification=err.verdict)
+    return replace(row, reason=str(err), hint=err.hint or "")
+
+
+def _deployed(row: ComparisonRow, deployment: Deployment) -> ComparisonRow:
+    verification, artifact = deployment.verification, deployment.artifact
+    return msgspec.structs.replace(
+        row,
+        verdict=verification.verdict,
+        reason="" if verification.verdict == "verified" else verification.summary(),
+        verification=verification,
+        artifact=str(artifact.path),
+        size=sum(file.size for file in artifact.manifest.files),
+        notes=deployment.notes,
+    )
