@@ -16,6 +16,8 @@ import pytest
 from onnx_models import agree, dynamic, expected, linear, nonzero, reshaped, rows
 
 import enginebay as eb
+from enginebay.artifact import load_request
+from enginebay.backend import time_layers
 from enginebay.errors import InputError, UsageError
 from enginebay.tensors.arrays import numpy_dtype
 
@@ -105,6 +107,14 @@ def test_a_torch_model_is_deployed_and_verified(tmp_path: Path, precision: str) 
         x = torch.randn(5, 3, 8, 8)
         found = wrapper({"x": x})["output"]
         torch.testing.assert_close(found, model(x).detach(), rtol=1e-2, atol=1e-2)
+
+
+def test_layers_are_timed_with_the_nodes_in_their_names(convert: Any, tmp_path: Path) -> None:
+    artifact = convert(linear(tmp_path / "m.onnx"), cuda_graph=True)
+    request = load_request(artifact).wrapper_request()
+    layers = time_layers(request, {"x": rows(2)}, 5)
+    assert all(layer.seconds > 0 for layer in layers)
+    assert {"product", "sum"} <= {node for layer in layers for node in layer.nodes}
 
 
 def test_results_and_inputs_never_change(convert: Any, tmp_path: Path) -> None:

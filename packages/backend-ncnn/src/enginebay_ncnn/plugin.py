@@ -10,7 +10,13 @@ from enginebay_ncnn.params import NcnnParams
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from enginebay.hooks import CheckEnvRequest, ConvertRequest, WrapperRequest
+    from enginebay.hooks import (
+        CheckEnvRequest,
+        ConvertRequest,
+        LayersRequest,
+        TimedLayer,
+        WrapperRequest,
+    )
 
 
 @eb.hookimpl
@@ -51,6 +57,14 @@ def quantizable_nodes(request: ConvertRequest[NcnnParams]) -> dict[str, str]:
     from enginebay_ncnn.convert import quantizable_nodes as listed
 
     return listed(request)
+
+
+@eb.hookimpl
+def time_layers(request: LayersRequest[NcnnParams]) -> list[TimedLayer]:
+    """Time the layers by taking the outputs of one after the other."""
+    from enginebay_ncnn.timed_layers import time_layers as timed
+
+    return timed(request)
 
 
 @eb.hookimpl

@@ -133,7 +133,7 @@ class _Watching(Session):
         self.ranges = dict.fromkeys(blobs, 0.0)
 
     def _run(self, feed: Mapping[str, NumpyArray]) -> list[NumpyArray]:
-        extractor = self._fed(feed)
+        extractor = self.extractor(feed)
         for blob, known in self.ranges.items():
             found = np.abs(np.array(self._blob(extractor, blob, blob))).max()
             self.ranges[blob] = max(known, float(found))

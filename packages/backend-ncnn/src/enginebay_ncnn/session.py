@@ -27,6 +27,9 @@ class Session:
     Args:
         net: The loaded network.
         plan: The mapping between its blobs and the model's tensors.
+
+    Attributes:
+        net: The network.
     """
 
     def __init__(self, net: ncnn.Net, plan: Plan) -> None:
@@ -34,7 +37,7 @@ class Session:
         self._inputs = [(port, places[port.blob], _encoder(port)) for port in plan.inputs]
         self._outputs = [(port, _decoder(port)) for port in plan.outputs]
         self._open = net.create_extractor
-        self._net = net  # an extractor does not keep it alive
+        self.net = net  # an extractor does not keep it alive
 
     def run(self, feed: Mapping[str, NumpyArray]) -> list[NumpyArray]:
         """Compute the outputs, in the model's order; each has its own memory.
@@ -49,9 +52,14 @@ class Session:
             raise err.with_traceback(None)  # noqa: B904 - the same error
 
     def _run(self, feed: Mapping[str, NumpyArray]) -> list[NumpyArray]:
-        return self._results(self._fed(feed))
+        return self._results(self.extractor(feed))
 
-    def _fed(self, feed: Mapping[str, NumpyArray]) -> ncnn.Extractor:
+    def extractor(self, feed: Mapping[str, NumpyArray]) -> ncnn.Extractor:
+        """Return an extractor that has the inputs, and has computed nothing yet.
+
+        Raises:
+            InferenceError: ncnn cannot hold an input.
+        """
         extractor = self._open()
         for port, place, encode in self._inputs:
             if code := extractor.input(place, encode(feed[port.name])):

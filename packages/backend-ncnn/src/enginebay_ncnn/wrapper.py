@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 
 
 class NcnnWrapper(eb.Wrapper):
-    """Runs one network; calls may overlap, since each has its own extractor."""
+    """Runs one network; calls may overlap, since each has its own extractor.
+
+    Attributes:
+        session: The network; gone once the wrapper is closed.
+    """
 
     concurrent = True
 
@@ -42,11 +46,11 @@ class NcnnWrapper(eb.Wrapper):
             inputs=inputs or [_spec(port) for port in plan.inputs],
             outputs=outputs or [_spec(port) for port in plan.outputs],
         )
-        self._session = session
+        self.session = session
         self._receipt = receipt
         self._cut = {p.name: p.loop_axis for p in plan.inputs if p.loop_axis is not None}
         self._join = [port.loop_axis for port in plan.outputs]
-        self._infer = self._in_pieces if self._cut else self._session.run
+        self._infer = self._in_pieces if self._cut else self.session.run
 
     @classmethod
     def from_request(cls, request: WrapperRequest[NcnnParams]) -> NcnnWrapper:
@@ -75,17 +79,22 @@ class NcnnWrapper(eb.Wrapper):
     def _in_pieces(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
         sizes = {feed[name].shape[axis] for name, axis in self._cut.items()}
         if sizes == {1}:
-            return self._session.run(feed)
+            return self.session.run(feed)
         if len(sizes) > 1:
             raise InferenceError(f"the inputs have batches of different sizes: {sorted(sizes)}")
         (size,) = sizes
         if not size:
             return self._empty_batch(feed)
-        pieces = [self._session.run(self._piece(feed, index)) for index in range(size)]
+        pieces = [self.session.run(self._piece(feed, index)) for index in range(size)]
         return [
             each[0] if axis is None else np.concatenate(each, axis)
             for each, axis in zip(zip(*pieces, strict=True), self._join, strict=True)
         ]
+
+    def first_piece(self, feed: dict[str, NumpyArray]) -> tuple[dict[str, NumpyArray], int]:
+        """The inputs of the first run of a call, and the number of its runs."""
+        sizes = [feed[name].shape[axis] for name, axis in self._cut.items()]
+        return (self._piece(feed, 0), sizes[0]) if sizes else (feed, 1)
 
     def _piece(self, feed: dict[str, NumpyArray], index: int) -> dict[str, NumpyArray]:
         piece = dict(feed)
@@ -102,12 +111,12 @@ class NcnnWrapper(eb.Wrapper):
             feed[name] = np.zeros(shape, feed[name].dtype)
         return [
             array if axis is None else array[(slice(None),) * axis + (slice(0, 0),)]
-            for array, axis in zip(self._session.run(feed), self._join, strict=True)
+            for array, axis in zip(self.session.run(feed), self._join, strict=True)
         ]
 
     def release(self) -> None:
         """Free the network; calls that are running keep it until they end."""
-        del self._session, self._infer
+        del self.session, self._infer
 
 
 def _spec(port: Port) -> TensorSpec:

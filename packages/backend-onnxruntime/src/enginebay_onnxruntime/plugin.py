@@ -11,7 +11,14 @@ from enginebay_onnxruntime.params import OnnxruntimeParams
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from enginebay.hooks import CheckEnvRequest, ConvertRequest, RewritersRequest, WrapperRequest
+    from enginebay.hooks import (
+        CheckEnvRequest,
+        ConvertRequest,
+        LayersRequest,
+        RewritersRequest,
+        TimedLayer,
+        WrapperRequest,
+    )
 
 
 @eb.hookimpl
@@ -60,6 +67,14 @@ def build_wrapper(request: WrapperRequest[OnnxruntimeParams]) -> eb.Wrapper:
     from enginebay_onnxruntime.wrapper import load
 
     return load(request)
+
+
+@eb.hookimpl
+def time_layers(request: LayersRequest[OnnxruntimeParams]) -> list[TimedLayer]:
+    """Time the nodes of the session's graph."""
+    from enginebay_onnxruntime.layers import time_layers as timed
+
+    return timed(request)
 
 
 @eb.hookimpl

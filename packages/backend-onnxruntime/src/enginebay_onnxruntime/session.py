@@ -54,18 +54,20 @@ def create_session(
     params = request.params
     model = request.directory / request.files[0]
     if not params.optimized_cache:
-        return _load(model, request, session_options(request)), ""
+        return load_session(model, request, session_options(request)), ""
     files = [request.directory / file for file in request.files]
     place = cache.entry(params.optimized_cache, files, _facts(request))
     optimized = cache.find(place)
     if optimized:
         try:
-            return _load(optimized, request, session_options(request, level="disable")), "hit"
+            return load_session(
+                optimized, request, session_options(request, level="disable")
+            ), "hit"
         except ConversionError as err:
             _log.warning("the optimised model in '%s' is written again: %s", place, err)
     options = session_options(request)
     with cache.writing(place, options):
-        return _load(model, request, options), "written"
+        return load_session(model, request, options), "written"
 
 
 def import_onnxruntime() -> None:
@@ -133,9 +135,15 @@ def _refuses_cpu(request: WrapperRequest[OnnxruntimeParams]) -> bool:
     return request.strict and first != CPU and first in available_providers()
 
 
-def _load(
+def load_session(
     model: Path, request: WrapperRequest[OnnxruntimeParams], options: onnxruntime.SessionOptions
 ) -> onnxruntime.InferenceSession:
+    """Create a session with options of one's own.
+
+    Raises:
+        ConversionError: ONNX Runtime cannot load the model.
+        FallbackError: Strict, and a part of the graph would run on the CPU instead.
+    """
     import onnxruntime
 
     available = available_providers()

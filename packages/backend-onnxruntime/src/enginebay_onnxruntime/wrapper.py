@@ -35,6 +35,24 @@ def load(request: WrapperRequest[OnnxruntimeParams]) -> OnnxruntimeWrapper:
             tensors.
     """
     session, cached = create_session(request)
+    return wrap(session, request, cached)
+
+
+def wrap(
+    session: onnxruntime.InferenceSession,
+    request: WrapperRequest[OnnxruntimeParams],
+    cached: str = "",
+) -> OnnxruntimeWrapper:
+    """Put a session that was created for a request behind the wrapper contract.
+
+    Args:
+        session: The session.
+        request: The request.
+        cached: The part that the cache of optimised models had in it.
+
+    Raises:
+        ConversionError: Its inputs or outputs are not tensors.
+    """
     inputs, outputs = read_specs(session)
     specs = (*inputs, *outputs)
     receipt = _receipt(session, request.params, specs, cached)

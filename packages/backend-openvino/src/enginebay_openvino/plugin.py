@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from enginebay.hooks import (
         CheckEnvRequest,
         ConvertRequest,
+        LayersRequest,
         RewritersRequest,
+        TimedLayer,
         WrapperRequest,
     )
 
@@ -68,6 +70,14 @@ def build_wrapper(request: WrapperRequest[OpenvinoParams]) -> eb.Wrapper:
     from enginebay_openvino.wrapper import OpenvinoWrapper
 
     return OpenvinoWrapper.from_request(request)
+
+
+@eb.hookimpl
+def time_layers(request: LayersRequest[OpenvinoParams]) -> list[TimedLayer]:
+    """Time the layers by the plugin's counters."""
+    from enginebay_openvino.layers import time_layers as timed
+
+    return timed(request)
 
 
 @eb.hookimpl

@@ -110,6 +110,10 @@ class OpenvinoWrapper(eb.Wrapper):
         request.set_input_tensor(index, tensor)
         return array
 
+    def last_request(self) -> ov.InferRequest:
+        """The request of the last call, where no other call has run meanwhile."""
+        return self._idle[-1]
+
     def submit(self, inputs: Mapping[str, Array]) -> Future[dict[str, Any]]:
         """Start a call without waiting for its outputs.
 

@@ -80,6 +80,11 @@ class Context:
                 )
         self._allocators: dict[str, Allocator] = {}
 
+    def watch(self, profiler: trt.IProfiler) -> None:
+        """Report the layers' times to a profiler once each call was enqueued; that waits for it."""
+        self._raw.profiler = profiler
+        self._raw.enqueue_emits_profile = True
+
     def profile_for(self, shapes: Mapping[str, Shape]) -> int:
         """Return the profile in use if it takes the shapes, else the first that does.
 

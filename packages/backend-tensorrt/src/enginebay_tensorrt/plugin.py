@@ -16,7 +16,9 @@ if TYPE_CHECKING:
         BindingRequest,
         CheckEnvRequest,
         ConvertRequest,
+        LayersRequest,
         RewritersRequest,
+        TimedLayer,
         WrapperRequest,
     )
 
@@ -84,6 +86,14 @@ def bound_to(request: BindingRequest[TensorrtParams]) -> Mapping[str, str]:
     from enginebay_tensorrt.portability import bound_to as facts
 
     return facts(request.params)
+
+
+@eb.hookimpl
+def time_layers(request: LayersRequest[TensorrtParams]) -> list[TimedLayer]:
+    """Time the layers with TensorRT's profiler."""
+    from enginebay_tensorrt.layers import time_layers as timed
+
+    return timed(request)
 
 
 @eb.hookimpl

@@ -67,6 +67,10 @@ class Runner:
                     hint="convert it again without --cuda-graph",
                 ) from err
 
+    def watch(self, profiler: Any) -> None:
+        """Report the layers' times of every call to an ``IProfiler``."""
+        self._context.watch(profiler)
+
     @contextmanager
     def _turn(self, caller: int) -> Iterator[int]:
         """Yield the stream for a call's work, which follows the last call's.

@@ -91,6 +91,10 @@ class TensorrtWrapper(eb.Wrapper):
     def _in_order(self, found: dict[str, Value]) -> list[Value]:
         return [found[name] for name in self.output_names]
 
+    def watch(self, profiler: trt.IProfiler) -> None:
+        """Report the layers' times of the next calls, one after the other, to a profiler."""
+        self._idle[-1].watch(profiler)
+
     @contextmanager
     def _runner(self) -> Iterator[Runner]:
         """Yield a runner that no other call uses meanwhile."""

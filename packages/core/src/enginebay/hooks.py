@@ -19,7 +19,7 @@ group ``enginebay.plugins`` and see every backend.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol
 
@@ -27,6 +27,7 @@ import msgspec
 import pluggy
 
 from enginebay.environment import EnvReport, Tier
+from enginebay.inference import TimedLayer
 from enginebay.ir import IRKind, IRModel
 from enginebay.matching import Aligned, ComparisonRequest, ComparisonResult
 from enginebay.params import BackendParams, ShapeProfile
@@ -57,10 +58,12 @@ __all__ = [
     "ComparisonResult",
     "ConvertRequest",
     "DataRequest",
+    "LayersRequest",
     "MetricRequest",
     "ModelRequest",
     "Precision",
     "RewritersRequest",
+    "TimedLayer",
     "WrapperRequest",
     "hookimpl",
 ]
@@ -203,6 +206,20 @@ class WrapperRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
     backend: str = ""
 
 
+class LayersRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
+    """Request to time the layers of an engine.
+
+    Attributes:
+        load: The engine's files and what they are loaded with, as for :func:`build_wrapper`.
+        inputs: NumPy arrays by name, of the dtypes and shapes that the model takes.
+        runs: The number of runs whose median is wanted, after one that is not counted.
+    """
+
+    load: WrapperRequest[P_co]
+    inputs: Mapping[str, Any]
+    runs: int
+
+
 class BindingRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
     """Request for the facts about this machine that an artifact is bound to.
 
@@ -311,6 +328,17 @@ def quantizable_nodes(request: ConvertRequest) -> Mapping[str, str]:
 @hookspec(firstresult=True)
 def build_wrapper(request: WrapperRequest) -> Wrapper:
     """Load the engine's files and return a wrapper that runs them."""
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def time_layers(request: LayersRequest) -> Sequence[TimedLayer]:
+    """Load the engine with its profiler, run it, and return its layers in the order they run.
+
+    Called in a child process of its own: an engine may be slower while it is watched. Raise a
+    ``UsageError`` that says why where this engine, or this device, cannot time layers. A backend
+    without this hook cannot.
+    """
     raise NotImplementedError
 
 

@@ -71,6 +71,39 @@ def build_wrapper(request):
 """
 
 
+#: An engine that says what its layers are.
+LAYERED = """\
+import os
+import onnx
+import enginebay as eb
+from enginebay.errors import UsageError
+from enginebay.hooks import TimedLayer
+from enginebay.testing import loopback
+
+
+@eb.hookimpl
+def backend_info():
+    return eb.BackendInfo(
+        name="layered", irs=("onnx",), params=loopback.LoopbackParams, api_version=1
+    )
+
+
+to_backend = loopback.to_backend
+build_wrapper = loopback.build_wrapper
+
+
+@eb.hookimpl
+def time_layers(request):
+    nodes = onnx.load(request.load.directory / request.load.files[0]).graph.node
+    names = [node.name for node in nodes]
+    assert request.inputs and request.runs >= 5
+    return [
+        TimedLayer(name="both", operator="Fused", seconds=0.75, nodes=tuple(names)),
+        TimedLayer(name="copy", seconds=0.25),
+    ]
+"""
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory, loopback: str) -> Iterator[Path]:
     """``net.py``, and its artifacts ``good``, ``open``, whose batch is open, and ``moody``."""
@@ -240,6 +273,50 @@ def test_a_model_must_be_named_in_text() -> None:
         eb.benchmark(["good", "good"])
     with pytest.raises(UsageError, match="there is no artifact to measure"):
         eb.benchmark([])
+
+
+@pytest.mark.usefixtures("here")
+def test_layers_have_their_share_their_nodes_and_their_modules(
+    tmp_path: Path, loopback: str
+) -> None:
+    import torch
+
+    with temporary_backend("layered", LAYERED):
+        model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU())
+        artifact = eb.deploy(model, torch.ones(2, 4), backend="layered", work_dir=tmp_path / "a")
+        found = eb.benchmark([artifact.artifact, "good"], seconds=0.05, layers=True)
+    row, other = found.rows
+    assert [(one.name, one.operator, one.seconds, one.share) for one in row.layers] == [
+        ("both", "Fused", 0.75, 0.75),
+        ("copy", "", 0.25, 0.25),
+    ]
+    assert len(row.layers[0].nodes) == 2
+    assert row.layers[0].modules == ("0", "1")
+    assert (row.layers[1].nodes, row.layers[1].modules) == ((), ())
+    assert other.layers == ()
+    assert "its layers are not timed: backend 'loopback' does not time layers" in other.notes
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("body", "note"),
+    [
+        ("raise UsageError('not on Tuesdays')", "not on Tuesdays"),
+        ("return [1]", "time_layers() of 'layered' returned 1: wanted a TimedLayer with seconds"),
+        ("os._exit(3)", "'enginebay.measurement.layers:time_here' ended with exit code 3"),
+    ],
+)
+def test_why_layers_are_not_timed_is_a_note(tmp_path: Path, body: str, note: str) -> None:
+    import torch
+
+    source = f"{LAYERED.partition('    nodes =')[0]}    {body}\n"
+    with temporary_backend("layered", source):
+        artifact = eb.deploy(
+            torch.nn.ReLU(), torch.ones(2), backend="layered", work_dir=tmp_path / "a", probes=0
+        ).artifact
+        (row,) = eb.benchmark(artifact, seconds=0.01, layers=True).rows
+    assert row.layers == ()
+    assert row.notes[-1].startswith(f"its layers are not timed: {note}")
 
 
 def test_all_is_in_the_file_as_soon_as_it_was_measured(here: Path, tmp_path: Path) -> None:

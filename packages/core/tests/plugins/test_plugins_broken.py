@@ -198,7 +198,8 @@ def test_a_hook_like_no_other(
     assert reason(error) == "'MODULE' implements 'zzz', and there is no such hook"
     assert error.hint == (
         "the hooks are backend_info, bound_to, build_wrapper, check_env, comparators, "
-        "data_sources, metrics, model_sources, quantizable_nodes, rewriters, to_backend"
+        "data_sources, metrics, model_sources, quantizable_nodes, rewriters, time_layers, "
+        "to_backend"
     )
 
 

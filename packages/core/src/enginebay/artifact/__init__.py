@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         Part,
         PluginRecord,
     )
+    from enginebay.artifact.modules import read_modules, record_modules
     from enginebay.artifact.opening import (
         SAMPLES_FILE,
         Artifact,
@@ -55,6 +56,8 @@ __all__ = [
     "load_request",
     "open_artifact",
     "portable",
+    "read_modules",
+    "record_modules",
     "staging",
     "use_artifact",
 ]
@@ -80,6 +83,8 @@ __getattr__ = lazy_names(
         "load_request": "artifact.request",
         "open_artifact": "artifact.opening",
         "portable": "artifact.description",
+        "read_modules": "artifact.modules",
+        "record_modules": "artifact.modules",
         "staging": "artifact.stage",
         "use_artifact": "artifact.opening",
     },

@@ -56,16 +56,23 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
             ConversionError: The engine cannot load the files.
             FallbackError: ``strict``, and the engine fell back.
         """
-        backend = get_backend(self.backend)
-        request = WrapperRequest(
+        return load_parts(get_backend(self.backend), self.wrapper_request(), self.parts)
+
+    def wrapper_request(self) -> WrapperRequest:
+        """The request to the backend, for all parts together.
+
+        Raises:
+            BackendUnavailableError: The backend cannot be used here.
+        """
+        return WrapperRequest(
             directory=self.directory,
             files=self.files,
-            params=backend.Params.from_mapping(self.params),
+            params=get_backend(self.backend).Params.from_mapping(self.params),
             inputs=self.inputs,
             outputs=self.outputs,
             strict=self.strict,
+            backend=self.backend,
         )
-        return load_parts(backend, request, self.parts)
 
     def allowed_precision(self) -> str:
         """The coarsest precision that the caller allowed: by the parameters, or by the dtypes."""

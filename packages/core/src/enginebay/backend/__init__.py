@@ -11,6 +11,7 @@ from enginebay.backend.backend import (
 )
 from enginebay.backend.contributed import plugin_rewriters
 from enginebay.backend.kept import kept_nodes
+from enginebay.backend.layers import time_layers, times_layers
 
 __all__ = [
     "DEFAULT_BACKEND",
@@ -20,4 +21,6 @@ __all__ = [
     "kept_nodes",
     "plugin_rewriters",
     "read_ir",
+    "time_layers",
+    "times_layers",
 ]

@@ -14,7 +14,7 @@ from enginebay.cli.output import (
     stdout_on_stderr,
     styled,
 )
-from enginebay.cli.summaries import receipt_fields
+from enginebay.cli.summaries import join_names, receipt_fields
 from enginebay.errors import UsageError
 from enginebay.quantities import human_number, human_seconds, human_size
 
@@ -60,6 +60,11 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         default=(1,),
         metavar="N,N",
         help="call from so many threads at once (default: 1)",
+    )
+    parser.add_argument(
+        "--layers",
+        action="store_true",
+        help="time each layer too, with the engine's own profiler where it has one",
     )
     parser.add_argument(
         "--seconds",
@@ -113,6 +118,7 @@ def run(args: Namespace) -> int:
             seconds=args.seconds,
             batch=args.batch,
             threads=args.threads,
+            layers=args.layers,
             device=args.device,
             strict=args.strict,
             timeout=args.timeout,
@@ -149,6 +155,29 @@ def _print(measured: Benchmark) -> None:
         _print_row(measured.rows[0], measured.notes)
     else:
         _print_rows(measured)
+    for row in measured.rows:
+        if row.layers:
+            _print_layers(row)
+
+
+def _print_layers(row: BenchmarkRow) -> None:
+    """Print a row's layers in the order in which they run."""
+    sys.stdout.write(f"\nlayers of {_named(row)}\n")
+    print_table(
+        ("LAYER", "OPERATOR", "TIME", "SHARE", "NODES", "MODULE"),
+        [
+            (
+                layer.name,
+                layer.operator or "-",
+                human_seconds(layer.seconds),
+                f"{layer.share:.1%}",
+                join_names(layer.nodes) or "-",
+                join_names([module or "(the model)" for module in layer.modules]) or "-",
+            )
+            for layer in row.layers
+        ],
+        right=("TIME", "SHARE"),
+    )
 
 
 def _print_row(row: BenchmarkRow, notes: Iterable[str]) -> None:

@@ -12,6 +12,7 @@ from enginebay.lazy import lazy_names
 if TYPE_CHECKING:
     from enginebay.inference.chain import ChainedWrapper
     from enginebay.inference.input_check import InputCheck
+    from enginebay.inference.layers import TimedLayer
     from enginebay.inference.receipt import Receipt, coarseness
     from enginebay.inference.timing import Latency, Timing, count_time, latency, median_interval
     from enginebay.inference.wrapper import Wrapper
@@ -21,6 +22,7 @@ __all__ = [
     "InputCheck",
     "Latency",
     "Receipt",
+    "TimedLayer",
     "Timing",
     "Wrapper",
     "coarseness",
@@ -35,6 +37,7 @@ __getattr__ = lazy_names(
         "InputCheck": "inference.input_check",
         "ChainedWrapper": "inference.chain",
         "Latency": "inference.timing",
+        "TimedLayer": "inference.layers",
         "Timing": "inference.timing",
         "count_time": "inference.timing",
         "Receipt": "inference.receipt",

@@ -16,7 +16,14 @@ if TYPE_CHECKING:
     from enginebay.measurement.heat import Heat
     from enginebay.measurement.journal import Journal
     from enginebay.measurement.machine import Machine, this_machine
-    from enginebay.measurement.rows import Agreement, Benchmark, BenchmarkRow, Ratio, Window
+    from enginebay.measurement.rows import (
+        Agreement,
+        Benchmark,
+        BenchmarkRow,
+        Layer,
+        Ratio,
+        Window,
+    )
     from enginebay.measurement.statistics import agreement, ratio
 
 __all__ = [
@@ -26,6 +33,7 @@ __all__ = [
     "Entry",
     "Heat",
     "Journal",
+    "Layer",
     "Machine",
     "Ratio",
     "Window",
@@ -45,6 +53,7 @@ __getattr__ = lazy_names(
         "Entry": "measurement.contestant",
         "Heat": "measurement.heat",
         "Journal": "measurement.journal",
+        "Layer": "measurement.rows",
         "Machine": "measurement.machine",
         "Ratio": "measurement.rows",
         "Window": "measurement.rows",

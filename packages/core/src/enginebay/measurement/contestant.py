@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from enginebay.artifact import LoadRequest
 from enginebay.errors import EnginebayError
 from enginebay.inference import latency
 from enginebay.isolation import Worker
 from enginebay.measurement.batches import size, with_batch
 from enginebay.measurement.child import Measured, Opened
+from enginebay.measurement.layers import timed_layers
 from enginebay.measurement.rows import BenchmarkRow, Window
 from enginebay.measurement.statistics import FEWEST, agreement, notes, quantiles
 from enginebay.tensors import Sample, save_samples
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from enginebay.artifact import LoadRequest
     from enginebay.tensors import NumpyArray, TensorSpec
 
 #: The name of PyTorch's rows.
@@ -182,6 +183,24 @@ class Contestant:
             peak_memory=self._peak or None,
         )
         return self._with_figures(row) if self.windows else row
+
+    def with_layers(self, row: BenchmarkRow, seconds: float) -> BenchmarkRow:
+        """Add the times of an engine's layers, or a note that says why there are none.
+
+        Args:
+            row: Its row.
+            seconds: How long the runs may take, roughly.
+        """
+        (first, *_) = self.entry.arguments
+        if row.call is None or not isinstance(first, LoadRequest):
+            return row
+        runs = round(seconds / row.call.median)
+        try:
+            layers = timed_layers(first, self._inputs(), runs, self._timeout)
+        except EnginebayError as err:
+            note = f"its layers are not timed: {err}"
+            return msgspec.structs.replace(row, notes=(*row.notes, note))
+        return msgspec.structs.replace(row, layers=layers)
 
     def _with_figures(self, row: BenchmarkRow) -> BenchmarkRow:
         ordered = sorted(self._calls)

@@ -27,7 +27,9 @@ _T = TypeVar("_T")
 WINDOW = 0.1
 #: Seconds of calls before the first window, which are not counted: clocks and caches warm up.
 WARMUP = 0.5
-#: Neither takes more than this share of the time.
+#: Seconds of runs under an engine's profiler.
+LAYERS = 2.0
+#: A window or a warm-up takes no more than this share of the time.
 SHARE = 1 / 30
 
 
@@ -59,7 +61,9 @@ class Heat:
         """What ended contestants, in their order."""
         return [each.error for each in self._contestants if each.error is not None]
 
-    def run(self, seconds: float, on_progress: Callable[[str], None]) -> list[BenchmarkRow]:
+    def run(
+        self, seconds: float, on_progress: Callable[[str], None], *, layers: bool = False
+    ) -> list[BenchmarkRow]:
         """Measure in rounds until each contestant's windows agree, or it has had its time.
 
         Whoever agrees early goes on beside the others, so that every round compares all of them.
@@ -67,6 +71,7 @@ class Heat:
         Args:
             seconds: How long each may take, warm-up included. Six windows are made in any case.
             on_progress: Called with a few words about what is going on.
+            layers: Time the engines' layers too, afterwards.
 
         Raises:
             OSError: The journal cannot be written.
@@ -78,9 +83,14 @@ class Heat:
             for each in self._contestants:
                 each.warm_up(min(WARMUP, seconds * SHARE))
             self._rounds(seconds, on_progress)
-        rows = [self._row(each) for each in self._contestants]
-        for row in rows:
+        rows = []
+        for each in self._contestants:
+            row = self._row(each)
+            if layers:
+                on_progress(f"timing the layers of {each.entry.name}")
+                row = each.with_layers(row, min(seconds, LAYERS))
             self._journal.row(row)
+            rows.append(row)
         return rows
 
     def _open(self, on_progress: Callable[[str], None]) -> None:

@@ -84,6 +84,27 @@ class Ratio(msgspec.Struct, frozen=True):
     high: float
 
 
+class Layer(msgspec.Struct, frozen=True, kw_only=True):
+    """A layer of an engine.
+
+    Attributes:
+        name: The engine's own name for it.
+        operator: The engine's own word for what it does; empty where it does not say.
+        seconds: The median over some runs, while the engine's profiler watched.
+        share: Its part of all layers' time together.
+        nodes: The nodes of the IR that it computes, as far as the engine says.
+        modules: The modules of the source that these come from, as ``named_modules()`` calls
+            them: ``features.3.0``; empty for the model itself.
+    """
+
+    name: str
+    operator: str
+    seconds: float
+    share: float
+    nodes: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+
+
 class BenchmarkRow(msgspec.Struct, frozen=True, kw_only=True):
     """The figures of an artifact, or of PyTorch, at one batch and one number of threads.
 
@@ -110,6 +131,8 @@ class BenchmarkRow(msgspec.Struct, frozen=True, kw_only=True):
         notes: Why the figures should be taken with care; empty where nothing was seen.
         windows: The windows, in order.
         quantiles: The duration of a call that 0, 1, 2 … 100 % of them did not exceed, in seconds.
+        layers: The engine's layers in the order in which they run, where they were requested and
+            the engine times them.
         failure: Why it has no figures: it could not be loaded, died, or ran out of time.
     """
 
@@ -133,6 +156,7 @@ class BenchmarkRow(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     windows: tuple[Window, ...] = ()
     quantiles: tuple[float, ...] = ()
+    layers: tuple[Layer, ...] = ()
     failure: str = ""
 
 

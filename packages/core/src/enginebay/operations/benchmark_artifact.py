@@ -43,6 +43,7 @@ def benchmark(
     seconds: float = 10.0,
     batch: Sequence[int] = (),
     threads: Sequence[int] = (1,),
+    layers: bool = False,
     device: str | None = None,
     strict: bool = False,
     timeout: float = 1800.0,
@@ -69,6 +70,7 @@ def benchmark(
         batch: Sizes of the batch, each in rows of its own; by default that of the inputs.
         threads: Numbers of threads that call at once, each in rows of its own. An engine's own
             threads are among its parameters.
+        layers: Time the layers of each engine too, where its backend can.
         device: Where to run instead of the device that the artifacts were made for.
         strict: Refuse engines that fall back from what was requested.
         timeout: Seconds that loading, and each window, may take before a row is given up.
@@ -96,7 +98,7 @@ def benchmark(
         for count in threads or (1,):
             heat = Heat(entries, size, count, timeout=timeout, journal=journal)
             with steps("measure") as set_detail:
-                rows += heat.run(seconds, _described(set_detail, size, count))
+                rows += heat.run(seconds, _described(set_detail, size, count), layers=layers)
             errors += heat.errors
     if all(row.failure for row in rows):
         raise errors[0]

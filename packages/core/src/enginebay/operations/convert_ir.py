@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from enginebay.artifact import LoadRequest, build_manifest, portable, staging
+from enginebay.artifact import LoadRequest, build_manifest, portable, record_modules, staging
 from enginebay.backend import get_backend, kept_nodes, read_ir
 from enginebay.data import DataSet
 from enginebay.operations.python_call import python_call
@@ -86,6 +86,7 @@ def convert(
             timeout=_LOAD_TIMEOUT,
         )
         verification = Verification.unverified("converted without a reference to compare with")
+        record_modules(stage.dir, model, engine.name)
         return stage.publish(
             build_manifest(
                 *(engine, model, given, files),

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay.artifact import SAMPLES_FILE, Artifact, ComparatorRecord, build_manifest
+from enginebay.artifact import (
+    SAMPLES_FILE,
+    Artifact,
+    ComparatorRecord,
+    build_manifest,
+    record_modules,
+)
 from enginebay.comparators import find_comparators
 from enginebay.errors import MismatchError
 from enginebay.images import read_task
@@ -219,6 +225,7 @@ class Line:
             task=prepared.task,
             comparators=tuple(ComparatorRecord(c.outputs, c.name) for c in self._comparators),
         )
+        record_modules(stage.dir, engine.ir, settings.engine.name)
         if not self._options.keep_ir:
             shutil.rmtree(stage.dir / IR_FOLDER, ignore_errors=True)
         return stage.publish(manifest)

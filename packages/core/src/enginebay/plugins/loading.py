@@ -65,6 +65,11 @@ class PluginTeam:
         """
         return getattr(self._manager.hook, hook)(**arguments)
 
+    def implements(self, hook: str) -> bool:
+        """True where a plugin implements a hook; a wrapper around it does not."""
+        found = getattr(self._manager.hook, hook).get_hookimpls()
+        return any(not (one.wrapper or one.hookwrapper) for one in found)
+
     def call_all(self, hook: str, **arguments: Any) -> list[tuple[BackendStatus, Any]]:
         """Return the results of all plugins, each with its plugin, the backend's first.
 

@@ -1,0 +1,24 @@
+"""The times of ncnn's layers, by taking out the output of one after the other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from enginebay.artifact import load_request
+from enginebay.backend import time_layers
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_every_layer_has_its_time(deploy, convolutions, batch):
+    model, args = convolutions
+    artifact = deploy(model, args, dynamic_shapes={"image": {0: ("batch", 1, 4)}}).artifact
+    inputs = {
+        name: np.repeat(array, batch, 0) if name == "image" else array
+        for name, array in artifact.samples()[0].inputs.items()
+    }
+    found = time_layers(load_request(artifact).wrapper_request(), inputs, 3)
+    assert any(layer.operator.startswith("Convolution") for layer in found)
+    assert len({layer.name for layer in found}) == len(found)
+    assert all(0 <= layer.seconds < 0.1 for layer in found)
+    assert sum(layer.seconds for layer in found) > 0

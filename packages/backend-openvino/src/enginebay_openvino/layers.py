@@ -1,0 +1,79 @@
+"""The time of each layer, by the counters of OpenVINO's plugin for the device."""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from enginebay.errors import UsageError
+from enginebay.hooks import TimedLayer
+from enginebay_openvino.wrapper import OpenvinoWrapper
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import openvino as ov
+
+    from enginebay.hooks import LayersRequest
+    from enginebay_openvino.params import OpenvinoParams
+
+
+def time_layers(request: LayersRequest[OpenvinoParams]) -> list[TimedLayer]:
+    """Compile the model with counters and run it.
+
+    Raises:
+        ConversionError: OpenVINO cannot compile the network.
+        UsageError: The device has no counters.
+    """
+    params = request.load.params
+    counting = params.replace(properties={**params.properties, "PERF_COUNT": "YES"})
+    runs = []
+    with OpenvinoWrapper.from_request(
+        msgspec.structs.replace(request.load, params=counting)
+    ) as wrapper:
+        nodes = _original_nodes(wrapper.compiled)
+        for _ in range(request.runs + 1):
+            wrapper(request.inputs)
+            runs.append(_counters(wrapper.last_request()))
+        device = wrapper.receipt.device
+    names = {name: operator for run in runs[1:] for name, (operator, _) in run.items()}
+    if not names:
+        raise UsageError(f"OpenVINO counts no layers on device '{device}'")
+    return [
+        TimedLayer(
+            name=name,
+            operator=operator,
+            seconds=statistics.median(run[name][1] if name in run else 0.0 for run in runs[1:]),
+            nodes=nodes.get(name, ()),
+        )
+        for name, operator in names.items()
+    ]
+
+
+def _counters(request: ov.InferRequest) -> dict[str, tuple[str, float]]:
+    """The operator and the seconds of each layer that was executed; others are fused into one."""
+    import openvino as ov
+
+    executed = ov.ProfilingInfo.Status.EXECUTED
+    found: dict[str, tuple[str, float]] = {}
+    for info in request.get_profiling_info():
+        if info.status == executed:
+            before = found.get(info.node_name, ("", 0.0))[1]
+            seconds = info.real_time.total_seconds()
+            found[info.node_name] = (info.node_type, before + seconds)
+    return found
+
+
+def _original_nodes(compiled: ov.CompiledModel) -> Mapping[str, tuple[str, ...]]:
+    """The nodes of the network that was read, by the layers that compute them."""
+    found = {}
+    for node in compiled.get_runtime_model().get_ops():
+        info = node.get_rt_info()
+        if "originalLayersNames" in info:
+            names = info["originalLayersNames"].value.split(",")
+            # A convolution without its bias is a part of the convolution that was read.
+            own = dict.fromkeys(name.removesuffix("/WithoutBiases") for name in names if name)
+            found[node.get_friendly_name()] = tuple(own)
+    return found

@@ -1,0 +1,92 @@
+"""The time of each layer, by TensorRT's profiler."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from enginebay.hooks import TimedLayer
+from enginebay_tensorrt.installation import trt
+from enginebay_tensorrt.wrapper import TensorrtWrapper
+
+if TYPE_CHECKING:
+    from enginebay.hooks import LayersRequest
+    from enginebay_tensorrt.params import TensorrtParams
+
+#: TensorRT's names for what it has fused: ``a + b``, ``PWN(a, b)`` and ``{ForeignNode[a...b]}``.
+_PIECES = re.compile(r" \+ |, |\.\.\.")
+_AROUND = re.compile(r"^(?:PWN\(|\{ForeignNode\[)|\)$|\]\}$")
+#: Layers that TensorRT adds to change a tensor's layout or type.
+_ADDED = ("Reformatting CopyNode", "__mye", "[trainStation")
+
+
+class Profiler(trt.IProfiler):  # type: ignore[misc]  # tensorrt has no types
+    """Collects the layers' times of one run.
+
+    Attributes:
+        seconds: Seconds by the layers' names, in the order in which they ran.
+    """
+
+    def __init__(self) -> None:
+        trt.IProfiler.__init__(self)
+        self.seconds: dict[str, float] = {}
+
+    def report_layer_time(self, layer_name: str, ms: float) -> None:
+        """Add a layer's time; TensorRT calls this for every layer once a run has ended."""
+        self.seconds[layer_name] = self.seconds.get(layer_name, 0.0) + ms * 1e-3
+
+
+def time_layers(request: LayersRequest[TensorrtParams]) -> list[TimedLayer]:
+    """Run the engine under a profiler; not as a CUDA graph, whose layers TensorRT cannot see.
+
+    Raises:
+        ConversionError: TensorRT cannot load the engine.
+        InputError: The engine has no profile for the inputs' shapes.
+    """
+    apart = request.load.params.replace(cuda_graph=False)
+    runs = []
+    with TensorrtWrapper.from_request(
+        msgspec.structs.replace(request.load, params=apart)
+    ) as wrapper:
+        profiler = Profiler()
+        wrapper.watch(profiler)
+        for _ in range(request.runs + 1):
+            profiler.seconds = {}
+            wrapper(request.inputs)
+            runs.append(profiler.seconds)
+    names = dict.fromkeys(name for run in runs[1:] for name in run)
+    return [
+        TimedLayer(
+            name=name,
+            seconds=statistics.median(run.get(name, 0.0) for run in runs[1:]),
+            nodes=fused_nodes(name),
+        )
+        for name in names
+    ]
+
+
+def fused_nodes(layer: str) -> tuple[str, ...]:
+    """The ONNX nodes in a layer's name, as far as TensorRT puts them there.
+
+    Example:
+        >>> fused_nodes("node_conv2d + node_relu")
+        ('node_conv2d', 'node_relu')
+        >>> fused_nodes("PWN(PWN(node_sigmoid), node_mul)")
+        ('node_sigmoid', 'node_mul')
+        >>> fused_nodes("{ForeignNode[node_matmul...node_add]}")
+        ('node_matmul', 'node_add')
+        >>> fused_nodes("Reformatting CopyNode for Input Tensor 0 to node_conv2d")
+        ()
+    """
+    if layer.startswith(_ADDED):
+        return ()
+    found = []
+    for piece in _PIECES.split(layer):
+        name, before = piece, ""
+        while name != before:
+            before, name = name, _AROUND.sub("", name)
+        found.append(name)
+    return tuple(dict.fromkeys(name for name in found if name))

@@ -1,0 +1,51 @@
+"""The layers of an engine and their times, as its backend returns them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from enginebay.errors import PluginError, UsageError
+from enginebay.hooks import LayersRequest, TimedLayer, WrapperRequest
+from enginebay.plugins import load_backend
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from enginebay.tensors import NumpyArray
+
+
+def times_layers(backend: str) -> bool:
+    """True where a backend may be able to time the layers of its engines."""
+    return load_backend(backend).implements("time_layers")
+
+
+def time_layers(
+    request: WrapperRequest, inputs: Mapping[str, NumpyArray], runs: int
+) -> list[TimedLayer]:
+    """Ask the plugin to load an engine and time its layers.
+
+    Args:
+        request: The engine, with the backend's name.
+        inputs: What it is run with.
+        runs: How many times.
+
+    Raises:
+        UsageError: The backend, or the engine here, cannot time layers.
+        PluginError: It returned something else.
+    """
+    name = request.backend
+    found = load_backend(name).call_typed(
+        "time_layers",
+        Sequence,  # type: ignore[type-abstract]  # for isinstance
+        LayersRequest(load=request, inputs=inputs, runs=runs),
+    )
+    if found is None:
+        raise UsageError(f"backend '{name}' does not time layers")
+    for layer in found:
+        if not isinstance(layer, TimedLayer) or not 0 <= layer.seconds < math.inf:
+            raise PluginError(
+                f"time_layers() of '{name}' returned {layer!r}: wanted a TimedLayer with seconds"
+            )
+    return list(found)

@@ -1,0 +1,72 @@
+"""The layers of an artifact's engine, timed in a child process, with the modules they come from."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003  # the child reads time_here's annotations
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from enginebay.artifact import LoadRequest, read_modules
+from enginebay.backend import time_layers
+from enginebay.errors import UsageError
+from enginebay.hooks import TimedLayer
+from enginebay.isolation import call
+from enginebay.measurement.rows import Layer
+from enginebay.tensors import Sample, load_samples, save_samples
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from enginebay.tensors import NumpyArray
+
+_FUNCTION = "enginebay.measurement.layers:time_here"
+#: Runs that a median is taken of, at least and at most.
+FEWEST, MOST = 5, 100
+
+
+def timed_layers(
+    request: LoadRequest, inputs: Mapping[str, NumpyArray], runs: int, timeout: float
+) -> tuple[Layer, ...]:
+    """Time the layers of an engine, in the order in which they run.
+
+    Args:
+        request: The engine.
+        inputs: What it is run with.
+        runs: How many runs; 5 to 100 are made.
+        timeout: Seconds that this may take.
+
+    Raises:
+        EnginebayError: The backend cannot time layers, or the engine failed.
+    """
+    with TemporaryDirectory(prefix="enginebay-layers-") as folder:
+        from pathlib import Path
+
+        samples = Path(folder) / "inputs.npz"
+        save_samples(samples, [Sample(dict(inputs), {})])
+        runs = max(FEWEST, min(MOST, runs))
+        found = call(
+            *(_FUNCTION, request, samples, runs), timeout=timeout, result_type=list[TimedLayer]
+        )
+    return _with_shares(found, read_modules(request.directory))
+
+
+def time_here(request: LoadRequest, samples: Path, runs: int) -> list[TimedLayer]:
+    """Time the layers in this process; called in a child process."""
+    if request.parts:
+        raise UsageError("the model is in several engines, which are timed one by one nowhere")
+    return time_layers(request.wrapper_request(), load_samples(samples)[0].inputs, runs)
+
+
+def _with_shares(layers: Sequence[TimedLayer], modules: Mapping[str, str]) -> tuple[Layer, ...]:
+    total = sum(layer.seconds for layer in layers)
+    return tuple(
+        Layer(
+            name=layer.name,
+            operator=layer.operator,
+            seconds=layer.seconds,
+            share=layer.seconds / total if total else 0.0,
+            nodes=layer.nodes,
+            modules=tuple(dict.fromkeys(modules[n] for n in layer.nodes if n in modules)),
+        )
+        for layer in layers
+    )
