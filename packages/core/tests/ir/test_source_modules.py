@@ -70,6 +70,13 @@ def test_a_model_that_is_a_container_itself(tmp_path: Path, exporter: str) -> No
     assert operators(model.path) == {"Gemm": {"0"}, "Relu": {"1.0"}}
 
 
+def test_outputs_stand_for_the_nodes_behind_them(tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    eb.export(Net().eval(), torch.rand(1, 3, 8, 8), ir="onnx", path=path)
+    nodes, found = source_modules(path), source_modules(path, with_outputs=True)
+    assert found == nodes | {"output": "act"}
+
+
 def test_a_file_that_torch_alone_exported(tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
     with warnings.catch_warnings(action="ignore"):

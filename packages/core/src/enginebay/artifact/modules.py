@@ -13,7 +13,6 @@ from enginebay.backend import times_layers
 from enginebay.ir import source_modules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from enginebay.ir import IRModel
@@ -29,22 +28,10 @@ def record_modules(folder: Path, ir: IRModel, backend: str) -> None:
     """
     if ir.kind != "onnx" or not times_layers(backend):
         return
-    if modules := source_modules(ir.path):
-        for tensor, node in _outputs(ir.path):
-            if node in modules:
-                modules.setdefault(tensor, modules[node])
+    # OpenVINO calls the nodes behind the model's outputs by the outputs' names.
+    if modules := source_modules(ir.path, with_outputs=True):
         text = msgspec.json.format(msgspec.json.encode(modules, order="sorted"), indent=1)
         (folder / MODULES_FILE).write_bytes(text + b"\n")
-
-
-def _outputs(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield the model's outputs with their nodes, which OpenVINO calls by the outputs' names."""
-    import onnx
-
-    graph = onnx.load(path, load_external_data=False).graph
-    names = {output.name for output in graph.output}
-    for node in graph.node:
-        yield from ((tensor, node.name) for tensor in node.output if tensor in names)
 
 
 def read_modules(folder: Path) -> dict[str, str]:

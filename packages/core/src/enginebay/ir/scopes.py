@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 _SCOPES = "pkg.torch.onnx.name_scopes"
 
 
-def source_modules(path: str | Path) -> dict[str, str]:
+def source_modules(path: str | Path, *, with_outputs: bool = False) -> dict[str, str]:
     """The path of the module that each node of an ONNX file comes from.
 
     Args:
         path: The file. Its weights are not read.
+        with_outputs: Also by the names of the model's outputs, for engines that call the nodes
+            behind them so.
 
     Returns:
         By the node's name, the path as ``named_modules()`` gives it: ``body.0``; empty for the
@@ -40,6 +42,12 @@ def source_modules(path: str | Path) -> dict[str, str]:
             module = _module_path(scopes)
             # What Enginebay exports is wrapped in a module of its own, which holds the model.
             found[node.name] = module.partition(".")[2] if is_wrapped else module
+    if with_outputs:
+        outputs = {output.name for output in proto.graph.output}
+        for node in proto.graph.node:
+            for tensor in outputs.intersection(node.output):
+                if node.name in found:
+                    found.setdefault(tensor, found[node.name])
     return found
 
 
