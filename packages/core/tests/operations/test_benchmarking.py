@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 import enginebay as eb
-from enginebay.errors import ChildCrashedError, InputError, UsageError
+from enginebay.errors import ChildCrashedError, InputError, ModelSourceError, UsageError
 from enginebay.measurement.statistics import FEWEST
 from enginebay.testing import temporary_backend
 
@@ -317,6 +317,21 @@ def test_why_layers_are_not_timed_is_a_note(tmp_path: Path, body: str, note: str
         (row,) = eb.benchmark(artifact, seconds=0.01, layers=True).rows
     assert row.layers == ()
     assert row.notes[-1].startswith(f"its layers are not timed: {note}")
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("nothing.py:build", "nothing.py"),
+        ("good/model.onnx", "'good/model.onnx' does not run in PyTorch"),
+    ],
+)
+def test_what_is_no_pytorch_model_is_refused_before_anything_is_measured(
+    model: str, message: str
+) -> None:
+    with pytest.raises(ModelSourceError, match=message):
+        measure("good", against="pytorch", model=model)
 
 
 def test_all_is_in_the_file_as_soon_as_it_was_measured(here: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from enginebay.artifact import LoadRequest
-from enginebay.errors import EnginebayError
+from enginebay.errors import EnginebayError, ModelSourceError
 from enginebay.inference import latency
 from enginebay.isolation import Worker
 from enginebay.measurement.batches import size, with_batch
@@ -103,6 +103,9 @@ class Contestant:
 
         Args:
             samples: A file for its inputs, which the process reads once.
+
+        Raises:
+            ModelSourceError: There is no such PyTorch model: nothing can be compared with it.
         """
         entry = self.entry
         try:
@@ -114,6 +117,8 @@ class Contestant:
             self._opened = msgspec.msgpack.decode(self._ask(0.0), type=Opened)
             self._worker.pause()
         except EnginebayError as err:
+            if entry.name == PYTORCH and isinstance(err, ModelSourceError):
+                raise
             self._fail(err)
 
     def warm_up(self, seconds: float) -> None:

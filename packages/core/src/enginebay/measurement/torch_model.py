@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from enginebay.errors import UsageError
+from enginebay.errors import ModelSourceError
 from enginebay.inference import Receipt, Wrapper
 from enginebay.models import BoundModel, find_model
 from enginebay.tensors import TensorSpec, host_tensor, host_view, to_numpy
@@ -70,13 +70,12 @@ def load_torch(model: str, inputs: Mapping[str, NumpyArray]) -> TorchWrapper:
     """Load a model so that it takes an artifact's inputs by the artifact's names.
 
     Raises:
-        ModelSourceError: There is no such model.
-        UsageError: It is an ONNX file, which PyTorch cannot run.
+        ModelSourceError: There is no such model, or it is an ONNX file, which PyTorch cannot run.
         InputError: The inputs do not fit it.
     """
     source = find_model(model)
     if source.model is None:
-        raise UsageError(
+        raise ModelSourceError(
             f"'{source.description}' does not run in PyTorch, which is to be compared with",
             hint="name the PyTorch model that it was made from: --model MODEL",
         )

@@ -79,6 +79,7 @@ def benchmark(
 
     Raises:
         UsageError: An argument is wrong, or ``output`` exists.
+        ModelSourceError: ``model`` names no PyTorch model.
         InputError: The inputs do not fit the model.
         ArtifactError: An artifact is damaged, or bound to another engine or device.
         EnginebayError: Nothing could be measured: what the first row failed with.
