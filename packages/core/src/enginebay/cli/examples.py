@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+#: By command; ``{backend}`` is the name of the default one.
 EXAMPLES = {
     "backends": ("enginebay backends", "enginebay backends --load --json"),
-    "check-env": ("enginebay check-env", "enginebay check-env onnxruntime --device cpu"),
+    "check-env": ("enginebay check-env", "enginebay check-env {backend} --device cpu"),
     "deploy": (
-        "enginebay deploy net.py:build --backend onnxruntime --work-dir artifact",
-        "enginebay deploy model.onnx --backend onnxruntime,openvino --work-dir engines --overwrite",
+        "enginebay deploy net.py:build --backend {backend} --work-dir artifact",
+        "enginebay deploy model.onnx --all --work-dir engines --overwrite",
     ),
     "export": (
         "enginebay export net.py:build",
         "enginebay export net.py:build --output net.pt2 --input input=1x3x32x32",
     ),
-    "convert": ("enginebay convert onnxruntime net.onnx --work-dir artifact",),
+    "convert": ("enginebay convert {backend} net.onnx --work-dir artifact",),
     "run": (
         "enginebay run artifact",
         "enginebay run artifact --input x=image.npy --output outputs.npz",
@@ -26,14 +27,14 @@ EXAMPLES = {
         "enginebay evaluate artifact --data pictures --metric accuracy",
         "enginebay evaluate fp32 int8 --data items.npz --metric cosine --model net.py:build",
     ),
-    "sensitivity": ("enginebay sensitivity net.py:build --backend onnxruntime --data items.npz",),
+    "sensitivity": ("enginebay sensitivity net.py:build --backend {backend} --data items.npz",),
     "benchmark": (
         "enginebay benchmark artifact",
         "enginebay benchmark fp32 int8 --against pytorch",
     ),
     "inspect": ("enginebay inspect artifact", "enginebay inspect net.onnx --json"),
     "config": ("enginebay config check deploy.toml", "enginebay config show deploy.py --json"),
-    "rewriters": ("enginebay rewriters", "enginebay rewriters --backend ncnn --ir torchscript"),
+    "rewriters": ("enginebay rewriters", "enginebay rewriters --backend {backend} --ir onnx"),
     "new-backend": ("enginebay new-backend myengine",),
     "completion": ('eval "$(enginebay completion bash)"',),
 }

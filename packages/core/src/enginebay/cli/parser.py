@@ -25,7 +25,14 @@ class Parser(ArgumentParser):
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), **options: Any) -> None:
         super().__init__(*args, **options)
-        self.examples = tuple(examples)
+        self._examples = tuple(examples)
+
+    @property
+    def examples(self) -> list[str]:
+        """The lines, with the default backend in them."""
+        from enginebay.backend import DEFAULT_BACKEND
+
+        return [line.replace("{backend}", DEFAULT_BACKEND) for line in self._examples]
 
     def format_help(self) -> str:
         """Return the help with its examples."""
