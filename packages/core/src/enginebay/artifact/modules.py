@@ -28,7 +28,7 @@ def record_modules(folder: Path, ir: IRModel, backend: str) -> None:
     """
     if ir.kind != "onnx" or not times_layers(backend):
         return
-    # OpenVINO calls the nodes behind the model's outputs by the outputs' names.
+    # Engines may call the nodes behind the model's outputs by the outputs' names.
     if modules := source_modules(ir.path, with_outputs=True):
         text = msgspec.json.format(msgspec.json.encode(modules, order="sorted"), indent=1)
         (folder / MODULES_FILE).write_bytes(text + b"\n")
