@@ -24,7 +24,6 @@ PAGES = ROOT / "build" / "pages"
 
 #: Files of the repository that are pages of the site.
 INCLUDED = {
-    "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
     "examples/build-cache/README.md": "build-cache.md",
     **{
@@ -36,6 +35,8 @@ INCLUDED = {
         for path in sorted(ROOT.glob("packages/codebase-*/README.md"))
     },
 }
+#: What the pages show, beside their texts.
+BESIDE = [ROOT / "docs" / name for name in ("site.css", "terminal.svg", "iframe-worker.js")]
 _LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)")
 _FILE = re.compile(r"^```(\w+) file=(\S+)$", re.MULTILINE)
 _NAVIGATION = re.compile(r"^ +- .*: (\S+\.md)$", re.MULTILINE)
@@ -49,6 +50,8 @@ def write_pages() -> None:
         target = PAGES / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
+    for file in BESIDE:
+        shutil.copy(file, PAGES)
     check_navigation()
 
 

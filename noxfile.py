@@ -9,6 +9,7 @@ every engine need. An environment that looks in them has the rest to itself.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -345,6 +346,10 @@ def docs(session: nox.Session) -> None:
     session.log(printed)
     if "griffe:" in printed:  # its warnings about docstrings do not count for --strict
         session.error("a docstring does not parse")
+    fetching = re.compile(r"""<(?:script|link|img)[^>]+(?:src|href)="?https?:""")
+    for page in (ROOT / "build" / "site").rglob("*.html"):
+        if found := fetching.search(page.read_text(encoding="utf-8")):
+            session.error(f"{page}: {found[0]} is fetched from the network")
 
 
 @nox.session(requires=ENGINES)
