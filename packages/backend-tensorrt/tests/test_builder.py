@@ -11,6 +11,7 @@ from onnx import TensorProto, helper
 from onnx_models import agree, expected, linear, rows
 
 import enginebay as eb
+from enginebay.authors import read_onnx
 from enginebay.errors import ConversionError, ParamsError
 
 if TYPE_CHECKING:
@@ -150,6 +151,20 @@ def test_a_build_that_fails_says_why(stand_ins: Any, tmp_path: Path) -> None:
         "TensorRT cannot build an engine from 'm.onnx': "
         "Error Code 10: no implementation; for node product"
     )
+
+
+def test_the_preview_lists_all_that_the_parser_refuses(stand_ins: Any, tmp_path: Path) -> None:
+    model = onnx.load(linear(tmp_path / "m.onnx"))
+    for number in range(5):
+        model.graph.node.add(
+            op_type="Unique", name=f"unique_{number}", input=["y"], output=[f"u{number}"]
+        )
+    onnx.save(model, tmp_path / "m.onnx")
+    backend = eb.get_backend("tensorrt")
+    found = backend.unsupported_operators(
+        read_onnx(tmp_path / "m.onnx"), backend.Params(), tmp_path
+    )
+    assert found == {f"unique_{number}": "no importer for Unique" for number in range(5)}
 
 
 def test_dtypes_that_the_parser_changes_are_refused(stand_ins: Any, tmp_path: Path) -> None:

@@ -68,6 +68,14 @@ def time_layers(request: LayersRequest[NcnnParams]) -> list[TimedLayer]:
 
 
 @eb.hookimpl
+def unsupported_operators(request: ConvertRequest[NcnnParams]) -> dict[str, str]:
+    """Return what the engine lacks for a model."""
+    from enginebay_ncnn.preview import unsupported_operators as listed
+
+    return listed(request)
+
+
+@eb.hookimpl
 def build_wrapper(request: WrapperRequest[NcnnParams]) -> eb.Wrapper:
     """Load the network."""
     from enginebay_ncnn.wrapper import NcnnWrapper

@@ -62,6 +62,14 @@ def quantizable_nodes(request: ConvertRequest[OnnxruntimeParams]) -> dict[str, s
 
 
 @eb.hookimpl
+def unsupported_operators(request: ConvertRequest[OnnxruntimeParams]) -> dict[str, str]:
+    """Return what the engine lacks for a model."""
+    from enginebay_onnxruntime.preview import unsupported_operators as listed
+
+    return listed(request)
+
+
+@eb.hookimpl
 def build_wrapper(request: WrapperRequest[OnnxruntimeParams]) -> eb.Wrapper:
     """Create the session."""
     from enginebay_onnxruntime.wrapper import load

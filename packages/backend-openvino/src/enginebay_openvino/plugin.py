@@ -65,6 +65,14 @@ def quantizable_nodes(request: ConvertRequest[OpenvinoParams]) -> dict[str, str]
 
 
 @eb.hookimpl
+def unsupported_operators(request: ConvertRequest[OpenvinoParams]) -> dict[str, str]:
+    """Return what the engine lacks for a model."""
+    from enginebay_openvino.preview import unsupported_operators as listed
+
+    return listed(request)
+
+
+@eb.hookimpl
 def build_wrapper(request: WrapperRequest[OpenvinoParams]) -> eb.Wrapper:
     """Compile the model for its device."""
     from enginebay_openvino.wrapper import OpenvinoWrapper

@@ -116,6 +116,16 @@ def _creation_flags(params: TensorrtParams) -> int:
     return 1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
 
 
+def parser_errors(source: Path, params: TensorrtParams) -> list[Any]:
+    """Return the parser's errors about a file, without building anything."""
+    with LOGGER.collecting():
+        network = trt.Builder(LOGGER).create_network(_creation_flags(params))
+        parser = trt.OnnxParser(network, LOGGER)
+        if parser.parse_from_file(str(source)):
+            return []
+        return [parser.get_error(number) for number in range(parser.num_errors)]
+
+
 def _parse(network: Any, source: Path, params: TensorrtParams) -> None:
     parser = trt.OnnxParser(network, LOGGER)
     # The parser has the flag since 10.16.

@@ -73,6 +73,14 @@ def quantizable_nodes(request: ConvertRequest[TensorrtParams]) -> dict[str, str]
 
 
 @eb.hookimpl
+def unsupported_operators(request: ConvertRequest[TensorrtParams]) -> dict[str, str]:
+    """Return what the engine lacks for a model."""
+    from enginebay_tensorrt.preview import unsupported_operators as listed
+
+    return listed(request)
+
+
+@eb.hookimpl
 def build_wrapper(request: WrapperRequest[TensorrtParams]) -> eb.Wrapper:
     """Deserialize the engine on its device."""
     from enginebay_tensorrt.wrapper import TensorrtWrapper

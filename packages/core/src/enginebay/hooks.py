@@ -326,6 +326,17 @@ def quantizable_nodes(request: ConvertRequest) -> Mapping[str, str]:
 
 
 @hookspec(firstresult=True)
+def unsupported_operators(request: ConvertRequest) -> Mapping[str, str]:
+    """Return what :func:`to_backend` or the engine could not run of an IR: all of it, with reasons.
+
+    Called by ``enginebay preview``, in a child process. The keys are names of nodes of an ONNX
+    file, and operators such as ``aten::sort`` of any other IR; the values say why in a few words.
+    Empty where the engine can run it all. Nothing need be written into ``request.work_dir``.
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
 def build_wrapper(request: WrapperRequest) -> Wrapper:
     """Load the engine's files and return a wrapper that runs them."""
     raise NotImplementedError

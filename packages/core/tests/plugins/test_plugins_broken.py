@@ -199,7 +199,7 @@ def test_a_hook_like_no_other(
     assert error.hint == (
         "the hooks are backend_info, bound_to, build_wrapper, check_env, comparators, "
         "data_sources, metrics, model_sources, quantizable_nodes, rewriters, time_layers, "
-        "to_backend"
+        "to_backend, unsupported_operators"
     )
 
 

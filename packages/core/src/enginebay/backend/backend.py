@@ -272,6 +272,20 @@ class Backend:
             )
         return dict(found)
 
+    def unsupported_operators(
+        self, ir: IRModel, params: BackendParams, work_dir: Path
+    ) -> dict[str, str] | None:
+        """Ask the plugin what the engine lacks for an IR; None where it does not say.
+
+        Raises:
+            ConversionError: The IR cannot be read.
+        """
+        request = ConvertRequest(
+            ir=ir, params=params, work_dir=work_dir, progress=_ignore, backend=self.name
+        )
+        found = self._plugin.call_typed("unsupported_operators", Mapping, request)  # type: ignore[type-abstract]  # for isinstance
+        return None if found is None else dict(found)
+
     def check_data(self, params: BackendParams, *, has_data: bool) -> None:
         """Check, before any work is done, that there is data where the precision needs some.
 

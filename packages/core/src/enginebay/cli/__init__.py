@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "backends": "list the installed backends",
     "check-env": "check what a backend needs, in four tiers",
+    "preview": "list all operators that stand between a model and the engines",
     "deploy": "turn a model into a verified artifact",
     "export": "turn a model into an IR: ONNX, TorchScript or ExportedProgram",
     "convert": "turn an IR into a backend's artifact",

@@ -6,6 +6,10 @@ from __future__ import annotations
 EXAMPLES = {
     "backends": ("enginebay backends", "enginebay backends --load --json"),
     "check-env": ("enginebay check-env", "enginebay check-env {backend} --device cpu"),
+    "preview": (
+        "enginebay preview net.py:build",
+        "enginebay preview net.py:build --backend {backend}",
+    ),
     "deploy": (
         "enginebay deploy net.py:build --backend {backend} --work-dir artifact",
         "enginebay deploy model.onnx --all --work-dir engines --overwrite",

@@ -181,7 +181,8 @@ def _all_failed(failures: Mapping[str, BaseException]) -> ExportError:
     reasons = "; ".join(f"{name}: {reason(err)}" for name, err in failures.items())
     errors = list(failures.values())
     error = ExportError(
-        f"the model cannot be exported by {reasons}", hint=getattr(errors[0], "hint", None)
+        f"the model cannot be exported by {reasons}",
+        hint=getattr(errors[0], "hint", None) or "enginebay preview lists all that is in the way",
     )
     error.__cause__ = (
         errors[0] if len(errors) == 1 else BaseExceptionGroup("every exporter failed", errors)

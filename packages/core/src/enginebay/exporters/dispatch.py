@@ -55,11 +55,11 @@ def write_ir(
     check_choices(model.source, kind, exporter)
     require("torch", *(("onnx", "onnxscript") if kind == "onnx" else ()))
     write = partial(write_module, Task(model, opset, patch), kind, exporter)
-    written = _placed(Path(path).absolute(), kind, write)
+    written = placed(Path(path).absolute(), kind, write)
     return msgspec.structs.replace(written, example_shapes=model.example_shapes)
 
 
-def _placed(path: Path, ir: IRKind, write: Callable[[Path], Written]) -> IRModel:
+def placed(path: Path, ir: IRKind, write: Callable[[Path], Written]) -> IRModel:
     """Write the files, move them into place, and describe them there."""
     path = path if path.suffix else path.with_suffix(SUFFIXES[ir])
     with staged(path) as stage:

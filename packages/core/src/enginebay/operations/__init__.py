@@ -22,16 +22,19 @@ if TYPE_CHECKING:
     from enginebay.operations.export_model import export
     from enginebay.operations.int8_layers import NodeSensitivity
     from enginebay.operations.load_artifact import load
+    from enginebay.operations.preview_model import BackendPreview, Preview, preview
     from enginebay.operations.rank_layers import Sensitivity, sensitivity
     from enginebay.operations.rewrite_model import rewrite
     from enginebay.operations.steps import Step
     from enginebay.operations.verify_artifact import verify
 
 __all__ = [
+    "BackendPreview",
     "Comparison",
     "ComparisonRow",
     "Deployment",
     "NodeSensitivity",
+    "Preview",
     "Sensitivity",
     "Step",
     "benchmark",
@@ -43,6 +46,7 @@ __all__ = [
     "evaluate",
     "export",
     "load",
+    "preview",
     "rewrite",
     "sensitivity",
     "verify",
@@ -51,10 +55,12 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
+        "BackendPreview": "operations.preview_model",
         "Comparison": "operations.comparison",
         "ComparisonRow": "operations.comparison",
         "Deployment": "operations.deployment",
         "NodeSensitivity": "operations.int8_layers",
+        "Preview": "operations.preview_model",
         "Sensitivity": "operations.rank_layers",
         "Step": "operations.steps",
         "benchmark": "operations.benchmark_artifact",
@@ -66,6 +72,7 @@ __getattr__ = lazy_names(
         "evaluate": "operations.evaluate_artifacts",
         "export": "operations.export_model",
         "load": "operations.load_artifact",
+        "preview": "operations.preview_model",
         "rewrite": "operations.rewrite_model",
         "sensitivity": "operations.rank_layers",
         "verify": "operations.verify_artifact",

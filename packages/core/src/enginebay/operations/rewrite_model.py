@@ -74,9 +74,11 @@ class ExportPatch:
     Attributes:
         backend: The engine; None for the rewriters that serve every engine.
         report: The rewriters of the last attempt, those that fired and the others; None before it.
+        symbolics: The names of the symbolics that are active during an attempt.
     """
 
     report: RewriteReport | None = None
+    symbolics: frozenset[str] = frozenset()
 
     def __init__(self, **options: Any) -> None:
         self.backend: str | None = options["backend"]
@@ -88,6 +90,8 @@ class ExportPatch:
         rewriting = rewrite(model, exporter=exporter, **self._options)
         try:
             with rewriting:
+                applied = rewriting.report.applied
+                self.symbolics = frozenset(r.name for r in applied if r.kind == "symbolic")
                 assert rewriting.model is not None
                 yield rewriting.model
         finally:

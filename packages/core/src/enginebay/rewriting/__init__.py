@@ -27,6 +27,12 @@ from enginebay.rewriting.declaration import RewriterSet, check_sets
 from enginebay.rewriting.marking import DOMAIN, OPERATOR, Cut, mark, mark_nodes, marks
 from enginebay.rewriting.names import NameNotFoundError
 from enginebay.rewriting.patches import replace_functions
+from enginebay.rewriting.placeholders import (
+    PLACEHOLDER_DOMAIN,
+    operator_name,
+    placeholder_translations,
+    untranslated,
+)
 from enginebay.rewriting.report import AppliedRewriter, RewriteReport
 from enginebay.rewriting.rewriter import CORE, Context, Rewriter, RewriterKind, Target
 from enginebay.rewriting.rewriting import Rewriting, rewrite
@@ -36,6 +42,7 @@ __all__ = [
     "CORE",
     "DOMAIN",
     "OPERATOR",
+    "PLACEHOLDER_DOMAIN",
     "AppliedRewriter",
     "Context",
     "Cut",
@@ -52,6 +59,9 @@ __all__ = [
     "mark",
     "mark_nodes",
     "marks",
+    "operator_name",
+    "placeholder_translations",
     "replace_functions",
     "rewrite",
+    "untranslated",
 ]

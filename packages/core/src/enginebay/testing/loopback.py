@@ -70,6 +70,20 @@ def to_backend(request: ConvertRequest[LoopbackParams]) -> list[Path]:
 
 
 @eb.hookimpl
+def unsupported_operators(request: ConvertRequest[LoopbackParams]) -> dict[str, str]:
+    """Return the nodes of other domains than ONNX's own: the evaluator has none of these."""
+    import onnx
+
+    model = onnx.load(request.ir.path, load_external_data=False)
+    defined = {(function.domain, function.name) for function in model.functions}
+    return {
+        node.name: f"the evaluator has no domain {node.domain}"
+        for node in model.graph.node
+        if node.domain and (node.domain, node.op_type) not in defined
+    }
+
+
+@eb.hookimpl
 def build_wrapper(request: WrapperRequest[LoopbackParams]) -> eb.Wrapper:
     """Load the model into the evaluator."""
     return LoopbackWrapper(request)

@@ -1,0 +1,56 @@
+"""All operators that neither pnnx, nor ncnn, nor the lowering knows are listed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+import enginebay as eb
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@torch.library.custom_op("ncnn_preview::wibble", mutates_args=())
+def wibble(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+class Foreign(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return wibble(x).relu()
+
+
+class Left(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.fft.hfft(x).relu()
+
+
+class Lowered(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.sort(x.relu(), dim=1)[0]
+
+
+def lacking(model: nn.Module, folder: Path) -> dict[str, str] | None:
+    backend = eb.get_backend("ncnn")
+    ir = eb.export(model, torch.randn(1, 8), ir="torchscript", path=folder / "m.pt")
+    work_dir = folder / "work"
+    work_dir.mkdir()
+    return backend.unsupported_operators(ir, backend.Params(), work_dir)
+
+
+def test_an_operator_of_somebody_elses(tmp_path: Path) -> None:
+    assert lacking(Foreign(), tmp_path) == {
+        "ncnn_preview::wibble": "pnnx knows no operators of others"
+    }
+
+
+def test_an_operator_that_is_left(tmp_path: Path) -> None:
+    found = lacking(Left(), tmp_path)
+    assert found == {"aten::fft_hfft": "ncnn has no layer for it"}
+
+
+def test_an_operator_that_is_lowered_is_not_lacking(tmp_path: Path) -> None:
+    assert lacking(Lowered(), tmp_path) == {}

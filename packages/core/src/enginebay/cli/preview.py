@@ -1,0 +1,95 @@
+"""``enginebay preview``: what stands between a model and the engines, before a long build."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from enginebay.cli.arguments import MODEL_HELP, add_inputs
+from enginebay.cli.output import (
+    print_fields,
+    print_json,
+    print_message,
+    print_table,
+    stdout_on_stderr,
+)
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Iterator
+
+    from enginebay.operations import Preview
+
+
+def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
+    """Add the command's flags."""
+    parser.usage = "enginebay preview MODEL [--backend NAME,NAME] [--input NAME=SPEC] [flags]"
+    parser.add_argument("model", metavar="MODEL", help=MODEL_HELP)
+    parser.add_argument(
+        "--backend",
+        type=_names,
+        default=(),
+        metavar="NAME,NAME",
+        help="look at these engines (default: all that are installed)",
+    )
+    add_inputs(parser, "the model's own")
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=600.0,
+        metavar="SECONDS",
+        help="limit for the child process of each engine (default: 600)",
+    )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name for name in text.split(",") if name)
+
+
+def run(args: Namespace) -> int:
+    """Print all obstacles; there being one fails the command with exit code 1."""
+    import msgspec
+
+    from enginebay.operations import preview
+    from enginebay.tensors import parse_inputs
+
+    with stdout_on_stderr():
+        found = preview(
+            args.model,
+            parse_inputs(args.inputs) if args.inputs else None,
+            backends=args.backend,
+            timeout=args.timeout,
+            watch=_watch if sys.stderr.isatty() else None,
+        )
+    if args.json:
+        print_json({"preview": msgspec.to_builtins(found)})
+    else:
+        _print(found)
+    return 0 if found.clear else 1
+
+
+def _watch(name: str) -> None:
+    print_message(f"looking at {name} …")
+
+
+def _print(found: Preview) -> None:
+    rows = [
+        (one.backend, each.operator, ", ".join(each.modules) or "-", each.reason, each.rewriter)
+        for one in found.backends
+        for each in one.obstacles
+    ]
+    if rows:
+        print_table(("BACKEND", "OPERATOR", "MODULE", "REASON", "REWRITER"), rows)
+        sys.stdout.write("\n")
+    print_fields(_fields(found))
+
+
+def _fields(found: Preview) -> Iterator[tuple[str, str]]:
+    for one in found.backends:
+        if one.clear:
+            yield one.backend, f"nothing in the way, from {one.ir}"
+        if one.error:
+            yield one.backend, f"failed: {one.error}"
+        if one.rewritten:
+            counts = ", ".join(f"{name} ({count})" for name, count in one.rewritten.items())
+            yield one.backend, f"rewritten already: {counts}"

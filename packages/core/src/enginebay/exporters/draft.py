@@ -1,0 +1,181 @@
+"""A draft of a model in ONNX, with everything in its way listed instead of the first of it.
+
+``torch.export.draft_export`` runs the model on its real inputs, so that it goes on where
+``torch.export.export`` stops; the operators without a translation become placeholders.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from enginebay.exporters.attempts import Task
+from enginebay.exporters.dispatch import placed
+from enginebay.exporters.job import Written, writing
+from enginebay.exporters.onnx_export import torch_dims
+from enginebay.ir import IRModel, describe, quiet, read_onnx
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator
+
+    from enginebay.exporters.attempts import Patch
+    from enginebay.exporters.job import Job
+    from enginebay.models import BoundModel
+
+
+class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that stands between a model and an engine.
+
+    Attributes:
+        operator: The operator, such as ``aten::sort`` or ``my.ops::Wibble``; for a decision by a
+            tensor's values, the line of Python.
+        modules: The modules that use it, by their paths in the model, such as ``body.l``.
+        reason: Why it cannot go through, in a few words.
+        rewriter: A rewriter or lowering that would replace it, and when; empty where none is known.
+    """
+
+    operator: str
+    modules: tuple[str, ...]
+    reason: str
+    rewriter: str = ""
+
+
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
+    """A draft: the file, and what is not right about it.
+
+    Attributes:
+        ir: The ONNX file; its operators of ``PLACEHOLDER_DOMAIN`` are among the obstacles.
+        obstacles: What torch.export and the exporter cannot do.
+    """
+
+    ir: IRModel
+    obstacles: tuple[Obstacle, ...]
+
+
+def write_draft(
+    model: BoundModel, path: Path, *, patch: Patch, translated: Callable[[], Collection[str]]
+) -> Draft:
+    """Write a draft of a model.
+
+    Args:
+        model: The model with its inputs bound.
+        path: The ONNX file.
+        patch: The rewriters, as :func:`enginebay.exporters.write_ir` takes them.
+        translated: Called while they are active: the operators that symbolics of theirs translate.
+
+    Raises:
+        ExportError: The file cannot be written.
+    """
+    obstacles: list[Obstacle] = []
+
+    def export(job: Job) -> Written:
+        return _export(job, translated(), obstacles)
+
+    task = Task(model, None, patch)
+    ir = placed(path, "onnx", lambda target: task.attempt("the default exporter", export, target))
+    return Draft(ir=ir, obstacles=tuple(merged(obstacles)))
+
+
+def merged(obstacles: Iterable[Obstacle]) -> Iterator[Obstacle]:
+    """Yield one obstacle for each operator, with all its reasons and all modules that use it."""
+    groups: dict[str, list[Obstacle]] = {}
+    for one in obstacles:
+        groups.setdefault(one.operator, []).append(one)
+    for operator, group in groups.items():
+        yield Obstacle(
+            operator=operator,
+            modules=tuple(dict.fromkeys(path for one in group for path in one.modules)),
+            reason="; ".join(dict.fromkeys(one.reason for one in group)),
+            rewriter=group[0].rewriter,
+        )
+
+
+def _export(job: Job, translated: Collection[str], obstacles: list[Obstacle]) -> Written:
+    import torch
+    from torch._library.fake_profile import unsafe_generate_fake_kernels
+
+    from enginebay.rewriting import placeholder_translations, untranslated
+
+    with quiet():
+        program = torch.export.draft_export(
+            job.flat, job.tensors, dynamic_shapes=(torch_dims(job),) if job.dynamic else None
+        )
+        report: Any = program._report  # type: ignore[attr-defined]  # draft_export adds it
+        obstacles += _capture_obstacles(program, report)
+        with unsafe_generate_fake_kernels(report.op_profiles):
+            missing = untranslated(program, translated)
+            obstacles += [
+                Obstacle(
+                    operator=node.target._schema.name,  # type: ignore[union-attr]  # of call_function
+                    modules=(_module(node),),
+                    reason="the ONNX exporter has no translation",
+                )
+                for node in missing
+            ]
+            written = torch.onnx.export(
+                program,
+                dynamo=True,
+                verbose=False,
+                input_names=list(job.samples),
+                output_names=list(job.output_names),
+                custom_translation_table=placeholder_translations(missing),
+            )
+        assert written is not None
+        written.model.metadata_props.update(describe((), (), job.example_shapes))
+        with writing(job.target):
+            written.save(job.target)
+    described = read_onnx(job.target)
+    return Written("torch.export draft", described.inputs, described.outputs, described.opset)
+
+
+def _capture_obstacles(program: Any, report: Any) -> Iterator[Obstacle]:
+    """Yield what torch.export could not do but by running the model."""
+    from torch.export._draft_export import FailureType
+
+    for failure in report.failures:
+        data = failure.data
+        if failure.failure_type is FailureType.DATA_DEPENDENT_ERROR:
+            frame = data["user_stack"][-1]
+            place = f"{report.str_to_filename[frame['filename']]}:{frame['line']}"
+            yield Obstacle(
+                operator=frame["loc"],
+                modules=_modules_at(program, place),
+                reason=f"torch.export cannot decide by values, at {Path(place).name}",
+            )
+        elif failure.failure_type is not FailureType.GUARD_ADDED:
+            missing = failure.failure_type is FailureType.MISSING_FAKE_KERNEL
+            text = "no fake kernel" if missing else "a fake kernel that differs from the real one"
+            name = data["op"].rpartition(".")[0].replace(".", "::", 1)
+            yield Obstacle(
+                operator=name,
+                modules=_modules_of(program, name),
+                reason=f"{text}, which torch.export needs",
+            )
+
+
+def _modules_of(program: Any, operator: str) -> tuple[str, ...]:
+    from enginebay.rewriting import operator_name
+
+    nodes = (node for node in program.graph.nodes if operator_name(node) == operator)
+    return tuple(dict.fromkeys(map(_module, nodes)))
+
+
+def _modules_at(program: Any, place: str) -> tuple[str, ...]:
+    """The modules whose code is at a line: those of the nodes that it made."""
+    file, _, line = place.rpartition(":")
+    text = f'File "{file}", line {line}, in '
+    found = [
+        _module(node)
+        for node in program.graph.nodes
+        if text in (node.meta.get("stack_trace") or "")
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def _module(node: Any) -> str:
+    """The path of the innermost module that a node comes from, in the caller's model."""
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    path = stack[-1][0] if stack else ""
+    return str(path).removeprefix("model").removeprefix(".")

@@ -1,0 +1,242 @@
+"""``preview``: all that stands between a model and each engine, before anything is built."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from enginebay.backend import get_backend
+from enginebay.errors import EnginebayError, ModelError, UsageError
+from enginebay.exporters import Obstacle, merged, write_draft, write_ir
+from enginebay.ir import IRModel
+from enginebay.models import bind, find_model, shapes_of, unchanged
+from enginebay.operations.previewed_ir import explained, replacement
+from enginebay.operations.rewrite_model import ExportPatch
+from enginebay.plugins import list_backends
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_PREVIEW = "enginebay.operations.preview_model:preview_here"
+_ENGINE = "enginebay.operations.preview_model:ask_engine"
+
+#: Files in the folder of a preview: the model for the child process, and what it drafted.
+_SENT, _DRAFTED = "model.pickle", "drafted.json"
+
+
+class BackendPreview(msgspec.Struct, frozen=True, kw_only=True):
+    """The preview of a model on one backend.
+
+    Attributes:
+        backend: Its name.
+        ir: The IR that was looked at; empty where there was none.
+        obstacles: What the exporter or the engine lacks.
+        rewritten: How often each rewriter has replaced something on the way already, by its name.
+        error: Why the engine could not be asked; else empty.
+    """
+
+    backend: str
+    ir: str = ""
+    obstacles: tuple[Obstacle, ...] = ()
+    rewritten: dict[str, int] = {}
+    error: str = ""
+
+    @property
+    def clear(self) -> bool:
+        """True if nothing stands in the way."""
+        return not (self.obstacles or self.error)
+
+
+class Preview(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of :func:`preview`.
+
+    Attributes:
+        model: The name of the model.
+        backends: The preview on each backend.
+    """
+
+    model: str
+    backends: tuple[BackendPreview, ...] = ()
+
+    @property
+    def clear(self) -> bool:
+        """True if nothing stands in the way on any of them."""
+        return all(one.clear for one in self.backends)
+
+
+class _Drafted(msgspec.Struct, frozen=True, kw_only=True):
+    """An IR to ask an engine about, and what stood in its way already."""
+
+    ir: IRModel
+    obstacles: tuple[Obstacle, ...] = ()
+    rewritten: dict[str, int] = {}
+
+
+def preview(
+    model: Any,
+    args: Any = None,
+    *,
+    backends: Sequence[str] = (),
+    timeout: float = 600.0,
+    watch: Callable[[str], None] | None = None,
+) -> Preview:
+    """List all operators that stand between a model and each engine; builds nothing.
+
+    The model is exported as for a deployment, with the rewriters of each backend. Where
+    torch.export fails, ``torch.export.draft_export`` goes on and lists all of its problems; where
+    the ONNX exporter has no translation, a placeholder stands in. Then each engine says which
+    operators it lacks.
+
+    Args:
+        model: As :func:`enginebay.deploy` takes it.
+        args: Example inputs; by default the model's own.
+        backends: Their names; by default all that are installed.
+        timeout: Seconds that each child process may take. The engines are asked in child
+            processes. The export happens in one too, if the model can be sent there: text, or a
+            module whose class can be imported.
+        watch: Called with each backend's name before its turn.
+
+    Raises:
+        BackendUnavailableError: A backend that is named cannot be used.
+        UsageError: The model or its inputs are wrong, or no backend is installed.
+        ModelError: The model's forward raised.
+
+    Example:
+        >>> import enginebay as eb, torch
+        >>> eb.preview(torch.nn.ReLU(), torch.ones(1, 3)).clear  # doctest: +SKIP
+        True
+    """
+    names = tuple(dict.fromkeys(backends)) or tuple(
+        status.name for status in list_backends() if status.state == "installed"
+    )
+    if not names:
+        raise UsageError("no backend is installed", hint="pip install 'enginebay-onnxruntime[cpu]'")
+    for name in backends:
+        get_backend(name)
+    found = []
+    for name in names:
+        if watch is not None:
+            watch(name)
+        found.append(_preview(model, args, name, timeout))
+    title = model if isinstance(model, str) else type(model).__name__
+    return Preview(model=title, backends=tuple(found))
+
+
+def _preview(model: Any, args: Any, name: str, timeout: float) -> BackendPreview:
+    with TemporaryDirectory(prefix="enginebay-preview-") as text:
+        folder, error = Path(text), ""
+        lacking: list[Obstacle] = []
+        try:
+            lacking = _lacking(model, args, name, folder, timeout)
+        except (UsageError, ModelError):
+            raise
+        except EnginebayError as err:
+            error = str(err).replace(f"'{_PREVIEW}'", f"the preview on backend '{name}'")
+            error = error.replace(f"'{_ENGINE}'", f"the engine of backend '{name}'")
+        drafted = _read(folder)
+        if drafted is None:
+            return BackendPreview(backend=name, error=error)
+        obstacles = [
+            msgspec.structs.replace(one, rewriter=replacement(name, one.operator))
+            for one in (*drafted.obstacles, *lacking)
+        ]
+        return BackendPreview(
+            backend=name,
+            ir=drafted.ir.kind,
+            obstacles=tuple(merged(obstacles)),
+            rewritten=drafted.rewritten,
+            error=error,
+        )
+
+
+def _lacking(model: Any, args: Any, name: str, folder: Path, timeout: float) -> list[Obstacle]:
+    """What the engine lacks; all in one child process if the model can be sent to it."""
+    from enginebay.isolation import call
+
+    if sent := _sent(model, args):
+        (folder / _SENT).write_bytes(sent)
+        return call(_PREVIEW, name, folder, timeout=timeout, result_type=list[Obstacle])
+    draft(model, args, name, folder)
+    return call(_ENGINE, name, folder, timeout=timeout, result_type=list[Obstacle])
+
+
+def _sent(model: Any, args: Any) -> bytes:
+    """The model and its inputs for a child process; empty where it could not read them."""
+    module = type(model).__module__
+    if module == "__main__" or module.startswith("enginebay_source_"):
+        return b""
+    try:
+        return pickle.dumps((model, args))
+    except Exception:  # noqa: BLE001  # anything may be in a model that cannot be pickled
+        return b""
+
+
+def preview_here(name: str, folder: Path) -> list[Obstacle]:
+    """Draft what the parent wrote and ask the engine about it; called in a child process."""
+    model, args = pickle.loads((folder / _SENT).read_bytes())  # noqa: S301  # our own file
+    draft(model, args, name, folder)
+    return ask_engine(name, folder)
+
+
+def draft(model: Any, args: Any, name: str, folder: Path) -> None:
+    """Write the IR that a backend prefers, whatever stands in its way, and what it is."""
+    source = find_model(model, None, shapes_of(args))
+    if source.model is None and source.ir is not None:
+        _write(folder, _Drafted(ir=source.ir))
+        return
+    kind = get_backend(name).info.irs[0]
+    with unchanged(source):
+        bound = bind(source, args)
+        patch = ExportPatch(backend=name, ir=kind, rewriters=(), config=None, opset=None)
+        obstacles: tuple[Obstacle, ...] = ()
+        if kind == "onnx":
+            drafted = write_draft(
+                bound,
+                folder / "draft.onnx",
+                patch=patch,
+                translated=lambda: {_qualified(name) for name in patch.symbolics},
+            )
+            ir, obstacles = drafted.ir, drafted.obstacles
+        else:
+            ir = write_ir(bound, kind, folder / "draft", patch=patch)
+    rewritten = patch.report.fired if patch.report else {}
+    _write(folder, _Drafted(ir=ir, obstacles=obstacles, rewritten=rewritten))
+
+
+def ask_engine(name: str, folder: Path) -> list[Obstacle]:
+    """Ask a backend what it lacks for the draft; called in a child process.
+
+    Raises:
+        EnginebayError: It does not say, or cannot read the draft.
+    """
+    drafted = _read(folder)
+    assert drafted is not None
+    backend = get_backend(name)
+    work_dir = folder / "engine"
+    work_dir.mkdir()
+    found = backend.unsupported_operators(drafted.ir, backend.Params(), work_dir)
+    if found is None:
+        raise EnginebayError(f"backend '{name}' does not say which operators it lacks")
+    return list(explained(drafted.ir, found))
+
+
+def _write(folder: Path, drafted: _Drafted) -> None:
+    (folder / _DRAFTED).write_bytes(msgspec.json.encode(drafted, enc_hook=str))
+
+
+def _read(folder: Path) -> _Drafted | None:
+    """What was drafted; None where that failed."""
+    file = folder / _DRAFTED
+    if not file.is_file():
+        return None
+    return msgspec.json.decode(
+        file.read_bytes(), type=_Drafted, dec_hook=lambda kind, text: kind(text)
+    )
+
+
+def _qualified(operator: str) -> str:
+    return operator if "::" in operator else f"aten::{operator}"

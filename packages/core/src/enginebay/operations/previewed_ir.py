@@ -1,0 +1,84 @@
+"""From what an engine lacks of an IR to the modules of the model, and to rewriters for it."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from enginebay.backend import get_backend
+from enginebay.exporters import Obstacle
+from enginebay.rewriting import PLACEHOLDER_DOMAIN, builtin_rewriters, list_rewriters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from onnx import NodeProto
+
+    from enginebay.ir import IRModel
+
+#: Where torch's ONNX exporter writes the modules that a node comes from.
+_SCOPES = "pkg.torch.onnx.name_scopes"
+
+
+def explained(ir: IRModel, lacking: Mapping[str, str]) -> Iterator[Obstacle]:
+    """Yield an obstacle for each node or operator that an engine lacks."""
+    if not lacking:
+        return
+    if ir.kind == "onnx":
+        yield from _onnx_obstacles(ir, lacking)
+    else:
+        modules = _script_modules(ir, lacking) if ir.kind == "torchscript" else {}
+        for operator, reason in lacking.items():
+            yield Obstacle(operator=operator, modules=modules.get(operator, ()), reason=reason)
+
+
+def _onnx_obstacles(ir: IRModel, lacking: Mapping[str, str]) -> Iterator[Obstacle]:
+    import onnx
+
+    graph = onnx.load(ir.path, load_external_data=False).graph
+    for node in graph.node:
+        if node.name in lacking and node.domain != PLACEHOLDER_DOMAIN:
+            operator = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
+            yield Obstacle(operator=operator, modules=_scope(node), reason=lacking[node.name])
+
+
+def _scope(node: NodeProto) -> tuple[str, ...]:
+    """The path of the module that a node comes from; the node's own name where no one knows."""
+    for entry in node.metadata_props:
+        if entry.key == _SCOPES:
+            scopes = [str(scope) for scope in ast.literal_eval(entry.value)][:-1]
+            inner = scopes[-1] if scopes else ""
+            return (inner.removeprefix("model").removeprefix("."),)
+    return (node.name,)
+
+
+def _script_modules(ir: IRModel, operators: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """The modules of a TorchScript file whose own code has each operator."""
+    from enginebay.ir import read_torchscript
+
+    module, _ = read_torchscript(ir.path)
+    found: dict[str, dict[str, None]] = {}
+    for name, inner in module.named_modules():
+        if not hasattr(inner, "graph"):
+            continue
+        path = name.removeprefix("model").removeprefix(".")
+        for node in inner.graph.nodes():
+            if node.kind() in operators:
+                found.setdefault(node.kind(), {})[path] = None
+    return {operator: tuple(modules) for operator, modules in found.items()}
+
+
+def replacement(backend: str, operator: str) -> str:
+    """Return a rewriter for an operator, and when it applies; empty where none has its name."""
+    base = operator.rpartition("::")[2].lower()
+    engine = get_backend(backend)
+    for ir in engine.info.irs:
+        sets = [*engine.rewriters(ir), builtin_rewriters()]
+        for rewriter in list_rewriters(sets, backend=backend, ir=ir):
+            if rewriter.name.rpartition(".")[2].lower() == base:
+                return (
+                    f"{rewriter.name} ({rewriter.condition})"
+                    if rewriter.condition
+                    else rewriter.name
+                )
+    return ""

@@ -1,0 +1,75 @@
+"""Nodes in the place of operators that the default ONNX exporter cannot translate.
+
+With them a whole model is exported although parts of it cannot be, and an engine can be asked
+about the rest of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from enginebay.rewriting.dynamo_graph import Graph, unwrap, without_annotations
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    from torch.export import ExportedProgram
+    from torch.fx import Node
+
+#: The ONNX domain of the nodes.
+PLACEHOLDER_DOMAIN = "enginebay.untranslated"
+
+#: Checks at run time, which the exporter removes.
+_CHECKS = ("aten::_assert", "aten::sym_constrain_range")
+
+
+def untranslated(program: ExportedProgram, translated: Collection[str]) -> list[Node]:
+    """Return the nodes of a program for which the exporter has no translation.
+
+    Args:
+        program: The program; its operators are decomposed here as the exporter does it.
+        translated: Operators that symbolic rewriters translate, such as ``aten::copy``.
+    """
+    # Checked with torch 2.13, where the exporter's registry is private.
+    from torch.onnx._internal.exporter import _dispatching, _fx_passes
+    from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+    registry = ONNXRegistry.from_torchlib()
+    decomposed = _fx_passes.decompose_with_registry(program, registry)
+    return [
+        node
+        for node in decomposed.graph.nodes
+        if node.op == "call_function"
+        and (name := operator_name(node))
+        and name not in translated
+        and not name.startswith(_CHECKS)
+        and _dispatching.dispatch(node, registry)[0] is None
+    ]
+
+
+def operator_name(node: Node) -> str:
+    """Return a node's operator, such as ``aten::relu``; empty where it has no schema."""
+    schema = getattr(node.target, "_schema", None)
+    return "" if schema is None else str(schema.name)
+
+
+def placeholder_translations(nodes: Iterable[Node]) -> dict[Callable[..., Any], Callable[..., Any]]:
+    """Return a translation for each node's operator: one node of :data:`PLACEHOLDER_DOMAIN`."""
+    return {node.target: _placeholder(node.target) for node in nodes}  # type: ignore[misc]  # of call_function
+
+
+def _placeholder(overload: Any) -> Callable[..., Any]:
+    name = overload._schema.name.replace("::", ".")
+    outputs = max(1, len(overload._schema.returns))
+
+    def translation(*args: Any, **kwargs: Any) -> Any:
+        import onnx_ir
+
+        from enginebay.rewriting.dynamo_graph import wrap
+
+        given = [*args, *kwargs.values()]
+        tensors = [wrap(each) for each in given if isinstance(each, onnx_ir.Value)]
+        graph = Graph(name)
+        return unwrap(graph.op(f"{PLACEHOLDER_DOMAIN}::{name}", *tensors, outputs=outputs))
+
+    return without_annotations(translation)

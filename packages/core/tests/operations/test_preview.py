@@ -1,0 +1,126 @@
+"""All that stands in a model's way is listed at once, each with the module that uses it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+import enginebay as eb
+from enginebay.cli import main
+from enginebay.errors import BackendNotFoundError, ModelError
+from enginebay.testing import loopback as source
+from enginebay.testing import temporary_backend
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PLANTED = """
+import torch
+from torch import nn
+
+@torch.library.custom_op("planted::wibble", mutates_args=())
+def wibble(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+@wibble.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+@torch.library.custom_op("planted::wobble", mutates_args=())
+def wobble(x: torch.Tensor) -> torch.Tensor:
+    return x + 1
+
+class Wibble(nn.Module):
+    def forward(self, x):
+        return wibble(x)
+
+class Wobble(nn.Module):
+    def forward(self, x):
+        return wobble(x)
+
+class Branch(nn.Module):
+    def forward(self, x):
+        if x.sum().item() > 0:
+            return x * 3
+        return x
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(3, 3), Wibble(), Wobble())
+        self.l = Branch()
+    def forward(self, x):
+        return self.l(self.body(x))
+
+def build():
+    return Net().eval(), torch.ones(1, 3)
+"""
+
+
+def test_three_planted_operators_are_listed_with_their_modules(
+    loopback: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "planted.py").write_text(PLANTED)
+    assert main(["preview", "planted.py:build", "--backend", loopback, "--json"]) == 1
+    (found,) = json.loads(capsys.readouterr().out)["preview"]["backends"]
+    obstacles = {one["operator"]: (one["modules"], one["reason"]) for one in found["obstacles"]}
+    assert (found["error"], found["ir"]) == ("", "onnx")
+    assert obstacles == {
+        "planted::wibble": (["body.1"], "the ONNX exporter has no translation"),
+        "planted::wobble": (
+            ["body.2"],
+            "no fake kernel, which torch.export needs; the ONNX exporter has no translation",
+        ),
+        "if x.sum().item() > 0:": (
+            ["l"],
+            "torch.export cannot decide by values, at planted.py:27",
+        ),
+    }
+
+
+def test_a_model_with_nothing_in_the_way(loopback: str, capsys: pytest.CaptureFixture[str]) -> None:
+    class Local(torch.nn.Module):  # no child process can import it
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.logaddexp(x, x)
+
+    found = eb.preview(Local(), torch.ones(2), backends=[loopback])
+    assert found.clear
+    assert found.backends[0].rewritten == {"torch.logaddexp": 1}
+
+
+def test_an_engine_that_dies_or_says_nothing_is_a_row(tmp_path: Path) -> None:
+    head = "from enginebay.testing.loopback import *\nfrom enginebay.testing import loopback\n"
+    info = (
+        "@eb.hookimpl\ndef backend_info():\n"
+        "    return eb.BackendInfo(name={!r}, irs=('onnx',), params=LoopbackParams)\n"
+        "to_backend, build_wrapper = loopback.to_backend, loopback.build_wrapper\n"
+    )
+    dying = "@eb.hookimpl\ndef unsupported_operators(request):\n    import os\n    os.abort()\n"
+    silent = head + info.format("silent") + "del unsupported_operators\n"
+    file = tmp_path / "relu.onnx"
+    eb.export(torch.nn.ReLU(), torch.ones(1, 3), path=file)
+    with (
+        temporary_backend("silent", silent),
+        temporary_backend("dying", head + info.format("dying") + dying),
+    ):
+        found = eb.preview(str(file), backends=["silent", "dying"])
+    assert not found.clear
+    assert found.backends[0].error == "backend 'silent' does not say which operators it lacks"
+    assert found.backends[1].error.startswith("the preview on backend 'dying' ended with SIGABRT")
+
+
+def test_what_is_wrong_with_the_call_is_raised(loopback: str) -> None:
+    assert source.unsupported_operators
+    with pytest.raises(BackendNotFoundError):
+        eb.preview(torch.nn.ReLU(), torch.ones(1), backends=["no-such-engine"])
+
+    class Raising(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            raise ValueError("no")
+
+    with pytest.raises(ModelError, match=r"^the model's forward raised ValueError: no$"):
+        eb.preview(Raising(), torch.ones(1), backends=[loopback])
