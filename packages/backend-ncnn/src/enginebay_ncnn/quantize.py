@@ -135,7 +135,7 @@ class _Watching(Session):
     def _run(self, feed: Mapping[str, NumpyArray]) -> list[NumpyArray]:
         extractor = self.extractor(feed)
         for blob, known in self.ranges.items():
-            found = np.abs(np.array(self._blob(extractor, blob, blob))).max()
+            found = np.abs(np.array(self._blob(extractor, blob, blob, blob))).max()
             self.ranges[blob] = max(known, float(found))
         return self._results(extractor)
 
