@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -44,6 +45,21 @@ def test_a_table_on_a_terminal_breaks_between_words_only(columns: int, broken: s
     assert max(map(len, lines)) <= columns
     words = {word for line in lines for word in line.split()}
     assert words >= {"temporary-loopback", "installed", *REASON.split()}
+
+
+@pytest.mark.parametrize("columns", range(26, 50))
+def test_a_number_stays_beside_its_unit(
+    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    cells = ("a name of some words", "1,240 µs", "3.5× (3.4–3.6)")
+    print_table(("NAME", "TIME", "SPEED"), [cells], right=("TIME", "SPEED"))
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, map(str.rstrip, lines))) <= columns
+    assert [line for line in lines if "1,240 µs" in line]
+    assert [line for line in lines if "3.5× (3.4–3.6)" in line]
 
 
 def test_a_table_is_as_wide_as_it_needs_to_be(broken: str) -> None:

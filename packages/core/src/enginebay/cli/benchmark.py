@@ -241,7 +241,7 @@ def _print_rows(measured: Benchmark) -> None:
             (row.name, *(_cells(row)[name] for name in columns), _agreed(row))
             for row in measured.rows
         ],
-        right=columns,
+        right=(*columns, "AGREED"),
     )
     print_fields(("note", note) for note in _notes(measured))
 
@@ -284,7 +284,10 @@ def _agreed(row: BenchmarkRow) -> str:
 
 
 def _ratio(ratio: Ratio) -> str:
-    value, low, high = map(human_number, (ratio.value, ratio.low, ratio.high))
+    value, low, high = (
+        f"{each:.2f}" if 0.1 <= each < 10 else human_number(each)
+        for each in (ratio.value, ratio.low, ratio.high)
+    )
     return f"{value}× ({low}–{high})"
 
 

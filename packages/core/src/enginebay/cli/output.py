@@ -86,7 +86,7 @@ def print_table(
     columns = list(zip(header, *lines, strict=True))
     if not sys.stdout.isatty():
         _print_aligned(columns, right)
-    elif widths := _widths_that_fit(columns, digests):
+    elif widths := _widths_that_fit(columns, right, digests):
         _print_wrapped(columns, widths, right)
     else:
         for line in lines:
@@ -104,19 +104,24 @@ def _print_aligned(columns: Sequence[Sequence[str]], right: Collection[str]) -> 
 
 
 def _widths_that_fit(
-    columns: Sequence[Sequence[str]], digests: Collection[str]
+    columns: Sequence[Sequence[str]], right: Collection[str], digests: Collection[str]
 ) -> list[int] | None:
-    """Return the columns' widths on this terminal; None where the longest words do not fit."""
+    """Return the columns' widths on this terminal; None where the longest words do not fit.
+
+    A number and its unit are one word.
+    """
     from rich.cells import cell_len
 
+    def least_of(header: str, *cells: str) -> int:
+        if header in digests:
+            return _DIGEST_WIDTH
+        whole = cells if header in right else " ".join(cells).split()
+        return max(map(cell_len, (*header.split(), *whole)), default=0)
+
     widths = [max(map(cell_len, column)) for column in columns]
-    least = [
-        _DIGEST_WIDTH
-        if column[0] in digests
-        else max(map(cell_len, " ".join(column).split()), default=0)
-        for column in columns
-    ]
-    excess = sum(widths) + 2 * (len(widths) - 1) - get_terminal_size().columns
+    least = [least_of(*column) for column in columns]
+    # One more than the columns and what is between them: rich would cut a column otherwise.
+    excess = sum(widths) + 2 * (len(widths) - 1) + 1 - get_terminal_size().columns
     # What can become narrowest gives first: prose before names.
     for number in sorted(range(len(widths)), key=lambda n: least[n] - widths[n]):
         cut = max(0, min(excess, widths[number] - least[number]))
