@@ -67,6 +67,16 @@ BROKEN = {
         "in int8, 'node_conv2d' makes no difference",
         CALIBRATED,
     ),
+    "two of its layers have the same name": Broken(
+        "test_timed_layers_are_told_apart",
+        r"two layers have the same name: \['conv', 'conv'\]",
+        """
+        @eb.hookimpl
+        def time_layers(request):
+            from enginebay.hooks import TimedLayer
+            return [TimedLayer(name="conv", seconds=1e-6)] * 2
+        """,
+    ),
     "its information names a dtype that does not exist": Broken(
         "test_it_says_what_it_is", "there is no dtype 'float33'", 'INFO["dtypes"] = ("float33",)'
     ),

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import enginebay as eb
+from enginebay.artifact import load_request
+from enginebay.backend import time_layers
 from enginebay.errors import InputError, UsageError
 from enginebay.testing.conformance.kit import compare, error_of
 
@@ -186,6 +188,18 @@ class InferenceLaws:
         assert receipt.engine
         assert receipt.device.partition(":")[0] in info.devices, receipt.device
         assert receipt.precision in info.precisions, receipt.precision
+
+    def test_timed_layers_are_told_apart(self, kit: Kit) -> None:
+        """Layers that ``time_layers`` returns have names of their own, and times that add up."""
+        artifact = kit.artifact("convolutions")
+        request = load_request(artifact).wrapper_request()
+        try:
+            layers = time_layers(request, kit.example("convolutions").arrays(), 3)
+        except UsageError as err:
+            kit.skip(str(err))
+        names = [layer.name for layer in layers]
+        assert len(set(names)) == len(names), f"two layers have the same name: {names}"
+        assert sum(layer.seconds for layer in layers) > 0, "the layers take no time"
 
 
 _NAMES = ("second", "unused", "first")
