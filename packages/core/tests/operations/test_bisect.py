@@ -11,7 +11,7 @@ from torch import nn
 
 import enginebay as eb
 from enginebay.bisection import search
-from enginebay.errors import UsageError
+from enginebay.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -172,11 +172,18 @@ def test_the_worst_sample_is_taken(tmp_path: Path) -> None:
     verification = artifact.manifest.verification
     assert verification is not None
     worst = max(verification.outputs, key=lambda output: output.badness).sample
-    rewriters = [BETWEEN]  # which this model does not use
-    found = eb.bisect(artifact, short()[0], rewriters=rewriters)
-    assert found.sample == worst != "example"
-    own = {"input": np.ones((1, 3), np.float32)}
-    assert eb.bisect(artifact, short()[0], own).sample == "example"
+    assert eb.bisect(artifact, short()[0]).sample == worst != "example"
+    own = [{"input": np.full((1, 3), value, np.float32)} for value in (0, 9, 1)]
+    assert eb.bisect(artifact, short()[0], own[0]).sample == "example"
+    assert eb.bisect(artifact, short()[0], own).sample == "item 1"
+
+
+def test_inputs_that_the_artifact_does_not_take(tmp_path: Path) -> None:
+    artifact = deployed(tmp_path, model=short, probes=0)
+    with pytest.raises(InputError, match=r"^unknown input 'y': the model takes input$"):
+        eb.bisect(artifact, short()[0], {"y": np.ones((1, 3), np.float32)})
+    with pytest.raises(InputError, match=r"1, 3"):
+        eb.bisect(artifact, short()[0], np.ones((1, 4), np.float32))
 
 
 def test_an_onnx_file_has_nodes(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ EXAMPLES = {
     "verify": (
         "enginebay verify artifact",
         "enginebay verify artifact --model net.py:build --rtol 1e-3",
+        "enginebay verify artifact --bisect",
     ),
     "evaluate": (
         "enginebay evaluate artifact --data pictures --metric accuracy",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _AROUND = 4
 
 
-def run(args: Namespace, artifact: Artifact, inputs: dict[str, Any] | None) -> int:
+def run(args: Namespace, artifact: Artifact, inputs: Any) -> int:
     """Bisect; a place that is found fails the command with exit code 1, as a mismatch does."""
     import msgspec
 

@@ -8,25 +8,29 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from enginebay.artifact import open_artifact
+from enginebay.artifact import SAMPLES_FILE, load_request, open_artifact
+from enginebay.environment import require
 from enginebay.errors import UsageError
+from enginebay.inference import InputCheck
 from enginebay.operations.steps import Step, Steps
+from enginebay.operations.verify_artifact import input_sets
 from enginebay.rewriting import check_sets
-from enginebay.verdict import EXAMPLE
+from enginebay.tensors import Sample, save_samples
+from enginebay.verdict import EXAMPLE, ITEM
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from enginebay.artifact import Artifact
     from enginebay.bisection import Bisection
     from enginebay.rewriting import RewriterSet
-    from enginebay.tensors import Array, NumpyArray
+    from enginebay.tensors import NumpyArray
 
 
 def bisect(
     artifact: str | Path | Artifact,
     model: Any = None,
-    inputs: Mapping[str, Array] | None = None,
+    inputs: Any = None,
     *,
     against: str | Path | Artifact | None = None,
     rewriters: Sequence[RewriterSet] = (),
@@ -46,7 +50,8 @@ def bisect(
         artifact: The folder, or what :func:`enginebay.deploy` returned.
         model: The model, as :func:`enginebay.deploy` takes it; by default the one that the
             artifact's command names.
-        inputs: The inputs by name; by default the recorded sample that is worst.
+        inputs: The inputs as :func:`enginebay.verify` takes them; of several sets, and by default
+            of the recorded samples, the worst is taken.
         against: Another artifact of the model, to compare with its engine instead of PyTorch.
         rewriters: Those of your own that the artifact was deployed with: it does not keep them.
         rtol: Replaces the relative tolerance.
@@ -58,12 +63,14 @@ def bisect(
         UsageError: The artifact does not say which model it is, its model was cut, or it computes
             in 8 bits, where every layer is wrong by a little.
         ArtifactError: The artifact is damaged.
+        MissingDependencyError: torch or onnx is not installed.
 
     Example:
         >>> import enginebay as eb
         >>> eb.bisect("work_dirs/net").module  # doctest: +SKIP
         'body.l'
     """
+    require("torch", "onnx")
     from enginebay.operations.bisect_model import bisect_model
     from enginebay.operations.piece_engines import Options
 
@@ -73,12 +80,14 @@ def bisect(
     for one in (opened, other):
         if one is not None:
             _check(one)
-    sample = _worst(opened, inputs)
+    model = recorded_model(opened) if model is None else model
+    sets = input_sets(opened, inputs)
+    sample = _worst_recorded(opened) if sets is None else _worst(opened, model, sets, timeout)
     with TemporaryDirectory(prefix="enginebay-bisect-") as folder:
         return bisect_model(
             opened,
             other,
-            recorded_model(opened) if model is None else model,
+            model,
             sample.inputs,
             sample.label,
             folder=Path(folder),
@@ -113,12 +122,37 @@ class _Sample(NamedTuple):
     label: str
 
 
-def _worst(opened: Artifact, inputs: Mapping[str, Array] | None) -> _Sample:
-    """The inputs given, else the recorded sample on which the verdict was worst."""
-    from enginebay.tensors import to_numpy
+def _worst(
+    opened: Artifact, model: Any, sets: list[dict[str, NumpyArray]], timeout: float
+) -> _Sample:
+    """The set of inputs at which the artifact is furthest from the model."""
+    check = InputCheck(opened.inputs)
+    for inputs in sets:
+        check.check_names(inputs)
+        check.check(inputs)
+    if len(sets) == 1:
+        return _Sample(sets[0], EXAMPLE)
+    from enginebay.models import find_model
+    from enginebay.verification import compare, reference_for, reference_model, run_trial
 
-    if inputs is not None:
-        return _Sample({name: to_numpy(value) for name, value in inputs.items()}, EXAMPLE)
+    request = load_request(opened)
+    names = [[spec.name for spec in specs] for specs in (opened.inputs, opened.outputs)]
+    bound = reference_model(find_model(model), names[0], sets[0], names[1])
+    expected = reference_for(bound, opened.backend).outputs(sets)
+    with TemporaryDirectory(prefix="enginebay-bisect-") as folder:
+        path = Path(folder) / SAMPLES_FILE
+        save_samples(path, [Sample(inputs, {}) for inputs in sets])
+        found, receipt = run_trial(request, path, timeout=timeout)
+    badness = [
+        max(output.badness for output in compare(*pair, precision=receipt.precision))
+        for pair in zip(expected, found, strict=True)
+    ]
+    worst = badness.index(max(badness))
+    return _Sample(sets[worst], f"{ITEM}{worst}")
+
+
+def _worst_recorded(opened: Artifact) -> _Sample:
+    """The recorded sample on which the verdict was worst."""
     samples = opened.samples()
     if not samples:
         return _Sample(None, EXAMPLE)

@@ -61,7 +61,7 @@ def verify(
     def judge_opened(opened: Artifact) -> Verification:
         comparators = _comparators(opened, compare)
         request = load_request(opened)
-        given = _input_sets(opened, inputs)
+        given = input_sets(opened, inputs)
         recorded = _samples(opened, given, reference, request.allowed_precision())
         check_comparators(comparators, recorded.samples)
         with TemporaryDirectory(prefix="enginebay-verify-") as folder:
@@ -90,7 +90,7 @@ def _comparators(opened: Artifact, compare: Any) -> tuple[Comparator, ...]:
     return recorded_comparators(recorded, opened.path)
 
 
-def _input_sets(opened: Artifact, inputs: Any) -> list[dict[str, NumpyArray]] | None:
+def input_sets(opened: Artifact, inputs: Any) -> list[dict[str, NumpyArray]] | None:
     """The sets of inputs that were given; None where there are none."""
     if inputs is None:
         return None
