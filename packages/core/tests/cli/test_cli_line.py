@@ -212,6 +212,15 @@ def test_against_is_for_bisecting(cli: Run) -> None:
     )
 
 
+def test_bisecting_compares_as_the_artifact_was_verified(cli: Run) -> None:
+    ran = cli("verify", "tiny-loopback", "--bisect", "--compare", "y=top-k:1")
+    assert ran.code == 2
+    assert ran.err == (
+        "error: --bisect compares the outputs as the artifact was verified, and layers place by "
+        "place\nhint: leave --compare out\n"
+    )
+
+
 def test_export_then_convert_then_run(cli: Run, here: Path) -> None:
     ran = cli("export", "net.py:build", "--exporter", "torchscript")
     assert ran.code == 0

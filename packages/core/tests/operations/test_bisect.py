@@ -150,6 +150,44 @@ def test_modules_that_a_rewriter_leaves_out_are_passed_over(tmp_path: Path) -> N
     assert [place.module for place in found.places][:2] == ["body.0", "body.1"]
 
 
+class Shy(nn.Module):
+    """A module that runs in its model only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(3, 3), nn.Linear(3, 3)
+        self.at_home = False
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not self.at_home:
+            raise RuntimeError("not alone")
+        x = self.first(x)
+        return self.second(x + x.mean(-1, keepdim=True))
+
+
+class Home(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.shy = Shy()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.shy.at_home = True
+        try:
+            return self.shy(x).sigmoid()
+        finally:
+            self.shy.at_home = False
+
+
+def test_a_module_that_cannot_be_measured_alone(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = Home().eval()
+    given: dict[str, Any] = {"model": lambda: (model, torch.randn(1, 3)), "probes": 0}
+    found = eb.bisect(deployed(tmp_path, BETWEEN, **given), model, rewriters=[BETWEEN])
+    assert (found.module, found.step, found.alone, found.node) == ("shy", "unknown", None, "")
+    assert found.reason.startswith("loopback leaves PyTorch at 'shy': off by ")
+    assert found.reason.endswith(" through the engine; it could not be measured alone")
+
+
 def test_a_right_engine_has_nothing_to_find(tmp_path: Path) -> None:
     found = eb.bisect(deployed(tmp_path, model=short), short()[0])
     assert (found.found, found.step, found.engines) == (False, "none", 1)
@@ -184,6 +222,19 @@ def test_inputs_that_the_artifact_does_not_take(tmp_path: Path) -> None:
         eb.bisect(artifact, short()[0], {"y": np.ones((1, 3), np.float32)})
     with pytest.raises(InputError, match=r"1, 3"):
         eb.bisect(artifact, short()[0], np.ones((1, 4), np.float32))
+
+
+class Chance(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + torch.rand_like(x)
+
+
+def test_a_model_of_chance_is_not_searched(tmp_path: Path) -> None:
+    found = eb.bisect(
+        deployed(tmp_path, model=lambda: (Chance(), torch.ones(1, 3)), probes=0), Chance()
+    )
+    assert not found.found
+    assert found.reason.startswith("the model is not deterministic, a second run differs: ")
 
 
 def test_an_onnx_file_has_nodes(tmp_path: Path) -> None:

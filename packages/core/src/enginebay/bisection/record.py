@@ -103,22 +103,25 @@ class Bisection(msgspec.Struct, frozen=True, kw_only=True):
     engines: int = 0
     places: tuple[Place, ...] = ()
 
-    def sentence(self, backend: str) -> str:
+    def sentence(self, backend: str, failure: str = "") -> str:
         """The finding in a sentence.
 
         Args:
             backend: The engine's name.
+            failure: Why there is no difference in numbers: a crash, or another shape.
         """
         where = f"'{self.module}'" if self.module else "the model's own code"
         if self.node:
             where += f", node '{self.node}' ({self.operator})"
         if self.together:
             where += f" together with {', '.join(self.together[:-1])}"
+        if failure:
+            return f"{backend} leaves {self.reference} at {where}: {failure}"
         through, alone = _number(self.accumulated), _number(self.alone)
-        text = (
-            f"{backend} leaves {self.reference} at {where}: off by {through} through the engine "
-            f"and by {alone} alone"
-        )
+        text = f"{backend} leaves {self.reference} at {where}: off by {through} through the engine"
+        if self.alone is None:
+            return f"{text}; it could not be measured alone"
+        text += f" and by {alone} alone"
         if self.step == "engine":
             return f"{text}; the exported graph is right there, and the engine is not"
         if self.step == "export":

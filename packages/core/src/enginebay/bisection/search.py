@@ -50,12 +50,14 @@ class Judgement(NamedTuple):
         crashed: How the engine's process ended; empty where it did not.
         rewriters: Names of the rewriters that fired.
         folder: The engine's files, with its IR and the recorded samples.
+        doubt: Why agreement or a difference proves nothing, if so.
     """
 
     outputs: dict[str, OutputComparison]
     crashed: str
     rewriters: tuple[str, ...]
     folder: Path
+    doubt: str = ""
 
 
 #: Builds an engine of a module of flat tensors, given those and the outputs' names.
@@ -94,7 +96,7 @@ class Culprit(NamedTuple):
         piece: The call of it.
         accumulated: Its worst tensor through the engine from the input, or the first wrong one of
             its own modules; None where neither was measured.
-        alone: Its worst tensor alone; None where it is the model itself.
+        alone: Its worst tensor alone; None where it is the model itself, or no engine takes it.
     """
 
     piece: Piece
@@ -127,18 +129,39 @@ class ModuleSearch:
         """Find the first module, in the order in which calls end, that is wrong alone.
 
         A module's own modules end before it, so it is the innermost one. Where none is, it is the
-        model itself: something between its modules, or modules that are wrong only together.
+        model itself: something between its modules, or modules that are wrong only together. One
+        that no engine takes alone is the culprit where a module in it is wrong and right alone.
         """
         self._scan()
         if not self._wrong():
             self._truncate()
         for keys in self._rounds():
             self._measure_alone(keys)
+            suspect = self._suspect()
             for key in self._order():
-                if key in self._alone and not self._alone[key].passed:
-                    return Culprit(self._pieces[key], self._first(key), self._alone[key])
+                known = self._alone.get(key)
+                if (known is not None and not known.passed) or key == suspect:
+                    return Culprit(self._pieces[key], self._first(key), known)
         root: Key = ("", 0)
         return Culprit(self._subject.piece(root), self._first(root), None)
+
+    def _suspect(self) -> Key | None:
+        """The innermost module around the first wrong one that is not right alone, as far as known.
+
+        No engine may take it alone; then it is the one that is left.
+        """
+        first = next(key for key in self._order() if key in self._wrong())
+        around = {first[0], *ancestors(first[0])}
+        return next(
+            (
+                key
+                for key in self._order()
+                if key[0] in around
+                and key in self._pieces
+                and not (key in self._alone and self._alone[key].passed)
+            ),
+            None,
+        )
 
     def _first(self, key: Key) -> OutputComparison | None:
         """The comparison at a call, or where it was not measured at the first wrong one in it."""

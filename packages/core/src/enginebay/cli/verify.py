@@ -68,6 +68,11 @@ def run(args: Namespace) -> int:
             "--input brings inputs, but no outputs to compare with",
             hint="add --model MODEL, or leave --input out",
         )
+    if args.bisect and args.compare:
+        raise UsageError(
+            "--bisect compares the outputs as the artifact was verified, and layers place by place",
+            hint="leave --compare out",
+        )
     artifact = open_artifact(args.artifact)
     if args.bisect:
         return run_bisect(args, artifact, _inputs(artifact, args.inputs))

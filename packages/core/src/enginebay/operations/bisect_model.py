@@ -76,8 +76,8 @@ def bisect_model(
             set_detail("the whole model")
             judgement = engines.judge(*_whole(bound, root), compare=_comparators(opened))
             whole = kept_graph(judgement.folder)
-        if not _is_wrong(judgement):
-            return _nothing_found(result, engines)
+        if judgement.doubt or not _is_wrong(judgement):
+            return _nothing_found(result, engines, judgement.doubt)
         with steps("modules") as set_detail:
             search = ModuleSearch(_subject(root, engines), engines.judge, set_detail)
             culprit = search.culprit()
@@ -127,8 +127,8 @@ def _is_wrong(judgement: Judgement) -> bool:
     return bool(judgement.crashed) or not all(o.passed for o in judgement.outputs.values())
 
 
-def _nothing_found(result: Bisection, engines: PieceEngines) -> Bisection:
-    reason = (
+def _nothing_found(result: Bisection, engines: PieceEngines, doubt: str) -> Bisection:
+    reason = doubt or (
         "the engine is right on this sample when it is built again; what differs from the artifact "
         "are its open sizes, its other samples, and rewriters of your own (rewriters=[…])"
     )
@@ -170,7 +170,8 @@ def _result(
             tensor=found[-1].tensor,
             together=tuple(each.name for each in found) if node.together else (),
         )
-    return msgspec.structs.replace(result, reason=result.sentence(engines.backend.name))
+    failure = alone.reason if alone and alone.max_abs_error is None else ""
+    return msgspec.structs.replace(result, reason=result.sentence(engines.backend.name, failure))
 
 
 def _error(comparison: OutputComparison | None) -> float | None:

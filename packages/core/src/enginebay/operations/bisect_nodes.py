@@ -100,7 +100,10 @@ def find_node(culprit: Culprit, engines: PieceEngines, progress: Callable[[str],
     piece = culprit.piece
     names = [f"piece_{leaf}" for leaf in piece.leaves]
     progress(f"the graph of {piece.path or 'the model'}")
-    judgement = engines.judge(Pieces([piece]), piece.tensors, names)
+    try:
+        judgement = engines.judge(Pieces([piece]), piece.tensors, names)
+    except EnginebayError:  # the engine takes the module as a part of the whole only
+        return Finding("unknown", None, [], (), None)
     wrong = [output for output in judgement.outputs.values() if not output.passed]
     worst = max(wrong, key=lambda output: output.badness, default=None)
     graph = kept_graph(judgement.folder, _SCOPE)

@@ -117,7 +117,9 @@ class PieceEngines:
         if self._other is not None and not _crash(found):
             reference = self._deployed(self._other, module, args, names, given)
             outputs = self._between(reference, found)
-        return Judgement(outputs, _crash(found), _fired(found), found.artifact.path)
+        basis = found.verification.basis
+        doubt = basis.doubt if basis else ""
+        return Judgement(outputs, _crash(found), _fired(found), found.artifact.path, doubt)
 
     def _deployed(
         self,
