@@ -179,7 +179,7 @@ def test_a_mismatch_can_be_published_and_says_what_it_is(cli: Run) -> None:
 
 def test_bisect_what_is_wrong(cli: Run) -> None:
     assert cli("deploy", "net.py:build", *DEPLOY, "--gain", "1.5", "--allow-mismatch").code == 0
-    ran = cli("verify", "build-loopback", "--bisect")
+    ran = cli("verify", "net-build-loopback", "--bisect")
     assert ran.code == 1, ran.err
     lines = ran.out.splitlines()
     assert re.fullmatch(
@@ -192,10 +192,10 @@ def test_bisect_what_is_wrong(cli: Run) -> None:
 
 def test_bisect_what_is_right(cli: Run) -> None:
     assert cli("deploy", "net.py:build", *DEPLOY).code == 0
-    ran = cli("verify", "build-loopback", "--bisect", "--model", "net.py:build")
+    ran = cli("verify", "net-build-loopback", "--bisect", "--model", "net.py:build")
     assert ran.code == 0
     assert ran.out.startswith("the engine is right on this sample when it is built again; ")
-    found = cli("verify", "build-loopback", "--bisect", "--json").document
+    found = cli("verify", "net-build-loopback", "--bisect", "--json").document
     assert (found["found"], found["step"], found["module"], found["node"]) == (
         False,
         "none",
