@@ -10,8 +10,7 @@ import torch
 
 import enginebay as eb
 from enginebay.cli import main
-from enginebay.errors import BackendNotFoundError, ModelError
-from enginebay.testing import loopback as source
+from enginebay.errors import BackendNotFoundError, ModelError, UsageError
 from enginebay.testing import temporary_backend
 
 if TYPE_CHECKING:
@@ -114,9 +113,12 @@ def test_an_engine_that_dies_or_says_nothing_is_a_row(tmp_path: Path) -> None:
 
 
 def test_what_is_wrong_with_the_call_is_raised(loopback: str) -> None:
-    assert source.unsupported_operators
     with pytest.raises(BackendNotFoundError):
         eb.preview(torch.nn.ReLU(), torch.ones(1), backends=["no-such-engine"])
+
+    with pytest.raises(UsageError, match=r"^timeout is -1 seconds; wanted more than 0$"):
+        eb.preview(torch.nn.ReLU(), torch.ones(1), backends=[loopback], timeout=-1)
+    assert main(["preview", "net.py:build", "--backend", ","]) == 2
 
     class Raising(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

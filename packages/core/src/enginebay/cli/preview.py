@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from argparse import ArgumentTypeError
 from typing import TYPE_CHECKING
 
 from enginebay.cli.arguments import MODEL_HELP, add_inputs
@@ -43,7 +44,10 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
 
 def _names(text: str) -> tuple[str, ...]:
-    return tuple(name for name in text.split(",") if name)
+    names = tuple(filter(None, map(str.strip, text.split(","))))
+    if not names:
+        raise ArgumentTypeError(f"'{text}' names no backend")
+    return names
 
 
 def run(args: Namespace) -> int:

@@ -113,6 +113,8 @@ def preview(
     names = tuple(dict.fromkeys(backends)) or tuple(
         status.name for status in list_backends() if status.state == "installed"
     )
+    if not timeout > 0:
+        raise UsageError(f"timeout is {timeout:g} seconds; wanted more than 0")
     if not names:
         raise UsageError("no backend is installed", hint="pip install 'enginebay-onnxruntime[cpu]'")
     for name in backends:
@@ -135,7 +137,8 @@ def _preview(model: Any, args: Any, name: str, timeout: float) -> BackendPreview
         except (UsageError, ModelError):
             raise
         except EnginebayError as err:
-            error = str(err).replace(f"'{_PREVIEW}'", f"the preview on backend '{name}'")
+            error = " ".join(str(err).split())  # a program's log has many lines
+            error = error.replace(f"'{_PREVIEW}'", f"the preview on backend '{name}'")
             error = error.replace(f"'{_ENGINE}'", f"the engine of backend '{name}'")
         drafted = _read(folder)
         if drafted is None:
