@@ -364,6 +364,37 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         within = ", ".join(f"{name}={low:g}:{high:g}" for name, (low, high) in domain.items())
         return f"{text} within {within}" if within else text
 
+    def __repr__(self) -> str:
+        if self.reason or not self.outputs:
+            return f"<Verification {self.verdict}: {self.reason}>"
+        return f"<Verification {self.verdict} against {self.reference} on {self.extent()}>"
+
+    def _repr_html_(self) -> str:
+        """The verdict, and a row for each output, for notebooks."""
+        from enginebay.notebook import fields, table
+
+        title, _, about = repr(self).strip("<>").removeprefix("Verification ").partition(" ")
+        pairs = [
+            *(("warning", text) for text in self.warnings),
+            *(("compared", matching.describe()) for matching in self.matchings),
+            *(("cause", text) for text in self.causes()),
+        ]
+        rows = [
+            (
+                output.name,
+                output.dtype,
+                "x".join(map(str, output.shape)) or "scalar",
+                "-" if output.max_abs_error is None else f"{output.max_abs_error:.3g}",
+                f"{output.rtol:.3g}",
+                f"{output.atol:.3g}",
+                "ok" if output.passed else output.reason or "differs",
+            )
+            for output in self.outputs
+        ]
+        header = ("output", "dtype", "shape", "max error", "rtol", "atol", "result")
+        right = ("max error", "rtol", "atol")
+        return fields(f"{title} {about}".strip(), pairs) + table(header, rows, right=right)
+
     def warn(self) -> None:
         """Warn of what limits the verdict: a :class:`~enginebay.VerdictWarning` for each."""
         for text in self.warnings:

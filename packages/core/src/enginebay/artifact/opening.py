@@ -82,6 +82,26 @@ class Artifact(msgspec.Struct, frozen=True):
                 hint="deploy the model again, or use an Enginebay as new as the one that made it",
             ) from error
 
+    def __repr__(self) -> str:
+        return f"<Artifact of {self.backend}, {self.verdict}, in '{self.path}'>"
+
+    def _repr_html_(self) -> str:
+        """What it is and what it holds, for notebooks."""
+        from enginebay.notebook import fields
+
+        manifest = self.manifest
+        size = sum(entry.size for entry in manifest.files)
+        pairs = [
+            ("folder", f"{self.path} ({len(manifest.files)} files, {size:,} bytes)"),
+            ("verdict", self.verdict),
+            ("engine", f"{manifest.backend} {manifest.engine_version}"),
+            *(("input", spec.describe()) for spec in self.inputs),
+            *(("output", spec.describe()) for spec in self.outputs),
+            ("made", manifest.created),
+            ("command", manifest.command),
+        ]
+        return fields("Artifact", pairs)
+
     def samples(self) -> list[Sample]:
         """The inputs that it was verified with, and the reference's outputs; maybe none.
 

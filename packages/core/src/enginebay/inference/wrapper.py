@@ -91,6 +91,28 @@ class Wrapper(ABC):
     def receipt(self) -> Receipt:
         """The account of what runs: engine, device, provider, effective precision, fallbacks."""
 
+    def __repr__(self) -> str:
+        if "_closed" not in vars(self):  # a subclass's own constructor is not through
+            return object.__repr__(self)
+        names = [", ".join(specs) for specs in (self.input_names, self.output_names)]
+        state = ", closed" if self._closed else ""
+        return f"<{type(self).__name__} {' → '.join(names)}{state}>"
+
+    def _repr_html_(self) -> str:
+        """What runs, and what goes in and comes out, for notebooks."""
+        from enginebay.notebook import fields
+
+        receipt = self.receipt
+        place = receipt.provider or receipt.device
+        pairs = [
+            ("engine", f"{receipt.engine} on {place}, {receipt.precision}"),
+            *(("fallback", text) for text in receipt.fallbacks),
+            *(("input", spec.describe()) for spec in self.inputs),
+            *(("output", spec.describe()) for spec in self.outputs),
+            ("state", "closed" if self._closed else ""),
+        ]
+        return fields(type(self).__name__, pairs)
+
     def synchronize(self) -> None:
         """Wait until the device has finished; nothing to do where ``execute`` waits itself."""
         return

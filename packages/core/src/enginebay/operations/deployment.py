@@ -78,6 +78,20 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
         """``verified``, ``mismatched``, ``unverified`` or ``crashed``."""
         return self.verification.verdict
 
+    def __repr__(self) -> str:
+        backend = self.artifact.backend
+        return f"<Deployment on {backend}, {self.verdict}, in '{self.artifact.path}'>"
+
+    def _repr_html_(self) -> str:
+        """The steps, the verdict and the artifact, for notebooks."""
+        from enginebay.notebook import fields, table
+
+        steps = [(one.name, f"{one.seconds or 0.0:.2f}", one.detail) for one in self.steps]
+        shown = table(("step", "seconds", ""), steps, right=("seconds",))
+        notes = fields("", [("note", note) for note in self.notes])
+        parts = (self.verification, self.artifact)
+        return shown + notes + "".join(part._repr_html_() for part in parts)
+
 
 @dataclass(frozen=True, kw_only=True)
 class DeployOptions:

@@ -1,0 +1,60 @@
+"""HTML of results, for notebooks: fields and tables, whatever the notebook's theme.
+
+Every text is escaped, and no colour but the notebook's own is used, so that it can be read on
+light and on dark.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+_TABLE = "border-collapse: collapse; margin: 0.3em 0; color: inherit; background: none"
+_CELL = "padding: 0.1em 0.8em 0.1em 0; vertical-align: top; border: 0; text-align: {align}"
+_LABEL = _CELL.format(align="left") + "; opacity: 0.7; font-weight: normal; white-space: nowrap"
+
+
+def fields(title: str, pairs: Iterable[tuple[str, str]]) -> str:
+    """Return a title, and a row for each name with a value that is not empty.
+
+    Example:
+        >>> "1 &lt; 2" in fields("Verification", [("note", "1 < 2")])
+        True
+    """
+    cell = _CELL.format(align="left")
+    rows = "".join(
+        f'<tr><th style="{_LABEL}">{escape(name)}</th><td style="{cell}">{escape(value)}</td></tr>'
+        for name, value in pairs
+        if value
+    )
+    heading = f"<div><b>{escape(title)}</b></div>" if title else ""
+    return heading + (f'<table style="{_TABLE}"><tbody>{rows}</tbody></table>' if rows else "")
+
+
+def table(
+    header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Collection[str] = ()
+) -> str:
+    """Return a table; empty where there is no row.
+
+    Args:
+        header: The columns' names.
+        rows: One text for each column.
+        right: The columns that hold numbers.
+    """
+    styles = [_CELL.format(align="right" if name in right else "left") for name in header]
+    head = _row("th", header, styles)
+    body = "".join(_row("td", row, styles) for row in rows)
+    if not body:
+        return ""
+    return f'<table style="{_TABLE}"><thead>{head}</thead><tbody>{body}</tbody></table>'
+
+
+def _row(tag: str, texts: Sequence[str], styles: Sequence[str]) -> str:
+    cells = "".join(
+        f'<{tag} style="{style}">{escape(text)}</{tag}>'
+        for text, style in zip(texts, styles, strict=True)
+    )
+    return f"<tr>{cells}</tr>"
