@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from html.parser import HTMLParser
+from types import ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -10,6 +13,9 @@ import torch
 import enginebay as eb
 from enginebay.notebook import fields, table
 from enginebay.verdict import Verification
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Page(HTMLParser):
@@ -75,6 +81,41 @@ def test_the_html_has_the_figures_and_no_colours(deployment: eb.Deployment) -> N
         assert {part for style in page.styles for part in style.split("; ") if "color" in part} <= {
             "color: inherit"
         }
+
+
+def test_progress_without_a_terminal_is_a_line_a_step(
+    loopback: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = {"backend": loopback, "work_dir": tmp_path / "relu"}
+    eb.deploy(torch.nn.ReLU(), torch.ones(1, 3), **options, progress=True)  # type: ignore[arg-type]  # a dict of several types
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    lines = [line.split()[:2] for line in shown.err.splitlines()]
+    names = ("reference", "export", "convert", "verify", "publish")
+    assert lines == [["✓", name] for name in names]
+
+
+def test_progress_in_a_notebook_is_one_table_that_grows(
+    loopback: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """IPython's part is played by what it calls; a real kernel shows the same table."""
+    shown: list[str] = []
+
+    class Handle:
+        def update(self, html: str) -> None:
+            shown.append(html)
+
+    python, display = ModuleType("IPython"), ModuleType("IPython.display")
+    python.get_ipython = lambda: SimpleNamespace(kernel=object())  # type: ignore[attr-defined]  # a stand-in
+    display.HTML = str  # type: ignore[attr-defined]  # likewise
+    display.display = lambda *_, **__: Handle()  # type: ignore[attr-defined]  # likewise
+    monkeypatch.setitem(sys.modules, "IPython", python)
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+    options = {"backend": loopback, "work_dir": tmp_path / "relu"}
+    eb.deploy(torch.nn.ReLU(), torch.ones(1, 3), **options, progress=True)  # type: ignore[arg-type]  # a dict of several types
+    assert Page(shown[0]).texts == ["step", "seconds", "…", "reference"]
+    last = Page(shown[-1]).texts
+    assert [text for text in last if text in ("✓", "✗", "…")] == ["✓"] * 5
 
 
 def test_a_name_cannot_become_markup() -> None:

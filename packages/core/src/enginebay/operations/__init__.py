@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from enginebay.operations.preview_model import BackendPreview, Preview, preview
     from enginebay.operations.rank_layers import Sensitivity, sensitivity
     from enginebay.operations.rewrite_model import rewrite
+    from enginebay.operations.shown_steps import show_steps
     from enginebay.operations.steps import Step
     from enginebay.operations.verify_artifact import verify
 
@@ -49,6 +50,7 @@ __all__ = [
     "preview",
     "rewrite",
     "sensitivity",
+    "show_steps",
     "verify",
 ]
 
@@ -75,6 +77,7 @@ __getattr__ = lazy_names(
         "preview": "operations.preview_model",
         "rewrite": "operations.rewrite_model",
         "sensitivity": "operations.rank_layers",
+        "show_steps": "operations.shown_steps",
         "verify": "operations.verify_artifact",
     },
 )

@@ -10,6 +10,7 @@ from enginebay.models import unchanged
 from enginebay.operations.deployment import Deployment, DeployOptions, Line
 from enginebay.operations.python_call import python_call
 from enginebay.operations.settings import resolve_settings
+from enginebay.operations.shown_steps import show_steps
 from enginebay.operations.steps import Steps
 from enginebay.verdict import PROBES
 
@@ -57,6 +58,7 @@ def deploy(
     strict: bool = False,
     timeout: float = 1800.0,
     watch: Callable[[Step], None] | None = None,
+    progress: bool = False,
     command: str = "",
 ) -> Deployment:
     """Turn a model into a verified artifact.
@@ -113,6 +115,8 @@ def deploy(
         timeout: Seconds that the child processes of a conversion may take, and again those that
             load and run the engine.
         watch: Called with each step when it starts, when its detail changes and when it ends.
+        progress: Show the steps as they happen, in a notebook, on a terminal or as lines on stderr;
+            instead of ``watch``.
         command: What to type to make the artifact again, which its manifest keeps; by default the
             Python call.
 
@@ -162,8 +166,8 @@ def deploy(
         command=command or python_call(),
     )
     line = Line(settings, options)
-    steps = Steps(watch)
     with staging(work_dir, overwrite=overwrite) as stage, ExitStack() as model_use:
+        steps = Steps(model_use.enter_context(show_steps()) if progress else watch)
         with steps("reference") as set_detail:
             source = settings.find(model, args)
             model_use.enter_context(unchanged(source))
