@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     )
     from enginebay.params import BackendParams, ConfigKey, FileName
     from enginebay.plugins import BackendStatus, list_backends
+    from enginebay.reports import Report, report
     from enginebay.rewriting import RewriterSet, mark, marks
     from enginebay.tensors import TensorSpec
     from enginebay.verdict import VerdictWarning, Verification
@@ -88,6 +89,7 @@ __all__ = [
     "ObjectDetection",
     "Preview",
     "Receipt",
+    "Report",
     "Resize",
     "RewriterSet",
     "Sensitivity",
@@ -112,6 +114,7 @@ __all__ = [
     "marks",
     "open_artifact",
     "preview",
+    "report",
     "rewrite",
     "sensitivity",
     "verify",
@@ -147,6 +150,7 @@ _fetch = lazy_names(
         "ObjectDetection": "images",
         "Preview": "operations",
         "Receipt": "inference",
+        "Report": "reports",
         "Resize": "images",
         "RewriterSet": "rewriting",
         "Sensitivity": "operations",
@@ -170,6 +174,7 @@ _fetch = lazy_names(
         "marks": "rewriting",
         "open_artifact": "artifact",
         "preview": "operations",
+        "report": "reports",
         "rewrite": "operations",
         "sensitivity": "operations",
         "verify": "operations",

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enginebay.cli.arguments import MODEL_HELP, add_inputs, add_run_flags
+from enginebay.cli.arguments import MODEL_HELP, add_inputs, add_run_flags, repeatable_command
 from enginebay.cli.output import (
     print_fields,
     print_json,
@@ -14,6 +14,7 @@ from enginebay.cli.output import (
     stdout_on_stderr,
     styled,
 )
+from enginebay.cli.report_flag import add_report, check_report, write_report
 from enginebay.cli.summaries import join_names, receipt_fields
 from enginebay.errors import UsageError
 from enginebay.quantities import human_number, human_seconds, human_size
@@ -88,6 +89,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
     )
     add_inputs(parser, "the first that the first artifact was verified with, else made up")
     add_run_flags(parser)
+    add_report(parser)
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -99,11 +101,14 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 def run(args: Namespace) -> int:
     """Measure, and print the figures; a row without any fails the command with exit code 1."""
+    import msgspec
+
     from enginebay.artifact import open_artifact
     from enginebay.cli.progress import progress
     from enginebay.operations import benchmark
     from enginebay.tensors import inputs_for, parse_inputs
 
+    check_report(args, *args.artifacts)
     first = open_artifact(args.artifacts[0])
     given = parse_inputs(args.inputs)
     model = args.model
@@ -125,12 +130,12 @@ def run(args: Namespace) -> int:
             output=args.output,
             watch=watch,
         )
+    measured = msgspec.structs.replace(measured, command=repeatable_command(args.argv))
     if args.json:
-        import msgspec
-
         print_json(msgspec.to_builtins(measured))
     else:
         _print(measured)
+    write_report(args, measured)
     for failure in dict.fromkeys(measured.failures):
         sys.stderr.write(f"{styled('error:', 'red', sys.stderr)} {failure}\n")
     return 1 if measured.failures else 0

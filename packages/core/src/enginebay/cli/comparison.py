@@ -15,6 +15,7 @@ from enginebay.cli.output import (
     stdout_on_stderr,
     styled,
 )
+from enginebay.cli.report_flag import write_report
 from enginebay.cli.summaries import quiet_verdict
 from enginebay.errors import BackendUnavailableError, UsageError
 from enginebay.quantities import human_number, human_seconds, human_size
@@ -128,6 +129,7 @@ def run_comparison(args: Namespace, work_dir: Path, options: dict[str, Any]) -> 
         print_json({"work_dir": str(work_dir.resolve()), **msgspec.to_builtins(comparison)})
     else:
         _print(comparison, work_dir)
+    write_report(args, comparison)
     wrong = {"failed", "crashed", "mismatched"} if not args.allow_mismatch else {"failed"}
     return 1 if any(row.verdict in wrong for row in comparison.rows) else 0
 

@@ -27,6 +27,7 @@ from enginebay.cli.output import (
     short_path,
     stdout_on_stderr,
 )
+from enginebay.cli.report_flag import add_report, check_report, write_report
 from enginebay.cli.summaries import (
     artifact_text,
     basis_fields,
@@ -79,6 +80,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
         help="publish although the numbers differ or the engine crashed",
     )
     add_strict(parser)
+    add_report(parser)
     if is_comparison(argv):
         add_compared_parameters(parser, argv)
     else:
@@ -90,6 +92,7 @@ def run(args: Namespace) -> int:
     from enginebay.cli.progress import progress
     from enginebay.operations import deploy
 
+    check_report(args)
     if is_comparison(args.argv):
         work_dir = args.work_dir or _default_work_dir(args.model, "comparison")
         return run_comparison(args, work_dir, _deploy_options(args))
@@ -109,6 +112,7 @@ def run(args: Namespace) -> int:
         print_json(_document(deployment))
     else:
         _print(deployment)
+    write_report(args, deployment)
     return 0
 
 

@@ -6,8 +6,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enginebay.cli.arguments import METRIC_HELP, MODEL_HELP, add_data, data_set
+from enginebay.cli.arguments import (
+    METRIC_HELP,
+    MODEL_HELP,
+    add_data,
+    data_set,
+    repeatable_command,
+)
 from enginebay.cli.output import print_fields, print_json, print_table, stdout_on_stderr, styled
+from enginebay.cli.report_flag import add_report, check_report, write_report
 from enginebay.errors import UsageError
 
 if TYPE_CHECKING:
@@ -61,10 +68,13 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         metavar="SECONDS",
         help="limit for an engine to load, and for each item (default: 1800)",
     )
+    add_report(parser)
 
 
 def run(args: Namespace) -> int:
     """Evaluate; a lost artifact, or a drop above ``--max-drop``, fails with exit code 1."""
+    import msgspec
+
     from enginebay.cli.progress import progress
     from enginebay.operations import evaluate
 
@@ -75,6 +85,7 @@ def run(args: Namespace) -> int:
         raise UsageError(
             "--max-drop compares with PyTorch, and there is no model", hint="add --model MODEL"
         )
+    check_report(args, *args.artifacts)
     with progress() as watch, stdout_on_stderr():
         evaluation = evaluate(
             args.artifacts,
@@ -86,13 +97,13 @@ def run(args: Namespace) -> int:
             resume=args.resume,
             watch=watch,
         )
+    evaluation = msgspec.structs.replace(evaluation, command=repeatable_command(args.argv))
     failures = evaluation.failures(args.max_drop)
     if args.json:
-        import msgspec
-
         print_json({**msgspec.to_builtins(evaluation), "failures": failures})
     else:
         _print(evaluation)
+    write_report(args, evaluation)
     for failure in failures:
         sys.stderr.write(f"{styled('error:', 'red', sys.stderr)} {failure}\n")
     return 1 if failures else 0

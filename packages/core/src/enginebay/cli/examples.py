@@ -37,6 +37,10 @@ EXAMPLES = {
         "enginebay benchmark artifact",
         "enginebay benchmark fp32 int8 --against pytorch",
     ),
+    "report": (
+        "enginebay report comparison --output report.html",
+        "enginebay report fp32 int8 speed.json accuracy.json",
+    ),
     "inspect": ("enginebay inspect artifact", "enginebay inspect net.onnx --json"),
     "config": ("enginebay config check deploy.toml", "enginebay config show deploy.py --json"),
     "rewriters": ("enginebay rewriters", "enginebay rewriters --backend {backend} --ir onnx"),

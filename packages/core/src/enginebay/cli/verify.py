@@ -12,6 +12,7 @@ from enginebay.cli.output import (
     print_labelled,
     stdout_on_stderr,
 )
+from enginebay.cli.report_flag import add_report, check_report, write_report
 from enginebay.cli.summaries import basis_fields, print_outputs, quiet_verdict, verdict_text
 from enginebay.cli.verify_bisect import run as run_bisect
 from enginebay.errors import UsageError
@@ -52,6 +53,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         type=Path,
         help="with --bisect: compare with this artifact's engine instead of PyTorch",
     )
+    add_report(parser)
 
 
 def run(args: Namespace) -> int:
@@ -74,6 +76,7 @@ def run(args: Namespace) -> int:
             hint="leave --compare out",
         )
     artifact = open_artifact(args.artifact)
+    check_report(args)
     if args.bisect:
         return run_bisect(args, artifact, _inputs(artifact, args.inputs))
     with stdout_on_stderr(), quiet_verdict():
@@ -87,11 +90,13 @@ def run(args: Namespace) -> int:
             timeout=args.timeout,
         )
     if args.json:
-        print_json({"verification": msgspec.to_builtins(verification)})
+        document = {"artifact": str(artifact.path), "verification": verification}
+        print_json(msgspec.to_builtins(document))
     else:
         print_labelled("", verdict_text(verification))
         print_fields(basis_fields(verification))
         print_outputs(verification)
+    write_report(args, artifact, verification)
     return 0 if verification.passed else 1
 
 

@@ -11,6 +11,7 @@ from enginebay.cli.output import (
     print_table,
     stdout_on_stderr,
 )
+from enginebay.cli.report_flag import write_report
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -45,6 +46,7 @@ def run(args: Namespace, artifact: Artifact, inputs: Any) -> int:
         print_json(msgspec.to_builtins(found))
     else:
         _print(found)
+    write_report(args, artifact, found)
     return int(found.found)
 
 

@@ -92,11 +92,13 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
         rows: One for each artifact and metric, in the order in which they were named.
         data: The items that were used.
         reference: What the artifacts were compared with; empty without a model.
+        command: What to type to evaluate again; empty where it was called in Python.
     """
 
     rows: tuple[Row, ...]
     data: DataRecord
     reference: str = ""
+    command: str = ""
 
     def failures(self, max_drop: float | None = None) -> list[str]:
         """One line for each row that fails: its artifact was lost, or dropped by more than that.

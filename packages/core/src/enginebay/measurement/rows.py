@@ -170,12 +170,14 @@ class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
         baseline: The name of the rows that the others are compared with; empty where there is
             only one artifact.
         notes: Why all figures should be taken with care; empty where nothing was seen.
+        command: What to type to measure again; empty where it was called in Python.
     """
 
     rows: tuple[BenchmarkRow, ...]
     machine: Machine
     baseline: str = ""
     notes: tuple[str, ...] = ()
+    command: str = ""
 
     @property
     def failures(self) -> list[str]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from enginebay.operations.bisect_artifact import bisect
     from enginebay.operations.check_config import check
     from enginebay.operations.compare_backends import compare
-    from enginebay.operations.comparison import Comparison, ComparisonRow
+    from enginebay.operations.comparison import ROWS_FILE, Comparison, ComparisonRow
     from enginebay.operations.convert_ir import convert
     from enginebay.operations.deploy_model import deploy
     from enginebay.operations.deployment import Deployment
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from enginebay.operations.verify_artifact import verify
 
 __all__ = [
+    "ROWS_FILE",
     "BackendPreview",
     "Comparison",
     "ComparisonRow",
@@ -64,6 +65,7 @@ __getattr__ = lazy_names(
         "NodeSensitivity": "operations.int8_layers",
         "Preview": "operations.preview_model",
         "Sensitivity": "operations.rank_layers",
+        "ROWS_FILE": "operations.comparison",
         "Step": "operations.steps",
         "benchmark": "operations.benchmark_artifact",
         "bisect": "operations.bisect_artifact",

@@ -1,0 +1,55 @@
+"""``enginebay report PATH…``: one page about a model's artifacts and what was measured on them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from enginebay.cli.arguments import repeatable_command
+from enginebay.cli.output import print_fields, print_json, short_path, stdout_on_stderr
+from enginebay.quantities import human_size
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+_OUTPUT = Path("report.html")
+
+
+def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
+    """Add the command's flags."""
+    parser.usage = "enginebay report PATH [PATH …] [--output FILE.html|FILE.json] [flags]"
+    parser.add_argument(
+        "paths",
+        metavar="PATH",
+        nargs="+",
+        type=Path,
+        help="the folder of a comparison or of an artifact, or a file that a command wrote with "
+        "--json, --output or --report; all of one model",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="the page, as .html, or the same data, as .json; a report that is there is replaced "
+        f"(default: {_OUTPUT}; none with --json)",
+    )
+
+
+def run(args: Namespace) -> int:
+    """Gather, and write the page."""
+    from enginebay.reports import check_output, report
+
+    output = args.output or (None if args.json else _OUTPUT)
+    if output is not None:
+        check_output(output)
+    with stdout_on_stderr():
+        gathered = report(*args.paths, command=repeatable_command(args.argv))
+    if output is not None:
+        gathered.save(output)
+    if args.json:
+        print_json(gathered.to_json())
+    else:
+        assert output is not None
+        size = human_size(output.stat().st_size)
+        print_fields([("report", f"{short_path(output.absolute())}, {size}")])
+    return 0

@@ -1,0 +1,113 @@
+"""The facts of the page that stand in no table: its title, its summary, machine and commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from enginebay.quantities import human_seconds
+from enginebay.reports.entries import benchmarks_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from enginebay.reports.entries import Entry
+    from enginebay.reports.record import Findings
+
+
+def title(report: Findings) -> str:
+    """The model, or else the artifacts' folders."""
+    if report.comparisons:
+        return report.comparisons[0].model
+    folders = [Path(artifact.path).name for artifact in report.artifacts]
+    folders += [Path(row.artifact).name for each in report.evaluations for row in each.rows]
+    folders += [Path(row.artifact).name for each in report.benchmarks for row in each.rows]
+    names = list(dict.fromkeys(filter(None, folders)))
+    if len(names) > 3:
+        return f"{names[0]} and {len(names) - 1} more"
+    return ", ".join(names) or "Layers"
+
+
+def summary(report: Findings, entries: Sequence[Entry]) -> Iterator[str]:
+    """The figures that come first: how many are verified, and which is best by what."""
+    judged = [entry for entry in entries if entry.verdict]
+    verified = [entry for entry in judged if entry.verdict == "verified"]
+    references = {entry.verification.reference for entry in judged if entry.verification} - {""}
+    against = f" against {references.pop()}" if len(references) == 1 else ""
+    if judged:
+        yield f"{len(verified)} of {len(judged)} verified{against}."
+    if fastest := _fastest(verified):
+        yield f"The fastest verified is {fastest}."
+    yield from (found.reason for found in report.bisections if found.reason)
+    if evaluated := [one for one in report.evaluations if one.reference]:
+        yield f"Accuracy is beside {evaluated[0].reference}, on {evaluated[0].data.count:,} items."
+
+
+def _fastest(verified: Sequence[Entry]) -> str:
+    """The one with the shortest call for an item, and its duration; empty where it is the only."""
+    measured = [
+        (first.call.median / first.batch, entry.label)
+        for entry in verified
+        if (first := next(iter(entry.speeds), None)) and first.call
+    ]
+    if len(measured) < 2:
+        return ""
+    seconds, label = min(measured)
+    return f"{label}: {human_seconds(seconds)} for an item"
+
+
+def notes(report: Findings, entries: Sequence[Entry]) -> Iterator[str]:
+    """What limits the figures of benchmarks."""
+    labels = {row.name: entry.label for entry in entries for row in entry.speeds}
+    for benchmark in benchmarks_of(report):
+        if benchmark.baseline:
+            beside = labels.get(benchmark.baseline, benchmark.baseline)
+            yield f"Speed is beside {beside}, with its 95 % interval."
+        yield from benchmark.notes
+    for entry in entries:
+        for row in entry.speeds:
+            yield from (f"{entry.label}: {note}" for note in row.notes)
+
+
+def machine(report: Findings) -> Iterator[tuple[str, str]]:
+    """Where the artifacts were made and verified, each fact once."""
+    found: dict[tuple[str, str], None] = {}
+    for one in (benchmark.machine for benchmark in benchmarks_of(report)):
+        found["processor", f"{one.processor}, {one.cores} cores"] = None
+        for name, value in one.environment.items():
+            found["environment", f"{name}={value}"] = None
+        found["load", f"{one.load:.1f} before the benchmark" if one.load is not None else ""] = None
+        found["system", one.system] = None
+        found["Python", one.python] = None
+    for manifest in (artifact.manifest for artifact in report.artifacts):
+        found["system", manifest.platform] = None
+        found["Python", manifest.python] = None
+        found["torch", manifest.torch_version or ""] = None
+        found["Enginebay", manifest.enginebay_version] = None
+    for manifest in (artifact.manifest for artifact in report.artifacts):
+        receipt = manifest.receipt
+        found["engine", f"{manifest.backend} {manifest.engine_version}"] = None
+        found["device", f"{receipt.device} {receipt.device_name}".strip() if receipt else ""] = None
+        found["driver", receipt.driver if receipt else ""] = None
+    order = list(dict.fromkeys(name for name, _ in found))
+    yield from sorted((pair for pair in found if pair[1]), key=lambda pair: order.index(pair[0]))
+
+
+def commands(report: Findings) -> Iterator[tuple[str, str]]:
+    """The commands that make all of it again, each with what it makes."""
+    compared = [(f"Compare {one.model}", one.command) for one in report.comparisons]
+    made = {row.artifact for one in report.comparisons for row in one.rows}
+    measured = [
+        *(("Measure the speed", one.command) for one in report.benchmarks),
+        *(("Evaluate", one.command) for one in report.evaluations),
+    ]
+    deployed = [
+        (f"Deploy {Path(one.path).name}", one.manifest.command)
+        for one in report.artifacts
+        if one.path not in made
+    ]
+    shown: set[str] = set()
+    for what, command in (*compared, *deployed, *measured, ("Make this report", report.command)):
+        if command and command not in shown:
+            shown.add(command)
+            yield what, command

@@ -1,0 +1,215 @@
+"""From what a caller names to the records of a report."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from enginebay.artifact import MANIFEST_NAME, Artifact, open_artifact
+from enginebay.bisection import Bisection
+from enginebay.errors import ArtifactError, UsageError
+from enginebay.evaluation import Evaluation
+from enginebay.measurement import Benchmark
+from enginebay.operations import ROWS_FILE, Comparison, Deployment, Sensitivity
+from enginebay.reports.documents import WANTED, Verified, read_document
+from enginebay.reports.one_model import OneModel
+from enginebay.reports.record import ReportedArtifact
+from enginebay.reports.result import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from enginebay.verdict import Verification
+
+
+def report(*sources: Any, command: str = "") -> Report:
+    """Gather what was found about one model.
+
+    Args:
+        *sources: Each is a result of :func:`enginebay.compare`, :func:`enginebay.deploy`,
+            :func:`enginebay.benchmark`, :func:`enginebay.evaluate`, :func:`enginebay.sensitivity`
+            or :func:`enginebay.bisect`, an artifact, a report, or a path: the folder of a
+            comparison or of an artifact, or a JSON file that a command wrote with ``--json``,
+            ``--output`` or ``--report``. A verdict of :func:`enginebay.verify` stands behind its
+            artifact.
+        command: What to type to make the report again. One report alone stays as it is.
+
+    Raises:
+        UsageError: There is nothing to report, a path is something else, or two artifacts are not
+            of one model: their inputs or outputs have other names, other numbers of axes or, for
+            inputs of equal sizes, outputs of other sizes; or the reference recorded other outputs
+            for the same inputs.
+        ArtifactError: An artifact is damaged.
+
+    Example:
+        >>> import enginebay as eb
+        >>> eb.report("comparison").save("report.html")  # doctest: +SKIP
+    """
+    gathering = _Gathering()
+    for source in sources:
+        gathering.add(source)
+    gathering.check()
+    if len(sources) == 1 and gathering.reports:
+        return gathering.reports[0]
+    return Report(
+        created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        artifacts=tuple(gathering.artifacts.values()),
+        comparisons=tuple(gathering.comparisons),
+        benchmarks=tuple(gathering.benchmarks),
+        evaluations=tuple(gathering.evaluations),
+        sensitivities=tuple(gathering.sensitivities),
+        bisections=tuple(gathering.bisections),
+        command=command,
+    )
+
+
+class _Gathering:
+    """The records so far.
+
+    Attributes:
+        artifacts: By their folders.
+        comparisons: As they came.
+        benchmarks: As they came.
+        evaluations: As they came.
+        sensitivities: As they came.
+        bisections: As they came.
+        reports: Those that the records came from.
+    """
+
+    def __init__(self) -> None:
+        self.artifacts: dict[str, ReportedArtifact] = {}
+        self.comparisons: list[Comparison] = []
+        self.benchmarks: list[Benchmark] = []
+        self.evaluations: list[Evaluation] = []
+        self.sensitivities: list[Sensitivity] = []
+        self.bisections: list[Bisection] = []
+        self.reports: list[Report] = []
+        self._model = OneModel()
+        self._last = ""
+
+    def add(self, source: Any) -> None:
+        """Add one source.
+
+        Raises:
+            UsageError: It is nothing that a report shows, or of another model.
+            ArtifactError: It is an artifact, and damaged.
+        """
+        from enginebay.verdict import Verification
+
+        kinds: Mapping[Any, Callable[[Any], None]] = {
+            str: self._add_path,
+            Path: self._add_path,
+            Artifact: self._add_artifact,
+            Deployment: lambda found: self._add_artifact(found.artifact),
+            Verification: self._add_verification,
+            Verified: self._add_verified,
+            Comparison: self._add_comparison,
+            Benchmark: self._add_benchmark,
+            Evaluation: self._add_evaluation,
+            Sensitivity: self.sensitivities.append,
+            Bisection: self.bisections.append,
+            Report: self._add_report,
+            ReportedArtifact: self._add_reported,
+        }
+        for kind, add in kinds.items():
+            if isinstance(source, kind):
+                add(source)
+                return
+        raise UsageError(
+            f"a report cannot show a {type(source).__name__}; wanted a result of compare, deploy, "
+            "benchmark, evaluate, sensitivity or bisect, an artifact, a report, or a path"
+        )
+
+    def check(self) -> None:
+        """Refuse a report of nothing."""
+        kinds = (self.comparisons, self.benchmarks, self.evaluations, self.sensitivities)
+        if not self.artifacts and not self.bisections and not any(kinds):
+            raise UsageError(f"there is nothing to report; wanted {WANTED}")
+
+    def _add_path(self, source: str | Path) -> None:
+        path = Path(source)
+        if not path.is_dir():
+            self.add(read_document(path))
+        elif (path / ROWS_FILE).is_file():
+            found = read_document(path / ROWS_FILE)
+            if not isinstance(found, Comparison):
+                raise UsageError(f"'{path / ROWS_FILE}' holds no comparison; wanted {WANTED}")
+            self._add_comparison(found, path)
+        elif (path / MANIFEST_NAME).is_file():
+            self._add_artifact(open_artifact(path))
+        else:
+            inside = any(path.glob(f"*/{MANIFEST_NAME}")) or any(path.glob(f"*/{ROWS_FILE}"))
+            raise UsageError(
+                f"'{path}' holds neither {ROWS_FILE} nor {MANIFEST_NAME}; wanted {WANTED}",
+                hint=f"name the folders in it: enginebay report {path}/*/" if inside else None,
+            )
+
+    def _add_artifact(self, artifact: Artifact) -> None:
+        self._model.check(artifact)
+        path = str(artifact.path)
+        self.artifacts[path] = ReportedArtifact(path=path, manifest=artifact.manifest)
+        self._last = path
+
+    def _add_reported(self, found: ReportedArtifact) -> None:
+        self._model.check_manifest(found.path, found.manifest)
+        self.artifacts.setdefault(found.path, found)
+        self._last = found.path
+
+    def _add_verification(self, verification: Verification) -> None:
+        """Replace the verdict that the artifact before it carries."""
+        if not self._last:
+            raise UsageError(
+                "a verdict alone does not say what it is about", hint="report(artifact, verdict)"
+            )
+        found = self.artifacts[self._last]
+        manifest = msgspec.structs.replace(found.manifest, verification=verification)
+        self.artifacts[self._last] = msgspec.structs.replace(found, manifest=manifest)
+
+    def _add_verified(self, found: Verified) -> None:
+        self._add_artifact(open_artifact(found.artifact))
+        self._add_verification(found.verification)
+
+    def _add_comparison(self, comparison: Comparison, folder: Path | None = None) -> None:
+        """Add it with those of its artifacts that are still there, and still the same."""
+        rows = []
+        for row in comparison.rows:
+            rows.append(row)
+            if row.artifact is None:
+                continue
+            path = Path(row.artifact)
+            if folder is not None and (folder / path.name / MANIFEST_NAME).is_file():
+                path = folder / path.name  # the whole folder was moved
+            try:
+                artifact = open_artifact(path)
+            except ArtifactError:
+                continue  # its row has the figures
+            if artifact.manifest.verification == row.verification:
+                self._add_artifact(artifact)
+                rows[-1] = msgspec.structs.replace(row, artifact=str(artifact.path))
+        self.comparisons.append(msgspec.structs.replace(comparison, rows=tuple(rows)))
+
+    def _add_evaluation(self, evaluation: Evaluation) -> None:
+        """Add it with those of its artifacts that are still there."""
+        self._add_folders(row.artifact for row in evaluation.rows)
+        self.evaluations.append(evaluation)
+
+    def _add_benchmark(self, benchmark: Benchmark) -> None:
+        """Add it with those of its artifacts that are still there; PyTorch has no folder."""
+        self._add_folders(row.artifact for row in benchmark.rows if row.artifact)
+        self.benchmarks.append(benchmark)
+
+    def _add_folders(self, names: Iterable[str]) -> None:
+        for name in dict.fromkeys(names):
+            path = str(Path(name).resolve())
+            if path not in self.artifacts and (Path(path) / MANIFEST_NAME).is_file():
+                self._add_artifact(open_artifact(path))
+
+    def _add_report(self, other: Report) -> None:
+        measured = (other.benchmarks, other.evaluations, other.sensitivities, other.bisections)
+        for record in (record for group in (other.artifacts, *measured) for record in group):
+            self.add(record)
+        self.comparisons.extend(other.comparisons)
+        self.reports.append(other)

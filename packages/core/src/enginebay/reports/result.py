@@ -1,0 +1,86 @@
+"""A report: its records, as JSON and as a page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from enginebay.reports.record import Findings
+from enginebay.reports.saving import check_output, write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Report(Findings, frozen=True, kw_only=True):
+    """The result of :func:`enginebay.report`.
+
+    Attributes:
+        schema: The version of the JSON document.
+        enginebay: The version of Enginebay that made it.
+        created: When: UTC, ISO 8601.
+        artifacts: The artifacts, each once.
+        comparisons: What :func:`enginebay.compare` found.
+        benchmarks: What :func:`enginebay.benchmark` found.
+        evaluations: What :func:`enginebay.evaluate` found.
+        sensitivities: What :func:`enginebay.sensitivity` found.
+        bisections: What :func:`enginebay.bisect` found.
+        command: What to type to make it again; empty where it was made in Python.
+
+    Example:
+        >>> Report(created="2026-01-31T12:00:00Z").to_json()["created"]
+        '2026-01-31T12:00:00Z'
+    """
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as plain data, as its JSON document has it."""
+        plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
+        return plain
+
+    def to_html(self) -> str:
+        """The report as one page that needs no other file and no network.
+
+        Raises:
+            MissingDependencyError: Jinja2 or pygal is not installed.
+        """
+        from enginebay.reports.page import render
+
+        return render(self)
+
+    def save(self, path: str | Path) -> None:
+        """Write the page, or the JSON document, whole or not at all.
+
+        A file that is there already is replaced where it is a report.
+
+        Args:
+            path: A file whose name ends with ``.html`` or ``.json``.
+
+        Raises:
+            UsageError: It has another ending, or something else is in its place.
+            MissingDependencyError: It is a page, and Jinja2 or pygal is not installed.
+        """
+        path = check_output(path)
+        if path.suffix == ".html":
+            write(path, self.to_html().encode())
+        else:
+            write(path, msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n")
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON schema of the document: the same for every Python and every version of Enginebay."""
+    plain = msgspec.json.decode(msgspec.json.encode(msgspec.json.schema(Report)))
+    schema: dict[str, Any] = _stable(plain)
+    return schema
+
+
+def _stable(schema: Any) -> Any:
+    """The same without defaults, one of which is a version, and with the docstrings' first lines.
+
+    Python 3.13 indents the other lines in another way.
+    """
+    if isinstance(schema, list):
+        return [_stable(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema.partition("\n")[0] if isinstance(schema, str) else schema
+    return {key: _stable(value) for key, value in schema.items() if key != "default"}

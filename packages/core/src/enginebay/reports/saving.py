@@ -1,0 +1,97 @@
+"""Writing a report, by the suffix of its file, without the loss of anything but another report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from enginebay.errors import (
+    MissingDependencyError,
+    UsageError,
+    check_text,
+    disk_error,
+    disk_failure,
+)
+
+#: What every page begins with, and by which a page is known as a report.
+GENERATOR = '<meta name="generator" content="enginebay report">'
+_SUFFIXES = (".html", ".json")
+#: As many bytes of a page as :data:`GENERATOR` is looked for in.
+_HEAD = 1000
+
+
+class _Known(msgspec.Struct, frozen=True):
+    """The fields by which the JSON document of a report is known."""
+
+    schema: int
+    enginebay: str
+    artifacts: list[msgspec.Raw]
+    comparisons: list[msgspec.Raw]
+
+
+def check_output(path: str | Path) -> Path:
+    """Refuse a file that a report cannot be written to, before anything is measured for it.
+
+    Raises:
+        UsageError: It ends otherwise, its folder is not there, or it is no report.
+        MissingDependencyError: It is a page, and Jinja2 or pygal is not installed.
+    """
+    path = Path(path)
+    check_text(str(path))
+    if path.suffix not in _SUFFIXES:
+        raise UsageError(
+            f"'{path}' does not end with .html or .json, by which a report is written",
+            hint=f"name it {path.with_suffix('.html').name}" if path.stem else None,
+        )
+    if not path.parent.is_dir():
+        raise UsageError(
+            f"there is no folder '{path.parent}' for the report", hint="create it, or name another"
+        )
+    if path.exists() and not (path.is_file() and _is_report(path)):
+        raise UsageError(
+            f"'{path}' exists and is no report, so it is not replaced", hint="name another file"
+        )
+    if path.suffix == ".html":
+        check_packages()
+    return path
+
+
+def write(path: Path, data: bytes) -> None:
+    """Write a file whole, or not at all."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.write_bytes(data)
+        part.replace(path)
+    except OSError as err:
+        part.unlink(missing_ok=True)
+        if disk_error(err):
+            raise disk_failure(err) from err
+        raise
+
+
+def check_packages() -> None:
+    """Import what a page is made with.
+
+    Raises:
+        MissingDependencyError: Jinja2 or pygal is not installed.
+    """
+    try:
+        import jinja2  # noqa: F401  # imported to see that it is there
+        import pygal  # noqa: F401  # likewise
+    except ImportError as err:
+        raise MissingDependencyError(
+            f"a report as a page needs Jinja2 and pygal, and {err.name} is not installed",
+            hint="pip install 'enginebay[report]', or write the report as .json",
+        ) from err
+
+
+def _is_report(path: Path) -> bool:
+    data = path.read_bytes()
+    if GENERATOR.encode() in data[:_HEAD]:
+        return True
+    try:
+        msgspec.json.decode(data, type=_Known)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return not data  # an empty file, as mktemp makes one, is no loss
+    return True

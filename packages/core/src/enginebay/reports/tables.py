@@ -1,0 +1,253 @@
+"""The tables of the page, as texts with what they are sorted by."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from enginebay.quantities import human_error, human_number, human_seconds, human_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from enginebay.bisection import Bisection
+    from enginebay.evaluation import Evaluation, Row
+    from enginebay.measurement import Benchmark, BenchmarkRow, Ratio
+    from enginebay.operations import Sensitivity
+    from enginebay.reports.entries import Entry
+    from enginebay.verdict import OutputComparison
+
+
+class Cell(NamedTuple):
+    """One cell.
+
+    Attributes:
+        text: What is shown; empty for nothing.
+        key: The number that it is sorted by; None for its text.
+        kind: ``verdict`` for a badge, ``number``, or empty.
+    """
+
+    text: str
+    key: float | None = None
+    kind: str = ""
+
+
+class Table(NamedTuple):
+    """A table.
+
+    Attributes:
+        caption: What it shows.
+        columns: The headers.
+        rows: A cell for each column.
+    """
+
+    caption: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+
+
+def number(value: float | None, text: Callable[[Any], str]) -> Cell:
+    """A cell that is sorted by its number."""
+    return Cell("" if value is None else text(value), value, "number")
+
+
+def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Table:
+    """Make a table of the columns that have something to show."""
+    listed = list(rows)
+    shown = [n for n in range(len(columns)) if any(row[n].text for row in listed)]
+    kept = [[row[n] for n in shown] for row in listed]
+    return Table(caption, [columns[n] for n in shown], kept)
+
+
+def overview(entries: Sequence[Entry]) -> Table:
+    """A row for each artifact, with every metric that it was evaluated by."""
+    metrics = list(dict.fromkeys(row.metric for entry in entries for row in entry.metrics))
+    columns = (
+        *("Backend", "Verdict", "Max error", *metrics),
+        *("Call", "Items/s", "Speed", "Size", "Deployed in"),
+    )
+    reference = {row.metric: row.reference for entry in entries for row in entry.metrics}
+    return table(
+        "All artifacts", columns, [_overview_row(entry, metrics, reference) for entry in entries]
+    )
+
+
+def _overview_row(
+    entry: Entry, metrics: Sequence[str], reference: dict[str, float | None]
+) -> list[Cell]:
+    values = {row.metric: row for row in entry.metrics}
+    found = [_metric(values.get(name)) for name in metrics]
+    if entry.is_pytorch:
+        found = [number(reference[name], _figure) for name in metrics]
+    speed = entry.speeds[0] if entry.speeds else None
+    return [
+        Cell(entry.label),
+        Cell(entry.verdict, kind="verdict"),
+        number(entry.max_abs_error, human_error),
+        *found,
+        number(speed.call.median if speed and speed.call else None, human_seconds),
+        number(speed.items_per_second if speed else None, human_number),
+        number(speed.ratio.value if speed and speed.ratio else None, _times),
+        number(entry.size, human_size),
+        number(entry.seconds, lambda seconds: f"{seconds:.1f} s"),
+    ]
+
+
+def _metric(row: Row | None) -> Cell:
+    if row is None:
+        return Cell("", kind="number")
+    return Cell("lost") if row.error else number(row.value, _figure)
+
+
+def speed(benchmark: Benchmark, labels: dict[str, str]) -> Table:
+    """A row for each artifact, batch and number of threads."""
+    columns = (
+        *("Backend", "Batch", "Threads", "Call", "95 % interval", "Engine", "P90", "P99"),
+        *("Items/s", "Speed", "Load", "First call", "Memory", "Windows", "Failed"),
+    )
+    several = [len({getattr(row, n) for row in benchmark.rows}) > 1 for n in ("batch", "threads")]
+    return table(
+        "Speed",
+        columns,
+        [_speed_row(row, labels.get(row.name, row.name), several) for row in benchmark.rows],
+    )
+
+
+def _speed_row(row: BenchmarkRow, label: str, several: Sequence[bool]) -> list[Cell]:
+    call, engine = row.call, row.engine
+    return [
+        Cell(label),
+        number(row.batch if several[0] else None, str),
+        number(row.threads if several[1] else None, str),
+        number(call.median if call else None, human_seconds),
+        Cell(f"{human_seconds(call.low)} – {human_seconds(call.high)}" if call else ""),
+        number(engine.median if engine else None, human_seconds),
+        number(call.p90 if call else None, human_seconds),
+        number(call.p99 if call else None, human_seconds),
+        number(row.items_per_second, human_number),
+        _ratio(row.ratio),
+        number(row.load, human_seconds),
+        number(row.first, human_seconds),
+        number(row.peak_memory, human_size),
+        Cell(row.agreement.describe() if row.agreement else ""),
+        Cell(row.failure),
+    ]
+
+
+def _ratio(ratio: Ratio | None) -> Cell:
+    if ratio is None:
+        return Cell("", kind="number")
+    interval = f"({human_number(ratio.low)}–{human_number(ratio.high)})"
+    return Cell(f"{_times(ratio.value)} {interval}", ratio.value, "number")
+
+
+def _times(ratio: float) -> str:
+    return f"{human_number(ratio)}×"
+
+
+def outputs(entry: Entry) -> Table:
+    """A row for each output of an artifact."""
+    return table(
+        f"Outputs of {entry.label}",
+        ("Output", "Agrees", "Max error", "Relative", "Places off", "Worst place", "Tolerance", ""),
+        [_output_row(one) for one in entry.outputs],
+    )
+
+
+def _output_row(one: OutputComparison) -> list[Cell]:
+    off = f"{one.mismatched_count:,} of {one.total:,}"
+    return [
+        Cell(one.name),
+        Cell("yes" if one.passed else "no"),
+        number(one.max_abs_error, human_error),
+        number(one.max_rel_error, human_error),
+        number(one.mismatched_count, lambda _: off),
+        Cell(_place(one.worst_index, one.worst_expected, one.worst_found)),
+        Cell(f"rtol {human_error(one.rtol)}, atol {human_error(one.atol)}"),
+        Cell(one.reason),
+    ]
+
+
+def _place(index: tuple[int, ...] | None, expected: str, found: str) -> str:
+    if index is None:
+        return ""
+    return f"[{', '.join(map(str, index))}]: {found} for {expected}"
+
+
+def accuracy(evaluation: Evaluation, labels: dict[str, str]) -> Table:
+    """A row for each artifact and metric."""
+    return table(
+        "Accuracy",
+        (
+            *("Backend", "Metric", "Value", "PyTorch", "Drop", "Items", "Decides alike"),
+            *("Worst items", "Lost"),
+        ),
+        [
+            (
+                Cell(labels.get(row.artifact, row.artifact)),
+                Cell(row.metric),
+                number(row.value, _figure),
+                number(row.reference, _figure),
+                number(row.drop, _figure),
+                number(row.count, lambda count: f"{count:,}"),
+                number(row.agreement, lambda share: f"{share:.2%}"),
+                Cell(", ".join(str(one.item) for one in row.worst[:3])),
+                Cell(row.error),
+            )
+            for row in evaluation.rows
+        ],
+    )
+
+
+def layers(found: Sensitivity) -> Table:
+    """A row for each layer of an 8-bit engine, the costliest first."""
+    return table(
+        f"Layers of {found.backend} {found.precision}",
+        ("Layer", "Operator", "Signal above noise"),
+        [
+            (
+                Cell(node.node),
+                Cell(node.operator),
+                number(node.decibels, lambda decibels: f"{decibels:.1f} dB"),
+            )
+            for node in found.nodes
+        ],
+    )
+
+
+def places(found: Bisection) -> Table:
+    """A row for each call of a module, in the order in which they end."""
+    return table(
+        "Error of each layer",
+        ("Module", "Through the engine", "Alone", "Wrong"),
+        [
+            (
+                Cell(place.title),
+                number(place.accumulated, human_error),
+                number(place.alone, human_error),
+                Cell("alone" if place.wrong_alone else "through the engine" if place.wrong else ""),
+            )
+            for place in found.places
+        ],
+    )
+
+
+def layer_times(row: BenchmarkRow, label: str) -> Table:
+    """A row for each layer of an engine, in the order in which they run."""
+    return table(
+        f"Time of each layer of {label}",
+        ("Layer", "Operator", "Time", "Share", "Modules"),
+        [
+            (
+                Cell(layer.name),
+                Cell(layer.operator),
+                number(layer.seconds, human_seconds),
+                number(layer.share, lambda share: f"{share:.1%}"),
+                Cell(", ".join(layer.modules)),
+            )
+            for layer in row.layers
+        ],
+    )
+
+
+def _figure(value: float) -> str:
+    return f"{value:.4g}"

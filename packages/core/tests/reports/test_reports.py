@@ -1,0 +1,298 @@
+"""Reports: which records they gather, what they refuse, and the file that they are written to."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import numpy as np
+import pytest
+
+import enginebay as eb
+from enginebay.errors import ArtifactError, MissingDependencyError, UsageError
+from enginebay.reports import json_schema
+from enginebay.testing.commands import Ran, call_command
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Run = Callable[..., Ran]
+WANTED = (
+    "wanted the folder of a comparison or of an artifact, or a JSON file that deploy, benchmark, "
+    "evaluate, verify, sensitivity or report wrote"
+)
+NET = """\
+import torch
+
+
+def build(seed=0, outputs=3):
+    torch.manual_seed(seed)
+    return torch.nn.Linear(4, outputs).eval(), torch.ones(1, 4)
+"""
+
+
+def network(seed: int = 0, outputs: int = 3) -> Any:
+    namespace: dict[str, Any] = {}
+    exec(NET, namespace)
+    return namespace["build"](seed, outputs)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, loopback: str) -> Path:
+    """Two artifacts of a model, one of other weights, one of another width; and some data."""
+    folder = tmp_path_factory.mktemp("made")
+    (folder / "net.py").write_text(NET)
+    options: dict[str, Any] = {"probes": 0, "exporter": "torchscript"}
+    eb.compare(*network(), work_dir=folder / "all", backends=[loopback], **options)
+    shutil.copytree(folder / "all" / loopback, folder / "good")
+    for name, seed, outputs, gain in [
+        ("bad", 0, 3, -1.0),
+        ("weights", 1, 3, 1.0),
+        ("wide", 0, 5, 1.0),
+    ]:
+        eb.deploy(
+            *network(seed, outputs),
+            backend=loopback,
+            work_dir=folder / name,
+            params={"gain": gain},
+            allow_mismatch=True,
+            **options,
+        )
+    x = np.random.default_rng(0).normal(size=(20, 1, 4)).astype(np.float32)
+    np.savez(folder / "data.npz", input=x, target=np.zeros(20, np.int64))
+    return folder
+
+
+@pytest.fixture
+def here(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of what was made, as the current folder."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def cli(here: Path, capfd: pytest.CaptureFixture[str]) -> Run:
+    return partial(call_command, capfd)
+
+
+def test_records_of_one_model_are_gathered(here: Path) -> None:
+    data = eb.DataSet("data.npz")
+    evaluation = eb.evaluate(["good", "bad"], data, "accuracy", model="net.py:build")
+    found = eb.report("good", evaluation)
+    assert found.evaluations == (evaluation,)
+    assert [artifact.path for artifact in found.artifacts] == [f"{here}/good", f"{here}/bad"]
+    assert [artifact.size for artifact in found.artifacts] == [
+        sum(file.size for file in eb.open_artifact(name).manifest.files) for name in ("good", "bad")
+    ]
+
+
+def test_the_json_document_fits_its_schema_and_can_be_read_again(here: Path) -> None:
+    eb.report("all", "bad", command="make").save("one.json")
+    plain = json.loads((here / "one.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(json_schema())
+    jsonschema.validate(plain, json_schema())
+    assert eb.report("one.json").to_json() == plain
+    both = eb.report("one.json", "good").to_json()
+    assert both["comparisons"] == plain["comparisons"]
+    assert [each["path"] for each in both["artifacts"]] == [
+        f"{here}/{name}" for name in ("all/loopback", "bad", "good")
+    ]
+
+
+def test_a_comparison_brings_those_of_its_artifacts_that_are_still_there(here: Path) -> None:
+    (row,) = eb.report("all").comparisons[0].rows
+    assert row.artifact is not None
+    assert row.artifact == f"{here}/all/loopback"  # the folder was copied after it was made
+    assert [artifact.path for artifact in eb.report("all").artifacts] == [row.artifact]
+    shutil.rmtree("all/loopback")
+    shutil.copytree("bad", "all/loopback")  # another verdict: not what the row was about
+    assert eb.report("all").artifacts == ()
+    shutil.rmtree("all/loopback")
+    (lost,) = eb.report("all").comparisons[0].rows
+    assert lost.verification == row.verification
+
+
+def test_a_verdict_replaces_the_one_that_its_artifact_carries(here: Path) -> None:
+    verdict = eb.Verification.unverified("nobody looked")
+    found = eb.report("good", verdict).artifacts[0]
+    assert found.manifest.verification == verdict
+    with pytest.raises(UsageError, match="a verdict alone does not say what it is about"):
+        eb.report(verdict)
+
+
+@pytest.mark.parametrize(
+    ("other", "difference"),
+    [
+        (
+            "weights",
+            "their references recorded other outputs for the same inputs, as with other weights",
+        ),
+        (
+            "wide",
+            "their outputs are output float32[1, 3] and output float32[1, 5]",
+        ),
+    ],
+)
+def test_artifacts_of_different_models_are_refused(here: Path, other: str, difference: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        eb.report("good", "bad", other)
+    assert str(caught.value) == f"'{here}/good' and '{here}/{other}' are not of one model: " + (
+        difference
+    )
+    assert caught.value.hint == "report each model by itself"
+
+
+def test_what_is_nothing_to_report_is_said(here: Path) -> None:
+    (here / "foreign").mkdir()
+    for name, text in {
+        "some.json": '{"a": 1, "b": 2}',
+        "list.json": "[1]",
+        "text.json": "hello",
+        "empty.json": "",
+        "rows.json": '{"model": "m", "rows": []}',
+        "cut.json": '{"model": "m", "rows": [{"backend": 1}]}',
+        "error.json": '{"schema": 1, "error": {"message": "no model"}}',
+        "new.json": '{"schema": 9, "artifacts": [], "comparisons": [], "evaluations": []}',
+    }.items():
+        (here / name).write_text(text)
+    neither = f"holds neither comparison.json nor manifest.json; {WANTED}"
+    for source, message in [
+        ("nowhere", f"'nowhere' does not exist; {WANTED}"),
+        ("foreign", f"'foreign' {neither}"),
+        (".", f"'.' {neither}"),
+        ("some.json", f"'some.json' holds an object with a, b; {WANTED}"),
+        ("list.json", f"'list.json' holds a list; {WANTED}"),
+        ("text.json", f"'text.json' is no JSON that a command wrote; {WANTED}"),
+        ("empty.json", f"'empty.json' is empty; {WANTED}"),
+        ("data.npz", f"'data.npz' is no JSON that a command wrote; {WANTED}"),
+        ("rows.json", "'rows.json' holds no rows, so there is nothing to report"),
+        ("cut.json", "'cut.json' is damaged: Expected `str`, got `int` - at `$.rows[0].backend`"),
+        ("error.json", "'error.json' holds nothing but the error of a command: no model"),
+        (
+            "new.json",
+            "'new.json' is a report in version 9 of its form; this Enginebay reads 1",
+        ),
+    ]:
+        with pytest.raises(UsageError) as caught:
+            eb.report(source)
+        assert str(caught.value) == message
+    with pytest.raises(UsageError, match=r"there is nothing to report; wanted the folder"):
+        eb.report()
+    with pytest.raises(UsageError, match=r"a report cannot show a int; wanted a result"):
+        eb.report(3)
+    (here / "good" / "manifest.json").write_text("{}")
+    with pytest.raises(ArtifactError, match="is not an Enginebay manifest"):
+        eb.report("good")
+
+
+def test_hints_of_what_was_meant(here: Path) -> None:
+    for source, hint in [(".", "name the folders in it: enginebay report ./*/"), ("god", "good")]:
+        with pytest.raises(UsageError) as caught:
+            eb.report(source)
+        assert caught.value.hint is not None
+        assert hint in caught.value.hint
+
+
+def test_a_report_replaces_a_report_and_nothing_else(here: Path) -> None:
+    found = eb.report("good")
+    found.save("out.json")
+    found.save("out.json")
+    for name, message in [
+        ("net.py", "'net.py' does not end with .html or .json, by which a report is written"),
+        ("nowhere/out.json", "there is no folder 'nowhere' for the report"),
+        ("all/comparison.json", "'all/comparison.json' exists and is no report, so it is not "),
+        ("folder.json", "'folder.json' exists and is no report, so it is not replaced"),
+    ]:
+        (here / "folder.json").mkdir(exist_ok=True)
+        with pytest.raises(UsageError) as caught:
+            found.save(name)
+        assert str(caught.value).startswith(message)
+    assert eb.report("all").comparisons
+    assert not list(here.glob(".*.part"))
+
+
+def test_a_page_needs_its_packages(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pygal", None)
+    pytest.importorskip("jinja2")
+    found = eb.report("good")
+    with pytest.raises(MissingDependencyError) as caught:
+        found.save("out.html")
+    assert str(caught.value) == (
+        "a report as a page needs Jinja2 and pygal, and pygal is not installed"
+    )
+    assert caught.value.hint == "pip install 'enginebay[report]', or write the report as .json"
+    found.save("out.json")
+
+
+def test_report_on_the_command_line(cli: Run, here: Path) -> None:
+    assert cli("report", "good", "bad", "--output", "out.json").code == 0
+    document = cli("report", "out.json", "--json").document
+    assert len(document["artifacts"]) == 2
+    assert document["command"] == f"cd {here} && enginebay report good bad --output out.json"
+    assert not (here / "report.html").exists()
+    refused = cli("report", "good", "wide", "--output", "two.json")
+    assert refused.code == 2
+    assert "are not of one model" in refused.err
+    assert not (here / "two.json").exists()
+
+
+def test_report_of_the_commands_that_measure(cli: Run, here: Path) -> None:
+    data = ("--data", "data.npz", "--metric", "accuracy", "--model", "net.py:build")
+    backend = ("--backend", "loopback", "--probes", "0", "--ir", "onnx")
+    for code, words, key in [
+        (0, ("evaluate", "good", *data, "--report", "e.json"), "evaluations"),
+        (1, ("verify", "bad", "--report", "v.json"), "artifacts"),
+        (0, ("benchmark", "good", "--seconds", "0.2", "--report", "b.json"), "benchmarks"),
+        (0, ("deploy", "net.py:build", *backend, "--report", "d.json"), "artifacts"),
+    ]:
+        ran = cli(*words)
+        assert ran.code == code, ran.err
+        assert f"report: {words[-1]}\n" in ran.err
+        assert json.loads((here / words[-1]).read_text())[key]
+    together = eb.report("e.json", "v.json", "b.json")
+    assert [artifact.path for artifact in together.artifacts] == [f"{here}/good", f"{here}/bad"]
+
+
+def test_what_cannot_be_reported_is_refused_before_anything_is_measured(
+    cli: Run, here: Path
+) -> None:
+    benchmark = ("benchmark", "good", "wide", "--seconds", "60", "--output", "rows.jsonl")
+    assert cli(*benchmark, "--report", "b.json").code == 2
+    assert cli("verify", "good", "--report", "net.py").code == 2
+    for words in ("net.py", "nowhere/out.html"):
+        refused = cli("deploy", "net.py:build", "--backend", "loopback", "--report", words)
+        assert refused.code == 2
+    assert not (here / "rows.jsonl").exists()
+    assert not (here / "build-loopback").exists()
+
+
+def test_rows_as_they_come_make_a_report(cli: Run, here: Path) -> None:
+    data = ("--data", "data.npz", "--metric", "accuracy", "--metric", "top-2")
+    assert cli("evaluate", "good", "bad", *data, "--output", "rows.jsonl").code == 0
+    assert len(eb.report("rows.jsonl").evaluations[0].rows) == 4
+    lines = (here / "rows.jsonl").read_bytes().splitlines(keepends=True)
+    (here / "rows.jsonl").write_bytes(b"".join(lines[:1]) + lines[1][:20])
+    assert len(eb.report("rows.jsonl").evaluations[0].rows) == 1
+    assert cli("benchmark", "good", "--seconds", "0.2", "--output", "speed.jsonl").code == 0
+    assert len(eb.report("speed.jsonl").benchmarks[0].rows) == 1
+    (here / "speed.jsonl").write_bytes((here / "speed.jsonl").read_bytes().splitlines(True)[0])
+    with pytest.raises(UsageError, match=r"'speed.jsonl' holds no row that is complete; wanted"):
+        eb.report("speed.jsonl")
+
+
+def test_documents_of_commands_are_sources(cli: Run, here: Path) -> None:
+    for name, words in {
+        "inspected.json": ("inspect", "good", "--json"),
+        "verified.json": ("verify", "bad", "--json"),
+    }.items():
+        (here / name).write_text(cli(*words).out)
+    good, bad = eb.report("inspected.json", "verified.json").artifacts
+    assert (good.path, bad.path) == (f"{here}/good", f"{here}/bad")
+    assert bad.manifest.verification is not None
+    assert bad.manifest.verification.verdict == "mismatched"
