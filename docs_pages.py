@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent
 PAGES = ROOT / "build" / "pages"
 
+#: The data of the report that the site shows; ``docs/report.md`` links to its page.
+EXAMPLE = ROOT / "docs" / "report-example.json"
+
 #: Files of the repository that are pages of the site.
 INCLUDED = {
     "CONTRIBUTING.md": "contributing.md",
@@ -36,7 +39,10 @@ INCLUDED = {
     },
 }
 #: What the pages show, beside their texts.
-BESIDE = [ROOT / "docs" / name for name in ("site.css", "terminal.svg", "iframe-worker.js")]
+BESIDE = [
+    ROOT / "docs" / name
+    for name in ("site.css", "terminal.svg", "iframe-worker.js", "report.schema.json")
+]
 _LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)")
 _FILE = re.compile(r"^```(\w+) file=(\S+)$", re.MULTILINE)
 _NAVIGATION = re.compile(r"^ +- .*: (\S+\.md)$", re.MULTILINE)
@@ -52,7 +58,15 @@ def write_pages() -> None:
         target.write_text(text, encoding="utf-8")
     for file in BESIDE:
         shutil.copy(file, PAGES)
+    write_report()
     check_navigation()
+
+
+def write_report() -> None:
+    """Write the page of a real report from its data."""
+    import enginebay as eb
+
+    eb.report(EXAMPLE).save(PAGES / "report-example.html")
 
 
 def pages() -> Iterator[tuple[str, str]]:

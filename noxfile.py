@@ -291,8 +291,9 @@ def no_torch(session: nox.Session) -> None:
 @nox.session(requires=ENGINES)
 def together(session: nox.Session) -> None:
     """Test what crosses packages, with all wheels, the example and the README's commands."""
-    int8 = "enginebay-openvino[int8]"
-    install(session, *EVERY_ENGINE, int8, "pillow", "scikit-learn", ZOO, shared=ENGINES)
+    extras = ("enginebay[report]", "enginebay-openvino[int8]")
+    others = ("pillow", "scikit-learn", "playwright", ZOO)
+    install(session, *EVERY_ENGINE, *extras, *others, shared=ENGINES)
     # Without their requirements: torch is in the environment that is shared.
     metrics = ("torchmetrics", "lightning-utilities")
     session.install("-c", "constraints.txt", "--no-deps", *metrics)
@@ -334,7 +335,8 @@ def configs(session: nox.Session) -> None:
 def docs(session: nox.Session) -> None:
     """The site, strictly: a dead link, an unknown name or a docstring that does not parse fails."""
     session.install(
-        *("-c", "constraints.txt", "-e", PACKAGES["enginebay"], "towncrier>=24.8", "mypy", "ruff"),
+        *("-c", "constraints.txt", "-e", f"{PACKAGES['enginebay']}[report]"),
+        *("towncrier>=24.8", "mypy", "ruff"),
         *("zensical==0.0.73", "mkdocstrings[python]>=1,<2"),
     )
     # The pages about backends need their parameters, and no engine.

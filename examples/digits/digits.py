@@ -63,6 +63,29 @@ def train(model: nn.Module, images: torch.Tensor, labels: torch.Tensor, epochs: 
             optimizer.step()
 
 
+def trained() -> tuple[DigitNet, torch.Tensor]:
+    """The trained network with an example, as commands take a model: ``digits.py:trained``."""
+    torch.manual_seed(0)
+    images, _, labels, _ = digits()
+    model = DigitNet()
+    train(model, images, labels)
+    return model.eval(), images[:1]
+
+
+def calibration() -> list[dict[str, torch.Tensor]]:
+    """Training images as items of a data set: ``digits.py:calibration``."""
+    return [{"image": image[None]} for image in digits()[0]]
+
+
+def held_out() -> list[dict[str, torch.Tensor]]:
+    """Held-out images with their labels, as items of a data set: ``digits.py:held_out``."""
+    _, images, _, labels = digits()
+    return [
+        {"image": image[None], "target": label[None]}
+        for image, label in zip(images, labels, strict=True)
+    ]
+
+
 def accuracy(logits: torch.Tensor, labels: torch.Tensor) -> float:
     """The share of images whose highest logit is the label's."""
     return (logits.argmax(1) == labels).float().mean().item()
@@ -97,17 +120,15 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--work-dir", type=Path, default=Path("digits-artifacts"))
     args = parser.parse_args(argv)
 
-    torch.manual_seed(0)
-    train_images, test_images, train_labels, test_labels = digits()
-    model = DigitNet()
-    train(model, train_images, train_labels)
+    _, test_images, _, test_labels = digits()
+    model, _ = trained()
     with torch.no_grad():
-        expected = accuracy(model.eval()(test_images), test_labels)
-    calibration = eb.DataSet([{"image": image[None]} for image in train_images], take=200)
+        expected = accuracy(model(test_images), test_labels)
+    images = eb.DataSet(calibration, take=200)
 
     print("engine       precision  PyTorch  artifact    drop      size  verdict")
     for backend in [args.backend] if args.backend else installed():
-        for precision, data in (("fp32", None), ("int8", calibration)):
+        for precision, data in (("fp32", None), ("int8", images)):
             done = deploy(model, test_images, backend, precision, args.work_dir, data)
             with eb.load(done.artifact) as wrapper:
                 found = accuracy(wrapper({"image": test_images})["output"], test_labels)

@@ -1,0 +1,256 @@
+"""The page of a report, in a real browser: what is shown, clicked, printed, and never loaded."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+import enginebay as eb
+from enginebay.reports import json_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROOT = Path(__file__).parent.parent
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+#: Text that must stay text wherever it stands.
+EVIL = "</title></script><script>document.title='taken'</script><img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def found() -> eb.Report:
+    """The report that the site shows: three engines at two precisions, measured and evaluated."""
+    report = eb.report(ROOT / "docs" / "report-example.json")
+    (comparison,) = report.comparisons
+    failed = eb.ComparisonRow(
+        backend="onnxruntime",
+        precision="bf16",
+        verdict="failed",
+        reason="'bf16' does not fit OnnxruntimeParams.precision",
+        hint="enginebay check-env onnxruntime",
+    )
+    rows = (*comparison.rows, failed)
+    comparison = msgspec.structs.replace(comparison, rows=rows)
+    return msgspec.structs.replace(
+        report, comparisons=(comparison,), command="enginebay report all"
+    )
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    if CHROMIUM is None:
+        pytest.skip("there is no Chromium on this machine")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as running:
+        launched = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def show(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Opens a report as a page, without a network; fails where the page logged an error."""
+    logged: list[str] = []
+    requested: list[str] = []
+    contexts = []
+
+    def opened(report: eb.Report, **options: Any) -> Any:
+        report.save(tmp_path / "report.html")
+        context = browser.new_context(offline=True, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: logged.append(message.text))
+        page.on("pageerror", lambda error: logged.append(str(error)))
+        page.on("request", lambda request: requested.append(request.url))
+        page.goto((tmp_path / "report.html").as_uri())
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert logged == []
+    assert [url for url in requested if not url.endswith("/report.html")] == []
+
+
+def column(page: Any, name: str) -> list[str]:
+    """What the overview shows in a column, from top to bottom."""
+    headers = [text.rstrip(" ↕↑↓") for text in page.locator("#overview thead th").all_inner_texts()]
+    place = headers.index(name) + 1
+    texts: list[str] = page.locator(f"#overview tbody tr > :nth-child({place})").all_inner_texts()
+    return texts
+
+
+def test_what_the_page_shows(found: eb.Report, show: Any) -> None:
+    page = show(found)
+    assert page.title() == "examples/digits/digits.py:trained · Enginebay report"
+    assert column(page, "Backend")[:2] == ["PyTorch", "onnxruntime fp32"]
+    assert column(page, "Verdict") == ["–", *["✓ verified"] * 6, "✗ failed"]
+    summary = page.locator(".summary").inner_text()
+    assert "6 of 7 verified against the PyTorch model, unpatched." in summary
+    assert "The fastest verified is onnxruntime " in summary
+    problems = page.locator(".problems").inner_text()
+    assert "onnxruntime bf16\n'bf16' does not fit OnnxruntimeParams.precision\n" in problems
+    titles = page.locator("figure h3").all_inner_texts()
+    assert titles == ["Latency", "Accuracy against speed", "Error of each output"]
+    assert page.locator("figure svg").count() == 3
+    for plot in page.locator("figure svg").all():
+        box = plot.bounding_box()
+        assert box["width"] > 300
+        assert box["height"] > 100
+    assert "processor" in page.locator("#machine dt").all_inner_texts()
+    commands = page.locator("#commands pre").all_inner_texts()
+    words = [command.rpartition("&& ")[2].split()[1] for command in commands]
+    assert words == ["deploy", "benchmark", "evaluate", "report"]
+
+
+def test_a_click_on_a_header_sorts(found: eb.Report, show: Any) -> None:
+    page = show(found)
+    before = column(page, "Backend")
+    page.click("#overview thead button:has-text('Backend')")
+    assert column(page, "Backend") == sorted(before, key=str.lower)
+    page.click("#overview thead button:has-text('Backend')")
+    assert column(page, "Backend") == sorted(before, key=str.lower, reverse=True)
+    page.click("#overview thead button:has-text('Max error')")
+    shown = page.locator("#overview tbody tr > :nth-child(3)")
+    keys = shown.evaluate_all("cells => cells.map((cell) => cell.dataset.key ?? null)")
+    numbers = [float(key) for key in keys if key is not None]
+    assert numbers == sorted(numbers)
+    assert len(numbers) == 6
+    assert keys[6:] == [None, None]  # what has no error comes last
+    (sorted_by,) = page.locator("#overview thead th[aria-sort]").all()
+    assert sorted_by.get_attribute("aria-sort") == "ascending"
+    assert sorted_by.inner_text().startswith("Max error")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_both_themes(found: eb.Report, show: Any, scheme: Any) -> None:
+    page = show(found, color_scheme=scheme)
+    colour = "getComputedStyle(document.body).backgroundColor"
+    own = page.evaluate(colour)
+    assert (own == "rgb(255, 255, 255)") == (scheme == "light")
+    other = {"light": "Dark", "dark": "Light"}[scheme]
+    assert page.inner_text("#theme") == other
+    page.click("#theme")
+    assert page.evaluate(colour) != own
+    assert page.inner_text("#theme") == scheme.title()
+    for selector in ("body", "td", ".badge", "figcaption", "#overview thead button"):
+        assert contrast(page, selector) > 4.5, selector
+    page.click("#theme")
+    assert page.evaluate(colour) == own
+    for selector in ("body", "td", ".badge", "figcaption", "#overview thead button"):
+        assert contrast(page, selector) > 4.5, selector
+
+
+def contrast(page: Any, selector: str) -> float:
+    """The contrast of a text with what is behind it, as WCAG 2 defines it."""
+    found: float = page.evaluate(
+        """(selector) => {
+        const luminance = (colour) => {
+          const [r, g, b] = colour.match(/[\\d.]+/g).slice(0, 3).map((part) => {
+            const value = part / 255;
+            return value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
+          });
+          return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+        };
+        let node = document.querySelector(selector);
+        const text = luminance(getComputedStyle(node).color);
+        while (/, 0\\)$/.test(getComputedStyle(node).backgroundColor)) node = node.parentElement;
+        const back = luminance(getComputedStyle(node).backgroundColor);
+        return (Math.max(text, back) + 0.05) / (Math.min(text, back) + 0.05);
+      }""",
+        selector,
+    )
+    return found
+
+
+def test_on_a_phone_only_the_tables_scroll_sideways(found: eb.Report, show: Any) -> None:
+    page = show(found, viewport={"width": 390, "height": 800}, has_touch=True)
+    for details in page.locator("details").all():
+        details.locator("summary").click()
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    overview = page.locator("#overview .scroll")
+    assert overview.evaluate("box => box.scrollWidth > box.clientWidth")
+    overview.evaluate("box => box.scrollLeft = 200")
+    name = page.locator("#overview tbody th").first.bounding_box()
+    assert name["x"] >= 0  # the name of the row stays
+    size = page.locator("figure text").first.evaluate("text => text.getBoundingClientRect().height")
+    assert size > 8  # pixels: readable
+
+
+def test_details_and_copy(found: eb.Report, show: Any) -> None:
+    page = show(found, permissions=["clipboard-read", "clipboard-write"])
+    detail = page.locator("#verdicts details").first
+    assert not detail.locator("dl").is_visible()
+    detail.locator("summary").click()
+    assert "onnxruntime" in detail.locator("dl").inner_text()
+    assert detail.locator("tbody th").inner_text() == "output"
+    page.locator(".copy").last.click()
+    assert page.locator(".copy").last.inner_text() == "Copied"
+    assert page.evaluate("navigator.clipboard.readText()") == "enginebay report all"
+
+
+def test_in_print_all_is_black_on_white_and_open(found: eb.Report, show: Any) -> None:
+    page = show(found, color_scheme="dark")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert not page.locator("#theme").is_visible()
+    assert not page.locator(".copy").first.is_visible()
+    assert page.locator("#verdicts dl").last.is_visible()
+
+
+def test_without_scripts_all_can_be_read(found: eb.Report, show: Any) -> None:
+    page = show(found, java_script_enabled=False)
+    assert "✓ verified" in page.inner_text("#overview")
+    assert not page.locator("#theme").is_visible()
+    assert page.locator("#commands pre").last.inner_text() == "enginebay report all"
+
+
+def test_no_text_of_a_record_becomes_a_part_of_the_page(found: eb.Report, show: Any) -> None:
+    comparison, evaluation = found.comparisons[0], found.evaluations[0]
+    rows = [
+        msgspec.structs.replace(row, backend=EVIL, reason=EVIL, hint=EVIL, notes=(EVIL,))
+        for row in comparison.rows
+    ]
+    metrics = [msgspec.structs.replace(row, metric=EVIL) for row in evaluation.rows]
+    evil = msgspec.structs.replace(
+        found,
+        comparisons=(
+            msgspec.structs.replace(comparison, model=EVIL, command=EVIL, rows=tuple(rows)),
+        ),
+        evaluations=(msgspec.structs.replace(evaluation, rows=tuple(metrics), reference=EVIL),),
+        command=EVIL,
+    )
+    page = show(evil)
+    assert page.inner_text("h1") == EVIL
+    assert page.title() == f"{EVIL} · Enginebay report"
+    assert page.locator("script").count() == 1
+    assert page.locator("img").count() == 0
+    assert EVIL in page.inner_text("#commands")
+
+
+def test_the_page_is_one_small_file_and_the_same_each_time(found: eb.Report) -> None:
+    html = found.to_html()
+    assert len(html.encode()) < 150_000
+    assert html == found.to_html()
+    for part in ("src=", "href=", "@import", "url("):
+        assert part not in html
+    addresses = html.replace('xmlns="http://www.w3.org/2000/svg"', "")
+    assert "http:" not in addresses
+    assert "https:" not in addresses
+
+
+def test_the_schema_in_the_docs_is_the_reports_own() -> None:
+    """After a change of a record, ``python -m tests.test_report_page`` writes it again."""
+    assert json.loads(SCHEMA.read_text(encoding="utf-8")) == json_schema()
+
+
+SCHEMA = ROOT / "docs" / "report.schema.json"
+
+if __name__ == "__main__":
+    SCHEMA.write_text(json.dumps(json_schema(), indent=1) + "\n", encoding="utf-8")
