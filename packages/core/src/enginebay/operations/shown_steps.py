@@ -68,7 +68,7 @@ def _seconds(step: Step) -> str:
 
 def _print_ended(step: Step) -> None:
     if step.seconds is not None:
-        line = f"{_mark(step)} {step.name:<10}{_seconds(step):>7} s  {step.detail}".rstrip()
+        line = f"{_mark(step)} {step.name:<17}{_seconds(step):>7} s  {step.detail}".rstrip()
         sys.stderr.write(f"{line}\n")
 
 
@@ -104,7 +104,7 @@ def _column() -> Any:
             if not task.finished:
                 mark = cast("Text", super().render(task))
             seconds = task.elapsed or 0.0 if step.seconds is None else step.seconds
-            text = f" {step.name:<10}{seconds:>7.1f} s  {step.detail}".rstrip()
+            text = f" {step.name:<17}{seconds:>7.1f} s  {step.detail}".rstrip()
             return Text.assemble(mark, text)
 
     # A detail too long for the terminal is cut: a second line would read as another step.
