@@ -139,8 +139,9 @@ def _from_file(path: Path) -> ModelSource:
     from enginebay.ir import read_onnx
 
     if not path.exists():
-        guess = nearest(path.name, [file.name for file in path.parent.glob(f"*{path.suffix}")])
-        hint = f"did you mean '{path.with_name(guess)}'?" if guess else None
+        # Without their suffix, which makes any two of them alike.
+        guess = nearest(path.stem, [file.stem for file in path.parent.glob(f"*{path.suffix}")])
+        hint = f"did you mean '{path.with_stem(guess)}'?" if guess else None
         raise ModelSourceError(f"no file '{path}'", hint=hint)
     suffix = path.suffix.lower()
     if suffix == ".onnx":
