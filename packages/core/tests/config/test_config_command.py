@@ -304,6 +304,7 @@ class NewEngineParam(eb.BackendParams):
              added automatically.
     """
     file_name: eb.FileName = eb.FileName("model", suffix=".model")
+    gain: float = 1.0  # no flag; the loopback wrapper reads it
 
 to_backend, build_wrapper = loopback.to_backend, loopback.build_wrapper
 
