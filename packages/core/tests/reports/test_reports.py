@@ -32,7 +32,7 @@ import torch
 
 def build(seed=0, outputs=3):
     torch.manual_seed(seed)
-    return torch.nn.Linear(4, outputs).eval(), torch.ones(1, 4)
+    return torch.nn.Linear(4, outputs).eval(), torch.full((1, 4), 1.0 + seed)
 """
 
 
@@ -47,7 +47,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, loopback: str) -> Path:
     """Two artifacts of a model, one of other weights, one of another width; and some data."""
     folder = tmp_path_factory.mktemp("made")
     (folder / "net.py").write_text(NET)
-    options: dict[str, Any] = {"probes": 0, "exporter": "torchscript"}
+    options: dict[str, Any] = {"exporter": "torchscript"}
     eb.compare(*network(), work_dir=folder / "all", backends=[loopback], **options)
     shutil.copytree(folder / "all" / loopback, folder / "good")
     for name, seed, outputs, gain in [
@@ -244,7 +244,7 @@ def test_report_on_the_command_line(cli: Run, here: Path) -> None:
 
 def test_report_of_the_commands_that_measure(cli: Run, here: Path) -> None:
     data = ("--data", "data.npz", "--metric", "accuracy", "--model", "net.py:build")
-    backend = ("--backend", "loopback", "--probes", "0", "--ir", "onnx")
+    backend = ("--backend", "loopback", "--ir", "onnx")
     for code, words, key in [
         (0, ("evaluate", "good", *data, "--report", "e.json"), "evaluations"),
         (1, ("verify", "bad", "--report", "v.json"), "artifacts"),
