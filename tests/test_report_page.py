@@ -190,7 +190,7 @@ def test_details_and_copy(found: eb.Report, show: Any) -> None:
     assert "onnxruntime" in detail.locator("dl").inner_text()
     assert detail.locator("tbody th").inner_text() == "output"
     page.locator(".copy").last.click()
-    assert page.locator(".copy").last.inner_text() == "Copied"
+    page.wait_for_selector(".copy:has-text('Copied')", timeout=5000)
     assert page.evaluate("navigator.clipboard.readText()") == "enginebay report all"
 
 
@@ -232,6 +232,31 @@ def test_no_text_of_a_record_becomes_a_part_of_the_page(found: eb.Report, show: 
     assert page.locator("script").count() == 1
     assert page.locator("img").count() == 0
     assert EVIL in page.inner_text("#commands")
+
+
+def test_figures_that_fit_no_axis_and_long_names(found: eb.Report, show: Any) -> None:
+    comparison, benchmark = found.comparisons[0], found.benchmarks[0]
+    rows = []
+    for row, error in zip(comparison.rows, (0.0, -1.0, None, 1e300, 1e-300, 1.0), strict=False):
+        assert row.verification is not None
+        output = msgspec.structs.replace(
+            row.verification.outputs[0], max_abs_error=error, name="x" * 300
+        )
+        verification = msgspec.structs.replace(row.verification, outputs=(output,))
+        rows.append(
+            msgspec.structs.replace(row, verification=verification, backend="y" * 300, artifact="")
+        )
+    speeds = [
+        msgspec.structs.replace(row, quantiles=(0.0,) * 101, batch=0) for row in benchmark.rows
+    ]
+    odd = msgspec.structs.replace(
+        found,
+        artifacts=(),
+        comparisons=(msgspec.structs.replace(comparison, rows=tuple(rows), model="z" * 300),),
+        benchmarks=(msgspec.structs.replace(benchmark, rows=tuple(speeds)),),
+    )
+    page = show(odd, viewport={"width": 390, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
 
 
 def test_the_page_is_one_small_file_and_the_same_each_time(found: eb.Report) -> None:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: As many bars as fit on a page; the worst are shown.
 _MOST = 20
+#: As many as a row of a benchmark has: from 0 % to 100 %.
+_QUANTILES = 101
 
 
 class Figure(NamedTuple):
@@ -39,7 +41,7 @@ def latencies(benchmark: Benchmark, labels: dict[str, str]) -> Iterator[Figure]:
     """The distribution of the calls' durations, a plot for each batch and number of threads."""
     groups: dict[tuple[int, int], list[BenchmarkRow]] = {}
     for row in benchmark.rows:
-        if row.quantiles:
+        if len(row.quantiles) == _QUANTILES and row.quantiles[0] > 0:
             groups.setdefault((row.batch, row.threads), []).append(row)
     for (batch, threads), rows in groups.items():
         where = f", batch {batch}, {threads} threads" if len(groups) > 1 else ""
@@ -80,7 +82,7 @@ def _dots(entries: Sequence[Entry], metric: str) -> Iterator[tuple[str, float, f
         own = rows.get(entry.label)
         value = own.value if own else reference if entry.is_pytorch else None
         first = entry.speeds[0] if entry.speeds else None
-        if value is not None and first and first.call:
+        if value is not None and first and first.call and first.batch > 0:
             yield entry.label, first.call.median / first.batch, value
 
 
@@ -91,7 +93,7 @@ def output_errors(entries: Sequence[Entry]) -> Figure | None:
     for entry in compared:
         for one in entry.outputs:
             worst[one.name] = max(worst.get(one.name, 0.0), one.max_abs_error or 0.0)
-    if not any(worst.values()):
+    if not any(error > 0 for error in worst.values()):
         return None
     names = sorted(worst, key=worst.__getitem__, reverse=True)[: max(1, _MOST // len(compared))]
     series = {name: [_error(entry, name) for entry in compared] for name in names}
@@ -106,7 +108,11 @@ def output_errors(entries: Sequence[Entry]) -> Figure | None:
 
 def _error(entry: Entry, output: str) -> float | None:
     """None for an error of 0 too: a logarithmic axis has no place for it."""
-    return next((one.max_abs_error or None for one in entry.outputs if one.name == output), None)
+    return next((_positive(one.max_abs_error) for one in entry.outputs if one.name == output), None)
+
+
+def _positive(value: float | None) -> float | None:
+    return value if value and value > 0 else None
 
 
 def layer_noise(found: Sensitivity) -> Figure | None:
@@ -130,7 +136,8 @@ def layer_noise(found: Sensitivity) -> Figure | None:
 def layer_errors(found: Bisection) -> Figure | None:
     """The error at each module around the first that is wrong; None where none was measured."""
     places = _around(found)
-    through, alone = [p.accumulated or None for p in places], [p.alone or None for p in places]
+    through = [_positive(place.accumulated) for place in places]
+    alone = [_positive(place.alone) for place in places]
     if not any(through) and not any(alone):
         return None
     return Figure(

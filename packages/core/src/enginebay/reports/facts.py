@@ -48,7 +48,7 @@ def _fastest(verified: Sequence[Entry]) -> str:
     measured = [
         (first.call.median / first.batch, entry.label)
         for entry in verified
-        if (first := next(iter(entry.speeds), None)) and first.call
+        if (first := next(iter(entry.speeds), None)) and first.call and first.batch > 0
     ]
     if len(measured) < 2:
         return ""
