@@ -205,7 +205,7 @@ def test_a_report_replaces_a_report_and_nothing_else(here: Path) -> None:
     found.save("out.json")
     for name, message in [
         ("net.py", "'net.py' does not end with .html or .json, by which a report is written"),
-        ("nowhere/out.json", "there is no folder 'nowhere' for the report"),
+        ("net.py/a/out.json", f"'{here}/net.py' is no folder for the report"),
         ("all/comparison.json", "'all/comparison.json' exists and is no report, so it is not "),
         ("folder.json", "'folder.json' exists and is no report, so it is not replaced"),
     ]:
@@ -218,13 +218,12 @@ def test_a_report_replaces_a_report_and_nothing_else(here: Path) -> None:
 
 
 def test_a_page_needs_its_packages(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pygal", None)
-    pytest.importorskip("jinja2")
+    monkeypatch.setitem(sys.modules, "jinja2", None)
     found = eb.report("good")
     with pytest.raises(MissingDependencyError) as caught:
         found.save("out.html")
     assert str(caught.value) == (
-        "a report as a page needs Jinja2 and pygal, and pygal is not installed"
+        "a report as a page needs Jinja2 and pygal, and jinja2 is not installed"
     )
     assert caught.value.hint == "pip install 'enginebay[report]', or write the report as .json"
     found.save("out.json")
@@ -249,7 +248,7 @@ def test_report_of_the_commands_that_measure(cli: Run, here: Path) -> None:
         (0, ("evaluate", "good", *data, "--report", "e.json"), "evaluations"),
         (1, ("verify", "bad", "--report", "v.json"), "artifacts"),
         (0, ("benchmark", "good", "--seconds", "0.2", "--report", "b.json"), "benchmarks"),
-        (0, ("deploy", "net.py:build", *backend, "--report", "d.json"), "artifacts"),
+        (0, ("deploy", "net.py:build", *backend, "--report", "new/d.json"), "artifacts"),
     ]:
         ran = cli(*words)
         assert ran.code == code, ran.err
@@ -265,7 +264,7 @@ def test_what_cannot_be_reported_is_refused_before_anything_is_measured(
     benchmark = ("benchmark", "good", "wide", "--seconds", "60", "--output", "rows.jsonl")
     assert cli(*benchmark, "--report", "b.json").code == 2
     assert cli("verify", "good", "--report", "net.py").code == 2
-    for words in ("net.py", "nowhere/out.html"):
+    for words in ("net.py", "net.py/out.html"):
         refused = cli("deploy", "net.py:build", "--backend", "loopback", "--report", words)
         assert refused.code == 2
     assert not (here / "rows.jsonl").exists()

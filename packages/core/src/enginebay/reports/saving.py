@@ -34,7 +34,7 @@ def check_output(path: str | Path) -> Path:
     """Refuse a file that a report cannot be written to, before anything is measured for it.
 
     Raises:
-        UsageError: It ends otherwise, its folder is not there, or it is no report.
+        UsageError: It ends otherwise, its folder is a file, or it is no report.
         MissingDependencyError: It is a page, and Jinja2 or pygal is not installed.
     """
     path = Path(path)
@@ -44,10 +44,9 @@ def check_output(path: str | Path) -> Path:
             f"'{path}' does not end with .html or .json, by which a report is written",
             hint=f"name it {path.with_suffix('.html').name}" if path.stem else None,
         )
-    if not path.parent.is_dir():
-        raise UsageError(
-            f"there is no folder '{path.parent}' for the report", hint="create it, or name another"
-        )
+    above = next(each for each in path.absolute().parents if each.exists())
+    if not above.is_dir():
+        raise UsageError(f"'{above}' is no folder for the report", hint="name another one")
     if path.exists() and not (path.is_file() and _is_report(path)):
         raise UsageError(
             f"'{path}' exists and is no report, so it is not replaced", hint="name another file"
@@ -58,9 +57,10 @@ def check_output(path: str | Path) -> Path:
 
 
 def write(path: Path, data: bytes) -> None:
-    """Write a file whole, or not at all."""
+    """Write a file whole, or not at all; its folder is made where it is not there."""
     part = path.with_name(f".{path.name}.part")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         part.write_bytes(data)
         part.replace(path)
     except OSError as err:
