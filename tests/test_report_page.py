@@ -7,10 +7,14 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import jsonschema
 import msgspec
 import pytest
 
 import enginebay as eb
+from enginebay.bisection import Place
+from enginebay.measurement import Layer
+from enginebay.operations import NodeSensitivity
 from enginebay.reports import json_schema
 
 if TYPE_CHECKING:
@@ -234,6 +238,41 @@ def test_no_text_of_a_record_becomes_a_part_of_the_page(found: eb.Report, show: 
     assert EVIL in page.inner_text("#commands")
 
 
+def test_layers(found: eb.Report, show: Any) -> None:
+    places = [
+        Place(module="features.0", accumulated=1e-7, alone=1e-7),
+        Place(module="features.1", accumulated=0.02, alone=0.02, wrong=True, wrong_alone=True),
+        Place(module="classifier", accumulated=0.01, alone=1e-7, wrong=True, wrong_alone=False),
+    ]
+    bisection = eb.Bisection(
+        found=True, module="features.1", reason="it leaves PyTorch there", places=tuple(places)
+    )
+    sensitivity = eb.Sensitivity(
+        backend="openvino",
+        precision="int8",
+        items=64,
+        nodes=(NodeSensitivity("node_conv", "Conv", 21.5), NodeSensitivity("node_fc", "Gemm", 40)),
+    )
+    layer = Layer(name="conv_relu", operator="Conv", seconds=2e-5, share=1.0, modules=("features",))
+    benchmark = found.benchmarks[0]
+    rows = [msgspec.structs.replace(row, layers=(layer,)) for row in benchmark.rows[:2]]
+    page = show(
+        eb.report(
+            found, bisection, sensitivity, msgspec.structs.replace(benchmark, rows=tuple(rows))
+        )
+    )
+    titles = page.locator("figure h3").all_inner_texts()
+    assert "Error of each layer" in titles
+    assert "Error of each layer: openvino int8" in titles
+    assert "Time of each layer: onnxruntime fp32" in titles
+    errors = page.locator("figure:has(h3:text-is('Error of each layer'))")
+    assert errors.locator("svg .bar").count() == 6
+    assert errors.locator(".legend li").count() == 2
+    assert "it leaves PyTorch there" in page.locator(".summary").inner_text()
+    wrong = page.locator("table:has(caption:text-is('Error of each layer')) tbody td:last-child")
+    assert wrong.all_inner_texts() == ["–", "alone", "through the engine"]
+
+
 def test_figures_that_fit_no_axis_and_long_names(found: eb.Report, show: Any) -> None:
     comparison, benchmark = found.comparisons[0], found.benchmarks[0]
     rows = []
@@ -272,7 +311,10 @@ def test_the_page_is_one_small_file_and_the_same_each_time(found: eb.Report) -> 
 
 def test_the_schema_in_the_docs_is_the_reports_own() -> None:
     """After a change of a record, ``python -m tests.test_report_page`` writes it again."""
-    assert json.loads(SCHEMA.read_text(encoding="utf-8")) == json_schema()
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    assert schema == json_schema()
+    example = json.loads((ROOT / "docs" / "report-example.json").read_text(encoding="utf-8"))
+    jsonschema.validate(example, schema)
 
 
 SCHEMA = ROOT / "docs" / "report.schema.json"
