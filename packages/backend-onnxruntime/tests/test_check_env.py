@@ -180,7 +180,8 @@ def test_loading_an_artifact_without_onnxruntime(bare_python, write, tmp_path):
     eb.convert(model, backend="onnxruntime", work_dir=tmp_path / "artifact")
     code = f"import enginebay; enginebay.load({str(tmp_path / 'artifact')!r})"
     done = subprocess.run([bare_python, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stderr.strip().splitlines()[-1] == (
-        "enginebay.errors.MissingDependencyError: "
-        "ONNX Runtime cannot be imported: No module named 'onnxruntime'"
-    )
+    error = "ONNX Runtime cannot be imported: No module named 'onnxruntime'"
+    assert done.stderr.strip().splitlines()[-2:] == [
+        f"enginebay.errors.MissingDependencyError: {error}",
+        "hint: pip install 'enginebay-onnxruntime[cpu]', or [gpu]",
+    ]

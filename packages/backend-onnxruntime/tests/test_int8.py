@@ -90,7 +90,7 @@ def test_a_bad_calibration_is_not_verified(
 def test_without_data(net: Path, tmp_path: Path) -> None:
     with pytest.raises(ParamsError, match="precision int8 is calibrated with data") as caught:
         int8(net, tmp_path / "out", None)
-    assert caught.value.hint.startswith("--data FILE.npz (data=…)")
+    assert caught.value.hint.startswith("--data FILE.npz: numpy.savez")
 
 
 def test_an_item_that_does_not_fit_is_named(net: Path, tmp_path: Path) -> None:

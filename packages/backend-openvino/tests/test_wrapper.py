@@ -114,5 +114,5 @@ def test_closing_waits_for_submitted_calls(load):
             assert future.result()["y"].shape == (2000, 3)
         except UsageError as err:
             assert str(err) == "this wrapper is closed"  # noqa: PT017  # either end is right
-    with pytest.raises(UsageError, match=r"^this wrapper is closed$"):
+    with pytest.raises(UsageError, match=r"^this wrapper is closed\nhint: [^\n]+$"):
         wrapper.submit({"x": np.ones((1, 3), np.float32)})

@@ -72,9 +72,10 @@ def test_a_command_on_windows_ends_with_one_line_and_a_hint() -> None:
 
 def test_a_public_name_on_windows_says_the_same() -> None:
     run = on_windows("import enginebay; enginebay.deploy")
-    assert run.stderr.splitlines()[-1] == (
-        "enginebay.errors.EnginebayError: Enginebay needs a POSIX system, and this is Windows"
-    )
+    assert run.stderr.splitlines()[-2:] == [
+        "enginebay.errors.EnginebayError: Enginebay needs a POSIX system, and this is Windows",
+        "hint: install it in the Windows Subsystem for Linux: wsl --install",
+    ]
 
 
 def test_core_names_no_engine_in_its_logic() -> None:

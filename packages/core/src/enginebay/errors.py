@@ -37,6 +37,8 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from enginebay.advice import in_python
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -69,12 +71,17 @@ __all__ = [
 ]
 
 
+#: The beginning of the note that has the hint.
+NOTE = "hint: "
+
+
 class EnginebayError(Exception):
     """The root of the tree.
 
     Args:
         message: What failed, what was wanted, what was found; one line where it can be.
-        hint: What to type or change next, without the word "hint".
+        hint: What to type or change next, without the word "hint", with flags of the command line:
+            the note of the exception says it with arguments of Python.
 
     Example:
         >>> str(EnginebayError("the oven is cold", hint="light it"))
@@ -86,6 +93,19 @@ class EnginebayError(Exception):
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
         self.hint = hint
+
+    @property
+    def hint(self) -> str | None:
+        """What to type or change next, in the command line's words; None for no advice."""
+        return self._hint
+
+    @hint.setter
+    def hint(self, hint: str | None) -> None:
+        self._hint = hint
+        if notes := getattr(self, "__notes__", None):
+            notes[:] = [note for note in notes if not note.startswith(NOTE)]
+        if hint:
+            self.add_note(f"{NOTE}{in_python(hint)}")
 
 
 class UsageError(EnginebayError):

@@ -204,7 +204,8 @@ def test_the_second_exporter_takes_over_and_says_why(tmp_path) -> None:
 
 def test_the_asked_for_exporter_is_the_only_one(tmp_path, capfd) -> None:
     with pytest.raises(
-        ExportError, match=r"^the model cannot be exported by the default exporter: Guard[^\n]*$"
+        ExportError,
+        match=r"^the model cannot be exported by the default exporter: Guard[^\n]*\nhint: [^\n]+$",
     ) as caught:
         export(Script(), torch.ones(2), path=tmp_path / "m.onnx", exporter="dynamo")
     assert caught.value.__cause__ is not None

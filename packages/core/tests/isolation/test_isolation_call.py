@@ -412,7 +412,8 @@ class TestRaised:
         assert type(caught.value) is getattr(errors, name)
         assert str(caught.value) == "what failed"
         assert caught.value.hint == "what to type"
-        [note] = caught.value.__notes__
+        hint, note = caught.value.__notes__
+        assert hint == "hint: what to type"
         assert note.startswith("In the child process:\nTraceback (most recent call last):\n")
         assert "in raises\n" in note
 
@@ -432,7 +433,8 @@ class TestRaised:
         with pytest.raises(errors.ConversionError) as caught:
             there("raises_own")
         assert str(caught.value) == "no such layer"
-        assert "PluginOwnError" in caught.value.__notes__[0]
+        assert caught.value.__notes__[0] == "hint: use another"
+        assert "PluginOwnError" in caught.value.__notes__[1]
 
     def test_any_other_exception(self):
         with pytest.raises(IsolationError) as caught:

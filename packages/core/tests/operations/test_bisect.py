@@ -218,7 +218,9 @@ def test_the_worst_sample_is_taken(tmp_path: Path) -> None:
 
 def test_inputs_that_the_artifact_does_not_take(tmp_path: Path) -> None:
     artifact = deployed(tmp_path, model=short, probes=0)
-    with pytest.raises(InputError, match=r"^unknown input 'y': the model takes input$"):
+    with pytest.raises(
+        InputError, match=r"^unknown input 'y': the model takes input\nhint: [^\n]+$"
+    ):
         eb.bisect(artifact, short()[0], {"y": np.ones((1, 3), np.float32)})
     with pytest.raises(InputError, match=r"1, 3"):
         eb.bisect(artifact, short()[0], np.ones((1, 4), np.float32))
@@ -274,7 +276,7 @@ def test_an_artifact_whose_model_is_not_known(tmp_path: Path, command: str, mess
         eb.bisect(artifact)
     assert str(raised.value) == message.format(net=artifact.path, folder=tmp_path)
     assert raised.value.hint is not None
-    assert raised.value.hint.endswith("enginebay verify ARTIFACT --bisect --model MODEL (model=…)")
+    assert raised.value.hint.endswith("--model MODEL")
 
 
 def test_the_model_that_the_command_names(tmp_path: Path) -> None:
@@ -306,5 +308,7 @@ def test_a_model_that_was_cut_is_refused(tmp_path: Path) -> None:
         probes=0,
         exporter="torchscript",
     ).artifact
-    with pytest.raises(UsageError, match=r"^'.*' has 2 engines, and bisecting builds one$"):
+    with pytest.raises(
+        UsageError, match=r"^'.*' has 2 engines, and bisecting builds one\nhint: [^\n]+$"
+    ):
         eb.bisect(artifact, Marked())

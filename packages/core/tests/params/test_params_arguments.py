@@ -180,7 +180,7 @@ E_ = "tool: error: argument "
             "--file-name a/b",
             (
                 "--file-name: 'a/b' does not fit Flags.file_name: 'a/b' is not a file name: "
-                "wanted a name without a folder (give the folder as work_dir (--work-dir))"
+                "wanted a name without a folder (give the folder as --work-dir)"
             ),
         ),
         (
@@ -291,7 +291,7 @@ def test_a_taken_flag_is_one_error_and_adds_nothing(taken, message):
 def test_a_taken_destination_is_named_by_its_flag():
     parser = argparse.ArgumentParser("tool")
     parser.add_argument("-j", "--jobs", dest="threads")
-    with pytest.raises(ParamsError, match=r"the parser already has -j/--jobs$"):
+    with pytest.raises(ParamsError, match=r"the parser already has -j/--jobs\nhint: [^\n]+$"):
         Flags.add_arguments(parser)
 
 

@@ -44,7 +44,7 @@ def test_what_is_no_input_is_one_line(text: str) -> None:
 
 
 def test_an_unknown_dtype_names_the_nearest() -> None:
-    with pytest.raises(InputError, match=r"^'flaot32' is not a dtype$") as caught:
+    with pytest.raises(InputError, match=r"^'flaot32' is not a dtype\nhint: [^\n]+$") as caught:
         parse_input("x=1x3:flaot32")
     assert caught.value.hint == "did you mean 'float32'?"
 
@@ -80,14 +80,16 @@ def test_a_missing_file_is_one_line() -> None:
 def test_a_damaged_file_is_one_line(tmp_path, suffix: str, content: bytes) -> None:
     file = tmp_path / f"x.{suffix}"
     file.write_bytes(content)
-    with pytest.raises(InputError, match=r"^'.*' cannot be read as NumPy arrays$"):
+    with pytest.raises(InputError, match=r"^'.*' cannot be read as NumPy arrays\nhint: [^\n]+$"):
         parse_input(str(file))
 
 
 def test_an_array_under_the_other_suffix_is_one_line(tmp_path) -> None:
     np.save(tmp_path / "x.npy", np.ones(2))
     (tmp_path / "x.npy").rename(tmp_path / "x.npz")
-    with pytest.raises(InputError, match=r"^'.*x.npz' cannot be read as NumPy arrays$"):
+    with pytest.raises(
+        InputError, match=r"^'.*x.npz' cannot be read as NumPy arrays\nhint: [^\n]+$"
+    ):
         parse_input(str(tmp_path / "x.npz"))
 
 
@@ -132,7 +134,9 @@ def test_an_open_shape_cannot_be_made_up(dims) -> None:
 
 
 def test_strings_cannot_be_made_up() -> None:
-    with pytest.raises(InputError, match=r"cannot generate an input for s string\[2\]$"):
+    with pytest.raises(
+        InputError, match=r"cannot generate an input for s string\[2\]\nhint: [^\n]+$"
+    ):
         random_inputs([TensorSpec("s", "string", (2,))])
 
 

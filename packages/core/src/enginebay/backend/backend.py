@@ -296,7 +296,7 @@ class Backend:
         if precision in self.info.calibrated and not has_data:
             raise ParamsError(
                 f"precision {precision} is calibrated with data, and there is none",
-                hint="--data FILE.npz (data=…): numpy.savez('data.npz', x=inputs), where inputs[0] "
+                hint="--data FILE.npz: numpy.savez('data.npz', x=inputs), where inputs[0] "
                 "is the first whole input",
             )
 

@@ -11,11 +11,12 @@ from threading import Timer
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from enginebay.cli.standard_streams import discard, own_stdout
-from enginebay.errors import EnginebayError, MismatchError, disk_error, disk_failure
+from enginebay.errors import NOTE, EnginebayError, MismatchError, disk_error, disk_failure
 from enginebay.interruption import forget, interrupt, raise_if_interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from traceback import TracebackException
     from types import FrameType
 
 INTERRUPTED = 130
@@ -169,7 +170,10 @@ def _report(arguments: list[str], err: BaseException, message: str, hint: str | 
     if "--traceback" in arguments:
         import traceback
 
-        traceback.print_exception(err, file=sys.stderr)
+        shown = traceback.TracebackException.from_exception(err)
+        _leave_hints_out(shown)
+        for line in shown.format():
+            sys.stderr.write(line)
     if "--json" in arguments:
         document: dict[str, Any] = {
             "error": {"type": type(err).__name__, "message": message, "hint": hint}
@@ -182,6 +186,16 @@ def _report(arguments: list[str], err: BaseException, message: str, hint: str | 
     sys.stderr.write(f"{styled('error:', 'red', sys.stderr)} {_one_line(message)}\n")
     if hint:
         sys.stderr.write(f"{styled('hint:', 'cyan', sys.stderr)} {_one_line(hint)}\n")
+
+
+def _leave_hints_out(shown: TracebackException | None) -> None:
+    """Leave out the notes with hints in Python's words: the command line has its own."""
+    if shown is None:
+        return
+    notes = [note for note in shown.__notes__ or () if not note.startswith(NOTE)]
+    shown.__notes__ = notes or None
+    for other in (shown.__cause__, shown.__context__, *(shown.exceptions or ())):
+        _leave_hints_out(other)
 
 
 def _one_line(text: str) -> str:

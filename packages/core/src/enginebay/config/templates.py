@@ -125,7 +125,7 @@ class Templates:
             raise error_at(
                 place,
                 f"{template[0]} reads the environment variable '{name}', which is not allowed here",
-                hint="pass --allow-env (environment=os.environ) if you trust the file with it",
+                hint="pass --allow-env if you trust the file with it",
             )
         value = self._environment.get(name, template["default"])
         if not value:

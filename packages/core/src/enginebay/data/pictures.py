@@ -81,7 +81,7 @@ class Pictures:
         if self.task is None:
             raise InputError(
                 f"{self.description} holds pictures, and nothing says how one becomes an input",
-                hint="deploy the model with a task that says it: --task FILE.json (task=…)",
+                hint="deploy the model with a task that says it: --task FILE.json",
             )
         for index in range(len(self._files)) if indices is None else indices:
             file, folder = self._files[index]

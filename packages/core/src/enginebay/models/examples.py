@@ -136,7 +136,7 @@ def _specs_from_shapes(source: ModelSource, shapes: Shapes) -> dict[str, TensorS
     if not shapes:
         raise InputError(
             f"'{source.description}' comes without example inputs",
-            hint="pass --input NAME=1x3x224x224 (args=…), or let the model's callable return "
+            hint="pass --input NAME=1x3x224x224, or let the model's callable return "
             "(model, inputs)",
         )
     dtypes = {spec.name: spec.dtype for spec in known}

@@ -177,7 +177,7 @@ def recorded_model(opened: Artifact) -> str:
     if start >= len(words) or words[start].startswith("-"):
         raise UsageError(
             f"'{opened.path}' does not say which model it was made from",
-            hint="name it: enginebay verify ARTIFACT --bisect --model MODEL (model=…)",
+            hint="name it: --model MODEL",
         )
     named = words[start]
     file, colon, attribute = named.rpartition(":")
@@ -186,7 +186,7 @@ def recorded_model(opened: Artifact) -> str:
         if not path.exists():
             raise UsageError(
                 f"'{opened.path}' was made from '{named}', and there is no '{path}'",
-                hint="name the model: enginebay verify ARTIFACT --bisect --model MODEL (model=…)",
+                hint="name the model: --model MODEL",
             )
         return f"{path}{colon}{attribute if colon else ''}"
     return named

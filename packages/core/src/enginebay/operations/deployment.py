@@ -252,7 +252,7 @@ def _raise_on_mismatch(verification: Verification, target: Path) -> None:
         raise MismatchError(
             verification.summary(),
             verdict=verification,
-            hint="look at the model or the params; --allow-mismatch (allow_mismatch=True) "
+            hint="look at the model or the params; --allow-mismatch "
             "publishes the artifact with this verdict, and then enginebay verify "
             f"{shlex.quote(typed)} --bisect (enginebay.bisect) names the layer",
         )

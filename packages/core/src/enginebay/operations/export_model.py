@@ -78,7 +78,7 @@ def export(
     if target.exists() and not overwrite:
         raise ArtifactExistsError(
             f"'{target}' is there already",
-            hint="pass --overwrite (overwrite=True), or another name",
+            hint="pass --overwrite, or another name",
         )
     if source.model is None and source.ir is not None:
         return source.ir  # it is ONNX already
@@ -106,5 +106,5 @@ def _kind_of(path: str | Path | None) -> IRKind:
             return kind
     raise UsageError(
         f"'{path}' does not say which IR to write: wanted {', '.join(SUFFIXES.values())}",
-        hint="pass --ir (ir=…)",
+        hint="pass --ir",
     )

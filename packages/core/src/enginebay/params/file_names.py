@@ -68,7 +68,7 @@ def _check_name(name: object, suffix: str) -> None:
     if _has_separator(name):
         raise ParamsError(
             f"{name!r} is not a file name: wanted a name without a folder",
-            hint="give the folder as work_dir (--work-dir)",
+            hint="give the folder as --work-dir",
         )
     if name in {"", ".", "..", suffix} or "\0" in name:
         raise ParamsError(f"{name!r} is not a file name: wanted a name like 'model{suffix}'")

@@ -1,0 +1,118 @@
+"""Errors in Python carry their hint as a note, with arguments instead of flags."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import traceback
+from pathlib import Path
+
+import pytest
+
+import enginebay as eb
+from enginebay.advice import in_python
+from enginebay.errors import UsageError
+from enginebay.testing.commands import command, environment
+
+SOURCE = Path(eb.__file__).parent
+
+
+@pytest.mark.parametrize(
+    ("hint", "python"),
+    [
+        ("did you mean 'image'?", "did you mean 'image'?"),
+        ("--max-drop 0.01", "max_drop=0.01"),
+        ("--metric accuracy", 'metric="accuracy"'),
+        ("--timeout 3600", "timeout=3600"),
+        ("--work-dir FOLDER", "work_dir=FOLDER"),
+        ('--work-dir "my models/a"', 'work_dir="my models/a"'),
+        ("choose another --work-dir", "choose another work_dir"),
+        ("pass --overwrite, or another name", "pass overwrite=True, or another name"),
+        ("go on with it with --resume, or name", "go on with it with resume=True, or name"),
+        ("--device cpu", 'device="cpu"'),
+        ("--precision fp16", 'params={"precision": "fp16"}'),
+        ("leave --dla-core out", "leave dla_core out"),
+        (
+            "leave out --int8-keep and --precision for fp32",
+            "leave out int8_keep and precision for fp32",
+        ),
+        (
+            "--min-shapes x:1x3 --max-shapes x:8x3",
+            'params={"min_shapes": "x:1x3", "max_shapes": "x:8x3"}',
+        ),
+        ('--profiles "x:1x3 / x:4x3"', 'params={"profiles": "x:1x3 / x:4x3"}'),
+        (
+            "write --compare boxes,scores,labels=detections",
+            'write compare={"boxes,scores,labels": "detections"}',
+        ),
+        ("--compare NAME=set --compare OTHER=set", 'compare={"NAME": "set", "OTHER": "set"}'),
+        ("pass --input x=1x3, or a model", 'pass args={"x": …}, or a model'),
+        ("pass --allow-env if you trust it", "pass environment=os.environ if you trust it"),
+        (
+            "--data FILE.npz: numpy.savez('data.npz', x=inputs)",
+            "data=\"FILE.npz\": numpy.savez('data.npz', x=inputs)",
+        ),
+        ("pip install -U --no-deps engine", "pip install -U --no-deps engine"),
+        (
+            "enginebay check-env ncnn --device cpu; --strict",
+            "enginebay check-env ncnn --device cpu; strict=True",
+        ),
+    ],
+)
+def test_flags_become_arguments(hint: str, python: str) -> None:
+    assert in_python(hint) == python
+
+
+def test_every_hint_of_core_is_without_flags_in_python() -> None:
+    """The command line's own hints need not be: they are shown there alone."""
+    texts = [
+        text
+        for path in SOURCE.rglob("*.py")
+        if path.parent.name != "cli"
+        for text in hints(path)
+        if "--" in text
+    ]
+    assert len(texts) > 20
+    for text in texts:
+        without_commands = re.sub(r"\b(enginebay|pip|wsl) [^,;]*", "", in_python(text))
+        assert "--" not in without_commands, text
+
+
+def hints(path: Path) -> list[str]:
+    """The texts that a file passes as hints, with X for what is filled in."""
+    keywords = (
+        node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.keyword)
+    )
+    found = []
+    for keyword in keywords:
+        if keyword.arg == "hint" and isinstance(keyword.value, ast.Constant | ast.JoinedStr):
+            parts = getattr(keyword.value, "values", [keyword.value])
+            found.append("".join(str(getattr(part, "value", "X")) for part in parts if part))
+    return [re.sub(r"<ast[^>]*>", "X", text) for text in found]
+
+
+def test_the_note_follows_the_hint() -> None:
+    error = UsageError("no drop", hint="--max-drop 0.01")
+    assert error.hint == "--max-drop 0.01"
+    error.add_note("another")
+    error.hint = "--metric accuracy"
+    assert error.__notes__ == ["another", 'hint: metric="accuracy"']
+    error.hint = None
+    assert error.__notes__ == ["another"]
+    assert not hasattr(UsageError("bare"), "__notes__")
+
+
+def test_an_error_that_nobody_catches_ends_with_its_hint(tmp_path: Path) -> None:
+    error = eb.EnginebayError("it is there", hint="--overwrite")
+    last = "".join(traceback.format_exception(error)).splitlines()[-2:]
+    assert last == ["enginebay.errors.EnginebayError: it is there", "hint: overwrite=True"]
+    ran = subprocess.run(
+        [*command("run"), "nowhere", "--traceback", "--devise", "cpu"],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.stderr.count("hint: ") == 1, "the command line's own"
