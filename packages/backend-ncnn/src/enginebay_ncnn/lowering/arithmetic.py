@@ -124,6 +124,13 @@ def lower_mul(a: Any, b: Any) -> Tensor:
     return elementwise(lambda x, y: x * y, a, b)
 
 
+@lowers("neg")
+def lower_neg(x: Tensor) -> Tensor:
+    # No negation: with one pnnx makes a RotaryEmbed of x * cos + rotate_half(x) * sin, behind which
+    # it takes the wrong axis, and which reads half of cos and sin only (Tencent/ncnn#6833).
+    return flat(lambda t: t * -1.0, x)
+
+
 @lowers("div", "true_divide", "divide")
 def lower_div(a: Any, b: Any, rounding_mode: str | None = None) -> Tensor:
     if rounding_mode == "floor":

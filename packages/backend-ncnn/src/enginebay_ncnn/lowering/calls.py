@@ -31,7 +31,7 @@ _CASTS = frozenset(("to", "type_as", "_to_copy", "_cast_Float", "float", "bool",
 _UNARY = frozenset(
     (
         *("abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "erf"),
-        *("exp", "expm1", "floor", "log", "log10", "log1p", "neg", "reciprocal", "round", "rsqrt"),
+        *("exp", "expm1", "floor", "log", "log10", "log1p", "reciprocal", "round", "rsqrt"),
         *("sign", "sin", "sinh", "sqrt", "tan", "tanh", "trunc", "sigmoid", "relu", "relu6"),
         *("gelu", "silu", "elu", "selu", "celu", "leaky_relu", "mish", "hardtanh"),
         *("hardswish", "hardsigmoid", "softsign", "logsigmoid", "log_sigmoid"),
