@@ -178,7 +178,8 @@ def test_an_exit_is_no_success(here: Path, cli: Run) -> None:
         "from enginebay.testing import loopback\n"
         "to_backend = loopback.to_backend\n"
         "class Leaving(LoopbackWrapper):\n"
-        "    def release(self): raise SystemExit(0)\n"
+        "    def release(self):\n"
+        "        if __import__('os').environ.get('LEAVE'): raise SystemExit(0)\n"
         "@eb.hookimpl\n"
         "def build_wrapper(request): return Leaving(request)\n"
         "@eb.hookimpl\n"
@@ -188,6 +189,7 @@ def test_an_exit_is_no_success(here: Path, cli: Run) -> None:
     with pytest.MonkeyPatch.context() as patch, temporary_backend("leaving", leaving):
         patch.setenv("ENGINEBAY_BACKENDS", "leaving")
         assert cli("convert", "leaving", "tiny.onnx", "--work-dir", "out").code == 0
+        patch.setenv("LEAVE", "1")
         ran = cli("run", "out")
     assert ran.code == 1
     assert ran.err.startswith("error: unexpected SystemExit: 0\nhint: run it again with ")
