@@ -73,9 +73,9 @@ def test_a_library_by_path_moves_with_the_artifact(extensions, write, tmp_path):
 
 def test_the_cache_of_optimised_models_knows_the_library(extensions, load, tmp_path):
     params = {"custom_ops": [PACKAGE], "optimized_cache": str(tmp_path / "cache")}
-    for found in ("written", "hit"):
+    for _ in range(2):
         wrapper = load(NEG_POS, imports=IMPORTS, **params)
-        assert wrapper.receipt.details["optimized_cache"] == found
+        assert wrapper.receipt.details["optimized_cache"] == "hit"  # convert has loaded it once
         check(wrapper)
 
 

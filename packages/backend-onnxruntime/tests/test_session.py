@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -60,8 +61,8 @@ def test_a_profile_is_written_and_named(load, tmp_path, caplog):
     wrapper({"x": ONES})
     with caplog.at_level(logging.INFO, "enginebay_onnxruntime"):
         wrapper.close()
-    (file,) = prefix.parent.iterdir()
-    assert wrapper.receipt.details["profile"] == str(file)
+    file = Path(wrapper.receipt.details["profile"])
+    assert file in prefix.parent.iterdir()
     assert caplog.messages == [f"ONNX Runtime wrote its profile to '{file}'"]
     assert any(event.get("cat") == "Node" for event in json.loads(file.read_text()))
 
@@ -94,17 +95,19 @@ def test_an_optimisation_stays_where_it_is_right(load):
 
 
 class Cache:
-    """An artifact, and the folder that keeps its optimised model."""
+    """The folder that keeps optimised models; models are converted without the load of `convert`."""
 
-    def __init__(self, load, tmp_path):
+    def __init__(self, backend, write, tmp_path):
         self.folder = tmp_path / "cache"
-        self._load = load
+        self._backend, self._write, self._made = backend, write, tmp_path / "made"
 
     def use(self, text=FOLDABLE, **params):
         """Load, check the numbers, and say what the cache did."""
-        wrapper = self._load(text, optimized_cache=str(self.folder), **params)
-        assert wrapper({"x": ONES})["y"].tolist() == [7, 7]
-        return wrapper.receipt.details["optimized_cache"]
+        given = {"work_dir": str(self._made), "optimized_cache": str(self.folder), **params}
+        self._backend.to_backend(self._write(text), **given)
+        with self._backend.build_wrapper(**given) as wrapper:
+            assert wrapper({"x": ONES})["y"].tolist() == [7, 7]
+            return wrapper.receipt.details["optimized_cache"]
 
     @property
     def entries(self):
@@ -112,8 +115,8 @@ class Cache:
 
 
 @pytest.fixture
-def cache(load, tmp_path):
-    return Cache(load, tmp_path)
+def cache(backend, write, tmp_path):
+    return Cache(backend, write, tmp_path)
 
 
 def test_the_second_load_is_a_hit(cache):
@@ -141,13 +144,13 @@ def test_another_model_is_another_model(cache):
     assert cache.use(FOLDABLE.replace("{2}", "{3}").replace("b = {3}", "b = {2}")) == "written"
 
 
-def test_weights_outside_the_model_file_count(backend, write, tmp_path):
+def test_weights_outside_the_model_file_count(write, tmp_path):
     import onnx
 
     folder = tmp_path / "external"
     folder.mkdir()
     path = folder / "model.onnx"
-    for value, found in [(1.0, "written"), (2.0, "written"), (2.0, "hit"), (1.0, "hit")]:
+    for value, entries in [(1.0, 1), (2.0, 2), (2.0, 2), (1.0, 2)]:
         model = onnx.load(
             write("(float[n] x) => (float[n] y) <float[1] c = {0}> { y = Add(x, c) }")
         )
@@ -163,8 +166,8 @@ def test_weights_outside_the_model_file_count(backend, write, tmp_path):
             params={"optimized_cache": str(tmp_path / "cache")},
             overwrite=True,
         )
+        assert len(list((tmp_path / "cache").iterdir())) == entries
         with eb.load(artifact) as wrapper:
-            assert wrapper.receipt.details["optimized_cache"] == found
             assert wrapper({"x": ONES})["y"].tolist() == [1 + value] * 2
 
 

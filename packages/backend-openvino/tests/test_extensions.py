@@ -159,10 +159,9 @@ def test_other_precisions(model, tmp_path, precision):
     check(made)
 
 
-def test_an_operator_that_is_not_named_is_missing_when_the_artifact_is_loaded(made):
-    artifact = made(f"{PYTHON}:read_twice")
+def test_an_operator_that_is_not_named_is_missing_when_the_engine_is_loaded(made):
     with pytest.raises(ConversionError) as raised:
-        eb.load(artifact)
+        made(f"{PYTHON}:read_twice")  # converting loads it once
     assert "Cannot create Twice layer" in str(raised.value)
     assert raised.value.hint == "name the operator's class or library in extensions too"
 

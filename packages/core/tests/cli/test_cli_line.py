@@ -151,7 +151,7 @@ def test_a_mismatch_is_exit_code_1_and_publishes_nothing(cli: Run, here: Path) -
         r"error: mismatched against .+ on 1 output, [25] samples; worst: \"y\".* at \[.+\]: "
         r"expected \S+, found \S+; \d+ of 48 places differ; allowed rtol \S+, atol \S+; "
         r"rtol \S+ would pass\n"
-        r"hint: look at the model or the params; --allow-mismatch \(allow_mismatch=True\) "
+        r"hint: look at the model or the params; --allow-mismatch "
         r"publishes the artifact with this verdict, and then enginebay verify tiny-loopback "
         r"--bisect \(enginebay\.bisect\) names the layer\n",
         ran.err,
