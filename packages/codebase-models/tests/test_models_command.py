@@ -25,7 +25,7 @@ def test_deploy_a_model_by_its_name(
     ran = call_command(capfd, "deploy", "timm:resnet10t", "--backend", "onnxruntime")
     assert ran.code == 0, ran.err
     assert "verified" in ran.out
-    assert (tmp_path / "resnet10t-onnxruntime" / "manifest.json").is_file()
+    assert (tmp_path / "timm-resnet10t-onnxruntime" / "manifest.json").is_file()
 
 
 def test_an_unknown_model_writes_nothing(

@@ -141,9 +141,11 @@ def _default_work_dir(model: str, backend: str) -> Path:
     The file's name is in it, since many files call their function ``build``.
     """
     left, _, attribute = model.rpartition(":")
-    parts = [Path(part).name for part in (left, attribute) if part]
-    name = "-".join(part.removesuffix(".py").rpartition(".")[2] for part in parts)
-    return Path(f"{name if left else Path(model).stem}-{backend}")
+    if not left:
+        return Path(f"{Path(model).stem}-{backend}")
+    source = Path(left).name
+    module = source.removesuffix(".py") if source.endswith(".py") else source.rpartition(".")[2]
+    return Path(f"{module}-{Path(attribute).name.removesuffix('.py')}-{backend}")
 
 
 def _document(deployment: Deployment) -> dict[str, Any]:
