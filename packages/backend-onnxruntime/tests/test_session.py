@@ -95,7 +95,7 @@ def test_an_optimisation_stays_where_it_is_right(load):
 
 
 class Cache:
-    """The folder that keeps optimised models; models are converted without the load of `convert`."""
+    """The folder that keeps optimised models, made without the load that `convert` makes."""
 
     def __init__(self, backend, write, tmp_path):
         self.folder = tmp_path / "cache"
