@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from typing import TYPE_CHECKING, Any
 
 from enginebay.quantities import human_seconds
@@ -25,6 +26,17 @@ _QUARTILE = re.compile(r"^(Min|Q[123]|Max) ?(?=:)", re.MULTILINE)
 _SVG = "{http://www.w3.org/2000/svg}"
 
 
+def import_pygal() -> Any:
+    """Import pygal, without the finder that it adds to ``sys.meta_path``.
+
+    Python warns of finders of its kind at each later import of what is not there.
+    """
+    import pygal
+
+    sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__module__ != "pygal"]
+    return pygal
+
+
 def bars(
     labels: Sequence[str],
     series: dict[str, list[float | None]],
@@ -33,7 +45,7 @@ def bars(
     logarithmic: bool = True,
 ) -> str:
     """Horizontal bars, so that their labels can be long."""
-    import pygal
+    pygal = import_pygal()
 
     chart = pygal.HorizontalBar(
         **_settings(),
@@ -57,7 +69,7 @@ def bars(
 
 def boxes(labels: Sequence[str], durations: Sequence[Sequence[float]]) -> str:
     """A box for each of some sorted durations, upwards."""
-    import pygal
+    pygal = import_pygal()
 
     low = min(each[0] for each in durations)
     high = max(each[-1] for each in durations)
@@ -82,7 +94,7 @@ def boxes(labels: Sequence[str], durations: Sequence[Sequence[float]]) -> str:
 
 def scatter(dots: Sequence[tuple[str, float, float]]) -> str:
     """Dots with their numbers in the legend: names would cover one another."""
-    import pygal
+    pygal = import_pygal()
 
     seconds, values = [dot[1] for dot in dots], [dot[2] for dot in dots]
     chart = pygal.XY(
@@ -145,7 +157,7 @@ def _decades(values: Sequence[float]) -> tuple[tuple[float, float], list[float]]
 
 def _settings() -> dict[str, Any]:
     """What all plots have: nothing that is loaded, and margins for this font."""
-    import pygal
+    pygal = import_pygal()
 
     return {
         "js": [],

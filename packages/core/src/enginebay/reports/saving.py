@@ -78,7 +78,10 @@ def check_packages() -> None:
     """
     try:
         import jinja2  # noqa: F401  # imported to see that it is there
-        import pygal  # noqa: F401  # likewise
+
+        from enginebay.reports.drawing import import_pygal
+
+        import_pygal()
     except ImportError as err:
         raise MissingDependencyError(
             f"a report as a page needs Jinja2 and pygal, and {err.name} is not installed",
