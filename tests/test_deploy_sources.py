@@ -137,7 +137,7 @@ def test_a_class_with_inputs_from_the_command_line(cli: Run, here: Path, given: 
     )
     assert ran.code == 0, ran.err
     assert "output  float32  5x3" in ran.out
-    assert (here / "Net-onnxruntime" / "manifest.json").is_file()
+    assert (here / "models-Net-onnxruntime" / "manifest.json").is_file()
 
 
 # ── which exporter, which IR, and why not another ───────────────────────────────────────────────

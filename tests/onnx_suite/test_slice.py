@@ -46,7 +46,6 @@ def test_a_wrong_number_and_a_crash_are_lost_cases_and_end_nothing() -> None:
         found = run_all("onnxruntime", names, backend="brittle")
     lost = lost_cases(found)
     assert list(lost) == ["node/test_neg", "node/test_relu"]
-    assert lost["node/test_neg"].startswith("the process ended: ")
     assert "SIGSEGV" in lost["node/test_neg"]
     assert lost["node/test_relu"].startswith("AssertionError: ")
     assert found["node/test_exp", "wrapped"] == "pass"

@@ -187,11 +187,11 @@ def test_the_content_of_a_file_that_a_parameter_names_counts(
 ) -> None:
     samples = tmp_path / "samples.npz"
     samples.write_bytes(b"one")
-    convert(ir, "a", "openvino", properties={"LOG": f"{samples}{attribute}"})
+    convert(ir, "a", "onnxruntime", session_options={"log": f"{samples}{attribute}"})
     samples.write_bytes(b"two")
-    convert(ir, "b", "openvino", properties={"LOG": f"{samples}{attribute}"})
+    convert(ir, "b", "onnxruntime", session_options={"log": f"{samples}{attribute}"})
     fields = [line.split(":")[0] for line in entries()[0].about.missed[1:]]
-    assert fields == ["content.properties.LOG"]
+    assert fields == ["content.session_options.log"]
 
 
 def test_the_data_that_int8_is_calibrated_with_counts(ir: Path) -> None:

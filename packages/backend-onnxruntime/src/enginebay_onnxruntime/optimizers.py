@@ -24,7 +24,8 @@ def wrong_optimizers(request: WrapperRequest[OnnxruntimeParams]) -> str:
         wrong.append("MatmulTransposeFusion")
     if _has_operators(request.directory / request.files[0], "Pad", "MaxPool"):
         # It makes a Pad with zeros the padding of the MaxPool behind it, which is minus infinity:
-        # microsoft/onnxruntime#24737. Only where a graph has both, as it is right for Conv.
+        # microsoft/onnxruntime#24737, mended in 1.32. Only where a graph has both, as it is right
+        # for Conv.
         wrong.append("Pad_Fusion")
     return ";".join(wrong)
 
