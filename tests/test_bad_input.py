@@ -496,8 +496,10 @@ def test_wrong_inputs_of_run(
         (
             "models.py:Net",
             [],
-            "'models.py:Net' comes without example inputs\n"
-            "hint: pass --input NAME=1x3x224x224, or .*",
+            (
+                "'models.py:Net' comes without example inputs\n"
+                "hint: pass --input NAME=1x3x224x224, or .*"
+            ),
         ),
         ("relu.onnx", ["y=2x4"], "unknown input 'y': the model takes x\nhint: leave 'y' out"),
         (
