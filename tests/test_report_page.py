@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -321,3 +323,14 @@ SCHEMA = ROOT / "docs" / "report.schema.json"
 
 if __name__ == "__main__":
     SCHEMA.write_text(json.dumps(json_schema(), indent=1) + "\n", encoding="utf-8")
+
+
+def test_the_plots_leave_no_finder_behind() -> None:
+    """pygal adds one of a kind that Python warns of, at each import of what is not there."""
+    code = (
+        "import sys\n"
+        "from enginebay.reports.saving import check_packages\n"
+        "check_packages()\n"
+        "assert all(hasattr(finder, 'find_spec') for finder in sys.meta_path)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -296,14 +295,3 @@ def test_documents_of_commands_are_sources(cli: Run, here: Path) -> None:
     assert (good.path, bad.path) == (f"{here}/good", f"{here}/bad")
     assert bad.manifest.verification is not None
     assert bad.manifest.verification.verdict == "mismatched"
-
-
-def test_the_plots_leave_no_finder_behind() -> None:
-    """pygal adds one of a kind that Python warns of, at each import of what is not there."""
-    code = (
-        "import sys\n"
-        "from enginebay.reports.saving import check_packages\n"
-        "check_packages()\n"
-        "assert all(hasattr(finder, 'find_spec') for finder in sys.meta_path)\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
