@@ -40,8 +40,8 @@ INCLUDED = {
 }
 #: What the pages show, beside their texts.
 BESIDE = [
-    ROOT / "docs" / name
-    for name in ("site.css", "terminal.svg", "iframe-worker.js", "report.schema.json")
+    *(path for kind in ("css", "js", "svg") for path in sorted(ROOT.glob(f"docs/*.{kind}"))),
+    ROOT / "docs" / "report.schema.json",
 ]
 _LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)")
 _FILE = re.compile(r"^```(\w+) file=(\S+)$", re.MULTILINE)

@@ -32,7 +32,7 @@ class _Case(NamedTuple):
 
 
 CASES = (
-    _Case("Add, 16 floats", lambda: models.add(16), 1.5, 300, 300),
+    _Case("Add, 16 floats", lambda: models.add(16), 1.1, 300, 300),
     _Case("ResNet-50", models.resnet50, 1.03, 1, 100),
 )
 

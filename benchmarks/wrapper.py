@@ -59,7 +59,7 @@ class _Case(NamedTuple):
 
 
 CASES = (
-    _Case("Add, 16 floats", lambda: models.add(16), 1.5, 2.0, 500, 400),
+    _Case("Add, 16 floats", lambda: models.add(16), 1.15, 1.8, 500, 400),
     _Case("Add, 2^20 floats", lambda: models.add(1 << 20), 1.03, None, 20, 600),
     _Case("ResNet-50", models.resnet50, 1.01, 1.01, 1, 200),
 )
