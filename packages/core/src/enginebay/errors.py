@@ -271,6 +271,7 @@ def check_text(name: str) -> None:
         >>> check_text("mod\udcc3\udca8le")
         Traceback (most recent call last):
         enginebay.errors.UsageError: 'mod\udcc3\udca8le' is not text in this locale (utf-8)
+        hint: rename it
     """
     try:
         name.encode()
