@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.errors import ModelSourceError
 from enginebay.inference import Receipt, Wrapper
 from enginebay.models import BoundModel, find_model
-from enginebay.tensors import TensorSpec, host_tensor, host_view, to_numpy
+from enginebay.tensors import TensorSpec, host_view, to_numpy, to_torch
 from enginebay.verification import reference_model
 
 if TYPE_CHECKING:
@@ -28,26 +28,19 @@ class TorchWrapper(Wrapper):
     concurrent = True
 
     def __init__(self, model: BoundModel, inputs: Mapping[str, NumpyArray]) -> None:
-        import torch
-
         specs = [TensorSpec(name, each.dtype.name, each.shape) for name, each in inputs.items()]
         super().__init__(inputs=specs, outputs=model.outputs)
         self._examples = model.examples
-        module = model.source.module
-        self._device = next((p.device for p in module.parameters()), torch.device("cpu"))
+        self._device = model.device
         self._stack = ExitStack()
         assert model.signature is not None
-        self._run_module = self._stack.enter_context(model.signature.runner(module))
+        self._run_module = self._stack.enter_context(model.signature.runner(model.source.module))
 
     def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
         """Call the module on tensors that share the arrays' memory where they can."""
         given = [feed.get(name, example) for name, example in self._examples.items()]
-        results = self._run_module([self._tensor(array) for array in given])
+        results = self._run_module([to_torch(array, self._device) for array in given])
         return [to_numpy(tensor) if (a := host_view(tensor)) is None else a for tensor in results]
-
-    def _tensor(self, array: NumpyArray) -> Any:
-        tensor = host_tensor(array)
-        return tensor if self._device.type == "cpu" else tensor.to(self._device)
 
     @property
     def receipt(self) -> Receipt:

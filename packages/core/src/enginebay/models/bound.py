@@ -25,6 +25,8 @@ from enginebay.tensors import host_view, to_numpy, to_torch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    import torch
+
     from enginebay.ir import IRKind, IRModel
     from enginebay.models.dynamic import DynamicShapes
     from enginebay.models.observation import Observer
@@ -75,6 +77,14 @@ class BoundModel:
         )
 
     @property
+    def device(self) -> torch.device:
+        """Where the model's parameters lie; the CPU where it has none."""
+        import torch
+
+        parameters = self.source.module.parameters()
+        return next((each.device for each in parameters), torch.device("cpu"))
+
+    @property
     def below(self) -> dict[str, int]:
         """What the integers of an input are less than, where a run showed it."""
         return _below(self.signature) if self.signature else {}
@@ -96,14 +106,11 @@ class BoundModel:
         Raises:
             ModelError: Its forward raised, or returned another number of tensors.
         """
-        import torch
-
         assert self.signature is not None
-        module = self.source.module
-        device = next((p.device for p in module.parameters()), torch.device("cpu"))
         given = {name: inputs.get(name, example) for name, example in self.examples.items()}
+        device = self.device
         tensors = {name: to_torch(array, device) for name, array in given.items()}
-        return _arrays(self.signature.run(module, tensors, observer))
+        return _arrays(self.signature.run(self.source.module, tensors, observer))
 
     @contextmanager
     def runner(self) -> Iterator[Callable[[Mapping[str, NumpyArray]], dict[str, NumpyArray]]]:
@@ -113,13 +120,10 @@ class BoundModel:
             A function from arrays by name to the outputs by name. It raises ModelError where the
             forward does.
         """
-        import torch
-
         assert self.signature is not None
-        module = self.source.module
-        device = next((p.device for p in module.parameters()), torch.device("cpu"))
+        device = self.device
         names = [spec.name for spec in self.outputs]
-        with self.signature.runner(module) as run_module:
+        with self.signature.runner(self.source.module) as run_module:
 
             def run(inputs: Mapping[str, NumpyArray]) -> dict[str, NumpyArray]:
                 given = [inputs.get(name, example) for name, example in self.examples.items()]

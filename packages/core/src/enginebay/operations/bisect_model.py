@@ -95,15 +95,12 @@ def _whole(bound: BoundModel, root: Piece) -> tuple[Any, list[Any], list[str]]:
 
 def _root(bound: BoundModel, inputs: Mapping[str, NumpyArray]) -> Piece:
     """The whole model as a piece."""
-    import torch
-
     assert bound.signature is not None
-    module = bound.source.module
-    device = next((p.device for p in module.parameters()), torch.device("cpu"))
+    device = bound.device
     given = {name: inputs.get(name, example) for name, example in bound.examples.items()}
     tensors = tuple(to_torch(array, device) for array in given.values())
     leaves = tuple(range(len(bound.outputs)))
-    return Piece("", 0, module, bound.signature.call, tensors, leaves)
+    return Piece("", 0, bound.source.module, bound.signature.call, tensors, leaves)
 
 
 def _subject(root: Piece, engines: PieceEngines) -> Subject:
