@@ -10,7 +10,6 @@ from enginebay.bisection import Bisection, Graph, NodeSearch
 from enginebay.errors import UsageError
 from enginebay.ir import source_modules
 from enginebay.operations.bisect_nodes import all_values, runner
-from enginebay.verification import engine_outputs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,12 +52,8 @@ def bisect_file(
     with steps("reference"):
         values = all_values(graph, inputs, folder / "all.onnx", engines.timeout)
     with steps("build"):
-        engines.count += 1
-        (found,), receipt = engine_outputs(
-            engines.backend, path, [inputs], engines.params, timeout=engines.timeout
-        )
         expected = {name: values[name] for name in graph.outputs}
-        compared = engines.compare(expected, found, receipt.precision)
+        compared = engines.judge_file(path, inputs, expected)
         wrong = [output for output in compared if not output.passed]
     if not wrong:
         reason = f"{engines.backend.name} is right on this sample: nothing to bisect"

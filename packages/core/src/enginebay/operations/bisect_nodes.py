@@ -12,7 +12,7 @@ from enginebay.errors import EnginebayError
 from enginebay.ir import IR_FOLDER, source_modules
 from enginebay.models import find_model
 from enginebay.tensors import load_samples, to_numpy
-from enginebay.verification import engine_outputs, evaluator_outputs
+from enginebay.verification import evaluator_outputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -180,11 +180,7 @@ def runner(
     def run(
         path: Path, inputs: Mapping[str, NumpyArray], expected: Mapping[str, NumpyArray]
     ) -> OutputComparison:
-        engines.count += 1
-        (found,), receipt = engine_outputs(
-            engines.backend, path, [inputs], engines.params, timeout=engines.timeout
-        )
-        (comparison,) = engines.compare(expected, found, receipt.precision)
+        (comparison,) = engines.judge_file(path, inputs, expected)
         return comparison
 
     return run

@@ -12,7 +12,7 @@ from enginebay.bisection import Judgement
 from enginebay.operations.deploy_model import deploy
 from enginebay.operations.rewrite_model import rewrite
 from enginebay.verdict import VerdictWarning
-from enginebay.verification import compare, run_trial
+from enginebay.verification import compare, engine_outputs, run_trial
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from enginebay.operations.deployment import Deployment
     from enginebay.params import BackendParams
     from enginebay.rewriting import RewriterSet, Rewriting
+    from enginebay.tensors import NumpyArray
     from enginebay.verdict import OutputComparison
 
 #: The exporters as rewriters call them, by what a manifest calls them.
@@ -81,13 +82,12 @@ class PieceEngines:
 
     def rewriting(self, model: nn.Module) -> AbstractContextManager[Rewriting]:
         """Return the context in which the model is exported for the artifact's engine."""
-        record = self._artifact.manifest.ir
         return rewrite(
             model,
             backend=self.backend.name,
             ir=self.ir,
             rewriters=self._options.rewriters,
-            exporter=_EXPORTERS.get(record.exporter) if record else None,
+            exporter=_exporter(self._artifact),
         )
 
     def judge(
@@ -121,6 +121,20 @@ class PieceEngines:
         doubt = basis.doubt if basis else ""
         return Judgement(outputs, _crash(found), _fired(found), found.artifact.path, doubt)
 
+    def judge_file(
+        self, path: Path, inputs: Mapping[str, NumpyArray], expected: Mapping[str, NumpyArray]
+    ) -> tuple[OutputComparison, ...]:
+        """Build an engine of an ONNX file, run it on inputs, and compare its outputs.
+
+        Raises:
+            EnginebayError: It cannot be built or run.
+        """
+        self.count += 1
+        (found,), receipt = engine_outputs(
+            self.backend, path, [inputs], self.params, timeout=self._options.timeout
+        )
+        return self.compare(expected, found, receipt.precision)
+
     def _deployed(
         self,
         artifact: Artifact,
@@ -130,8 +144,6 @@ class PieceEngines:
         given: Mapping[str, Any],
     ) -> Deployment:
         self.count += 1
-        record = artifact.manifest.ir
-        exporter: Any = _EXPORTERS.get(record.exporter) if record else None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", VerdictWarning)  # they are about the whole model
             return deploy(
@@ -141,7 +153,7 @@ class PieceEngines:
                 backend=artifact.backend,
                 params=_params(artifact),
                 ir=_ir(artifact),
-                exporter=exporter if _ir(artifact) == "onnx" else None,
+                exporter=_exporter(artifact) if _ir(artifact) == "onnx" else None,
                 output_names=list(names),
                 rewriters=self._options.rewriters,
                 probes=0,
@@ -193,6 +205,12 @@ def _params(artifact: Artifact) -> BackendParams:
     backend = get_backend(artifact.backend)
     given = backend.Params.from_mapping(artifact.manifest.params)
     return given.replace(input_shapes=None, min_shapes=None, max_shapes=None)
+
+
+def _exporter(artifact: Artifact) -> Any:
+    """The exporter that an artifact's IR came from, as rewriters call it."""
+    record = artifact.manifest.ir
+    return _EXPORTERS.get(record.exporter) if record else None
 
 
 def _ir(artifact: Artifact) -> Any:

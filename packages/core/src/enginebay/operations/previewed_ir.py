@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
 from enginebay.backend import get_backend
 from enginebay.exporters import Obstacle
+from enginebay.ir import source_modules
 from enginebay.rewriting import PLACEHOLDER_DOMAIN, builtin_rewriters, list_rewriters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from onnx import NodeProto
-
     from enginebay.ir import IRModel
-
-#: Where torch's ONNX exporter writes the modules that a node comes from.
-_SCOPES = "pkg.torch.onnx.name_scopes"
 
 
 def explained(ir: IRModel, lacking: Mapping[str, str]) -> Iterator[Obstacle]:
@@ -35,21 +30,14 @@ def explained(ir: IRModel, lacking: Mapping[str, str]) -> Iterator[Obstacle]:
 def _onnx_obstacles(ir: IRModel, lacking: Mapping[str, str]) -> Iterator[Obstacle]:
     import onnx
 
+    modules = source_modules(ir.path)
     graph = onnx.load(ir.path, load_external_data=False).graph
     for node in graph.node:
         if node.name in lacking and node.domain != PLACEHOLDER_DOMAIN:
             operator = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
-            yield Obstacle(operator=operator, modules=_scope(node), reason=lacking[node.name])
-
-
-def _scope(node: NodeProto) -> tuple[str, ...]:
-    """The path of the module that a node comes from; the node's own name where no one knows."""
-    for entry in node.metadata_props:
-        if entry.key == _SCOPES:
-            scopes = [str(scope) for scope in ast.literal_eval(entry.value)][:-1]
-            inner = scopes[-1] if scopes else ""
-            return (inner.removeprefix("model").removeprefix("."),)
-    return (node.name,)
+            # The node's own name where no one knows its module.
+            module = modules.get(node.name, node.name)
+            yield Obstacle(operator=operator, modules=(module,), reason=lacking[node.name])
 
 
 def _script_modules(ir: IRModel, operators: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
