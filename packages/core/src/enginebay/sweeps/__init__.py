@@ -1,0 +1,12 @@
+"""Sweeps: many models on many backends, each cell a task for any executor.
+
+A cell is plain data and its row is, too; what happens to a worker is a row, and no end of the
+sweep.
+"""
+
+from __future__ import annotations
+
+from enginebay.sweeps.cells import Cell
+from enginebay.sweeps.rows import Sweep, SweepRow
+
+__all__ = ["Cell", "Sweep", "SweepRow"]

@@ -1,0 +1,68 @@
+"""A cell of a sweep: one model, on one backend, at one precision, as plain data."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One deployment of a sweep.
+
+    It is plain data, so that it can be run on another machine: models, data sets and configs are
+    named, never sent as objects.
+
+    Attributes:
+        model: The model, as text that names one on the command line.
+        backend: The backend's name.
+        precision: The precision; empty for the backend's own.
+        params: The backend's parameters by name.
+        inputs: Example inputs, as ``--input`` takes them: ``x=1x3x224x224``.
+        config: The path of a deploy config; empty for none.
+        exporter: The ONNX exporter; empty for the first that works.
+        ir: The IR; empty for the backend's preferred ones.
+        data: What names a data set; empty for none.
+        take: Use so many of its items; None for all.
+        seed: Another seed, other items.
+        metrics: What the artifact is evaluated with, on all items; empty for no evaluation.
+        max_drop: How much worse than PyTorch's a metric may be; None for any.
+        probes: How many inputs of other values and sizes the verdict rests on; None for as many as
+            :func:`enginebay.deploy` takes by default.
+        rtol: Replaces the relative tolerance.
+        atol: Replaces the absolute tolerance.
+        seconds: How long the artifact is measured; 0 for not at all.
+        timeout: Seconds that the whole cell may take.
+    """
+
+    model: str
+    backend: str
+    precision: str = ""
+    params: dict[str, Any] = {}
+    inputs: tuple[str, ...] = ()
+    config: str = ""
+    exporter: str = ""
+    ir: str = ""
+    data: str = ""
+    take: int | None = None
+    seed: int = 0
+    metrics: tuple[str, ...] = ()
+    max_drop: float | None = None
+    probes: int | None = None
+    rtol: float | None = None
+    atol: float | None = None
+    seconds: float = 0.0
+    timeout: float = 1800.0
+
+    @property
+    def key(self) -> str:
+        """A digest of all that it says, in hexadecimal: equal cells have equal keys."""
+        plain = msgspec.json.encode(msgspec.to_builtins(self, order="deterministic"))
+        return blake2b(plain, digest_size=8).hexdigest()
+
+    @property
+    def label(self) -> str:
+        """The name in messages: ``net.py:build on openvino fp16``."""
+        params = "".join(f" {name}={value}" for name, value in self.params.items())
+        return f"{self.model} on {self.backend} {self.precision}".rstrip() + params

@@ -1,0 +1,81 @@
+"""What a sweep finds: a row for each cell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from enginebay.environment import EnvReport
+from enginebay.evaluation import Row
+from enginebay.inference import Receipt
+from enginebay.measurement import Machine
+from enginebay.operations import ComparisonRow
+
+#: The version of a row in a file; it grows when a field is removed or changes its meaning.
+SCHEMA = 1
+
+
+class SweepRow(ComparisonRow, frozen=True, kw_only=True):
+    """One cell of a sweep: what :class:`enginebay.ComparisonRow` has, and where it ran.
+
+    Attributes:
+        key: The cell's key.
+        model: The model as it was named.
+        params: The backend's parameters that the cell names.
+        fault: Why there is no result, where the machine is to blame and not the model: ``worker
+            died``, ``no answer``, ``time limit``, ``crashed``, ``backend``, ``other version``,
+            ``not seen``, ``disk``; empty where there is a result. ``--resume`` runs such a cell
+            again. The verdict is ``lost`` then.
+        host: The name of the machine that ran it.
+        machine: The machine.
+        versions: What is installed there, by distribution: the backend's plugin, its engine, torch.
+        environment: The checks of the backend there.
+        receipt: What the engine says that it ran.
+        digest: Of the artifact's manifest, which has the digest of every file.
+        attempts: How often it was begun: more than once where a worker died.
+        metrics: What the artifact was evaluated with.
+    """
+
+    key: str
+    model: str
+    params: dict[str, Any] = {}
+    fault: str = ""
+    host: str = ""
+    machine: Machine | None = None
+    versions: dict[str, str] = {}
+    environment: EnvReport | None = None
+    receipt: Receipt | None = None
+    digest: str = ""
+    attempts: int = 1
+    metrics: tuple[Row, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """The name in messages: ``net.py:build on openvino fp16 threads=2``."""
+        params = "".join(f" {name}={value}" for name, value in self.params.items())
+        return f"{self.model} on {self.backend} {self.precision}".rstrip() + params
+
+
+class Sweep(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of :func:`enginebay.sweep`.
+
+    Attributes:
+        rows: One for each cell, in the order of the cells.
+        regressions: What is worse than in the baseline, a sentence each.
+        notes: What limits the figures, a sentence each.
+        command: What to type to sweep again; empty where it was called in Python.
+    """
+
+    rows: tuple[SweepRow, ...] = ()
+    regressions: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    command: str = ""
+
+    @property
+    def hosts(self) -> dict[str, list[SweepRow]]:
+        """The rows by the machine that ran them; figures are compared within one only."""
+        found: dict[str, list[SweepRow]] = {}
+        for row in self.rows:
+            found.setdefault(row.host, []).append(row)
+        return found
