@@ -6,6 +6,9 @@ it or hangs in it costs that task alone.
 
 from __future__ import annotations
 
+from enginebay.executors.dask import dask_executor
+from enginebay.executors.local import local_executor
+from enginebay.executors.running import run_tasks
 from enginebay.executors.tasks import Fault, Outcome, Task
 
-__all__ = ["Fault", "Outcome", "Task"]
+__all__ = ["Fault", "Outcome", "Task", "dask_executor", "local_executor", "run_tasks"]

@@ -49,7 +49,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a task.
 
     Attributes:
-        key: The task's.
+        key: The task's; empty until its sender has it back.
         value: What its function returned; None where it has a fault.
         fault: Why it has no value.
         host: The name of the machine that ran it; empty where nothing says it.
@@ -57,7 +57,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         seconds: How long it took there.
     """
 
-    key: str
+    key: str = ""
     value: bytes | None = None
     fault: Fault | None = None
     host: str = ""

@@ -53,7 +53,7 @@ class Worker:
                 command = child_command(function, "converse")
                 self._process = start(self._group, command, {"stdin": theirs})
             stack.callback(self._process.__exit__, None, None, None)  # closes its output
-            stack.callback(self._kill)
+            stack.callback(self.kill)
             self._selector = stack.enter_context(selectors.DefaultSelector())
             self._socket.setblocking(False)
             self._selector.register(self._socket, selectors.EVENT_READ)
@@ -167,7 +167,7 @@ class Worker:
         deadline = time.monotonic() + GRACE
         while self._process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.01)
-        self._kill()
+        self.kill()
         return self._finished()
 
     def _finished(self) -> Finished:
@@ -175,6 +175,7 @@ class Worker:
         seconds = time.monotonic() - self._started
         return Finished((self._name,), self._process.returncode, self._log.text(), seconds)
 
-    def _kill(self) -> None:
+    def kill(self) -> None:
+        """End the child at once: :meth:`receive`, which another thread may be in, then raises."""
         self._group.signal(signal.SIGKILL)
         self._process.wait()

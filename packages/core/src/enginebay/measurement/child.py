@@ -12,7 +12,7 @@ import msgspec
 
 from enginebay.artifact import LoadRequest  # noqa: TC001  # the child reads serve's annotations
 from enginebay.inference import Receipt
-from enginebay.measurement.machine import peak_memory
+from enginebay.resources import peak_memory
 from enginebay.tensors import load_samples
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from enginebay.resources import cores
 from enginebay.version import __version__
 
 #: Environment variables that change how many threads an engine has, or how long they spin.
@@ -50,7 +51,7 @@ def this_machine() -> Machine:
     """Describe this machine, now."""
     return Machine(
         processor=_processor(),
-        cores=_cores(),
+        cores=cores(),
         system=platform.platform(),
         python=platform.python_version(),
         enginebay=__version__,
@@ -68,30 +69,8 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):  # not on macOS
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def _load() -> float | None:
     try:
         return os.getloadavg()[0]
     except OSError:
         return None
-
-
-def peak_memory() -> int:
-    """The most memory that this process ever had in RAM, in bytes.
-
-    Not ``ru_maxrss`` on Linux: a child starts with its parent's there.
-    """
-    with suppress(OSError):
-        for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    import resource
-    import sys
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

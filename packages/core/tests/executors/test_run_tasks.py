@@ -1,0 +1,240 @@
+"""`enginebay.executors`: tasks on real executors, and what becomes of their workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import psutil
+import pytest
+
+from enginebay.executors import (
+    Outcome,
+    Task,
+    children,
+    local_executor,
+    performing,
+    run_tasks,
+    running,
+)
+from enginebay.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+MODULE = """
+import ctypes, os, time
+from pathlib import Path
+
+
+def echo(data: bytes) -> bytes:
+    return data
+
+
+def pid(data: bytes) -> bytes:
+    return str(os.getpid()).encode()
+
+
+def crash(data: bytes) -> bytes:
+    ctypes.string_at(0)
+
+
+def hang(data: bytes) -> bytes:
+    Path(data.decode()).touch()
+    time.sleep(100)
+
+
+def wrong(data: bytes) -> bytes:
+    raise ValueError("no")
+
+
+def large(data: bytes) -> bytes:
+    global kept
+    kept = bytearray(int(data))
+    return str(os.getpid()).encode()
+"""
+
+
+@pytest.fixture(autouse=True)
+def _module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    (tmp_path / "work.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    children.end_children()
+
+
+def _task(key: str, function: str = "echo", data: bytes = b"", limit: float = 30) -> Task:
+    return Task(key, key, f"work:{function}", data or key.encode(), limit)
+
+
+def _by_key(outcomes: Iterator[Outcome]) -> dict[str, Outcome]:
+    found = list(outcomes)
+    assert len({each.key for each in found}) == len(found)
+    return {each.key: each for each in found}
+
+
+def _fault(outcome: Outcome) -> tuple[str, str]:
+    assert outcome.fault is not None
+    assert outcome.value is None
+    return outcome.fault.kind, outcome.fault.reason
+
+
+def test_each_task_has_one_outcome_and_faults_cost_their_own_task_alone(tmp_path: Path) -> None:
+    tasks = [_task(str(number)) for number in range(20)]
+    tasks[3:3] = [
+        _task("crash", "crash"),
+        _task("hang", "hang", str(tmp_path / "begun").encode(), limit=3),
+        _task("wrong", "wrong"),
+        _task("gone", "gone"),
+    ]
+    begun = []
+    with local_executor(2) as executor:
+        found = _by_key(run_tasks(tasks, executor, on_begin=lambda key, _: begun.append(key)))
+    assert found.keys() == {task.key for task in tasks} == set(begun)
+    for number in range(20):
+        assert found[str(number)].value == str(number).encode()
+    assert _fault(found["crash"])[0] == "crashed"
+    assert "SIGSEGV" in _fault(found["crash"])[1]
+    assert _fault(found["hang"]) == ("time limit", "it ran past its limit of 3 s")
+    assert _fault(found["wrong"]) == ("raised", "'the task' raised ValueError: no")
+    assert _fault(found["gone"])[0] == "raised"
+    assert {each.attempts for each in found.values()} == {1}
+    assert {each.host for each in found.values()} == {os.uname().nodename}
+
+
+def test_a_child_is_kept_for_the_next_task_unless_it_holds_too_much() -> None:
+    with local_executor(1) as executor:
+        tasks = [
+            _task("a", "pid"),
+            _task("b", "pid"),
+            _task("c", "large", str(children.MOST).encode()),
+            _task("d", "pid"),
+        ]
+        found = _by_key(run_tasks(tasks, executor))
+    pids = [found[key].value for key in "abcd"]
+    assert pids[0] == pids[1] == pids[2] != pids[3]
+    assert not psutil.Process().children()
+
+
+def test_a_child_without_work_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(children, "IDLE", 0.1)
+    pid = int(children.call_in_child("work:pid", b"", 30))
+    for _ in range(100):
+        if not psutil.pid_exists(pid):
+            break
+        time.sleep(0.1)
+    assert not psutil.pid_exists(pid)
+    assert int(children.call_in_child("work:pid", b"", 30)) != pid
+
+
+def test_leaving_ends_what_still_runs(tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    with local_executor(1) as executor:
+        outcomes = run_tasks([_task("a"), _task("hang", "hang", str(begun).encode())], executor)
+        assert next(outcomes).key == "a"
+        while not begun.exists():
+            time.sleep(0.01)
+        start = time.monotonic()
+        outcomes.close()  # type: ignore[attr-defined]  # it is a generator
+    assert time.monotonic() - start < 5
+    assert not psutil.Process().children()
+
+
+def test_a_pool_of_processes_and_one_that_breaks() -> None:
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        found = _by_key(run_tasks([_task("a"), _task("crash", "crash")], pool))
+        assert found["a"].value == b"a"
+        assert _fault(found["crash"])[0] == "crashed"
+        (worker,) = pool._processes.values()
+        os.kill(worker.pid, signal.SIGKILL)
+        found = _by_key(run_tasks([_task(str(number)) for number in range(3)], pool))
+    assert {_fault(each)[0] for each in found.values()} == {"worker died"}
+    assert "BrokenProcessPool" in _fault(found["2"])[1]
+
+
+class _Stopping(Executor):
+    """Takes tasks, and never begins the first ones."""
+
+    def __init__(self, stopped: int, *, begins: bool) -> None:
+        self.stopped, self.begins = stopped, begins
+        self.pool = ThreadPoolExecutor(1)
+        self.sent: list[Future[Any]] = []
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        if len(self.sent) >= self.stopped:
+            self.sent.append(self.pool.submit(fn, *args))
+        else:
+            self.sent.append(Future())
+            order = msgspec.msgpack.decode(args[0], type=performing.Order)
+            if self.begins:
+                performing.listeners[order.topic](order.task.key, "there")
+        return self.sent[-1]
+
+
+@pytest.fixture
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "GRACE", 0.5)
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_a_task_whose_worker_stopped_is_sent_again_once() -> None:
+    executor = _Stopping(1, begins=True)
+    with executor.pool:
+        (outcome,) = run_tasks([_task("a", limit=2)], executor)
+    assert (outcome.value, outcome.attempts, outcome.fault) == (b"a", 2, None)
+    executor = _Stopping(2, begins=True)
+    (outcome,) = run_tasks([_task("a", limit=0.5)], executor)
+    assert _fault(outcome) == ("no answer", "there, which began it, has not answered within 1 s")
+    assert (outcome.attempts, outcome.host) == (2, "there")
+    assert all(future.cancelled() for future in executor.sent)
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_an_executor_that_never_begins_is_given_up() -> None:
+    executor = _Stopping(3, begins=False)
+    found = _by_key(run_tasks([_task(each, limit=0.5) for each in "abc"], executor))
+    assert _fault(found["a"]) == ("no answer", "a worker has not answered within 1 s")
+    assert len(found) == 3
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_an_answer_that_comes_late_counts_once() -> None:
+    """The first worker goes on after the task was sent again, and ends first."""
+    late = performing.perform(msgspec.msgpack.encode(performing.Order(__version__, "", _task("a"))))
+    executor = _Stopping(9, begins=True)
+
+    def answer() -> None:
+        while len(executor.sent) < 2:
+            time.sleep(0.01)
+        executor.sent[1].set_result(late)
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    (outcome,) = run_tasks([_task("a", limit=0.5)], executor)
+    thread.join()
+    assert (outcome.value, outcome.attempts) == (b"a", 2)
+
+
+def test_another_version_says_what_to_install() -> None:
+    order = msgspec.msgpack.encode(performing.Order("9.9", "", _task("a")))
+    outcome = msgspec.msgpack.decode(performing.perform(order), type=Outcome)
+    assert outcome.fault is not None
+    assert outcome.fault.kind == "other version"
+    assert outcome.fault.reason.endswith(f"has Enginebay {__version__}, and the sender 9.9")
+    assert outcome.fault.hint.startswith("pip install enginebay==9.9 on ")
+    other = msgspec.msgpack.encode({"version": "9.9", "unknown": 1})
+    assert msgspec.msgpack.decode(performing.perform(other), type=Outcome).fault
+
+
+def test_more_tasks_than_are_sent_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "AT_A_TIME", 3)
+    with local_executor(2) as executor:
+        found = _by_key(run_tasks((_task(str(number)) for number in range(50)), executor))
+    assert len(found) == 50
