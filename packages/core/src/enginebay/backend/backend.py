@@ -41,9 +41,9 @@ DEFAULT_BACKEND = "onnxruntime"
 
 def default_backend() -> str:
     """The name of the only installed backend, else ``onnxruntime``."""
-    from enginebay.plugins import list_backends
+    from enginebay.plugins import installed_backends
 
-    usable = [status.name for status in list_backends() if status.state == "installed"]
+    usable = installed_backends()
     return usable[0] if len(usable) == 1 else DEFAULT_BACKEND
 
 

@@ -49,10 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         130 interrupted.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if arguments in (
-        ["--version"],
-        ["-V"],
-    ):  # scripts ask for this one often: nothing is imported before it
+    if arguments in (["--version"], ["-V"]):
+        # Scripts ask for this one often: nothing is imported before it.
         from enginebay.version import __version__
 
         sys.stdout.write(f"enginebay {__version__}\n")

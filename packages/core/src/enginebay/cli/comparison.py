@@ -43,14 +43,14 @@ def _backends(argv: Sequence[str]) -> list[str]:
     Raises:
         UsageError: Some are named beside ``--all``, or there is none.
     """
-    from enginebay.plugins import list_backends
+    from enginebay.plugins import installed_backends
 
     named = named_backends(argv)
     if "--all" not in argv:
         return named or [chosen_backend(argv)]
     if named:
         raise UsageError("--all is every backend, and --backend names some", hint="leave out one")
-    installed = [status.name for status in list_backends() if status.state == "installed"]
+    installed = installed_backends()
     if not installed:
         raise UsageError("no backend is installed", hint="enginebay backends")
     return installed

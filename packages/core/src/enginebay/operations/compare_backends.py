@@ -88,15 +88,11 @@ def compare(
             source = first.settings.find(model, args)
             set_detail(source.description)
         comparing = _Comparing(source, args, folder, Path(exports), overwrite=overwrite)
-        command = options["command"]
-        comparison = Comparison(model=source.description, command=command)
+        comparison = Comparison(model=source.description, command=options["command"])
         for cell, line in lines.items():
             row = comparing.row(cell, line, steps)
-            comparison = Comparison(
-                model=source.description,
-                reference=comparing.reference,
-                rows=(*comparison.rows, row),
-                command=command,
+            comparison = msgspec.structs.replace(
+                comparison, reference=comparing.reference, rows=(*comparison.rows, row)
             )
             comparison.save(folder)
     if seconds:

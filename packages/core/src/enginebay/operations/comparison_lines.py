@@ -18,7 +18,7 @@ from enginebay.errors import (
 from enginebay.operations.deploy_model import deploy
 from enginebay.operations.deployment import DeployOptions, Line
 from enginebay.operations.settings import resolve_settings
-from enginebay.plugins import list_backends
+from enginebay.plugins import installed_backends
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,8 +64,7 @@ def cells_of(backends: Sequence[str] | None, precisions: Sequence[str]) -> list[
                 f"{argument} is the text '{texts}', wanted a sequence of names",
                 hint=f"{argument}=['{texts}']",
             )
-    installed = [status.name for status in list_backends() if status.state == "installed"]
-    names = installed if backends is None else backends
+    names = installed_backends() if backends is None else backends
     if not names:
         raise UsageError("there is no backend to compare", hint="enginebay backends")
     return list(dict.fromkeys(Cell(name, one) for name in names for one in precisions or ("",)))

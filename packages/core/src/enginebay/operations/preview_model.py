@@ -16,7 +16,7 @@ from enginebay.ir import IRModel
 from enginebay.models import bind, find_model, shapes_of, unchanged
 from enginebay.operations.previewed_ir import explained, replacement
 from enginebay.operations.rewrite_model import ExportPatch
-from enginebay.plugins import list_backends
+from enginebay.plugins import installed_backends
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -110,9 +110,7 @@ def preview(
         >>> eb.preview(torch.nn.ReLU(), torch.ones(1, 3)).clear  # doctest: +SKIP
         True
     """
-    names = tuple(dict.fromkeys(backends)) or tuple(
-        status.name for status in list_backends() if status.state == "installed"
-    )
+    names = tuple(dict.fromkeys(backends)) or tuple(installed_backends())
     if not timeout > 0:
         raise UsageError(f"timeout is {timeout:g} seconds; wanted more than 0")
     if not names:

@@ -100,6 +100,11 @@ def list_backends() -> list[BackendStatus]:
     return _list(BACKENDS, disabled_by)
 
 
+def installed_backends() -> list[str]:
+    """The names of the backends that nothing is known to be wrong with, sorted."""
+    return [status.name for status in list_backends() if status.state == "installed"]
+
+
 def list_plugins() -> list[BackendStatus]:
     """The installed plugins that see every backend, like :func:`list_backends`.
 

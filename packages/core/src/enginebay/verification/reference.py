@@ -170,9 +170,9 @@ def evaluate(path: Path, given: Path, found: Path) -> None:
 
 
 def _other_engines(backend: str) -> Sequence[str]:
-    from enginebay.plugins import list_backends
+    from enginebay.plugins import installed_backends
 
-    return [s.name for s in list_backends() if s.state == "installed" and s.name != backend]
+    return [name for name in installed_backends() if name != backend]
 
 
 def reference_for(model: BoundModel, backend: str) -> Reference:
