@@ -35,6 +35,7 @@ class SharedExports:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._exported: dict[Hashable, Exported | EnginebayError] = {}
+        self._rewritten: dict[Hashable, Any] = {}
 
     def get(
         self,
@@ -58,7 +59,10 @@ class SharedExports:
         Raises:
             ExportError: The export fails, or an equal one failed before.
         """
-        key = (kind, choices, _rewritten(model, patch))
+        run = (patch.backend, kind, choices)  # of one backend, at any precision
+        if run not in self._rewritten:
+            self._rewritten[run] = _rewritten(model, patch)
+        key = (kind, choices, self._rewritten[run])
         found = self._exported.get(key)
         if found is None:
             found = self._exported[key] = self._written(write)
