@@ -1,0 +1,96 @@
+"""A Dask scheduler and workers, each a process of its own, on loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: Seconds after which the scheduler gives up a worker that it does not hear from.
+TTL = 5
+
+
+class Cluster:
+    """A context in which they run; leaving it ends them.
+
+    Args:
+        folder: Where their files and logs go.
+        workers: How many workers to start with, each with one thread.
+
+    Attributes:
+        address: The scheduler's: ``tcp://127.0.0.1:PORT``.
+        workers: The workers' processes.
+    """
+
+    def __init__(self, folder: Path, workers: int) -> None:
+        self._folder = folder
+        self._stack = ExitStack()
+        self._count = workers
+        self.address = ""
+        self.workers: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> Cluster:
+        with self._stack:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            file = self._folder / "scheduler.json"
+            options = ("--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(file))
+            self._start("scheduler", *options)
+            self.address = _address(file)
+            for _ in range(self._count):
+                self.add_worker()
+            self._stack = self._stack.pop_all()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stack.close()
+
+    def add_worker(self) -> subprocess.Popen[bytes]:
+        """Start one more."""
+        options = ("--nthreads", "1", "--no-nanny", "--local-directory", str(self._folder))
+        self.workers.append(self._start("worker", self.address, *options))
+        return self.workers[-1]
+
+    def _start(self, program: str, *options: str) -> subprocess.Popen[bytes]:
+        log = self._stack.enter_context(
+            (self._folder / f"{program}-{len(self.workers)}.log").open("wb")
+        )
+        process = subprocess.Popen(
+            [sys.executable, "-m", f"distributed.cli.dask_{program}", *options, "--no-dashboard"],
+            stdout=log,
+            stderr=log,
+            env=_environment(),
+        )
+        self._stack.callback(_end, process)
+        return process
+
+
+def _environment() -> dict[str, Any]:
+    paths = [path for path in sys.path if path]
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(paths),
+        "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": f"{TTL}s",
+    }
+
+
+def _address(file: Path) -> str:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if file.exists() and (text := file.read_text()):
+            address: str = json.loads(text)["address"]
+            return address
+        time.sleep(0.05)
+    raise TimeoutError("the scheduler did not start")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGKILL)  # also where it is stopped
+    process.wait()

@@ -1,0 +1,113 @@
+"""Tasks on a Dask scheduler, while its workers die and stop."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from enginebay.errors import UsageError
+from enginebay.executors import Task, dask_executor, run_tasks
+
+from .processes import Cluster
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MODULE = """
+import time
+from pathlib import Path
+
+
+def note(data: bytes) -> bytes:
+    folder, _, key = data.decode().rpartition("/")
+    with Path(folder, key).open("a") as file:
+        file.write("x")
+    time.sleep(0.3)
+    return data
+"""
+
+
+def test_a_killed_and_a_stopped_worker_cost_no_task_and_double_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "dask_work.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    tasks = [
+        Task(str(number), "a task", "dask_work:note", f"{notes}/{number}".encode(), 60)
+        for number in range(40)
+    ]
+    hosts = []
+    with Cluster(tmp_path / "cluster", 4) as cluster, dask_executor(cluster.address) as executor:
+
+        def disturb() -> None:
+            while len(list(notes.iterdir())) < 8:
+                time.sleep(0.01)
+            cluster.workers[0].send_signal(signal.SIGKILL)
+            cluster.workers[1].send_signal(signal.SIGSTOP)
+
+        thread = threading.Thread(target=disturb)
+        thread.start()
+        found = list(run_tasks(tasks, executor, on_begin=lambda _, host: hosts.append(host)))
+        thread.join()
+    assert sorted(int(one.key) for one in found) == list(range(40))
+    assert [one.fault for one in found] == [None] * 40
+    assert {one.value for one in found} == {task.data for task in tasks}
+    begun = {path.name: len(path.read_text()) for path in notes.iterdir()}
+    again = {one.key: one.attempts for one in found if one.attempts > 1}
+    # Those that the two workers had; what a worker had only begun may have left no note.
+    assert 1 <= len(again) <= 4, again
+    assert {key for key, count in begun.items() if count > 1} <= again.keys()
+    assert len(hosts) == 40 + sum(count - 1 for count in again.values())
+
+
+@pytest.fixture
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("enginebay.executors.dask.PATIENCE", 1)
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_a_scheduler_that_is_not_there() -> None:
+    wanted = r"no Dask scheduler answers at 'tcp://127\.0\.0\.1:1'"
+    with (
+        pytest.raises(UsageError, match=wanted) as found,
+        dask_executor("tcp://127.0.0.1:1"),
+    ):
+        pass
+    assert found.value.hint == (
+        "dask scheduler --host HOST --port 8786 starts one at tcp://HOST:8786"
+    )
+
+
+@pytest.mark.usefixtures("_impatient")
+@pytest.mark.parametrize("address", ["", "nowhere", "http://127.0.0.1:1", "tcp://no.such.host:1"])
+def test_an_address_that_is_none(address: str) -> None:
+    with pytest.raises(UsageError, match="no Dask scheduler answers"), dask_executor(address):
+        pass
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_a_scheduler_without_workers(tmp_path: Path) -> None:
+    with (
+        Cluster(tmp_path, 0) as cluster,
+        pytest.raises(UsageError, match="has no worker") as found,
+        dask_executor(cluster.address),
+    ):
+        pass
+    assert found.value.hint == f"dask worker {cluster.address}"
+
+
+def test_workers_of_another_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("enginebay.executors.dask.__version__", "9.9")
+    with (
+        Cluster(tmp_path, 1) as cluster,
+        pytest.raises(UsageError, match=r"has enginebay .*, and here is 9\.9") as found,
+        dask_executor(cluster.address),
+    ):
+        pass
+    assert found.value.hint == "pip install enginebay==9.9 there, or here what is there"
