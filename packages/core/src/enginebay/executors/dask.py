@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from enginebay.errors import MissingDependencyError, UsageError, first_line
+from enginebay.environment import installed_version
+from enginebay.errors import MissingDependencyError, UsageError
 from enginebay.version import __version__
 
 if TYPE_CHECKING:
@@ -36,31 +38,44 @@ def dask_executor(address: str) -> Iterator[Executor]:
             f"a Dask scheduler needs 'distributed', which does not import: {err}",
             hint="pip install 'enginebay[dask]'",
         ) from err
+    wanted = {"distributed": installed_version("distributed") or ""}
     try:
-        client = Client(address, timeout=PATIENCE)
+        found = _scheduler_versions(address)
     except Exception as err:  # of many classes: a wrong address, nothing there, another protocol
+        text = f": {err}" if str(err) else f" within {PATIENCE:g} s"
         raise UsageError(
-            f"no Dask scheduler answers at '{address}': {first_line(err)}",
+            f"no Dask scheduler answers at '{address}'{text}",
             hint="dask scheduler --host HOST --port 8786 starts one at tcp://HOST:8786",
         ) from err
-    with client:
-        _check_workers(client, address)
+    _check_versions("the scheduler", found, wanted)
+    with Client(address, timeout=PATIENCE) as client:
+        with suppress(TimeoutError):
+            client.wait_for_workers(1, timeout=PATIENCE)
+        workers = client.get_versions(packages=["enginebay"])["workers"]
+        if not workers:
+            raise UsageError(
+                f"the scheduler at '{address}' has no worker", hint=f"dask worker {address}"
+            )
+        for worker, versions in workers.items():
+            own = {**wanted, "enginebay": __version__}
+            _check_versions(f"the worker {worker}", versions["packages"], own)
         yield client.get_executor(pure=False)
 
 
-def _check_workers(client: Any, address: str) -> None:
-    with suppress(TimeoutError):
-        client.wait_for_workers(1, timeout=PATIENCE)
-    versions = client.get_versions(packages=["enginebay"])
-    if not versions["workers"]:
-        raise UsageError(
-            f"the scheduler at '{address}' has no worker", hint=f"dask worker {address}"
-        )
-    wanted = {"distributed": client.get_versions()["client"]["packages"]["distributed"]}
-    _check_versions("the scheduler", versions["scheduler"]["packages"], wanted)
-    wanted["enginebay"] = __version__
-    for worker, found in versions["workers"].items():
-        _check_versions(f"the worker {worker}", found["packages"], wanted)
+def _scheduler_versions(address: str) -> dict[str, Any]:
+    """The versions of a scheduler, of whatever version of Dask."""
+    import asyncio
+
+    from distributed.core import rpc
+
+    async def ask() -> dict[str, Any]:
+        async with rpc(address, timeout=PATIENCE) as scheduler:
+            found = await asyncio.wait_for(scheduler.versions(), PATIENCE)
+            packages: dict[str, Any] = found["packages"]
+            return packages
+
+    with ThreadPoolExecutor(1) as pool:  # a notebook has a loop in this thread already
+        return pool.submit(asyncio.run, ask()).result()
 
 
 def _check_versions(who: str, found: dict[str, Any], wanted: dict[str, str]) -> None:
