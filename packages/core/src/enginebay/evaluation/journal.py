@@ -7,7 +7,6 @@ metrics after some of the items, replaced every few seconds. It is MessagePack a
 
 from __future__ import annotations
 
-import os
 import time
 from contextlib import suppress
 from hashlib import blake2b
@@ -15,21 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay.errors import UsageError
 from enginebay.evaluation.packing import pack_state, unpack_state
 from enginebay.evaluation.rows import SCHEMA, Row
+from enginebay.files import JsonLines, write_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 #: Seconds between two checkpoints.
 INTERVAL = 2.0
-
-
-class _Line(msgspec.Struct, frozen=True):
-    """What every line has beside a row's fields."""
-
-    schema: int
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,15 +58,11 @@ class Journal:
 
     def __init__(self, path: Path, *, resume: bool) -> None:
         self._path = path
-        if not resume and path.exists():
-            raise UsageError(
-                f"'{path}' exists already",
-                hint="go on with it with --resume, or name another file",
-            )
-        self._torn = False
-        self.rows = {row.key: row for row in self._read() if row.key and not row.error}
-        with path.open("ab"):  # what cannot be written fails before anything is measured
-            pass
+        self._lines = JsonLines(path, SCHEMA)
+        found = self._lines.read(Row, "an evaluation") if resume else []
+        self.rows = {row.key: row for _, row in found if row.key and not row.error}
+        hint = "go on with it with --resume, or name another file"
+        self._lines.open(resume=resume, hint=hint)
         self._part: Path | None = None
         self._key = ""
         self._last = time.monotonic()
@@ -82,21 +71,10 @@ class Journal:
         """Write a row.
 
         Raises:
-            OSError: The disk does not take it.
+            EnginebayError: The disk is full or read-only.
+            OSError: It cannot be written for another reason.
         """
-        row_line = msgspec.json.encode({"schema": SCHEMA, **msgspec.structs.asdict(row)})
-        line = (b"\n" if self._torn else b"") + row_line + b"\n"
-        self._torn = True
-        try:
-            with self._path.open("ab", buffering=0) as file:
-                written = file.write(line)
-                while written < len(line):  # the disk is full: the next write says so
-                    written += file.write(line[written:])
-                os.fsync(file.fileno())
-        except OSError as err:
-            err.filename = str(self._path)
-            raise
-        self._torn = False
+        self._lines.append(row)
 
     def start(self, key: str) -> Checkpoint | None:
         """Say what is evaluated; returns how far an earlier run with the same key has come."""
@@ -118,7 +96,8 @@ class Journal:
         """Replace the checkpoint; nothing happens where a metric does not say its state.
 
         Raises:
-            OSError: The disk does not take it; the one before stays.
+            EnginebayError: The disk is full or read-only; the one before stays.
+            OSError: It cannot be written for another reason.
         """
         assert self._part is not None
         self._last = time.monotonic()
@@ -129,33 +108,9 @@ class Journal:
         except TypeError:
             return
         found = Checkpoint(key=self._key, count=count, digest=digest, state=state)
-        new = self._part.with_suffix(f".{os.getpid()}")
-        try:
-            new.write_bytes(msgspec.msgpack.encode(found))
-            new.replace(self._part)
-        except BaseException:
-            new.unlink(missing_ok=True)
-            raise
+        write_whole(self._part, msgspec.msgpack.encode(found))
 
     def finish(self) -> None:
         """Remove the checkpoint: all rows are written."""
         if self._part is not None:
             self._part.unlink(missing_ok=True)
-
-    def _read(self) -> list[Row]:
-        if not self._path.exists():
-            return []
-        data = self._path.read_bytes()
-        self._torn = bool(data) and not data.endswith(b"\n")
-        rows = []
-        lines = data.splitlines()
-        for line in lines:
-            # A line that is cut short was the last one when its writer was killed.
-            with suppress(msgspec.MsgspecError):
-                msgspec.json.decode(line, type=_Line)
-                rows.append(msgspec.json.decode(line, type=Row))
-        if lines and not rows and not (self._torn and len(lines) == 1):
-            raise UsageError(
-                f"'{self._path}' holds no rows of an evaluation", hint="name another file"
-            )
-        return rows

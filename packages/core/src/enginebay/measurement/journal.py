@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from enginebay.errors import UsageError
+from enginebay.files import JsonLines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,13 +28,9 @@ class Journal:
     """
 
     def __init__(self, path: Path | None) -> None:
-        self._path = path
-        if path is None:
-            return
-        if path.exists():
-            raise UsageError(f"'{path}' exists already", hint="name another file")
-        with path.open("xb"):  # what cannot be written fails before anything is measured
-            pass
+        self._lines = None if path is None else JsonLines(path, SCHEMA)
+        if self._lines is not None:
+            self._lines.open(resume=False, hint="name another file")
 
     def machine(self, machine: Machine) -> None:
         """Write what is measured on."""
@@ -52,14 +45,5 @@ class Journal:
         self._write({"row": row})
 
     def _write(self, line: dict[str, Any]) -> None:
-        if self._path is None:
-            return
-        data = msgspec.json.encode({"schema": SCHEMA, **line}) + b"\n"
-        try:
-            with self._path.open("ab") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as err:
-            err.filename = str(self._path)
-            raise
+        if self._lines is not None:
+            self._lines.append(line)

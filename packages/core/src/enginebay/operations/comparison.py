@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay.errors import disk_error, disk_failure
+from enginebay.files import write_whole
 from enginebay.measurement import BenchmarkRow, Machine
 from enginebay.verdict import Verification
 
@@ -111,13 +111,5 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     def save(self, folder: Path) -> None:
         """Write the rows to the comparison's folder, whole or not at all."""
-        part = folder / f".{ROWS_FILE}.part"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            data = msgspec.json.format(msgspec.json.encode(self), indent=2)
-            part.write_bytes(data + b"\n")
-            part.replace(folder / ROWS_FILE)
-        except OSError as err:
-            if disk_error(err):
-                raise disk_failure(err) from err
-            raise
+        data = msgspec.json.format(msgspec.json.encode(self), indent=2)
+        write_whole(folder / ROWS_FILE, data + b"\n")

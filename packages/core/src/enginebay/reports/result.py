@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from enginebay.files import write_whole
 from enginebay.reports.record import Findings
-from enginebay.reports.saving import check_output, write
+from enginebay.reports.saving import check_output
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,9 +63,9 @@ class Report(Findings, frozen=True, kw_only=True):
         """
         path = check_output(path)
         if path.suffix == ".html":
-            write(path, self.to_html().encode())
+            write_whole(path, self.to_html().encode())
         else:
-            write(path, msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n")
+            write_whole(path, msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n")
 
 
 def json_schema() -> dict[str, Any]:

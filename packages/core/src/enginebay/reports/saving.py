@@ -1,4 +1,4 @@
-"""Writing a report, by the suffix of its file, without the loss of anything but another report."""
+"""The files that a report may be written to: by their suffix, and none but another report's."""
 
 from __future__ import annotations
 
@@ -6,13 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from enginebay.errors import (
-    MissingDependencyError,
-    UsageError,
-    check_text,
-    disk_error,
-    disk_failure,
-)
+from enginebay.errors import MissingDependencyError, UsageError, check_text
 
 #: What every page begins with, and by which a page is known as a report.
 GENERATOR = '<meta name="generator" content="enginebay report">'
@@ -54,20 +48,6 @@ def check_output(path: str | Path) -> Path:
     if path.suffix == ".html":
         check_packages()
     return path
-
-
-def write(path: Path, data: bytes) -> None:
-    """Write a file whole, or not at all; its folder is made where it is not there."""
-    part = path.with_name(f".{path.name}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(data)
-        part.replace(path)
-    except OSError as err:
-        part.unlink(missing_ok=True)
-        if disk_error(err):
-            raise disk_failure(err) from err
-        raise
 
 
 def check_packages() -> None:

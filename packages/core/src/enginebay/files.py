@@ -1,0 +1,162 @@
+"""Files that no full disk and no killed writer spoils: JSON lines, and files replaced whole."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import msgspec
+
+from enginebay.errors import UsageError, disk_error, disk_failure
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_T = TypeVar("_T")
+
+#: What a line begins with; one that does and is no JSON was cut short.
+_BEGINNING = b'{"schema":'
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """What every line has beside a record's fields."""
+
+    schema: int
+
+
+class JsonLines:
+    """A file with a record on each line; each is on the disk before the next one is made.
+
+    Several processes may append to one file.
+
+    Args:
+        path: The file.
+        schema: The version of the records, which each line carries.
+    """
+
+    def __init__(self, path: Path, schema: int) -> None:
+        self._path = path
+        self._schema = schema
+        self._torn = False
+
+    def open(self, *, resume: bool, hint: str) -> None:
+        """Make the file, so that what cannot be written fails before anything is measured.
+
+        Args:
+            resume: It may be there already.
+            hint: What to do where it may not.
+
+        Raises:
+            UsageError: It is there already.
+            OSError: It cannot be written.
+        """
+        try:
+            with self._path.open("ab" if resume else "xb"):
+                pass
+        except FileExistsError as err:
+            raise UsageError(f"'{self._path}' exists already", hint=hint) from err
+
+    def append(self, record: Any) -> None:
+        """Write a record, a Struct or a dict with names as keys.
+
+        Raises:
+            EnginebayError: The disk is full or read-only.
+            OSError: It cannot be written for another reason.
+        """
+        fields = msgspec.to_builtins(record) if isinstance(record, msgspec.Struct) else record
+        data = msgspec.json.encode({"schema": self._schema, **fields})
+        line = (b"\n" if self._torn else b"") + data + b"\n"
+        self._torn = True
+        try:
+            with self._path.open("ab", buffering=0) as file:
+                written = file.write(line)
+                while written < len(line):  # the disk is full: the next write says so
+                    written += file.write(line[written:])
+                os.fsync(file.fileno())
+        except OSError as err:
+            _raise_with_name(err, self._path)
+        self._torn = False
+
+    def read(self, kind: type[_T], what: str) -> list[tuple[bytes, _T]]:
+        """The lines and their records; a line that a killed writer cut short is left out.
+
+        Args:
+            kind: What the records are.
+            what: The same in messages: ``an evaluation``.
+
+        Raises:
+            UsageError: The file holds something else, or records of another version.
+            OSError: It cannot be read.
+        """
+        data = self._path.read_bytes() if self._path.exists() else b""
+        self._torn = bool(data) and not data.endswith(b"\n")
+        found = []
+        for number, line in enumerate(data.split(b"\n"), 1):
+            if line.strip() and not _is_cut_short(line):
+                found.append((line, self._record(number, line, kind, what)))
+        return found
+
+    def replace(self, data: bytes) -> None:
+        """Write other lines in place of all that are there; see :func:`write_whole`."""
+        write_whole(self._path, data)
+        self._torn = False
+
+    def _record(self, number: int, line: bytes, kind: type[_T], what: str) -> _T:
+        try:
+            version = msgspec.json.decode(line, type=_Line).schema
+            if version == self._schema:
+                return msgspec.json.decode(line, type=kind)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as err:
+            where = f"'{self._path}' holds no rows" if number == 1 else self._line(number)
+            raise UsageError(f"{where} of {what}", hint="name another file") from err
+        raise UsageError(
+            f"'{self._path}' has rows in version {version} of their form; this Enginebay reads "
+            f"{self._schema}",
+            hint="name another file",
+        )
+
+    def _line(self, number: int) -> str:
+        return f"line {number} of '{self._path}' is no row"
+
+
+def _is_cut_short(line: bytes) -> bool:
+    if not _BEGINNING.startswith(line[: len(_BEGINNING)]):
+        return False
+    try:
+        msgspec.json.decode(line, type=msgspec.Raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return True
+    return False
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file whole, or leave the one that is there; its folder is made where it is not there.
+
+    Raises:
+        EnginebayError: The disk is full or read-only.
+        OSError: It cannot be written for another reason.
+    """
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with part.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except BaseException as err:
+        with suppress(OSError):
+            part.unlink()
+        if isinstance(err, OSError):
+            _raise_with_name(err, path)
+        raise
+
+
+def _raise_with_name(err: OSError, path: Path) -> NoReturn:
+    """Raise the error with the name of the file that was meant; a failed write has none."""
+    if err.filename is None or str(err.filename).endswith(".part"):
+        err.filename, err.filename2 = str(path), None
+    if disk_error(err):
+        raise disk_failure(err) from err
+    raise err

@@ -1,0 +1,166 @@
+"""Files that no full disk and no killed writer spoils."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from enginebay.errors import EnginebayError, UsageError
+from enginebay.files import JsonLines, write_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+class Entry(msgspec.Struct, frozen=True):
+    name: str
+    value: float | None = None
+
+
+def names(path: Path) -> list[str]:
+    return [entry.name for _, entry in JsonLines(path, 1).read(Entry, "a test")]
+
+
+def test_records_are_lines(tmp_path: Path) -> None:
+    file = tmp_path / "lines.jsonl"
+    lines = JsonLines(file, 1)
+    lines.open(resume=False, hint="")
+    lines.append(Entry("ü", 0.1))
+    lines.append({"name": "two"})
+    assert file.read_text() == '{"schema":1,"name":"ü","value":0.1}\n{"schema":1,"name":"two"}\n'
+    assert names(file) == ["ü", "two"]
+    with pytest.raises(UsageError, match=r"lines.jsonl' exists already\nhint: another"):
+        lines.open(resume=False, hint="another")
+    assert JsonLines(tmp_path / "nowhere", 1).read(Entry, "a test") == []
+
+
+WHOLE = b'{"schema":1,"name":"a"}\n{"schema":1,"name":"b"}\n'
+
+
+@given(cut=st.integers(0, len(WHOLE)))
+def test_a_line_that_was_cut_short_is_left_out_and_stays_alone(
+    tmp_path_factory: pytest.TempPathFactory, cut: int
+) -> None:
+    file = tmp_path_factory.mktemp("cut") / "lines.jsonl"
+    file.write_bytes(WHOLE[:cut])
+    half = len(WHOLE) // 2
+    whole = ["a"] * (cut >= half - 1) + ["b"] * (cut >= len(WHOLE) - 1)
+    lines = JsonLines(file, 1)
+    assert [entry.name for _, entry in lines.read(Entry, "a test")] == whole
+    lines.append(Entry("c"))
+    assert names(file) == [*whole, "c"]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"name,value\n", "'{}' holds no rows of a test"),
+        (b"\xff\xfe\x00", "'{}' holds no rows of a test"),
+        (b'{"schema":1,"title":"a"}\n', "'{}' holds no rows of a test"),
+        (b'{"name":"a"}\n', "'{}' holds no rows of a test"),
+        (WHOLE + b"text\n", "line 3 of '{}' is no row of a test"),
+        (WHOLE + b'{"schema":1}\n' + WHOLE, "line 3 of '{}' is no row of a test"),
+        (
+            WHOLE + b'{"schema":7,"new":1}\n',
+            "'{}' has rows in version 7 of their form; this Enginebay reads 1",
+        ),
+    ],
+)
+def test_what_holds_something_else_is_said(tmp_path: Path, data: bytes, message: str) -> None:
+    file = tmp_path / "lines.jsonl"
+    file.write_bytes(data)
+    with pytest.raises(UsageError) as caught:
+        names(file)
+    assert str(caught.value) == message.format(file)
+    assert caught.value.hint == "name another file"
+    assert file.read_bytes() == data
+
+
+def limited(code: str, size: int) -> subprocess.CompletedProcess[str]:
+    """Run code whose files cannot grow beyond a size, as on a full disk."""
+
+    def small_files() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        preexec_fn=small_files,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        "JsonLines(file, 1).append({'name': 'c' * 99})",
+        "write_whole(file, b'x' * 99)",
+    ],
+)
+def test_a_full_disk_is_an_error_of_its_own_and_what_was_there_stays(
+    tmp_path: Path, write: str
+) -> None:
+    file = tmp_path / "lines.jsonl"
+    file.write_bytes(WHOLE)
+    done = limited(
+        "from pathlib import Path\n"
+        "from enginebay.files import JsonLines, write_whole\n"
+        f"file = Path({str(file)!r})\n{write}",
+        len(WHOLE) + 20,
+    )
+    error = done.stderr.splitlines()[-2]
+    assert error == f"enginebay.errors.EnginebayError: '{file}' cannot be written: File too large"
+    assert file.read_bytes().startswith(WHOLE)
+    assert list(tmp_path.iterdir()) == [file]
+    assert names(file) == ["a", "b"]
+
+
+def test_a_file_is_replaced_whole_or_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "new" / "data.json"
+    write_whole(file, b"one")
+    write_whole(file, b"two")
+    assert file.read_bytes() == b"two"
+    for number, kind in [(errno.ENOSPC, EnginebayError), (errno.EIO, OSError)]:
+        monkeypatch.setattr(os, "fsync", _raising(OSError(number, os.strerror(number))))
+        with pytest.raises(kind, match=r"data\.json"):
+            write_whole(file, b"three")
+        assert list(file.parent.iterdir()) == [file]
+        assert file.read_bytes() == b"two"
+    with pytest.raises(FileExistsError):
+        write_whole(file / "below", b"")
+
+
+def _raising(error: OSError) -> Callable[..., Any]:
+    def fsync(_: int) -> None:
+        raise error
+
+    return fsync
+
+
+def test_writers_in_several_processes_do_not_mix_their_lines(tmp_path: Path) -> None:
+    file = tmp_path / "lines.jsonl"
+    code = (
+        "import sys; from pathlib import Path; from enginebay.files import JsonLines\n"
+        f"lines = JsonLines(Path({str(file)!r}), 1)\n"
+        "for n in range(100): lines.append({'name': sys.argv[1] * 5000})"
+    )
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    writers = [subprocess.Popen([sys.executable, "-c", code, name], env=env) for name in "ab"]
+    assert [writer.wait(60) for writer in writers] == [0, 0]
+    found = [json.loads(line)["name"] for line in file.read_text().splitlines()]
+    assert sorted(found) == ["a" * 5000] * 100 + ["b" * 5000] * 100
