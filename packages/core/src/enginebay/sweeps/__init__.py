@@ -8,5 +8,6 @@ from __future__ import annotations
 
 from enginebay.sweeps.cells import Cell
 from enginebay.sweeps.rows import Sweep, SweepRow
+from enginebay.sweeps.rows_file import ROWS_FILE, RowsFile, read_rows
 
-__all__ = ["Cell", "Sweep", "SweepRow"]
+__all__ = ["ROWS_FILE", "Cell", "RowsFile", "Sweep", "SweepRow", "read_rows"]

@@ -1,0 +1,135 @@
+"""The file with the rows of a sweep: each is on the disk as soon as its cell has ended."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from enginebay.errors import UsageError, check_text, nearest
+from enginebay.files import JsonLines
+from enginebay.sweeps.rows import SCHEMA, SweepRow
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+#: The file's name in a sweep's folder.
+ROWS_FILE = "rows.jsonl"
+_WHAT = "a sweep"
+
+
+class RowsFile:
+    """The rows of a sweep's cells, one line each, for one writer at a time.
+
+    Args:
+        path: The file; its folder is made where it is not there.
+        resume: Go on with what is there. Rows with a fault are removed from the file, so that
+            their cells are run again; all others stay, those of other sweeps' cells too.
+
+    Attributes:
+        rows: The rows in the file, by the keys of their cells.
+
+    Raises:
+        UsageError: The file is there and ``resume`` is not set, another sweep writes to it, or it
+            holds something else.
+        EnginebayError: The disk is full or read-only.
+        OSError: It cannot be written for another reason.
+    """
+
+    def __init__(self, path: Path, *, resume: bool) -> None:
+        self._lines = JsonLines(path, SCHEMA)
+        self.rows: dict[str, SweepRow] = {}
+        _make_folder(path.parent)
+        with ExitStack() as cleanup:
+            _lock(path, cleanup)
+            if resume:
+                self._clean(path)
+            hint = "go on with it with --resume, or name another folder"
+            self._lines.open(resume=resume, hint=hint)
+            self._unlock = cleanup.pop_all()
+
+    def append(self, row: SweepRow) -> None:
+        """Write a row, unless its cell has one.
+
+        Raises:
+            EnginebayError: The disk is full or read-only; the rows before stay.
+            OSError: It cannot be written for another reason.
+        """
+        if row.key not in self.rows:
+            self._lines.append(row)
+            self.rows[row.key] = row
+
+    def close(self) -> None:
+        """Let other sweeps write to the file."""
+        self._unlock.close()
+
+    def __enter__(self) -> RowsFile:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _clean(self, path: Path) -> None:
+        """Keep the last row of each cell that has a result, and nothing else."""
+        found = self._lines.read(SweepRow, _WHAT)
+        kept = {row.key: (line, row) for line, row in found if not row.fault}
+        self.rows = {key: row for key, (_, row) in kept.items()}
+        data = b"".join(line + b"\n" for line, _ in kept.values())
+        if path.exists() and path.read_bytes() != data:
+            self._lines.replace(data)
+
+
+def _make_folder(folder: Path) -> None:
+    above = next(each for each in folder.absolute().parents if each.exists())
+    for each in (above, folder):
+        if each.exists() and not each.is_dir():
+            raise UsageError(f"'{each}' is no folder", hint="name another one")
+    folder.mkdir(parents=True, exist_ok=True)
+
+
+def _lock(path: Path, cleanup: ExitStack) -> None:
+    """Lock a file beside the rows, which are replaced; the lock ends with its process at last."""
+    import fcntl
+
+    descriptor = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o666)
+    cleanup.callback(os.close, descriptor)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as err:
+        raise UsageError(
+            f"another sweep writes to '{path}'", hint="wait for its end, or name another folder"
+        ) from err
+    except OSError:
+        return  # this file system has no locks
+
+
+def read_rows(path: str | Path) -> tuple[SweepRow, ...]:
+    """Read the rows of a sweep, also of one that still runs.
+
+    Args:
+        path: The file, or the sweep's folder.
+
+    Raises:
+        UsageError: It is not there, holds no row, something else, or rows of another version.
+        OSError: It cannot be read.
+    """
+    path = Path(path)
+    check_text(str(path))
+    path = path / ROWS_FILE if path.is_dir() else path
+    if not path.exists():
+        close = nearest(path.name, [each.name for each in path.parent.glob("*")])
+        raise UsageError(
+            f"'{path}' does not exist; wanted the {ROWS_FILE} of a sweep",
+            hint=f"did you mean '{path.with_name(close)}'?" if close else None,
+        )
+    found = JsonLines(path, SCHEMA).read(SweepRow, _WHAT)
+    rows = {row.key: row for _, row in found}
+    if not rows:
+        raise UsageError(f"'{path}' holds no row yet; wanted the {ROWS_FILE} of a sweep")
+    return tuple(rows.values())
