@@ -292,7 +292,7 @@ def no_torch(session: nox.Session) -> None:
 def together(session: nox.Session) -> None:
     """Test what crosses packages, with all wheels, the example and the README's commands."""
     extras = ("enginebay[report,dask]", "enginebay-openvino[int8]")
-    others = ("pillow", "scikit-learn", "playwright", ZOO)
+    others = ("lxml", "pillow", "scikit-learn", "playwright", ZOO)
     install(session, *EVERY_ENGINE, *extras, *others, shared=ENGINES)
     # Without their requirements: torch is in the environment that is shared.
     metrics = ("torchmetrics", "lightning-utilities")

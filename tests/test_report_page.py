@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -317,6 +318,20 @@ def test_the_schema_in_the_docs_is_the_reports_own() -> None:
     assert schema == json_schema()
     example = json.loads((ROOT / "docs" / "report-example.json").read_text(encoding="utf-8"))
     jsonschema.validate(example, schema)
+
+
+def test_the_plots_are_the_same_with_lxml(found: eb.Report) -> None:
+    """pygal draws with lxml where it is installed, unless ``NO_LXML`` is set."""
+    pytest.importorskip("lxml", reason="lxml is not installed")
+    code = (
+        "import enginebay as eb, sys\n"
+        f"sys.stdout.write(eb.report({str(ROOT / 'docs' / 'report-example.json')!r}).to_html())"
+    )
+    pages = [
+        subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, check=True)
+        for env in (dict(os.environ), {**os.environ, "NO_LXML": "1"})
+    ]
+    assert pages[0].stdout == pages[1].stdout
 
 
 SCHEMA = ROOT / "docs" / "report.schema.json"

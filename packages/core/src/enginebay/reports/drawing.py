@@ -192,10 +192,11 @@ def _drawing(chart: Any) -> str:
     """
     from xml.etree import ElementTree as ET
 
-    root = chart.render_tree()
+    # As text: the tree is lxml's where that is installed, which the standard library does not take.
+    root = ET.fromstring(chart.render(is_unicode=True))  # noqa: S314  # pygal wrote it just now
     for parent in list(root.iter()):
         for child in list(parent):
-            if child.tag is ET.Comment or child.tag in (f"{_SVG}defs", "defs"):
+            if _tag(child) == "defs":
                 parent.remove(child)
         _title(parent)
     for child in list(root):
