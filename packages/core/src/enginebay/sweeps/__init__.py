@@ -6,8 +6,9 @@ sweep.
 
 from __future__ import annotations
 
+from enginebay.sweeps.baseline import regressions
 from enginebay.sweeps.cells import Cell
 from enginebay.sweeps.rows import Sweep, SweepRow
 from enginebay.sweeps.rows_file import ROWS_FILE, RowsFile, read_rows
 
-__all__ = ["ROWS_FILE", "Cell", "RowsFile", "Sweep", "SweepRow", "read_rows"]
+__all__ = ["ROWS_FILE", "Cell", "RowsFile", "Sweep", "SweepRow", "read_rows", "regressions"]

@@ -35,6 +35,7 @@ class SweepRow(ComparisonRow, frozen=True, kw_only=True):
         digest: Of the artifact's manifest, which has the digest of every file.
         attempts: How often it was begun: more than once where a worker died.
         metrics: What the artifact was evaluated with.
+        max_drop: How much worse than PyTorch's a metric may be, as the cell says it.
     """
 
     key: str
@@ -49,6 +50,7 @@ class SweepRow(ComparisonRow, frozen=True, kw_only=True):
     digest: str = ""
     attempts: int = 1
     metrics: tuple[Row, ...] = ()
+    max_drop: float | None = None
 
     @property
     def label(self) -> str:

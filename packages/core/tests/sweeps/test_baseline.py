@@ -1,0 +1,299 @@
+"""What got worse since an earlier sweep."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from enginebay.evaluation import Row
+from enginebay.inference import Latency
+from enginebay.measurement import Agreement, BenchmarkRow, Machine
+from enginebay.sweeps import SweepRow, regressions
+from enginebay.sweeps.baseline import VERDICTS
+
+MACHINE = Machine(processor="Xeon", cores=8, system="Linux", python="3.12", enginebay="0.1")
+change = msgspec.structs.replace
+
+
+def accuracy(value: float | None, *, reference: float | None = 0.98, **fields: Any) -> Row:
+    drop = None if value is None or reference is None else reference - value
+    named: dict[str, Any] = {"artifact": "a", "backend": "b", "metric": "accuracy", "count": 500}
+    return Row(value=value, reference=reference, drop=drop, **{**named, **fields})
+
+
+def speed(median: float, width: float = 0.01, **fields: Any) -> BenchmarkRow:
+    low, high = median * (1 - width), median * (1 + width)
+    call = Latency(
+        runs=100, median=median, low=low, high=high, mean=median, stdev=0, p90=high, p99=None,
+        min=low, max=high,
+    )  # fmt: skip
+    return BenchmarkRow(name="a", backend="b", batch=1, threads=1, call=call, **fields)
+
+
+ROW = SweepRow(
+    key="1",
+    model="net.py:build",
+    backend="openvino",
+    precision="fp16",
+    verdict="verified",
+    host="ann",
+    machine=MACHINE,
+    versions={"openvino": "2026.3", "torch": "2.13"},
+    metrics=(accuracy(0.97),),
+    speed=speed(1e-3),
+)
+LABEL = "net.py:build on openvino fp16"
+
+
+def found(row: SweepRow, before: SweepRow = ROW) -> tuple[str, ...]:
+    return regressions([row], [before])[0]
+
+
+def test_the_same_is_no_regression() -> None:
+    assert regressions([ROW], [ROW]) == ((), ())
+    others = [change(ROW, key=str(n), params={"threads": n}) for n in range(9)]
+    assert regressions(others, others[::-1]) == ((), ())
+    assert regressions([], []) == ((), ())
+
+
+def test_a_planted_mismatch() -> None:
+    versions = {"openvino": "2026.4", "torch": "2.13"}
+    worse = change(
+        ROW, verdict="mismatched", reason="output 'y' is off by 0.2", versions=versions, host="bob"
+    )
+    assert found(worse) == (
+        (
+            f"{LABEL} is mismatched, and verified in the baseline: output 'y' is off by 0.2; "
+            "openvino 2026.4 in place of 2026.3 (bob, ann in the baseline)"
+        ),
+    )
+    assert found(ROW, worse) == ()
+
+
+VERDICT = st.sampled_from([*VERDICTS, "lost"])
+
+
+@given(now=VERDICT, then=VERDICT)
+def test_the_order_of_verdicts(now: str, then: str) -> None:
+    bare = change(ROW, metrics=(), speed=None)
+    row, before = change(bare, verdict=now), change(bare, verdict=then)
+    worse, notes = regressions([row], [before])
+    if then == "lost":
+        assert worse == ()
+        assert notes == ("cells that were lost in the baseline, so not compared: 1",)
+    elif now == "lost":
+        assert worse == (f"{LABEL} was lost, and {then} in the baseline: ",)
+    else:
+        order = ("verified", "unverified", "mismatched", "crashed", "failed")
+        assert bool(worse) == (order.index(now) > order.index(then))
+        assert not (worse and regressions([before], [row])[0])
+
+
+@given(verdicts=st.lists(st.sampled_from(VERDICTS), min_size=3, max_size=3))
+def test_what_got_no_worse_twice_got_no_worse(verdicts: list[str]) -> None:
+    first, second, third = (change(ROW, verdict=each, metrics=(), speed=None) for each in verdicts)
+    if not found(second, first) and not found(third, second):
+        assert found(third, first) == ()
+
+
+def test_a_lost_cell_is_no_verdict() -> None:
+    lost = change(ROW, verdict="lost", fault="worker died", reason="worker died twice on bob")
+    assert found(lost) == (
+        f"{LABEL} was lost, and verified in the baseline: worker died twice on bob",
+    )
+
+
+def test_cells_that_are_gone_and_new() -> None:
+    new = [change(ROW, key=f"n{n}", model=f"n{n}.py") for n in range(5)]
+    assert regressions(new, [ROW]) == (
+        (f"{LABEL} is gone, and is verified in the baseline",),
+        (
+            (
+                "cells that the baseline lacks: n0.py on openvino fp16, n1.py on openvino fp16, "
+                "n2.py on openvino fp16, and 2 more"
+            ),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("now", "then", "same"),
+    [
+        ("net.py:build", "net.py:build", True),
+        ("models/net.py:build", "/ci/work/models/net.py:build", True),
+        ("/home/ann/net.py:build", "/ci/work/net.py:build", True),
+        ("a/net.py:build", "b/net.py:build", False),
+        ("a/net.py:build", "/ci/b/net.py:build", False),
+        ("net.py:build", "net.py:other", False),
+        ("timm:resnet18", "timm:resnet34", False),
+        ("transformers:one/model", "transformers:two/model", False),
+    ],
+)
+def test_cells_are_paired_by_what_they_deploy(now: str, then: str, *, same: bool) -> None:
+    row, before = change(ROW, key="n", model=now), change(ROW, key="t", model=then)
+    for one, other in ((row, before), (before, row)):
+        worse, notes = regressions([one], [other])
+        assert (not worse and not notes) == same
+    changed = change(before, params={"threads": 2})
+    assert len(regressions([row], [changed])[0]) == 1
+
+
+def test_what_could_be_paired_twice_is_not_paired() -> None:
+    ours = [change(ROW, key="n", model="/home/ann/net.py")]
+    theirs = [change(ROW, key=part, model=f"/ci/{part}/net.py") for part in "ab"]
+    worse, notes = regressions(ours, theirs)
+    assert len(worse) == 2
+    assert notes == ("cells that the baseline lacks: /home/ann/net.py on openvino fp16",)
+
+
+@pytest.mark.parametrize(
+    ("now", "then", "max_drop", "is_worse"),
+    [
+        (0.97, 0.97, None, False),
+        (0.9602, 0.97, None, False),  # 1 % of PyTorch's value is 0.0098
+        (0.9601, 0.97, None, True),
+        (0.99, 0.97, None, False),
+        (0.97, 0.98, 0.01, False),
+        (0.96, 0.97, 0.01, True),
+        (0.9699, 0.97, 0.0, True),
+        (0.95, 0.97, 0.1, False),
+        (0.92, 0.935, 0.05, True),  # a small step, and beyond what passes
+        (0.92, 0.925, 0.05, False),  # it was beyond before
+    ],
+)
+def test_a_metric_that_dropped(
+    now: float, then: float, max_drop: float | None, *, is_worse: bool
+) -> None:
+    row = change(ROW, metrics=(accuracy(now),), max_drop=max_drop)
+    before = change(ROW, metrics=(accuracy(then),), max_drop=max_drop)
+    assert bool(found(row, before)) == is_worse
+
+
+def test_what_is_said_of_metrics() -> None:
+    key = change(ROW, key="2")
+    for row, before, sentences, notes in [
+        (
+            change(ROW, metrics=(accuracy(0.9),)),
+            ROW,
+            (
+                (
+                    f"{LABEL} has accuracy 0.9 (0.98 in PyTorch), and 0.97 (0.98 in PyTorch) in "
+                    "the baseline: worse by 0.07, where 0.0098 passes"
+                ),
+            ),
+            (),
+        ),
+        (
+            change(ROW, metrics=(accuracy(0.92),), max_drop=0.055),
+            change(ROW, metrics=(accuracy(0.93),)),
+            (
+                (
+                    f"{LABEL} has accuracy 0.92 (0.98 in PyTorch), and 0.93 (0.98 in PyTorch) in "
+                    "the baseline: worse by 0.01, where 0.055 below PyTorch passes"
+                ),
+            ),
+            (),
+        ),
+        (
+            change(ROW, metrics=(accuracy(None, error="the artifact crashed"),)),
+            ROW,
+            (f"{LABEL} has no accuracy, and 0.97 in the baseline: the artifact crashed",),
+            (),
+        ),
+        (
+            change(ROW, metrics=()),
+            ROW,
+            (f"{LABEL} has no accuracy, and 0.97 in the baseline",),
+            (),
+        ),
+        (change(key, metrics=()), ROW, (), ("metrics of the baseline that were not requested: 1",)),
+        (ROW, change(ROW, metrics=(accuracy(None),)), (), ()),
+        (
+            change(ROW, metrics=(accuracy(0.5, count=9),)),
+            ROW,
+            (),
+            ("metrics on another number of items, so not compared: 1",),
+        ),
+        (
+            change(ROW, metrics=(accuracy(0.5, reference=None),)),
+            ROW,
+            (),
+            ("metrics without PyTorch's value, so not compared: 1",),
+        ),
+        (
+            change(ROW, verdict="crashed", metrics=(), speed=None),
+            change(ROW, verdict="crashed"),
+            (),
+            (),
+        ),
+    ]:
+        assert regressions([row], [before]) == (sentences, notes)
+
+
+def test_a_planted_slowdown() -> None:
+    machine = change(MACHINE, environment={"OMP_NUM_THREADS": "1"}, load=6.0)
+    slow = change(ROW, speed=speed(2e-3), machine=machine)
+    assert found(slow) == (
+        (
+            f"{LABEL} takes 2.00 ms (1.98 ms – 2.02 ms) a call, and took 1.00 ms (990 µs – "
+            "1.01 ms) in the baseline: 2.00×; the machine was busy: a load of 6.0 on 8 cores; "
+            "OMP_NUM_THREADS 1 in place of unset"
+        ),
+    )
+    assert found(ROW, slow) == ()
+
+
+def test_what_is_no_slowdown() -> None:
+    for row in [
+        change(ROW, speed=speed(1.24e-3)),  # as much as two runs may differ by
+        change(ROW, speed=speed(2e-3, agreement=agreement(0.7))),
+        change(ROW, speed=speed(2e-3, width=0.6)),  # the intervals meet
+        change(ROW, verdict="crashed", speed=None, metrics=()),
+    ]:
+        assert [each for each in found(row) if "a call" in each] == []
+
+
+def agreement(apart: float) -> Agreement:
+    return Agreement(agreed=False, apart=apart, wanted=0.02, windows=9, seconds=1.0)
+
+
+def test_calls_whose_middle_halves_meet_are_no_slower() -> None:
+    before = change(ROW, speed=speed(1e-3, quantiles=tuple(1e-5 * n for n in range(50, 151))))
+    slow = [change(ROW, speed=speed(2e-3, quantiles=(low,) * 101)) for low in (1.25e-3, 1.26e-3)]
+    assert [len(found(row, before)) for row in slow] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"host": "bob"},
+        {"machine": change(MACHINE, processor="Ryzen")},
+        {"machine": change(MACHINE, cores=4)},
+        {"machine": None},
+    ],
+)
+def test_figures_of_different_machines_are_not_compared(other: dict[str, Any]) -> None:
+    slow = change(ROW, speed=speed(9e-3), **other)
+    assert regressions([slow], [ROW]) == (
+        (),
+        ("cells measured on another machine, whose speed is not compared: 1",),
+    )
+    assert len(found(change(slow, machine=MACHINE, host=""))) == 1  # nobody knows of another host
+
+
+def test_a_cell_that_was_measured_and_is_not() -> None:
+    message = (
+        f"{LABEL} was not measured, and took 1.00 ms (990 µs – 1.01 ms) a call in the baseline"
+    )
+    assert found(change(ROW, speed=None)) == (message,)
+    failed = change(speed(1.0), call=None, failure="it ran out of time")
+    assert found(change(ROW, speed=failed)) == (f"{message}: it ran out of time",)
+    assert regressions([change(ROW, speed=None, key="2")], [ROW]) == (
+        (),
+        ("cells whose speed was not requested: 1",),
+    )
+    assert regressions([ROW], [change(ROW, speed=None)]) == ((), ())
