@@ -86,7 +86,8 @@ def test_a_place_that_is_known_by_heart(write) -> None:
     assert str(table.find(("a", "c", 0, "d"))) == "a.toml: a.c.0.d"
     path = ("a", "c", 1, "d", "f", "g", 0, "h i")
     assert str(table.find(path)) == "a.toml: a.c.1.d.f.g.0.'h i'"
-    assert str(table.find(("a", "c", 1, "nothing"))) == "a.toml: a.c"
+    assert str(table.find(("a", "c", 1, "nothing"))) == "a.toml: a.c.1"
+    assert str(table.find(("a", "c", 2, "nothing"))) == "a.toml: a.c"
     assert table.find(("nothing",)) is None
 
 

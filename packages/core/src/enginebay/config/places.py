@@ -59,7 +59,7 @@ class Table(dict[Any, Any]):
         self.variables: frozenset[str] = frozenset()
 
     def find(self, path: tuple[Any, ...]) -> Place | None:
-        """The place of the key that a path of keys and indices leads to, or of the nearest above.
+        """The place that a path of keys and indices leads to, or the nearest above that is there.
 
         Example:
             >>> here = Place("a.py", 1, 1)
@@ -72,9 +72,12 @@ class Table(dict[Any, Any]):
             if isinstance(value, Table):
                 found = value.places.get(key, found)
             try:
-                value = value[key]
+                inner = value[key]
             except (KeyError, IndexError, TypeError):
                 break
+            if isinstance(value, list) and found is not None and not found.line:
+                found = found.inside(key)
+            value = inner
         return found
 
 

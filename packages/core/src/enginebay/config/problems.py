@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from enginebay.config.places import Place, Table
-from enginebay.errors import ConfigError, ParamsError, nearest
+from enginebay.errors import BackendNotFoundError, ConfigError, UsageError, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -15,13 +15,18 @@ if TYPE_CHECKING:
 class Problems(list[ConfigError]):
     """The errors of one config, in the order in which they were found.
 
+    Args:
+        errors: Those that are known already.
+        name: The whole that the keys are in, for messages.
+
     Attributes:
         notes: Keys that are valid and have no effect, with the reason.
     """
 
-    def __init__(self, errors: Iterable[ConfigError] = ()) -> None:
+    def __init__(self, errors: Iterable[ConfigError] = (), *, name: str = "the config") -> None:
         super().__init__(errors)
         self.notes: list[str] = []
+        self._name = name
 
     def wrong(self, path: tuple[Any, ...], message: str, hint: str | None = None) -> None:
         """Add a value that is not valid."""
@@ -30,7 +35,7 @@ class Problems(list[ConfigError]):
     def unknown(self, path: tuple[Any, ...], known: Iterable[str]) -> None:
         """Add a key that is not one of the known keys."""
         names = sorted(known)
-        where = ".".join(map(str, path[:-1])) or "the config"
+        where = ".".join(map(str, path[:-1])) or self._name
         guess = nearest(str(path[-1]), names)
         self.wrong(
             path,
@@ -43,7 +48,7 @@ class Problems(list[ConfigError]):
         """Add the error that the check of a value raises."""
         try:
             yield
-        except ParamsError as err:
+        except (UsageError, BackendNotFoundError) as err:
             self.wrong(path, str(err), err.hint)
 
     def with_places(self, config: Mapping[str, Any]) -> Problems:
