@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from enginebay.models.python_source import named_object
     from enginebay.models.restoration import unchanged
     from enginebay.models.signature import Signature
+    from enginebay.models.source_check import check_source
     from enginebay.models.sources import ModelSource
     from enginebay.models.weights import fixed_seed, load_weights, measure_norms, take_weights
 
@@ -37,6 +38,7 @@ __all__ = [
     "Signature",
     "between_shapes",
     "bind",
+    "check_source",
     "evaluation",
     "extreme_shapes",
     "find_model",
@@ -68,6 +70,7 @@ __getattr__ = lazy_names(
         "Signature": "models.signature",
         "between_shapes": "models.dynamic",
         "bind": "models.bound",
+        "check_source": "models.source_check",
         "evaluation": "models.forward",
         "extreme_shapes": "models.dynamic",
         "find_model": "models.plugin_sources",

@@ -36,7 +36,7 @@ def find_model(
         return load_model(model)
     schemes = contributed("model_sources")
     codebase = (codebase_config or {}).get("type")
-    if codebase and codebase not in schemes and _names_codebase(model, codebase):
+    if codebase and codebase not in schemes and names_codebase(model, codebase):
         known = ", ".join(schemes) or "none"
         raise ModelSourceError(
             f"'{model}' is a model of '{codebase}', as the config says, and no installed plugin "
@@ -70,7 +70,8 @@ def _how_to_install(scheme: str) -> str:
     return f"pip install {known}" if known else "install the package that has it"
 
 
-def _names_codebase(model: str, codebase: str) -> bool:
+def names_codebase(model: str, codebase: str) -> bool:
+    """True where a text names a model of the codebase that a config says."""
     return _is_bare(model) or model.startswith(f"{codebase}:")
 
 

@@ -21,7 +21,7 @@ from enginebay.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from types import ModuleType
 
 
@@ -54,9 +54,7 @@ def import_file(name: str) -> Iterator[ModuleType]:
     """
     path = Path(name).absolute()
     if not path.is_file():
-        guess = nearest(path.name, [file.name for file in path.parent.glob("*.py")])
-        hint = f"did you mean '{Path(name).with_name(guess)}'?" if guess else None
-        raise ModelSourceError(f"no file '{name}'", hint=hint)
+        raise missing_file(name)
     with _first_on_path(path.parent):
         yield _executed(path, name)
 
@@ -73,7 +71,7 @@ def import_name(name: str) -> Iterator[ModuleType]:
             module = importlib.import_module(name)
         except ModuleNotFoundError as err:
             if err.name and (name == err.name or name.startswith(f"{err.name}.")):
-                raise _no_module(name, err) from err
+                raise missing_module(name, err.name) from err
             raise
     with _first_on_path(Path.cwd()):
         yield module
@@ -83,9 +81,7 @@ def _attribute(module: Any, attribute: str, source: str) -> Any:
     found = module
     for name in attribute.split("."):
         if not hasattr(found, name):
-            guess = nearest(name, [known for known in vars(module) if not known.startswith("_")])
-            message = f"'{source}': there is no '{name}' in '{source.rpartition(':')[0]}'"
-            raise ModelSourceError(message, hint=f"did you mean '{guess}'?" if guess else None)
+            raise missing_attribute(name, source, vars(module))
         found = getattr(found, name)
     return found
 
@@ -130,11 +126,44 @@ def one_error(action: str, name: str) -> Iterator[None]:
         raise ModelSourceError(message) from err
 
 
-def _no_module(name: str, err: ModuleNotFoundError) -> ModelSourceError:
-    neighbours = [file.stem for file in Path.cwd().glob("*.py")]
-    guess = nearest(name, neighbours)
+def missing_file(name: str, folder: Path | None = None) -> ModelSourceError:
+    """Build the error of a file that is not there.
+
+    Args:
+        name: The file, as it was named.
+        folder: Where a relative name begins, if not in the current folder.
+    """
+    path = Path(folder or "", name)
+    # Without their suffix, which makes any two of them alike.
+    guess = nearest(path.stem, [file.stem for file in path.parent.glob(f"*{path.suffix}")])
+    hint = f"did you mean '{Path(name).with_stem(guess)}'?" if guess else None
+    return ModelSourceError(f"no file '{name}'", hint=hint)
+
+
+def missing_module(name: str, missing: str, folder: Path | None = None) -> ModelSourceError:
+    """Build the error of a module that is not there, or in a package that is not.
+
+    Args:
+        name: The module.
+        missing: What of it is not there: itself, or a package that it is in.
+        folder: Where it was searched first, if not in the current folder.
+    """
+    guess = nearest(name, [file.stem for file in (folder or Path.cwd()).glob("*.py")])
     hint = f"did you mean '{guess}'?" if guess else "run this where the module is, or install it"
-    return ModelSourceError(f"no module '{err.name}'", hint=hint)
+    return ModelSourceError(f"no module '{missing}'", hint=hint)
+
+
+def missing_attribute(name: str, source: str, known: Iterable[str]) -> ModelSourceError:
+    """Build the error of a name that a file or module does not have.
+
+    Args:
+        name: The name.
+        source: The text that leads to it.
+        known: The names that are there.
+    """
+    guess = nearest(name, [other for other in known if not other.startswith("_")])
+    message = f"'{source}': there is no '{name}' in '{source.rpartition(':')[0]}'"
+    return ModelSourceError(message, hint=f"did you mean '{guess}'?" if guess else None)
 
 
 @contextmanager

@@ -18,10 +18,9 @@ from enginebay.errors import (
     ModelSourceError,
     UsageError,
     check_text,
-    nearest,
 )
 from enginebay.models.arguments import eager, forward_parameters
-from enginebay.models.python_source import named_object, one_error
+from enginebay.models.python_source import missing_file, named_object, one_error
 
 if TYPE_CHECKING:
     import torch
@@ -122,7 +121,7 @@ def load_model(source: Any, *, schemes: Schemes | None = None) -> ModelSource:
         return _from_object(source, _describe(source))
     left, colon, attribute = source.rpartition(":")
     if not (left and colon and attribute):
-        raise _unreadable(source)
+        raise unreadable(source)
     scheme, _, name = source.partition(":")
     if schemes and scheme in schemes:
         return _from_object(_called(lambda: schemes[scheme](name), source), source)
@@ -132,17 +131,19 @@ def load_model(source: Any, *, schemes: Schemes | None = None) -> ModelSource:
 
 def is_file(text: str) -> bool:
     """True where the text names a model's file, by its suffix."""
-    return Path(text).suffix.lower() in (".onnx", ".pt", ".pt2", *_WEIGHTS)
+    return Path(text).suffix.lower() in (".onnx", ".pt", ".pt2") or is_weights(text)
+
+
+def is_weights(text: str) -> bool:
+    """True where the text names a file of weights without a model, by its suffix."""
+    return Path(text).suffix.lower() in _WEIGHTS
 
 
 def _from_file(path: Path) -> ModelSource:
     from enginebay.ir import read_onnx
 
     if not path.exists():
-        # Without their suffix, which makes any two of them alike.
-        guess = nearest(path.stem, [file.stem for file in path.parent.glob(f"*{path.suffix}")])
-        hint = f"did you mean '{path.with_stem(guess)}'?" if guess else None
-        raise ModelSourceError(f"no file '{path}'", hint=hint)
+        raise missing_file(str(path))
     suffix = path.suffix.lower()
     if suffix == ".onnx":
         return ModelSource(description=str(path), ir=read_onnx(path))
@@ -150,7 +151,7 @@ def _from_file(path: Path) -> ModelSource:
         return _from_torchscript(path)
     if suffix == ".pt2":
         return _from_exported_program(path)
-    raise _unreadable(str(path))
+    raise unreadable(str(path))
 
 
 def _from_torchscript(path: Path) -> ModelSource:
@@ -265,9 +266,10 @@ def _advice(found: Any) -> str | None:
     return None
 
 
-def _unreadable(source: str) -> ModelSourceError:
+def unreadable(source: str) -> ModelSourceError:
+    """Build the error of a text that is not of the form of a model's name."""
     path = Path(source)
-    if path.suffix.lower() in _WEIGHTS:
+    if is_weights(source):
         message = f"'{source}' holds weights, not a model"
         return ModelSourceError(
             message, hint="write a function that builds the model and loads them: file.py:attr"
