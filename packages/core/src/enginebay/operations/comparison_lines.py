@@ -6,15 +6,9 @@ import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from enginebay.backend import get_backend
+from enginebay.backend import check_shared_param, get_backend, own_params
 from enginebay.data import DataSet
-from enginebay.errors import (
-    BackendNotFoundError,
-    EnginebayError,
-    ParamsError,
-    UsageError,
-    nearest,
-)
+from enginebay.errors import BackendNotFoundError, EnginebayError, UsageError
 from enginebay.operations.deploy_model import deploy
 from enginebay.operations.deployment import DeployOptions, Line
 from enginebay.operations.settings import resolve_settings
@@ -102,9 +96,7 @@ def lines_of(
 
 
 def _settings(cell: Cell, params: Mapping[str, Any], given: dict[str, Any]) -> Settings:
-    engine = get_backend(cell.backend)
-    known = engine.Params.__struct_fields__
-    fields = {name: value for name, value in params.items() if name in known}
+    fields = own_params(get_backend(cell.backend), params)
     if cell.precision:
         fields["precision"] = cell.precision
     return resolve_settings(given.pop("config", None), backend=cell.backend, params=fields, **given)
@@ -116,20 +108,13 @@ def _check_params(backends: set[str], params: Mapping[str, Any]) -> None:
         raise UsageError(
             f"params is a {type(params).__name__}: wanted a mapping, from names to values"
         )
-    known: set[str] = set()
-    for name in backends:
-        try:
-            known.update(get_backend(name).Params.__struct_fields__)
-        except BackendNotFoundError:
-            raise
-        except EnginebayError:
-            return  # its own parameters are not known; its row says why
+    if "precision" in params:
+        raise UsageError("a comparison has several precisions", hint="precisions=['fp16']")
+    try:
+        engines = [get_backend(name) for name in backends]
+    except BackendNotFoundError:
+        raise
+    except EnginebayError:
+        return  # its own parameters are not known; its row says why
     for name in params:
-        if name == "precision":
-            raise UsageError("a comparison has several precisions", hint="precisions=['fp16']")
-        if name not in known:
-            close = nearest(name, known)
-            raise ParamsError(
-                f"'{name}' is no parameter of {', '.join(sorted(backends))}",
-                hint=f"did you mean '{close}'?" if close else None,
-            )
+        check_shared_param(name, engines)
