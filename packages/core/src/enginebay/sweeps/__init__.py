@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from enginebay.sweeps.baseline import regressions
 from enginebay.sweeps.cells import Cell
+from enginebay.sweeps.matrix import read_cells
 from enginebay.sweeps.rows import Sweep, SweepRow
 from enginebay.sweeps.rows_file import ROWS_FILE, RowsFile, read_rows
 
-__all__ = ["ROWS_FILE", "Cell", "RowsFile", "Sweep", "SweepRow", "read_rows", "regressions"]
+__all__ = ["Cell", "ROWS_FILE", "RowsFile", "Sweep", "SweepRow", "read_cells", "read_rows", "regressions"]

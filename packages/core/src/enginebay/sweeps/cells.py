@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
+
+from enginebay.exporters import ExporterName
+from enginebay.ir import IRKind
+
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]  # without infinity and not-a-number
+Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -34,6 +40,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         atol: Replaces the absolute tolerance.
         seconds: How long the artifact is measured; 0 for not at all.
         timeout: Seconds that the whole cell may take.
+        folder: Where the relative paths in it begin; empty for the current folder. It is no part of
+            :attr:`key`, so that a sweep that moved with its files is the same one.
     """
 
     model: str
@@ -42,23 +50,25 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     params: dict[str, Any] = {}
     inputs: tuple[str, ...] = ()
     config: str = ""
-    exporter: str = ""
-    ir: str = ""
+    exporter: Literal[ExporterName, ""] = ""
+    ir: Literal[IRKind, ""] = ""
     data: str = ""
-    take: int | None = None
+    take: Annotated[int, msgspec.Meta(ge=1)] | None = None
     seed: int = 0
     metrics: tuple[str, ...] = ()
     max_drop: float | None = None
-    probes: int | None = None
+    probes: Count | None = None
     rtol: float | None = None
     atol: float | None = None
-    seconds: float = 0.0
-    timeout: float = 1800.0
+    seconds: Seconds = 0.0
+    timeout: Annotated[float, msgspec.Meta(gt=0, le=1e9)] = 1800.0
+    folder: str = ""
 
     @property
     def key(self) -> str:
         """A digest of all that it says, in hexadecimal: equal cells have equal keys."""
-        plain = msgspec.json.encode(msgspec.to_builtins(self, order="deterministic"))
+        moved = msgspec.structs.replace(self, folder="")
+        plain = msgspec.json.encode(moved, order="deterministic")
         return blake2b(plain, digest_size=8).hexdigest()
 
     @property

@@ -1,0 +1,134 @@
+"""Check cells before anything runs: their models, files, parameters and precisions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from enginebay.backend import check_shared_param
+from enginebay.config import read
+from enginebay.errors import InputError, ParamsError
+from enginebay.models import check_source
+from enginebay.params import declared_fields
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from enginebay.backend import Backend
+    from enginebay.config import Problems
+    from enginebay.sweeps.cells import Cell
+    from enginebay.sweeps.expansion import Backends, PlacedCell
+    from enginebay.sweeps.matrix_file import KeyPath, Matrix
+
+
+def check_cells(
+    cells: Iterable[PlacedCell], matrix: Matrix, backends: Backends, problems: Problems
+) -> None:
+    """Check all that can be without running a model or an engine, each thing once.
+
+    Args:
+        cells: The cells.
+        matrix: Where they come from.
+        backends: Their backends; of those that are not installed here nothing is checked.
+        problems: The list for what is wrong.
+    """
+    done = set[tuple[object, ...]]()
+
+    def is_new(*what: object) -> bool:
+        before = len(done)
+        done.add(what)
+        return len(done) > before
+
+    for cell, path in cells:
+        if is_new("model", cell.model, cell.config):
+            _check_model(cell, path, matrix, problems)
+        if is_new("data", path):
+            _check_data(cell, path, matrix, problems)
+        engine = backends[cell.backend]
+        if engine and is_new("params", cell.backend, cell.precision, repr(cell.params)):
+            _check_params(engine, cell, path, matrix, problems)
+
+
+def _check_model(cell: Cell, path: KeyPath, matrix: Matrix, problems: Problems) -> None:
+    codebase = ""
+    if cell.config:
+        with problems.collecting(_path_of(matrix, path, "config")):
+            section = read(Path(cell.folder, cell.config)).get("codebase_config", {})
+            codebase = str(section.get("type", "")) if isinstance(section, dict) else ""
+    with problems.collecting(_path_of(matrix, path, "model")):
+        check_source(cell.model, Path(cell.folder), codebase)
+
+
+def _check_data(cell: Cell, path: KeyPath, matrix: Matrix, problems: Problems) -> None:
+    if cell.data and ":" not in cell.data and not Path(cell.folder, cell.data).exists():
+        with problems.collecting(_path_of(matrix, path, "data")):
+            raise InputError(f"no data set '{cell.data}'")
+    for needed, key in (("data", "metrics"), ("data", "take"), ("metrics", "max_drop")):
+        is_given = getattr(cell, key) not in (None, ())
+        if is_given and not getattr(cell, needed):
+            problems.wrong(
+                _path_of(matrix, path, key), f"'{key}' needs '{needed}'", f"add {needed} = …"
+            )
+
+
+def _check_params(
+    engine: Backend, cell: Cell, path: KeyPath, matrix: Matrix, problems: Problems
+) -> None:
+    """Check the values one by one, so that the key is known, and then together."""
+    before = len(problems)
+    _check_precision(engine, cell, path, matrix, problems)
+    fields = declared_fields(engine.Params)
+    for name, value in cell.params.items():
+        with problems.collecting(_path_of(matrix, path, "params", name)):
+            if name in ("precision", "work_dir"):
+                raise ParamsError(f"'{name}' is no parameter of a cell: the sweep sets it")
+            check_shared_param(name, [engine])
+            fields[name].convert(value)
+    if len(problems) > before or cell.config:
+        return  # what a config adds is checked where it is read
+    given = cell.params | ({"precision": cell.precision} if cell.precision else {})
+    with problems.collecting(_path_of(matrix, path, "params")):
+        params = engine.Params(**given)
+        if not cell.data and engine.allowed_precision(params) in engine.info.calibrated:
+            problems.wrong(
+                _path_of(matrix, path, "precision"),
+                f"{cell.label} is calibrated with data, and there is none",
+                'data = "calibration.npz"',
+            )
+
+
+def _check_precision(
+    engine: Backend, cell: Cell, path: KeyPath, matrix: Matrix, problems: Problems
+) -> None:
+    has_field = "precision" in engine.Params.__struct_fields__
+    known = engine.info.precisions if has_field else ()
+    if not cell.precision or cell.precision in known:
+        return
+    hint = None
+    if path[0] == "models":
+        hint = f'[[exclude]] with backend = "{engine.name}" and precision = "{cell.precision}"'
+    problems.wrong(
+        _path_of(matrix, path, "precision"),
+        f"{engine.name} has no precision '{cell.precision}'; "
+        f"it has {', '.join(known) or 'only its own'}",
+        hint,
+    )
+
+
+def _path_of(matrix: Matrix, path: KeyPath, *keys: Any) -> KeyPath:
+    """The path of a cell's value: in its own table, or else among those of all cells."""
+    shared = ("precisions",) if keys == ("precision",) else keys
+    for candidate in ((*path, *keys), shared):
+        if _is_in(matrix.table, candidate):
+            return candidate
+    return path
+
+
+def _is_in(table: Mapping[str, Any], path: KeyPath) -> bool:
+    value: Any = table
+    for key in path:
+        try:
+            value = value[key]
+        except (KeyError, IndexError, TypeError):
+            return False
+    return True
