@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     )
     from enginebay.artifact.parts import convert_parts
     from enginebay.artifact.request import LoadRequest, load_request
-    from enginebay.artifact.stage import Staging, staging
+    from enginebay.artifact.stage import Staging, move_artifact, staging
     from enginebay.artifact.target import check_target
 
 __all__ = [
@@ -54,6 +54,7 @@ __all__ = [
     "check_target",
     "convert_parts",
     "load_request",
+    "move_artifact",
     "open_artifact",
     "portable",
     "read_modules",
@@ -81,6 +82,7 @@ __getattr__ = lazy_names(
         "check_target": "artifact.target",
         "convert_parts": "artifact.parts",
         "load_request": "artifact.request",
+        "move_artifact": "artifact.stage",
         "open_artifact": "artifact.opening",
         "portable": "artifact.description",
         "read_modules": "artifact.modules",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -81,6 +82,11 @@ class Artifact(msgspec.Struct, frozen=True):
                 f'"{self.path / MANIFEST_NAME}" has a task that cannot be read: {error}',
                 hint="deploy the model again, or use an Enginebay as new as the one that made it",
             ) from error
+
+    @property
+    def digest(self) -> str:
+        """The sha256 of its manifest, which has the digest of every file."""
+        return sha256(manifests.encode(self.manifest)).hexdigest()
 
     def __repr__(self) -> str:
         return f"<Artifact of {self.backend}, {self.verdict}, in '{self.path}'>"

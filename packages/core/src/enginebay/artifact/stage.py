@@ -28,7 +28,7 @@ from enginebay.artifact import manifest as manifests
 from enginebay.artifact.exchange import exchange
 from enginebay.artifact.files import list_files
 from enginebay.artifact.manifest import MANIFEST_NAME, Manifest
-from enginebay.artifact.opening import Artifact
+from enginebay.artifact.opening import Artifact, open_artifact
 from enginebay.artifact.target import check_target
 from enginebay.errors import ArtifactError, ArtifactExistsError, disk_error
 from enginebay.interruption import raise_if_interrupted
@@ -72,7 +72,7 @@ class Staging:
             for folder, _, _ in os.walk(self.dir):
                 _sync(Path(folder))
             raise_if_interrupted()
-            self._appear()
+            _appear(self.dir, self.target, overwrite=self._overwrite)
             _sync(self.target.parent)
         return Artifact(self.target, manifests.decode(data, self.target / MANIFEST_NAME))
 
@@ -86,19 +86,47 @@ class Staging:
             raise ArtifactError(f'the backend did not write "{min(missing)}", which it announced')
         return manifests.encode(msgspec.structs.replace(manifest, files=files))
 
-    def _appear(self) -> None:
-        """Take the final name. What had it is then at ``dir``, and goes with it."""
-        check_target(self.target, overwrite=self._overwrite)
-        if self._overwrite and self.target.exists():
-            exchange(self.dir, self.target)
-            return
-        try:
-            self.dir.rename(self.target)  # replaces an empty directory, and nothing else
-        except OSError as error:
-            if error.errno not in {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR}:
-                raise
-            message = f'"{self.target}" was made by somebody else in the meantime'
-            raise ArtifactExistsError(message, hint="choose another --work-dir") from error
+
+def move_artifact(source: str | Path, target: str | Path, digest: str) -> Artifact:
+    """Give an artifact that is complete its final name, on the same file system.
+
+    Args:
+        source: The artifact's folder.
+        target: Its final name; an artifact that is there is replaced, and moved to ``source``.
+        digest: The artifact's, as whoever made it says.
+
+    Raises:
+        ArtifactError: It is damaged or another one, or the disk refuses.
+        ArtifactExistsError: Something else has the final name.
+    """
+    artifact = open_artifact(source)
+    if artifact.digest != digest:
+        raise ArtifactError(
+            f'"{source}" is another artifact: wanted a manifest of sha256 {digest}, found '
+            f"{artifact.digest}"
+        )
+    target = Path(target)
+    with _explained(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target = check_target(target, overwrite=True)
+        _appear(artifact.path, target, overwrite=True)
+        _sync(target.parent)
+    return Artifact(target, artifact.manifest)
+
+
+def _appear(directory: Path, target: Path, *, overwrite: bool) -> None:
+    """Give a directory its final name. What had it is then at ``directory``."""
+    check_target(target, overwrite=overwrite)
+    if overwrite and target.exists():
+        exchange(directory, target)
+        return
+    try:
+        directory.rename(target)  # replaces an empty directory, and nothing else
+    except OSError as error:
+        if error.errno not in {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR}:
+            raise
+        message = f'"{target}" was made by somebody else in the meantime'
+        raise ArtifactExistsError(message, hint="choose another --work-dir") from error
 
 
 @contextmanager
