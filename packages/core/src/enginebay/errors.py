@@ -234,6 +234,18 @@ def disk_error(error: BaseException | None) -> OSError | None:
     return None
 
 
+def names_full_disk(text: str) -> bool:
+    """True if a message has the system's words for a full or read-only disk.
+
+    A child process and an engine in C++ pass on no more of such an error than its words.
+
+    Example:
+        >>> names_full_disk("cannot write 'm.onnx': No space left on device")
+        True
+    """
+    return any(os.strerror(code) in text for code in _DISK)
+
+
 def disk_failure(error: OSError) -> EnginebayError:
     """Build the error of a full or read-only disk; which one it is, the system's may not say."""
     what = f"'{error.filename}'" if error.filename else "a file"

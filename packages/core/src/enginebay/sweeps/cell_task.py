@@ -1,0 +1,283 @@
+"""The task of a cell, in a child process of some worker: deploy, measure, evaluate, tell."""
+
+from __future__ import annotations
+
+import platform
+import secrets
+import shutil
+from contextlib import contextmanager, nullcontext
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from enginebay.artifact import open_artifact
+from enginebay.data import DataSet
+from enginebay.errors import (
+    BackendUnavailableError,
+    EnginebayError,
+    disk_error,
+    names_full_disk,
+    one_line,
+)
+from enginebay.evaluation import Row
+from enginebay.measurement import this_machine
+from enginebay.models import fixed_seed
+from enginebay.operations import compare, evaluate
+from enginebay.quantities import human_size
+from enginebay.sweeps.backend_check import checked_environment, installed_versions
+from enginebay.sweeps.faults import CellLostError, lost, named
+from enginebay.sweeps.files import SMALL, locate
+from enginebay.sweeps.job import Job, Reply, decode_job, encode
+from enginebay.sweeps.measuring import measured
+from enginebay.sweeps.process_state import as_found
+from enginebay.sweeps.rows import SweepRow
+from enginebay.tensors import parse_inputs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+    from enginebay.sweeps.cells import Cell
+
+_replace = msgspec.structs.replace
+
+
+def run_cell(data: bytes) -> bytes:
+    """Run a cell on this machine.
+
+    It always returns a row: an error of the model or the engine is its reason, and whatever this
+    machine lacks is its fault. Models with random weights have the same ones in every cell.
+
+    Args:
+        data: What :func:`enginebay.sweeps.job_of` returns.
+
+    Returns:
+        What :func:`enginebay.sweeps.arrived` takes.
+    """
+    job = decode_job(data)
+    with as_found(), _folder(job) as (folder, is_shared):
+        row = _row(job, folder)
+        if row.artifact is None:
+            shutil.rmtree(folder, ignore_errors=True)
+        return encode(_reply(job, row, is_shared=is_shared))
+
+
+@contextmanager
+def _folder(job: Job) -> Iterator[tuple[Path, bool]]:
+    """Yield where the cell is built, and True if the client sees it too, and will move it."""
+    if job.attempts and Path(job.attempts).is_dir():
+        shared = Path(job.attempts, f"{job.cell.key}-{secrets.token_hex(4)}")
+        try:
+            shared.mkdir()
+        except OSError:  # seen and not writable: the artifact may still travel in the reply
+            pass
+        else:
+            yield shared, True
+            return
+    with TemporaryDirectory(prefix="enginebay-cell-") as own:
+        yield Path(own), False
+
+
+def _row(job: Job, folder: Path) -> SweepRow:
+    """The row of a cell, whatever happens to it."""
+    cell = job.cell
+    row = SweepRow(
+        key=cell.key,
+        model=cell.model,
+        params=cell.params,
+        backend=cell.backend,
+        precision=cell.precision,
+        verdict="failed",
+        host=platform.node(),
+        machine=this_machine(),
+    )
+    try:
+        row = _with_environment(row)
+        _check_usable(row)
+        with TemporaryDirectory(prefix="enginebay-files-") as received:
+            local = _Local(job, Path(received))
+            row = _deployed(row, local, folder)
+            row = measured(row, cell.seconds, cell.timeout)
+            row = _evaluated(row, local)
+            return _replace(row, notes=(*local.notes, *row.notes))
+    except CellLostError as err:
+        return lost(row, err.fault, str(err), err.hint or "")
+    except Exception as err:  # noqa: BLE001  # whatever a model's code raises is its row
+        return _failed(row, err)
+
+
+def _failed(row: SweepRow, err: Exception) -> SweepRow:
+    """The row of a cell that raised: its reason, or the fault of a full disk."""
+    known = isinstance(err, EnginebayError)
+    reason = str(err) if known else one_line(err)
+    hint = (err.hint if isinstance(err, EnginebayError) else None) or ""
+    if disk_error(err) or names_full_disk(reason):
+        return lost(row, "disk", reason, hint)
+    return _replace(row, verdict="failed", reason=reason, hint=hint)
+
+
+def _with_environment(row: SweepRow) -> SweepRow:
+    """The row with what is installed here.
+
+    Raises:
+        CellLostError: The backend is not installed.
+    """
+    try:
+        return _replace(
+            row,
+            environment=checked_environment(row.backend),
+            versions=installed_versions(row.backend),
+        )
+    except BackendUnavailableError as err:
+        raise CellLostError("backend", f"on {row.host}: {err}", hint=err.hint) from err
+
+
+def _check_usable(row: SweepRow) -> None:
+    """Refuse to go on with a backend that its check found wanting.
+
+    Raises:
+        CellLostError: Names the check, and what to type.
+    """
+    assert row.environment is not None
+    if problem := row.environment.failed:
+        message = f"on {row.host} {row.backend} cannot be used: {problem.name}: {problem.found}"
+        raise CellLostError("backend", message, hint=problem.fix)
+
+
+class _Local:
+    """A cell with the paths that its files have on this machine.
+
+    Attributes:
+        cell: The cell.
+        config: Its deploy config; None for none.
+        command: What makes its artifact alone.
+        notes: Which files came with the job.
+
+    Raises:
+        CellLostError: A file is not here.
+        OSError: A file that came with the job cannot be written.
+    """
+
+    def __init__(self, job: Job, received: Path) -> None:
+        self.config, self.command = job.config, job.command
+        self.notes: list[str] = []
+        self._texts: dict[str, str] = {}
+        for number, (text, reference) in enumerate(job.references.items()):
+            self._texts[text], note = locate(reference, received / str(number))
+            self.notes += [note] if note else []
+        naming = ("model", "inputs", "metrics", "params")
+        placed = {name: self._placed(getattr(job.cell, name)) for name in naming}
+        self.cell: Cell = _replace(job.cell, **placed)
+        self._data: str = self._placed(job.data)
+
+    def _placed(self, value: Any) -> Any:
+        """Plain data in which the texts that name files name them as they are here."""
+        if isinstance(value, str):
+            return self._texts.get(value, value)
+        if isinstance(value, dict):
+            return {name: self._placed(each) for name, each in value.items()}
+        if isinstance(value, list | tuple):
+            return type(value)(self._placed(each) for each in value)
+        return value
+
+    @property
+    def data(self) -> DataSet | None:
+        """The data set, opened; None where there is none."""
+        return DataSet(self._data, self.cell.take, self.cell.seed) if self._data else None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What :func:`enginebay.compare` takes besides the model, as far as the cell says it."""
+        cell = self.cell
+        named = {
+            "config": self.config,
+            "exporter": cell.exporter or None,
+            "ir": cell.ir or None,
+            "data": self.data,
+            "probes": cell.probes,
+            "rtol": cell.rtol,
+            "atol": cell.atol,
+        }
+        return {name: value for name, value in named.items() if value is not None}
+
+
+def _deployed(row: SweepRow, local: _Local, folder: Path) -> SweepRow:
+    """The row with the verdict and the artifact.
+
+    Raises:
+        CellLostError: The disk is full.
+        EnginebayError: The model or the cell is wrong.
+    """
+    cell = local.cell
+    with _same_weights():
+        (found,) = compare(
+            cell.model,
+            parse_inputs(cell.inputs) or None,
+            work_dir=folder,
+            backends=[cell.backend],
+            precisions=[cell.precision] if cell.precision else (),
+            params=cell.params,
+            seconds=0,
+            timeout=cell.timeout,
+            command=local.command,
+            **local.options,
+        ).rows
+    if found.verdict == "failed" and names_full_disk(found.reason):
+        raise CellLostError("disk", found.reason, hint=found.hint)
+    row = _replace(row, **msgspec.structs.asdict(found))
+    if row.artifact is None:
+        return row
+    artifact = open_artifact(row.artifact)
+    return _replace(row, receipt=artifact.manifest.receipt, digest=artifact.digest)
+
+
+def _evaluated(row: SweepRow, local: _Local) -> SweepRow:
+    """The row with the metrics of its artifact; an error that none survives is in each of them."""
+    cell = local.cell
+    if not cell.metrics or row.artifact is None:
+        return row
+    is_onnx = Path(cell.model).suffix.lower() == ".onnx"  # which PyTorch cannot run
+    try:
+        with _same_weights():
+            rows = evaluate(
+                row.artifact,
+                local.data,
+                list(cell.metrics),
+                model=None if is_onnx else cell.model,
+                timeout=cell.timeout,
+            ).rows
+    except EnginebayError as err:
+        rows = tuple(
+            Row(artifact=row.artifact, backend=row.backend, metric=name, error=str(err))
+            for name in cell.metrics
+        )
+    return _replace(row, metrics=rows)
+
+
+def _same_weights() -> AbstractContextManager[None]:
+    """A block in which random weights are the same each time, where there is torch."""
+    return fixed_seed() if find_spec("torch") else nullcontext()
+
+
+def _reply(job: Job, row: SweepRow, *, is_shared: bool) -> Reply:
+    """The row with its artifact, or with a note on why that does not come along."""
+    if row.artifact is None or is_shared:
+        return Reply(row=row)
+    folder = Path(row.artifact)
+    row = named(row, "")
+    if not job.attempts:
+        return Reply(row=row)
+    paths = [path for path in folder.rglob("*") if path.is_file()]
+    size = sum(path.stat().st_size for path in paths)
+    if size > SMALL:
+        note = (
+            f"the artifact was not kept: {row.host} does not see '{job.output}', and its "
+            f"{human_size(size)} are more than the {human_size(SMALL)} that travel by themselves; "
+            "name an --output on a file system that all workers see"
+        )
+        return Reply(row=_replace(row, notes=(*row.notes, note)))
+    files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+    return Reply(row=row, files=files)

@@ -1,0 +1,39 @@
+"""Why a cell has no result, where the machine is to blame and not the model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from enginebay.errors import EnginebayError
+
+if TYPE_CHECKING:
+    from enginebay.sweeps.rows import SweepRow
+
+
+class CellLostError(EnginebayError):
+    """A cell cannot be run on this machine, or its result did not arrive.
+
+    Attributes:
+        fault: The kind, as :class:`enginebay.SweepRow` lists them.
+    """
+
+    def __init__(self, fault: str, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.fault = fault
+
+
+def lost(row: SweepRow, fault: str, reason: str, hint: str = "") -> SweepRow:
+    """Return the row of a cell that has no result; ``--resume`` runs it again."""
+    return msgspec.structs.replace(
+        row, verdict="lost", fault=fault, reason=reason, hint=hint, artifact=None, digest=""
+    )
+
+
+def named(row: SweepRow, artifact: str) -> SweepRow:
+    """Return the row with another name of its artifact; empty for an artifact that is gone."""
+    name = artifact or row.label
+    speed = row.speed and msgspec.structs.replace(row.speed, name=name, artifact=artifact)
+    metrics = tuple(msgspec.structs.replace(each, artifact=name) for each in row.metrics)
+    return msgspec.structs.replace(row, artifact=artifact or None, speed=speed, metrics=metrics)

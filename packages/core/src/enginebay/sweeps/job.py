@@ -1,0 +1,64 @@
+"""The job of a cell and its reply, as they travel: MessagePack, never pickle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from enginebay.sweeps.cells import Cell
+from enginebay.sweeps.files import Reference
+from enginebay.sweeps.rows import SweepRow
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A cell and what the machine that runs it needs besides.
+
+    Attributes:
+        cell: The cell as it was written.
+        references: The files that its texts name, by the text.
+        config: The cell's deploy config, read on the client with all that it inherits.
+        data: What names the data set: the cell, or else its config.
+        output: The sweep's folder; empty where artifacts are not kept.
+        attempts: The folder in it where artifacts are built, on machines that see it.
+        command: What to type to make the artifact alone.
+    """
+
+    cell: Cell
+    references: dict[str, Reference] = {}
+    config: dict[str, Any] | None = None
+    data: str = ""
+    output: str = ""
+    attempts: str = ""
+    command: str = ""
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The row of a cell, and its artifact.
+
+    Attributes:
+        row: The row; its ``artifact`` is the folder on the file system that both machines see.
+        files: The artifact's files by their paths in it, where it came along instead.
+    """
+
+    row: SweepRow
+    files: dict[str, bytes] = {}
+
+
+def encode(message: Job | Reply) -> bytes:
+    """Encode a job or a reply.
+
+    Raises:
+        TypeError: A parameter of the cell is no plain data.
+    """
+    return msgspec.msgpack.encode(message)
+
+
+def decode_job(data: bytes) -> Job:
+    """Decode a job."""
+    return msgspec.msgpack.decode(data, type=Job)
+
+
+def decode_reply(data: bytes) -> Reply:
+    """Decode a reply."""
+    return msgspec.msgpack.decode(data, type=Reply)

@@ -1,0 +1,57 @@
+"""The speed of a cell's artifact: one cell at a time on each machine."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from enginebay.errors import EnginebayError
+from enginebay.operations import benchmark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from enginebay.sweeps.rows import SweepRow
+
+_LOCK = "enginebay-measuring.lock"
+
+
+def measured(row: SweepRow, seconds: float, timeout: float) -> SweepRow:
+    """Return the row with the speed of its artifact, or a note on why it has none."""
+    if not seconds or row.artifact is None:
+        return row
+    try:
+        with _alone():
+            found = benchmark(row.artifact, seconds=seconds, timeout=timeout)
+    except EnginebayError as err:
+        note = f"the artifact could not be measured: {err}"
+        return msgspec.structs.replace(row, notes=(*row.notes, note))
+    return msgspec.structs.replace(
+        row, speed=found.rows[0], machine=found.machine, notes=(*row.notes, *found.notes)
+    )
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Hold the machine's lock, so that no other cell of any sweep is measured meanwhile."""
+    import fcntl
+
+    path = Path(tempfile.gettempdir(), _LOCK)
+    with suppress(OSError):  # another user's, which may be read
+        path.touch()
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:  # no folder for temporary files: the figures are as good as they are
+        yield
+        return
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
