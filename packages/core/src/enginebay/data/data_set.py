@@ -193,6 +193,10 @@ class DataSet:
             targets=self.targets,
         )
 
+    def digests(self, start: int, stop: int) -> bytes:
+        """Digests of the inputs of items that were read, 8 bytes for each place."""
+        return self._digests[start:stop].tobytes()
+
     def some(self, count: int, seed: int = 0) -> DataSet:
         """At most so many of its items: drawn at random, or the first where all must be read."""
         if self._indices is None and not self._source.by_number:

@@ -11,17 +11,14 @@ from typing import TYPE_CHECKING
 from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from enginebay.evaluation.candidates import Candidate, common_task, find_candidates
     from enginebay.evaluation.find import MetricSource, find_metrics
     from enginebay.evaluation.journal import Journal
     from enginebay.evaluation.loop import Loop
+    from enginebay.evaluation.one_process import evaluate_here
+    from enginebay.evaluation.reference import TorchModel, torch_model
     from enginebay.evaluation.rows import Evaluation, Row, WorstItem
-    from enginebay.evaluation.run import (
-        Candidate,
-        Run,
-        common_task,
-        find_candidates,
-        torch_runner,
-    )
+    from enginebay.evaluation.run import Run
 
 __all__ = [
     "Candidate",
@@ -31,27 +28,31 @@ __all__ = [
     "MetricSource",
     "Row",
     "Run",
+    "TorchModel",
     "WorstItem",
     "common_task",
+    "evaluate_here",
     "find_candidates",
     "find_metrics",
-    "torch_runner",
+    "torch_model",
 ]
 
 __getattr__ = lazy_names(
     __name__,
     {
-        "Candidate": "evaluation.run",
+        "Candidate": "evaluation.candidates",
         "Evaluation": "evaluation.rows",
         "Journal": "evaluation.journal",
         "Loop": "evaluation.loop",
         "MetricSource": "evaluation.find",
         "Row": "evaluation.rows",
         "Run": "evaluation.run",
+        "TorchModel": "evaluation.reference",
         "WorstItem": "evaluation.rows",
-        "torch_runner": "evaluation.run",
-        "common_task": "evaluation.run",
-        "find_candidates": "evaluation.run",
+        "common_task": "evaluation.candidates",
+        "evaluate_here": "evaluation.one_process",
+        "find_candidates": "evaluation.candidates",
         "find_metrics": "evaluation.find",
+        "torch_model": "evaluation.reference",
     },
 )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from enginebay.tensors import is_torch, to_numpy
+from enginebay.evaluation.digests import SIZE, ItemDigests, TotalDigest, target_digest
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -25,12 +24,11 @@ SHORT, LONG = 0.1, 0.5
 
 
 class Reader:
-    """Reads a data set once, from some item on.
+    """Reads a data set once.
 
     Args:
         data: The data set.
         inputs: What the model takes.
-        skip: As many items are read and not given: an earlier run has evaluated them.
         unused: Inputs that items may have besides, and that are left out.
 
     Attributes:
@@ -38,16 +36,11 @@ class Reader:
     """
 
     def __init__(
-        self,
-        data: DataSet,
-        inputs: Sequence[TensorSpec],
-        skip: int = 0,
-        unused: Collection[str] = (),
+        self, data: DataSet, inputs: Sequence[TensorSpec], unused: Collection[str] = ()
     ) -> None:
         self._items = data.items(inputs, unused)
         self._data = data
-        self._skip = skip
-        self._targets = blake2b(digest_size=16)
+        self._targets = bytearray()
         self._size = FIRST
         self.count = 0
 
@@ -62,65 +55,46 @@ class Reader:
         elif seconds > LONG:
             self._size = max(1, self._size // 2)
 
-    @property
-    def digest(self) -> str:
-        """A digest of the inputs and the targets that were read."""
-        return f"{self._data.record(self.count).digest}-{self._targets.hexdigest()}"
+    def digests(self, start: int, stop: int) -> ItemDigests:
+        """Digests of items that were read: from one place to the one before another."""
+        return ItemDigests(
+            self._data.digests(start, stop), bytes(self._targets[SIZE * start : SIZE * stop])
+        )
 
     def chunks(self) -> Iterator[list[Item]]:
         """The items, some at a time, whose inputs have the same shapes."""
         chunk: list[Item] = []
         shape: Any = None
         size = 0
-        for item in self._read():
+        for item in self._items:
             found = [(array.dtype, array.shape) for array in item.inputs.values()]
             if chunk and (found != shape or len(chunk) >= self._size or size >= BYTES):
                 yield chunk
                 chunk, size = [], 0
             chunk.append(item)
-            self._take(item)
+            self._note(item)
             shape = found
             size += sum(array.nbytes for array in item.inputs.values())
         if chunk:
             yield chunk
 
     def read(self, count: int | None) -> None:
-        """Read so many items, or all, for their digest."""
+        """Read so many items, or all, for their digests."""
         for item in islice(self._items, count):
-            self._take(item)
+            self._note(item)
 
-    def _read(self) -> Iterator[Item]:
-        for item in self._items:
-            if self.count >= self._skip:
-                yield item
-            else:
-                self._take(item)
-
-    def _take(self, item: Item) -> None:
+    def _note(self, item: Item) -> None:
         self.count += 1
-        _add(self._targets, item.target)
+        self._targets += target_digest(item.target)
 
 
-def _add(digest: blake2b, value: Any) -> None:
-    """Add a target, of whatever kind, to a digest."""
-    if is_torch(value):
-        value = to_numpy(value)
-    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind != "O":
-        digest.update(f"{value.dtype.str}{value.shape}".encode())
-        digest.update(value.tobytes())
-    elif isinstance(value, dict | list | tuple):
-        digest.update(f"{type(value).__name__}{len(value)}".encode())
-        for each in value.items() if isinstance(value, dict) else value:
-            _add(digest, each)
-    else:
-        digest.update(repr(value).encode())
-
-
-def fingerprint(data: DataSet, inputs: Sequence[TensorSpec], count: int | None = None) -> str:
-    """Read some items, or all, and return their digest."""
+def fingerprint(data: DataSet, inputs: Sequence[TensorSpec]) -> str:
+    """Read all items, and return their digest."""
     reader = Reader(data, inputs)
-    reader.read(count)
-    return reader.digest
+    reader.read(None)
+    total = TotalDigest()
+    total.add(reader.digests(0, reader.count))
+    return total.text
 
 
 def stacked(chunk: Sequence[Mapping[str, NumpyArray]]) -> dict[str, NumpyArray]:

@@ -37,12 +37,14 @@ class MetricSource(NamedTuple):
         build: Returns a new one.
         identity: What makes it another metric: its name, and its source file's digest.
         against: ``target``, or ``reference`` for one that compares with PyTorch's outputs.
+        unmergeable: Why the items of two of them cannot be put together; empty where they can.
     """
 
     name: str
     build: Callable[[], Any]
     identity: str
     against: str
+    unmergeable: str = ""
 
 
 def find_metrics(metrics: Any) -> list[MetricSource]:
@@ -111,7 +113,16 @@ def _source(name: str, metric: Any) -> MetricSource:
         return spare.pop() if spare else _checked(name, build())
 
     against = getattr(first, "against", "target")
-    return MetricSource(name, next_one, f"{name} {_digest(metric)}", against)
+    return MetricSource(
+        name, next_one, f"{name} {_digest(metric)}", against, _why_unmergeable(first)
+    )
+
+
+def _why_unmergeable(metric: Any) -> str:
+    if isinstance(metric, TorchMetric):
+        return metric.unmergeable
+    missing = [name for name in ("metric_state", "merge_state") if not hasattr(metric, name)]
+    return f"it has no '{missing[0]}'" if missing else ""
 
 
 def _builder(name: str, metric: Any) -> Callable[[], Any]:

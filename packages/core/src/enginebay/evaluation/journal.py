@@ -10,15 +10,16 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay.evaluation.packing import pack_state, unpack_state
 from enginebay.evaluation.rows import SCHEMA, Row
+from enginebay.evaluation.shards import Shard
 from enginebay.files import JsonLines, write_whole
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 #: Seconds between two checkpoints.
@@ -30,15 +31,17 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         key: What it evaluates, as a digest.
-        count: How many items were evaluated.
+        count: How many items were evaluated without a gap, in whole shards.
         digest: Of these items.
-        state: The states of all tallies.
+        totals: What was found on them.
+        shards: What was found on items behind them.
     """
 
     key: str
     count: int
     digest: str
-    state: dict[str, Any]
+    totals: Shard
+    shards: list[Shard]
 
 
 class Journal:
@@ -84,7 +87,9 @@ class Journal:
         with suppress(OSError, msgspec.MsgspecError):
             found = msgspec.msgpack.decode(self._part.read_bytes(), type=Checkpoint)
             if found.key == key:
-                return msgspec.structs.replace(found, state=unpack_state(found.state))
+                shards = [shard.unpacked() for shard in found.shards]
+                totals = found.totals.unpacked()
+                return msgspec.structs.replace(found, totals=totals, shards=shards)
         return None
 
     @property
@@ -92,8 +97,14 @@ class Journal:
         """True some seconds after the last checkpoint."""
         return self._part is not None and time.monotonic() - self._last > INTERVAL
 
-    def save(self, count: int, digest: str, states: dict[str, Any] | None) -> None:
+    def save(self, count: int, digest: str, totals: Shard, shards: Iterable[Shard]) -> None:
         """Replace the checkpoint; nothing happens where a metric does not say its state.
+
+        Args:
+            count: How many items were evaluated without a gap.
+            digest: Of these items.
+            totals: What was found on them.
+            shards: What was found on items behind them.
 
         Raises:
             EnginebayError: The disk is full or read-only; the one before stays.
@@ -101,13 +112,16 @@ class Journal:
         """
         assert self._part is not None
         self._last = time.monotonic()
-        if states is None:
-            return
         try:
-            state = pack_state(states)
+            found = Checkpoint(
+                key=self._key,
+                count=count,
+                digest=digest,
+                totals=totals.packed(),
+                shards=[shard.packed() for shard in shards],
+            )
         except TypeError:
             return
-        found = Checkpoint(key=self._key, count=count, digest=digest, state=state)
         write_whole(self._part, msgspec.msgpack.encode(found))
 
     def finish(self) -> None:

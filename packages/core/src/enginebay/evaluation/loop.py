@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
-import msgspec
-
-from enginebay.errors import EnginebayError, InputError, ModelError
-from enginebay.evaluation.chunks import Reader, fingerprint
+from enginebay.errors import EnginebayError
 from enginebay.evaluation.engine import PLACE, Engine
-from enginebay.evaluation.rows import Row
+from enginebay.evaluation.shards import SHARD, Shard
 from enginebay.evaluation.tally import Tally
 from enginebay.interruption import raise_if_interrupted
 
@@ -19,41 +16,35 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from enginebay.data import Item
-    from enginebay.evaluation.journal import Journal
-    from enginebay.evaluation.run import Candidate, Run
+    from enginebay.evaluation.candidates import Candidate
+    from enginebay.evaluation.chunks import Reader
+    from enginebay.evaluation.digests import ItemDigests
+    from enginebay.evaluation.reference import TorchModel
+    from enginebay.evaluation.run import Run
     from enginebay.tensors import NumpyArray
 
-    Runner = Callable[[Mapping[str, NumpyArray]], dict[str, NumpyArray]]
+    Outputs = Sequence[Mapping[str, NumpyArray]]
 
-#: Seconds that PyTorch may take for an item so that the engines run meanwhile. Neither has work for
-#: several threads then; otherwise they take turns, as threads that wait for one another spin.
-QUICK = 1e-3
 #: Ends what an engine's error says first, before what its process printed last.
 _SAID = ("; the last it said", "; it said nothing")
 
 
 class Loop:
-    """One pass over the items; a context in which the engines run.
+    """A context in which the engines run.
 
     Args:
         run: What is evaluated.
         timeout: Seconds that an engine may take to load, and for each chunk of items.
-
-    Attributes:
-        reference: What is known of PyTorch.
-        lost: Why an artifact is lost, by its name.
     """
 
     def __init__(self, run: Run, *, timeout: float) -> None:
         self._run = run
         self._timeout = timeout
-        self._candidates: Sequence[Candidate] = ()
         self._engines: dict[str, Engine] = {}
-        self._tallies: dict[str, Tally] = {}
+        self._lost: dict[str, str] = {}
         self._stack = ExitStack()
-        self._quick = False
-        self.reference: Tally | None = None
-        self.lost: dict[str, str] = {}
+        self._model: TorchModel | None = None
+        self._open = _OpenShard(run, [], 0, compared=False)
 
     def __enter__(self) -> Loop:
         return self
@@ -62,143 +53,154 @@ class Loop:
         self._stack.close()
 
     def start(self, candidates: Sequence[Candidate]) -> None:
-        """Start the engines of these artifacts; does not wait for them."""
-        self._candidates = candidates
+        """Start the engines of these artifacts, but for those that run; does not wait for them."""
         for candidate in candidates:
-            engine = Engine(candidate.request, self._timeout)
-            self._stack.callback(engine.close)
-            self._engines[candidate.name] = engine
+            self._lost.pop(candidate.name, None)
+            if candidate.name not in self._engines:
+                engine = Engine(candidate.request, self._timeout)
+                self._stack.callback(engine.close)
+                self._engines[candidate.name] = engine
 
-    def run(self, model: Runner | None, watch: Callable[[int], None]) -> None:
-        """Evaluate every item.
+    def begin(
+        self,
+        model: TorchModel | None,
+        start: int = 0,
+        lost: Mapping[str, str] | None = None,
+        shard: Shard | None = None,
+    ) -> None:
+        """Begin to evaluate, or go on with what an earlier run has found.
 
         Args:
-            model: Runs PyTorch on inputs by the artifacts' names; None for none.
-            watch: Called with the number of items so far.
+            model: The PyTorch model; None for none.
+            start: The place of the first item.
+            lost: Why an artifact is lost, by its name.
+            shard: What was found on the first items.
+        """
+        self._model = model
+        self._open = _OpenShard(self._run, list(self._engines), start, compared=model is not None)
+        if shard is not None:
+            self._open.restore(shard)
+        for name, reason in {**(shard.lost if shard else {}), **(lost or {})}.items():
+            self._lose(name, reason)
+
+    def shards(self, reader: Reader, watch: Callable[[int], None] | None = None) -> Iterator[Shard]:
+        """Evaluate the items that are left.
+
+        Args:
+            reader: Reads the items.
+            watch: Called after each chunk with the number of items that were read.
 
         Raises:
             InputError: An item does not fit.
             ModelError: The model raised.
             MetricError: A metric raised on PyTorch's outputs.
         """
-        self._reset(model)
-        data, journal = self._run.data, self._run.journal
-        skipped = self._resume(journal) if journal else 0
-        reader = Reader(data, self._run.inputs, skipped, self._run.unused)
         for chunk in reader.chunks():
             raise_if_interrupted()
             start = time.monotonic()
-            self._add(chunk, model)
+            expected, outputs = self._outputs(chunk)
             reader.adapt(time.monotonic() - start)
-            watch(reader.count)
-            if journal and journal.is_due:
-                journal.save(reader.count, reader.digest, self._states())
-        self._run.digest = reader.digest
+            at = 0
+            while at < len(chunk):
+                part = slice(at, at + SHARD - self._open.count)
+                found = {name: each[part] for name, each in outputs.items()}
+                self._open.add(chunk[part], expected and expected[part], found)
+                at = part.stop
+                if self._open.count == SHARD:
+                    yield self._closed(reader)
+            if watch is not None:
+                watch(reader.count)
+        if self._open.count:
+            yield self._closed(reader)
 
-    def _reset(self, model: Runner | None) -> None:
-        sources, name = self._run.sources, self._run.data.description
-        kept = model is not None
-        self.reference = Tally(sources, name) if kept else None
-        self._tallies = {
-            each.name: Tally(sources, name, keep_errors=kept) for each in self._candidates
-        }
+    def open_shard(self, reader: Reader) -> Shard:
+        """What was found since the last whole shard."""
+        first = self._open.start
+        items = reader.digests(first, first + self._open.count)
+        return self._open.shard(items, dict(self._lost))
 
-    def _resume(self, journal: Journal) -> int:
-        """Go on from a checkpoint, if its items are still these; returns how many they are."""
-        found = journal.start(self._run.key(self._candidates))
-        if found is None:
-            return 0
-        if fingerprint(self._run.data, self._run.inputs, found.count) != found.digest:
-            return 0
-        states = found.state
-        self.lost = dict(states["lost"])
-        for name in self.lost:
-            self._engines.pop(name).close()
-        for name, tally in self._tallies.items():
-            tally.restore(states["artifacts"][name])
-        if self.reference:
-            self.reference.restore(states["reference"])
-        return found.count
+    def _closed(self, reader: Reader) -> Shard:
+        shard = self.open_shard(reader)
+        self._open.advance()
+        return shard
 
-    def _states(self) -> dict[str, Any] | None:
-        """What another run can go on from; None where a metric does not say."""
-        states = {name: tally.state for name, tally in self._tallies.items()}
-        reference = self.reference.state if self.reference else {}
-        if reference is None or None in states.values():
-            return None
-        return {"lost": self.lost, "artifacts": states, "reference": reference}
-
-    def _add(self, chunk: Sequence[Item], model: Runner | None) -> None:
+    def _outputs(self, chunk: Sequence[Item]) -> tuple[Outputs | None, dict[str, Outputs]]:
+        """PyTorch's outputs, and those of each engine; engines that fail are lost."""
         inputs = [item.inputs for item in chunk]
-        overlap = self._quick
+        overlap = self._model is not None and self._model.leaves_cores(chunk[0])
         if overlap:
             for engine in self._engines.values():
                 engine.begin(inputs)
-        start = time.monotonic()
-        expected = None
-        if model is not None:
-            with _one_thread() if overlap else nullcontext():
-                expected = [_expected(model, item) for item in chunk]
-        self._quick = model is not None and time.monotonic() - start < QUICK * len(chunk)
-        if expected is not None and self.reference is not None:
-            self.reference.add(chunk, expected)
-            self.reference.compare(chunk, expected, expected)
+        expected = None if self._model is None else self._model.outputs(chunk)
+        found: dict[str, Outputs] = {}
         for name, engine in list(self._engines.items()):
             try:
                 if not overlap:
                     engine.begin(inputs)
-                outputs = engine.finish()
+                found[name] = engine.finish()
             except EnginebayError as err:
-                self.lost[name] = _reason(err, chunk, self._run.data.description)
-                self._engines.pop(name).close()
-                continue
-            self._tallies[name].add(chunk, outputs)
-            if expected is not None:
-                self._tallies[name].compare(chunk, outputs, expected)
+                self._lose(name, _reason(err, chunk, self._run.data.description))
+        return expected, found
 
-    def rows(self, candidate: Candidate) -> list[Row]:
-        """The rows of an artifact, without their key."""
-        tally = self._tallies[candidate.name]
-        return [self._row(candidate, source.name, tally) for source in self._run.sources]
+    def _lose(self, name: str, reason: str) -> None:
+        self._lost[name] = reason
+        self._engines.pop(name).close()
 
-    def _row(self, candidate: Candidate, metric: str, tally: Tally) -> Row:
-        row = Row(artifact=candidate.name, backend=candidate.request.backend, metric=metric)
-        reference = self.reference.value(metric) if self.reference else None
-        replace = msgspec.structs.replace
-        row = replace(row, reference=reference, count=tally.count)
-        if candidate.name in self.lost:
-            return replace(row, error=self.lost[candidate.name])
-        value = tally.value(metric)
-        return replace(
-            row,
-            value=value,
-            drop=tally.meters[metric].drop(value, reference),
-            agreement=tally.agreement,
-            worst=tally.worst,
-            error=tally.errors.get(metric, ""),
+
+class _OpenShard:
+    """The shard that items are added to.
+
+    Args:
+        run: What is evaluated.
+        names: The artifacts.
+        start: The place of the first item.
+        compared: There is a PyTorch model.
+
+    Attributes:
+        start: The place of the first item.
+        count: How many items were added.
+    """
+
+    def __init__(self, run: Run, names: Sequence[str], start: int, *, compared: bool) -> None:
+        sources, data = run.sources, run.data.description
+        self.start, self.count = start, 0
+        self._reference = Tally(sources, data) if compared else None
+        self._tallies = {name: Tally(sources, data, keep_errors=compared) for name in names}
+
+    def add(
+        self, items: Sequence[Item], expected: Outputs | None, outputs: Mapping[str, Outputs]
+    ) -> None:
+        """Add items with PyTorch's outputs, and those of each artifact that is not lost."""
+        if self._reference and expected is not None:
+            self._reference.add(items, expected, expected)
+        for name, found in outputs.items():
+            self._tallies[name].add(items, found, expected)
+        self.count += len(items)
+
+    def restore(self, shard: Shard) -> None:
+        """Add the items of a shard."""
+        if self._reference and shard.reference:
+            self._reference.merge(shard.reference)
+        for name, state in shard.artifacts.items():
+            self._tallies[name].merge(state)
+        self.count = shard.count
+
+    def shard(self, items: ItemDigests, lost: dict[str, str]) -> Shard:
+        """What was found on its items, whose digests are given."""
+        return Shard(
+            start=self.start,
+            items=items,
+            reference=None if self._reference is None else self._reference.state,
+            artifacts={n: tally.state for n, tally in self._tallies.items() if n not in lost},
+            lost=lost,
         )
 
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Run PyTorch in one thread: small items gain nothing by more, and engines need the others."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def _expected(run: Runner, item: Item) -> dict[str, NumpyArray]:
-    try:
-        return run(item.inputs)
-    except ModelError as err:
-        raise ModelError(f"item {item.number}: {err}", hint=err.hint) from err
-    except InputError as err:
-        raise InputError(f"item {item.number}: {err}", hint=err.hint) from err
+    def advance(self) -> None:
+        """Go on with the next shard, which holds nothing."""
+        self.start, self.count = self.start + self.count, 0
+        for tally in (self._reference, *self._tallies.values()):
+            if tally is not None:
+                tally.reset()
 
 
 def _reason(err: EnginebayError, chunk: Sequence[Item], data: str) -> str:

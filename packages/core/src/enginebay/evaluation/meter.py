@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from enginebay.errors import EnginebayError, InputError, first_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from enginebay.evaluation.find import MetricSource
 
@@ -36,6 +37,7 @@ class Meter:
         self.name = source.name
         self._data = data
         self._metric = source.build()
+        self._is_mergeable = not source.unmergeable
         self.against = source.against
 
     def update(self, number: int, outputs: Any, wanted: Any) -> None:
@@ -55,26 +57,22 @@ class Meter:
                 f"item {number} of {self._data} has no target, and metric '{self.name}' needs one",
                 hint="in an .npz file the key 'target' holds the targets; 'cosine' needs none",
             )
-        try:
-            self._metric.update(outputs, wanted)
-        except KeyboardInterrupt:
-            raise
-        except InputError as err:
-            message = f"metric '{self.name}' on item {number} of {self._data}: {err}"
-            raise InputError(message, hint=err.hint) from err
-        except BaseException as err:  # a metric that exits has computed nothing
-            raise MetricError(
-                f"metric '{self.name}' raised {type(err).__name__} on item {number} of "
-                f"{self._data}: {first_line(err)}"
-            ) from err
+        place = f"item {number} of {self._data}"
+        with self._named_errors(f" on {place}"):
+            try:
+                self._metric.update(outputs, wanted)
+            except InputError as err:
+                message = f"metric '{self.name}' on {place}: {err}"
+                raise InputError(message, hint=err.hint) from err
 
     def update_all(
         self, numbers: Sequence[int], outputs: Sequence[Any], wanted: Sequence[Any]
     ) -> None:
         """Add items, as :meth:`update` does."""
-        if getattr(self._metric, "takes_many", False) and len(numbers) > 1:
+        update = getattr(self._metric, "update_many", None)
+        if update and len(numbers) > 1 and _are_alike(outputs) and _are_alike(wanted):
             with suppress(InputError, ValueError, TypeError):  # one by one, to name the item
-                self._metric.update(np.stack(outputs), np.stack(wanted))
+                update(np.stack(outputs), np.stack(wanted))
                 return
         for number, output, other in zip(numbers, outputs, wanted, strict=True):
             self.update(number, output, other)
@@ -85,13 +83,8 @@ class Meter:
         Raises:
             MetricError: The metric raised, or returned no number.
         """
-        try:
+        with self._named_errors():
             found = self._metric.compute()
-        except KeyboardInterrupt:
-            raise
-        except BaseException as err:
-            message = f"metric '{self.name}' raised {type(err).__name__}: {first_line(err)}"
-            raise MetricError(message) from err
         try:
             value = float(found)
         except (TypeError, ValueError, RuntimeError) as err:
@@ -112,13 +105,55 @@ class Meter:
         return reference - value if better else value - reference
 
     @property
-    def state(self) -> dict[str, Any] | None:
-        """What a new metric can go on from; None where this one does not say."""
-        if not hasattr(self._metric, "merge_state"):
-            return None
-        state: dict[str, Any] | None = getattr(self._metric, "metric_state", None)
-        return state
+    def state(self) -> Any:
+        """What :meth:`merge` takes: the metric's own state, or the metric that cannot be merged.
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from another metric's state."""
-        self._metric.merge_state(state)
+        Raises:
+            MetricError: The metric raised.
+        """
+        if not self._is_mergeable:
+            return self._metric
+        with self._named_errors():
+            return deepcopy(self._metric.metric_state)  # reset() may empty it
+
+    def reset(self) -> None:
+        """Forget all items; a metric that cannot be merged goes on.
+
+        Raises:
+            MetricError: The metric raised.
+        """
+        if self._is_mergeable:
+            with self._named_errors():
+                self._metric.reset()
+
+    def merge(self, state: Any) -> None:
+        """Add the items of another meter behind its own.
+
+        Raises:
+            MetricError: The metric raised.
+        """
+        if not self._is_mergeable:
+            self._metric = state  # it has seen all items so far
+            return
+        with self._named_errors():
+            self._metric.merge_state(state)
+
+    @contextmanager
+    def _named_errors(self, where: str = "") -> Iterator[None]:
+        """Name the metric in the errors of its code; one that exits has computed nothing."""
+        try:
+            yield
+        except (KeyboardInterrupt, InputError):
+            raise
+        except BaseException as err:
+            message = f"metric '{self.name}' raised {type(err).__name__}{where}: {first_line(err)}"
+            raise MetricError(message) from err
+
+
+def _are_alike(values: Sequence[Any]) -> bool:
+    """True if these are arrays, or numbers, that lie one upon the other as they are."""
+    arrays = [np.asarray(value) for value in values]
+    first = arrays[0]
+    return first.dtype.kind != "O" and all(
+        each.dtype == first.dtype and each.shape == first.shape for each in arrays
+    )

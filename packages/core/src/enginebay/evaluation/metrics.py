@@ -19,8 +19,6 @@ class _Mean:
 
     higher_is_better = True
     against = "target"
-    #: True if ``update`` takes several items at once, one upon the other.
-    takes_many = True
 
     def __init__(self) -> None:
         self.reset()
@@ -101,6 +99,10 @@ class TopK(_Mean):
             hits &= ~np.isnan(rows).any(-1)
         self._add(float(np.count_nonzero(hits)), len(rows))
 
+    def update_many(self, outputs: Any, targets: Any) -> None:
+        """Add items that lie one upon the other: whole numbers have the same sum in any order."""
+        self.update(outputs, targets)
+
 
 class MeanAbsoluteError(_Mean):
     """The mean of ``|output - target|`` over all entries of all items.
@@ -116,15 +118,24 @@ class MeanAbsoluteError(_Mean):
         Raises:
             InputError: The target does not fit the outputs.
         """
-        found, wanted = _only(outputs), np.asarray(target)
+        self.update_many(_only(outputs)[None], np.asarray(target)[None])
+
+    def update_many(self, outputs: Any, targets: Any) -> None:
+        """Add items that lie one upon the other, each with a sum of its own.
+
+        Raises:
+            InputError: The targets do not fit the outputs.
+        """
+        found, wanted = outputs[0], targets[0]
         if wanted.dtype.kind not in "biuf":
             raise InputError(f"the target has dtype {wanted.dtype}, wanted numbers")
         if found.size != wanted.size or _squeezed(found) != _squeezed(wanted):
             raise InputError(
                 f"the target has shape {wanted.shape}, and the output {found.shape}: wanted equal"
             )
-        error = found.astype(np.float64) - wanted.reshape(found.shape)
-        self._add(float(np.abs(error).sum()), found.size)
+        error = np.abs(outputs.astype(np.float64) - targets.reshape(outputs.shape))
+        for total in np.ascontiguousarray(error).reshape(len(error), -1).sum(-1).tolist():
+            self._add(total, found.size)
 
 
 class Cosine(_Mean):
@@ -134,7 +145,6 @@ class Cosine(_Mean):
     """
 
     against = "reference"
-    takes_many = False
 
     def update(self, outputs: Any, reference: Any) -> None:
         """Add an item."""

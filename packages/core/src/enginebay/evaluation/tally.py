@@ -6,9 +6,11 @@ import heapq
 import math
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from enginebay.errors import InputError
+from enginebay.evaluation.chunks import stacked
 from enginebay.evaluation.meter import Meter, MetricError
 from enginebay.evaluation.rows import WorstItem
 
@@ -25,8 +27,28 @@ if TYPE_CHECKING:
 WORST = 5
 
 
+class TallyState(msgspec.Struct, frozen=True):
+    """What a tally knows, as plain data.
+
+    Attributes:
+        count: How many items.
+        agreed: On how many of them the outputs decide as PyTorch's do.
+        decided: How many of them decide anything.
+        worst: The distance of the worst items from PyTorch, and their numbers, negated.
+        errors: Why a metric has no value, by its name.
+        metrics: The state of each other metric, or the metric itself if it cannot be merged.
+    """
+
+    count: int
+    agreed: int
+    decided: int
+    worst: list[tuple[float, int]]
+    errors: dict[str, str]
+    metrics: dict[str, Any]
+
+
 class Tally:
-    """What is known of one artifact, or of PyTorch itself, so far.
+    """What is known of one artifact, or of PyTorch itself, on some items.
 
     Args:
         sources: The metrics.
@@ -44,31 +66,53 @@ class Tally:
     ) -> None:
         self._keep_errors = keep_errors
         self.meters = {source.name: Meter(source, data) for source in sources}
-        self.errors: dict[str, str] = {}
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all items, but for those of metrics that cannot be merged.
+
+        Raises:
+            MetricError: A metric raised.
+        """
         self.count = 0
+        self.errors: dict[str, str] = {}
         self._agreed, self._decided = 0, 0
         self._worst: list[tuple[float, int]] = []
+        for meter in self.meters.values():
+            meter.reset()
 
-    def add(self, items: Sequence[Item], outputs: Sequence[Arrays]) -> None:
-        """Add items with their targets, for the metrics that compare with these.
+    def add(
+        self,
+        items: Sequence[Item],
+        outputs: Sequence[Arrays],
+        expected: Sequence[Arrays] | None = None,
+    ) -> None:
+        """Add items.
+
+        Args:
+            items: The items, with their targets.
+            outputs: The outputs for each.
+            expected: PyTorch's outputs for each, for agreement and the metrics that compare with
+                them; None without a model.
 
         Raises:
             InputError: A target is missing, or does not fit; unless errors are kept.
             MetricError: A metric raised; unless errors are kept.
         """
-        self._update("target", items, outputs, [item.target for item in items])
         self.count += len(items)
-
-    def compare(
-        self, items: Sequence[Item], outputs: Sequence[Arrays], expected: Sequence[Arrays]
-    ) -> None:
-        """Compare items with PyTorch's outputs, for the metrics that do, and for agreement."""
+        self._update("target", items, outputs, [item.target for item in items])
+        if expected is None:
+            return
         self._update("reference", items, outputs, [_form(each) for each in expected])
         agreed, errors = _agreement(outputs, expected)
-        self._decided += 0 if agreed is None else len(items)
-        self._agreed += int(np.count_nonzero(agreed)) if agreed is not None else 0
-        for item, error in zip(items, errors.tolist(), strict=True):
-            self._note(math.inf if math.isnan(error) else error, -item.number)
+        self._decided += len(agreed)
+        self._agreed += int(np.count_nonzero(agreed))
+        far = [
+            (math.inf if math.isnan(error) else error, -item.number)
+            for item, error in zip(items, errors.tolist(), strict=True)
+            if error
+        ]
+        self._worst = heapq.nlargest(WORST, [*self._worst, *far])
 
     def _update(
         self, against: str, items: Sequence[Item], outputs: Sequence[Arrays], wanted: Sequence[Any]
@@ -85,21 +129,13 @@ class Tally:
                     raise
                 self.errors[name] = str(err)
 
-    def _note(self, error: float, place: int) -> None:
-        if not error:
-            return
-        if len(self._worst) < WORST:
-            heapq.heappush(self._worst, (error, place))
-        elif (error, place) > self._worst[0]:
-            heapq.heapreplace(self._worst, (error, place))
-
     def value(self, name: str) -> float | None:
         """A metric's value; None where it has none, and then :attr:`errors` may say why."""
         if name in self.errors:
             return None
         try:
             return self.meters[name].value()
-        except MetricError as err:
+        except (InputError, MetricError) as err:
             self.errors[name] = str(err)
             return None
 
@@ -111,32 +147,37 @@ class Tally:
     @property
     def worst(self) -> tuple[WorstItem, ...]:
         """The items that are farthest from PyTorch."""
-        found = sorted(self._worst, reverse=True)
         return tuple(
-            WorstItem(-place, error if math.isfinite(error) else None) for error, place in found
+            WorstItem(-place, error if math.isfinite(error) else None)
+            for error, place in self._worst
         )
 
     @property
-    def state(self) -> dict[str, Any] | None:
-        """What another tally can go on from; None where a metric does not say."""
-        metrics = {name: meter.state for name, meter in self.meters.items()}
-        if None in metrics.values():
-            return None
-        figures = (self.count, self._agreed, self._decided)
-        return {
-            "metrics": metrics,
-            "figures": figures,
-            "worst": self._worst,
-            "errors": self.errors,
-        }
+    def state(self) -> TallyState:
+        """What :meth:`merge` takes.
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from another tally's state."""
-        for name, kept in state["metrics"].items():
-            self.meters[name].restore(kept)
-        self.count, self._agreed, self._decided = state["figures"]
-        self._worst = [(error, place) for error, place in state["worst"]]
-        self.errors = dict(state["errors"])
+        Raises:
+            MetricError: A metric raised.
+        """
+        kept = {n: meter.state for n, meter in self.meters.items() if n not in self.errors}
+        return TallyState(
+            self.count, self._agreed, self._decided, self._worst, dict(self.errors), kept
+        )
+
+    def merge(self, other: TallyState) -> None:
+        """Add the items of another tally, which come behind its own.
+
+        Raises:
+            MetricError: A metric raised.
+        """
+        for name, state in other.metrics.items():
+            if name not in self.errors:
+                self.meters[name].merge(state)
+        self.errors = {**other.errors, **self.errors}
+        self.count += other.count
+        self._agreed += other.agreed
+        self._decided += other.decided
+        self._worst = heapq.nlargest(WORST, [*self._worst, *other.worst])
 
 
 def _form(outputs: Arrays) -> Any:
@@ -146,33 +187,23 @@ def _form(outputs: Arrays) -> Any:
 
 def _agreement(
     outputs: Sequence[Arrays], expected: Sequence[Arrays]
-) -> tuple[NumpyArray | None, NumpyArray]:
-    """Which items agree, None where no output decides anything; and each item's distance."""
-    if len(outputs) > 1 and _alike(outputs) and _alike(expected):
-        found = {name: np.stack([each[name] for each in outputs]) for name in outputs[0]}
-        wanted = {name: np.stack([each[name] for each in expected]) for name in expected[0]}
-        return _compared(found, wanted, len(outputs))
-    pairs = [
-        _compared(
-            {name: array[None] for name, array in found.items()},
-            {name: array[None] for name, array in wanted.items()},
-            1,
-        )
-        for found, wanted in zip(outputs, expected, strict=True)
-    ]
-    errors = np.concatenate([error for _, error in pairs])
-    if any(agreed is None for agreed, _ in pairs):
-        return None, errors
-    return np.concatenate([agreed for agreed, _ in pairs if agreed is not None]), errors
+) -> tuple[NumpyArray, NumpyArray]:
+    """Which items agree, of those that decide anything; and each item's distance."""
+    if len(outputs) > 1 and not (_are_alike(outputs) and _are_alike(expected)):
+        pairs = [_agreement([one], [two]) for one, two in zip(outputs, expected, strict=True)]
+        agreed, errors = zip(*pairs, strict=True)
+        return np.concatenate(agreed), np.concatenate(errors)
+    decided, distance = _compared(stacked(outputs), stacked(expected), len(outputs))
+    return np.zeros(0, bool) if decided is None else decided, distance
 
 
-def _alike(outputs: Sequence[Arrays]) -> bool:
-    shapes = [array.shape for array in outputs[0].values()]
-    return all([array.shape for array in each.values()] == shapes for each in outputs)
+def _are_alike(outputs: Sequence[Arrays]) -> bool:
+    forms = [(array.shape, array.dtype) for array in outputs[0].values()]
+    return all([(array.shape, array.dtype) for array in each.values()] == forms for each in outputs)
 
 
 def _compared(found: Arrays, wanted: Arrays, count: int) -> tuple[NumpyArray | None, NumpyArray]:
-    """The same for outputs one upon the other."""
+    """Which items agree, None where no output decides anything; and each item's distance."""
     agreed: NumpyArray | None = None
     noise, power = np.zeros(count), np.zeros(count)
     for name, right in wanted.items():
@@ -185,10 +216,10 @@ def _compared(found: Arrays, wanted: Arrays, count: int) -> tuple[NumpyArray | N
         # Where both have the same infinity there is no distance.
         with np.errstate(invalid="ignore", over="ignore"):
             far = left.astype(np.float64) - right.astype(np.float64)
-            far = np.where(left == right, 0.0, far).reshape(count, -1)
-            near = np.where(np.isfinite(right), right, 0).astype(np.float64).reshape(count, -1)
-            noise += np.square(far).sum(-1)
-            power += np.square(near).sum(-1)
+            far = np.where(left == right, 0.0, far)
+            near = np.where(np.isfinite(right), right, 0).astype(np.float64)
+            noise += _squares(far)
+            power += _squares(near)
     with np.errstate(divide="ignore", invalid="ignore"):
         errors = np.where(noise > 0, np.sqrt(noise / power), 0.0)
     return agreed, np.where(np.isnan(noise), np.inf, errors)
@@ -205,3 +236,11 @@ def _decided(left: NumpyArray, right: NumpyArray) -> NumpyArray | None:
         return None
     whole: NumpyArray = same.reshape(count, -1).all(-1)
     return whole
+
+
+def _squares(values: NumpyArray) -> NumpyArray:
+    """Each item's sum of squares, which is the same whatever items lie beside it."""
+    # In C order: NumPy adds the entries of another layout in another order.
+    rows = np.ascontiguousarray(values).reshape(len(values), -1)
+    total: NumpyArray = np.square(rows).sum(-1)
+    return total

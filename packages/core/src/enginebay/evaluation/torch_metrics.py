@@ -114,24 +114,70 @@ class TorchMetric:
             return self._metric.compute()
 
     @property
+    def unmergeable(self) -> str:
+        """Why the items of two of these cannot be put together; empty where they can."""
+        import torchmetrics
+
+        metric = self._metric
+        if type(metric).merge_state is not torchmetrics.Metric.merge_state:
+            return ""  # its own
+        if metric.full_state_update is not False or metric.dist_sync_on_step:
+            return "torchmetrics does not merge its states"
+        if any(isinstance(each, torchmetrics.Metric) for each in list(metric.modules())[1:]):
+            return "it is made of other metrics"
+        # torchmetrics has no public way to the states' reductions.
+        for name, default in metric._defaults.items():
+            if not _joined(metric._reductions[name], default, default):
+                return f"nothing says how its state '{name}' is merged"
+        return "" if metric._defaults else "it keeps no state"
+
+    @property
     def metric_state(self) -> dict[str, Any]:
         """The tensors that it keeps, or lists of them."""
         state: dict[str, Any] = self._metric.metric_state
         return state
 
     def merge_state(self, state: dict[str, Any]) -> None:
-        """Add another metric's items."""
-        import torch
+        """Add another metric's items behind its own.
 
-        def tensors(value: Any) -> Any:
-            return [torch.as_tensor(v) for v in value] if isinstance(value, list) else value
+        Not with ``merge_state`` of torchmetrics 1.9, which puts the others' items in front.
+        """
+        import torchmetrics
 
-        self._metric.merge_state(
-            {
-                name: tensors(value) if isinstance(value, list) else torch.as_tensor(value)
-                for name, value in state.items()
-            }
-        )
+        given = {name: _as_tensors(value) for name, value in state.items()}
+        metric = self._metric
+        if type(metric).merge_state is not torchmetrics.Metric.merge_state:
+            metric.merge_state(given)
+            return
+        for name, reduction in metric._reductions.items():
+            (joined,) = _joined(reduction, getattr(metric, name), given[name])
+            setattr(metric, name, joined)
+
+
+def _joined(reduction: Any, own: Any, other: Any) -> tuple[Any, ...]:
+    """Two states as one; empty where the reduction is not known to be exact for any split."""
+    import torch
+    from torchmetrics.utilities import data
+
+    if isinstance(own, list):
+        return ([*own, *other],) if reduction in (None, data.dim_zero_cat) else ()
+    if reduction is data.dim_zero_sum:
+        return (own + other,)
+    if reduction is data.dim_zero_max:
+        return (torch.max(own, other),)
+    if reduction is data.dim_zero_min:
+        return (torch.min(own, other),)
+    return ()
+
+
+def _as_tensors(value: Any) -> Any:
+    import torch
+
+    return (
+        [torch.as_tensor(each) for each in value]
+        if isinstance(value, list)
+        else torch.as_tensor(value)
+    )
 
 
 def _tensors(values: Any) -> Any:

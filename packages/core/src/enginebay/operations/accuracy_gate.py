@@ -10,7 +10,14 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from enginebay.errors import UsageError
-from enginebay.evaluation import Candidate, Loop, Run, find_metrics
+from enginebay.evaluation import (
+    Candidate,
+    Loop,
+    Run,
+    TorchModel,
+    evaluate_here,
+    find_metrics,
+)
 from enginebay.operations.int8_layers import give_back, rank_nodes
 from enginebay.verdict import Accuracy
 
@@ -111,8 +118,8 @@ class AccuracyGate:
         run = Run([candidate], [self.metric], data, unused=unused)
         with Loop(run, timeout=self.timeout) as loop, model.runner() as runner:
             loop.start([candidate])
-            loop.run(runner, _ignore)
-            (row,) = loop.rows(candidate)
+            totals = evaluate_here(run, [candidate], loop, TorchModel(model.source, runner))
+        (row,) = totals.rows(candidate)
         if row.reference is None:
             raise UsageError(
                 f"metric '{row.metric}' gives no number for PyTorch, on {row.count} items",
@@ -156,7 +163,3 @@ def accuracy_gate(
 def _figures(judged: Judged) -> str:
     accuracy = judged.verification.accuracy
     return f"{judged.verification.verdict}, {accuracy.describe() if accuracy else ''}"
-
-
-def _ignore(_count: int) -> None:
-    """Progress that the steps show already."""

@@ -14,9 +14,10 @@ from enginebay.evaluation import (
     Loop,
     Run,
     common_task,
+    evaluate_here,
     find_candidates,
     find_metrics,
-    torch_runner,
+    torch_model,
 )
 from enginebay.operations.steps import Steps
 
@@ -89,16 +90,20 @@ def evaluate(
         bound = None
         if model is not None:
             with steps("load"):
-                bound = stack.enter_context(torch_runner(model, run))
+                bound = stack.enter_context(torch_model(model, run))
+                run.model = bound.identity if journal else ""
         rows = run.finished() if known else {}
-        if known:
-            loop.start([each for each in candidates if each.name not in rows])
-        if len(rows) < len(candidates):
+        missing = [each for each in candidates if each.name not in rows]
+        loop.start(missing)
+        if missing:
             with steps("evaluate") as set_detail:
-                loop.run(bound, lambda count: set_detail(_progress(count, items.count)))
-        for each in candidates:
-            if each.name not in rows:
-                rows[each.name] = run.write(each, loop.rows(each))
+                totals = evaluate_here(
+                    *(run, missing, loop, bound),
+                    lambda count: set_detail(_progress(count, items.count)),
+                )
+            run.digest = totals.digest.text
+            for each in missing:
+                rows[each.name] = run.write(each, totals.rows(each))
     if journal is not None:
         journal.finish()
     return Evaluation(

@@ -1,0 +1,225 @@
+"""The figures of an evaluation do not depend on how its items were cut into pieces."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import enginebay as eb
+from enginebay.data import Item
+from enginebay.evaluation import find_metrics
+from enginebay.evaluation.digests import ItemDigests
+from enginebay.evaluation.shards import SHARD, Shard
+from enginebay.evaluation.tally import Tally
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+def values(shape: tuple[int, ...], seed: int) -> list[np.ndarray[Any, Any]]:
+    """Arrays whose sums depend on the order: their entries are of any magnitude."""
+    rng = np.random.default_rng(seed)
+    exponents = rng.integers(-6, 7, (90, *shape))
+    found = rng.normal(size=(90, *shape)) * 10.0**exponents
+    return list(found.astype(np.float32))
+
+
+def figures(cuts: set[int], shape: tuple[int, ...], *, transposed: bool) -> Any:
+    """What a tally finds on 90 items that come in pieces."""
+    targets, expected, found = (values(shape, seed) for seed in range(3))
+    if transposed:
+        expected = [np.asfortranarray(each) for each in expected]
+    sources = find_metrics(["mean-absolute-error", "cosine"])
+    tally = Tally(sources, "data", keep_errors=True)
+    places = [0, *sorted(cuts), 90]
+    for start, stop in pairwise(places):
+        tally.add(
+            [Item(n, {}, targets[n]) for n in range(start, stop)],
+            [{"y": each} for each in found[start:stop]],
+            [{"y": each} for each in expected[start:stop]],
+        )
+    return tally.state
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sets(st.integers(1, 89), max_size=12),
+    st.sampled_from([(1,), (3,), (9,), (130,), (3, 5, 7), (1, 40, 30)]),
+    st.booleans(),
+)
+def test_any_chunks_give_the_same_sums(
+    cuts: set[int], shape: tuple[int, ...], transposed: bool
+) -> None:
+    assert figures(cuts, shape, transposed=transposed) == figures(
+        set(), shape, transposed=transposed
+    )
+
+
+def test_items_that_decide_nothing_take_no_decision_from_others() -> None:
+    scores, number = np.float32([[0.1, 0.9]]), np.float32([[0.5]])
+    outputs = [{"y": each} for each in (scores, number, scores)]
+    tally = Tally(find_metrics("cosine"), "data")
+    tally.add([Item(n, {}) for n in range(3)], outputs, outputs)
+    assert (tally.state.agreed, tally.state.decided) == (2, 2)
+
+
+def items(count: int) -> Iterator[Any]:
+    """Targets that PyTorch and the artifacts are more or less far from."""
+    for x, target in zip(values((1, 4), 3) * 3, values((1, 3), 4) * 3, strict=True):
+        if not count:
+            raise KeyboardInterrupt
+        yield {"x": x, "target": target}
+        count -= 1
+
+
+@pytest.mark.usefixtures("here")
+def test_any_size_of_chunks_gives_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rows(size: int) -> Any:
+        for name in ("FIRST", "MOST"):
+            monkeypatch.setattr(f"enginebay.evaluation.chunks.{name}", size)
+        metrics = ["mean-absolute-error", "cosine"]
+        return eb.evaluate(["good", "bad"], lambda: items(-1), metrics, model="net.py:build").rows
+
+    whole = rows(1024)
+    assert whole[0].count == 270 > 4 * SHARD
+    assert rows(7) == rows(SHARD) == whole
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("stop", [40, 150])
+def test_an_interrupted_run_ends_with_the_same_digits(
+    stop: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("enginebay.evaluation.journal.INTERVAL", 0)
+    for name in ("FIRST", "MOST"):
+        monkeypatch.setattr(f"enginebay.evaluation.chunks.{name}", 10)
+    metrics = ["mean-absolute-error", "cosine"]
+
+    def rows(count: int, output: str) -> Any:
+        return eb.evaluate(
+            *(["good", "bad"], lambda: items(count), metrics),
+            model="net.py:build",
+            output=output,
+            resume=True,
+        ).rows
+
+    with pytest.raises(KeyboardInterrupt):
+        rows(stop, "rows.jsonl")
+    assert rows(-1, "rows.jsonl") == rows(-1, "whole.jsonl")
+
+
+FULL = """\
+import torch, torchmetrics
+
+class Full(torchmetrics.Metric):
+    full_state_update = True
+    higher_is_better = True
+
+    def __init__(self):
+        super().__init__()
+        self.add_state("total", torch.zeros(()), dist_reduce_fx="sum")
+
+    def update(self, outputs, target):
+        self.total += outputs.sum()
+
+    def compute(self):
+        return self.total
+"""
+
+OWN = """\
+class Last:
+    higher_is_better = None
+    def __init__(self): self.reset()
+    def reset(self): self.metric_state = {"seen": []}
+    def update(self, outputs, target): self.metric_state["seen"].append(float(outputs.sum()))
+    def merge_state(self, state): self.metric_state["seen"] += state["seen"]
+    def compute(self): return self.metric_state["seen"][-1] + len(self.metric_state["seen"])
+
+class Alone(Last):
+    def reset(self): self.seen = []
+    def update(self, outputs, target): self.seen.append(float(outputs.sum()))
+    def compute(self): return self.seen[-1] + len(self.seen)
+    merge_state = property()
+"""
+
+
+def test_a_metric_with_and_without_merge_state_sees_all_items_in_order(here: Path) -> None:
+    (here / "own.py").write_text(OWN)
+    metrics = ["own.py:Last", "own.py:Alone"]
+    last, alone = eb.evaluate("good", lambda: items(-1), metrics, model="net.py:build").rows
+    assert (last.value, last.reference) == (alone.value, alone.reference)
+    assert last.value is not None
+    assert last.value > 260
+
+
+def test_a_metric_of_torchmetrics_that_cannot_be_merged_is_not_resumed(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torchmetrics")
+    monkeypatch.setattr("enginebay.evaluation.journal.INTERVAL", 0)
+    (here / "full.py").write_text(FULL)
+    options: Any = {"output": "rows.jsonl", "resume": True}
+    with pytest.raises(KeyboardInterrupt):
+        eb.evaluate("good", lambda: items(150), "full.py:Full", **options)
+    assert not list(here.glob("*.part"))
+    (row,) = eb.evaluate("good", lambda: items(-1), "full.py:Full", **options).rows
+    assert row.error == ""
+    assert row.count == 270
+
+
+@pytest.mark.filterwarnings("ignore:.*will save all targets:UserWarning")
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("MeanSquaredError", ""),
+        ("SpearmanCorrCoef", ""),
+        ("MulticlassF1Score(num_classes=3)", ""),
+        ("PearsonCorrCoef", "torchmetrics does not merge its states"),
+    ],
+)
+def test_which_metrics_of_torchmetrics_are_merged(name: str, reason: str) -> None:
+    pytest.importorskip("torchmetrics")
+    (source,) = find_metrics(f"torchmetrics:{name}")
+    assert source.unmergeable == reason
+
+
+def test_a_mean_of_means_is_not_merged() -> None:
+    image = pytest.importorskip("torchmetrics.image")
+    (source,) = find_metrics(image.PeakSignalNoiseRatio(data_range=1.0))
+    assert source.unmergeable == "nothing says how its state 'data_range' is merged"
+
+
+@pytest.mark.filterwarnings("ignore:.*will save all targets:UserWarning")
+def test_states_of_torchmetrics_are_merged_in_the_order_of_the_items() -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("torchmetrics")
+    (source,) = find_metrics("torchmetrics:SpearmanCorrCoef")
+    total, part = source.build(), source.build()
+    for number in range(3):
+        part.update(np.float32([number, number + 1]), np.float32([number, -number]))
+        total.merge_state(part.metric_state)
+        part.reset()
+    assert torch.cat(total.metric_state["preds"]).tolist() == [0, 1, 1, 2, 2, 3]
+
+
+def test_a_shard_travels_as_messagepack() -> None:
+    import msgspec
+
+    tally = Tally(find_metrics("mean-absolute-error"), "data")
+    tally.add([Item(0, {}, np.ones(3))], [{"y": np.zeros(3)}])
+    shard = Shard(
+        start=64,
+        items=ItemDigests(b"", b"12345678"),
+        reference=None,
+        artifacts={"one": tally.state},
+        lost={"two": "it is gone"},
+    )
+    data = msgspec.msgpack.encode(shard.packed())
+    assert msgspec.msgpack.decode(data, type=Shard).unpacked() == shard
+    assert shard.count == 1
