@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from enginebay.plugins import BackendStatus, list_backends
     from enginebay.reports import Report, report
     from enginebay.rewriting import RewriterSet, mark, marks
+    from enginebay.sweeps import Cell, Sweep, SweepRow, sweep
     from enginebay.tensors import TensorSpec
     from enginebay.verdict import VerdictWarning, Verification
 
@@ -71,6 +72,7 @@ __all__ = [
     "Benchmark",
     "BenchmarkRow",
     "Bisection",
+    "Cell",
     "Check",
     "Comparison",
     "ComparisonRow",
@@ -93,6 +95,8 @@ __all__ = [
     "Resize",
     "RewriterSet",
     "Sensitivity",
+    "Sweep",
+    "SweepRow",
     "Task",
     "TensorSpec",
     "VerdictWarning",
@@ -117,6 +121,7 @@ __all__ = [
     "report",
     "rewrite",
     "sensitivity",
+    "sweep",
     "verify",
 ]
 
@@ -132,6 +137,7 @@ _fetch = lazy_names(
         "Benchmark": "measurement",
         "BenchmarkRow": "measurement",
         "Bisection": "bisection",
+        "Cell": "sweeps",
         "Check": "environment",
         "Comparison": "operations",
         "ComparisonRow": "operations",
@@ -154,6 +160,8 @@ _fetch = lazy_names(
         "Resize": "images",
         "RewriterSet": "rewriting",
         "Sensitivity": "operations",
+        "Sweep": "sweeps",
+        "SweepRow": "sweeps",
         "Task": "images",
         "TensorSpec": "tensors",
         "VerdictWarning": "verdict",
@@ -177,6 +185,7 @@ _fetch = lazy_names(
         "report": "reports",
         "rewrite": "operations",
         "sensitivity": "operations",
+        "sweep": "sweeps",
         "verify": "operations",
     },
 )

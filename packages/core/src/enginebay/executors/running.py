@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: Tasks that are with the executor at a time: more than any cluster has workers, and not so many
 #: that the sender and the scheduler have to hold all of a long list.
-AT_A_TIME = 2000
+AT_A_TIME = 1000
 #: Seconds between two looks at what has begun and does not end.
 LOOK = 0.5
 #: Seconds that a worker may take besides its task's limit.

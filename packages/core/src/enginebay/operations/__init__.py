@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from enginebay.operations.rank_layers import Sensitivity, sensitivity
     from enginebay.operations.rewrite_model import rewrite
     from enginebay.operations.shown_steps import show_steps
-    from enginebay.operations.steps import Step
+    from enginebay.operations.steps import Step, Steps
     from enginebay.operations.verify_artifact import verify
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "Preview",
     "Sensitivity",
     "Step",
+    "Steps",
     "benchmark",
     "bisect",
     "check",
@@ -67,6 +68,7 @@ __getattr__ = lazy_names(
         "Sensitivity": "operations.rank_layers",
         "ROWS_FILE": "operations.comparison",
         "Step": "operations.steps",
+        "Steps": "operations.steps",
         "benchmark": "operations.benchmark_artifact",
         "bisect": "operations.bisect_artifact",
         "check": "operations.check_config",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from enginebay.sweeps.matrix import read_cells
     from enginebay.sweeps.rows import Sweep, SweepRow
     from enginebay.sweeps.rows_file import ROWS_FILE, RowsFile, read_rows
+    from enginebay.sweeps.run_sweep import sweep
     from enginebay.sweeps.sending import attempts, job_of
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "read_rows",
     "regressions",
     "run_cell",
+    "sweep",
 ]
 
 __getattr__ = lazy_names(
@@ -50,5 +52,6 @@ __getattr__ = lazy_names(
         "read_rows": "sweeps.rows_file",
         "regressions": "sweeps.baseline",
         "run_cell": "sweeps.cell_task",
+        "sweep": "sweeps.run_sweep",
     },
 )

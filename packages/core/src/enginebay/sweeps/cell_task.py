@@ -84,16 +84,7 @@ def _folder(job: Job) -> Iterator[tuple[Path, bool]]:
 def _row(job: Job, folder: Path) -> SweepRow:
     """The row of a cell, whatever happens to it."""
     cell = job.cell
-    row = SweepRow(
-        key=cell.key,
-        model=cell.model,
-        params=cell.params,
-        backend=cell.backend,
-        precision=cell.precision,
-        verdict="failed",
-        host=platform.node(),
-        machine=this_machine(),
-    )
+    row = _replace(SweepRow.of(cell, "failed"), host=platform.node(), machine=this_machine())
     try:
         row = _with_environment(row)
         _check_usable(row)

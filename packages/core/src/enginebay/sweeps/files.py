@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 #: Bytes that travel with a job, and that come back in a reply, at most. A scheduler holds every job
 #: that waits in its memory, and Dask warns of graphs above 10 MB; a file of code or a small model
 #: needs no folder that all machines see.
-SMALL = 4 << 20
+SMALL = 1 << 20
 
 
 class SentFile(msgspec.Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -11,6 +11,9 @@ from enginebay.evaluation import Row
 from enginebay.inference import Receipt
 from enginebay.measurement import Machine
 from enginebay.operations import ComparisonRow
+
+if TYPE_CHECKING:
+    from enginebay.sweeps.cells import Cell
 
 #: The version of a row in a file; it grows when a field is removed or changes its meaning.
 SCHEMA = 1
@@ -51,6 +54,19 @@ class SweepRow(ComparisonRow, frozen=True, kw_only=True):
     attempts: int = 1
     metrics: tuple[Row, ...] = ()
     max_drop: float | None = None
+
+    @classmethod
+    def of(cls, cell: Cell, verdict: str) -> SweepRow:
+        """Return a row that says which cell it is of, and no more than a verdict."""
+        return cls(
+            key=cell.key,
+            model=cell.model,
+            backend=cell.backend,
+            precision=cell.precision,
+            params=cell.params,
+            max_drop=cell.max_drop,
+            verdict=verdict,
+        )
 
     @property
     def label(self) -> str:
