@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import hashlib
+import resource
+from pathlib import Path
+from typing import Any
 
 import msgspec
+import numpy as np
+import onnx
 import pytest
+import torch
+from onnx import TensorProto, helper, numpy_helper
 
 import enginebay as eb
-from enginebay.sweeps import Cell, SweepRow, arrived, attempts, job_of, run_cell
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from enginebay.errors import ChildCrashedError, ChildTimeoutError
+from enginebay.isolation import call
+from enginebay.sweeps import Cell, SweepRow, arrived, attempts, cell_task, files, job_of, run_cell
+from enginebay.sweeps.job import Reply, decode_reply, encode
 
 _NET = """
 import torch
@@ -19,10 +26,21 @@ import torch
 def build():
     return torch.nn.Linear(4, 3), torch.ones(1, 4)
 
+def large():
+    return torch.nn.Linear(200, 200), torch.ones(1, 200)
+
 def fail():
     raise RuntimeError("no weights")
 
-def exit():
+def crash():
+    import ctypes
+    ctypes.string_at(0)
+
+def hang():
+    import time
+    time.sleep(60)
+
+def fill():
     raise OSError(28, "No space left on device")
 """
 
@@ -46,6 +64,20 @@ def _swept(cell: Cell, output: Path | None = None) -> SweepRow:
         return arrived(run_cell(job_of(cell, None, "")), None)
     with attempts(output) as token:
         return arrived(run_cell(job_of(cell, output, token)), output)
+
+
+def _save_with_external_data(path: Path) -> None:
+    """Write relu(x W) with W in a file of its own."""
+    weights = np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32)
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 64])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 64])],
+        [numpy_helper.from_array(weights, "w")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, path, save_as_external_data=True, location="w.data", size_threshold=0)
 
 
 def _reply_from_elsewhere(cell: Cell, output: Path, *gone: Path) -> bytes:
@@ -133,3 +165,195 @@ def test_files_and_artifacts_travel_where_nothing_is_shared(net, tmp_path) -> No
     assert row.artifact
     assert eb.open_artifact(row.artifact).digest == row.digest
     assert f"'{net}' is not on {row.host}: it came with the job" in row.notes[0]
+
+
+def test_weights_beside_an_onnx_file_travel_too(net, tmp_path) -> None:
+    folder = tmp_path / "modèle"
+    folder.mkdir()
+    model = folder / "größe.onnx"
+    _save_with_external_data(model)
+    output = tmp_path / "out"
+    cell = _cell("modèle/größe.onnx")
+    row = arrived(_reply_from_elsewhere(cell, output, folder), output)
+    assert (row.verdict, row.reason, row.model) == ("verified", "", "modèle/größe.onnx")
+    assert row.artifact
+    assert row.artifact.endswith(f"/größe.onnx-on-onnxruntime-fp32-{cell.key}")
+
+
+def test_another_file_at_the_same_path_is_not_used(net, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(files, "SMALL", 0)
+    job = job_of(_cell(), None, "")
+    wanted = hashlib.sha256(net.read_bytes()).hexdigest()
+    size = net.stat().st_size
+    net.write_text("# another model")
+    row = arrived(run_cell(job), None)
+    assert (row.verdict, row.fault) == ("lost", "not seen")
+    assert row.reason == (
+        f"{row.host} has another file '{net}', wanted {size} B with sha256 {wanted}"
+    )
+    assert row.hint == (
+        "put it on a file system that all machines have at the same path; files up to 0 B travel "
+        "by themselves"
+    )
+
+
+def test_a_folder_that_is_not_seen(net, tmp_path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    np.savez(data / "0.npz", input=np.ones((1, 4), np.float32))
+    cell = _cell(data="data")
+    output = tmp_path / "out"
+    row = arrived(_reply_from_elsewhere(cell, output, data), output)
+    assert (row.verdict, row.fault, row.artifact) == ("lost", "not seen", None)
+    assert row.reason == f"{row.host} does not see the folder '{data}'"
+    assert row.hint == "put it on a file system that all machines have at the same path"
+
+
+def test_an_artifact_that_is_too_large_to_travel_is_a_note(net, tmp_path, monkeypatch) -> None:
+    output = tmp_path / "out"
+    monkeypatch.setattr(cell_task, "SMALL", 100)
+    row = arrived(_reply_from_elsewhere(_cell(), output), output)
+    assert (row.verdict, row.artifact) == ("verified", None)
+    assert row.notes[-1].startswith(
+        f"the artifact was not kept: {row.host} does not see '{output}', and its "
+    )
+    assert row.notes[-1].endswith("name an --output on a file system that all workers see")
+
+
+def test_the_artifact_of_another_cell_is_damaged(net, tmp_path) -> None:
+    output = tmp_path / "out"
+    reply = decode_reply(_reply_from_elsewhere(_cell(), output))
+    files = {**reply.files, "model.onnx": reply.files["model.onnx"][:-1] + b"x"}
+    row = arrived(encode(msgspec.structs.replace(reply, files=files)), output)
+    assert (row.verdict, row.fault, row.artifact) == ("lost", "damaged", None)
+    assert "was changed: wanted sha256" in row.reason
+    other = msgspec.structs.replace(reply.row, digest="0" * 64)
+    row = arrived(encode(msgspec.structs.replace(reply, row=other)), output)
+    assert (row.verdict, row.fault, row.artifact) == ("lost", "damaged", None)
+    assert "is another artifact" in row.reason
+    row = arrived(encode(msgspec.structs.replace(reply, files={"../../x": b""})), output)
+    assert row.reason == "a worker sent the file '../../x'; wanted a path in the artifact"
+
+
+def test_an_artifact_elsewhere_is_not_moved(net, tmp_path) -> None:
+    made = eb.deploy(
+        "net.py:build",
+        work_dir=tmp_path / "mine",
+        backend="onnxruntime",
+        probes=0,
+        allow_mismatch=True,
+    ).artifact
+    output = tmp_path / "out"
+    reply = decode_reply(run_cell(job_of(_cell(), None, "")))
+    row = msgspec.structs.replace(reply.row, artifact=str(made.path), digest=made.digest)
+    found = arrived(encode(Reply(row=row)), output)
+    assert found.fault == "damaged"
+    assert made.path.is_dir()
+
+
+@pytest.mark.parametrize(
+    ("model", "limit", "error"),
+    [("net.py:crash", 60.0, ChildCrashedError), ("net.py:hang", 4.0, ChildTimeoutError)],
+)
+def test_what_ends_or_holds_the_process_is_its_callers_fault(net, tmp_path, model, limit, error):
+    with attempts(tmp_path / "out") as token, pytest.raises(error):
+        call(
+            "enginebay.sweeps:run_cell",
+            job_of(_cell(model), tmp_path / "out", token),
+            timeout=limit,
+            result_type=bytes,
+        )
+    assert not list((tmp_path / "out/artifacts").iterdir())
+
+
+def run_on_a_small_disk(job: bytes) -> bytes:
+    """Run a cell where no file may have more than 100 kB; called in a child process."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+    return run_cell(job)
+
+
+def test_a_full_disk_is_a_fault(net, tmp_path) -> None:
+    row = _swept(_cell("net.py:fill"))
+    reason = (
+        f"on {row.host}: calling 'net.py:fill' raised OSError: [Errno 28] No space left on device"
+    )
+    assert (row.verdict, row.fault, row.reason) == ("lost", "disk", reason)
+    output = tmp_path / "out"
+    with attempts(output) as token:
+        job = job_of(_cell("net.py:large"), output, token)
+        function = "tests.test_sweep_cells:run_on_a_small_disk"
+        row = arrived(call(function, job, timeout=60.0, result_type=bytes), output)
+    assert (row.verdict, row.fault, row.artifact) == ("lost", "disk", None)
+    assert row.reason.startswith(f"on {row.host}: the artifact ")
+    assert row.reason.endswith(" cannot be written: File too large")
+    assert row.hint == "free some space there, or let it be written, then sweep again with --resume"
+
+
+def test_an_artifact_that_cannot_be_written_where_it_arrives(net, tmp_path) -> None:
+    output = tmp_path / "out"
+    reply = _reply_from_elsewhere(_cell(), output)
+    output.rename(tmp_path / "moved")
+    output.touch()
+    row = arrived(reply, output)
+    assert (row.verdict, row.fault, row.artifact) == ("lost", "disk", None)
+    assert row.reason.startswith(f"on {row.host}: '{output}/artifacts/.attempts/")
+    assert row.reason.endswith("' cannot be written: Not a directory")
+
+
+def test_each_model_has_its_own_neighbours(net, tmp_path) -> None:
+    for name, factor in (("a", 1), ("b", 2)):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "net.py").write_text(
+            "import torch, os\nfrom layers import FACTOR\n"
+            "torch.set_default_dtype(torch.float64)\nos.chdir('/')\n"
+            "class Net(torch.nn.Module):\n"
+            "    def forward(self, x):\n        return x * FACTOR\n"
+            "def build():\n    return Net(), torch.ones(1, dtype=torch.float32)\n"
+        )
+        (folder / "layers.py").write_text(f"FACTOR = {factor}")
+    for name, factor in (("a", 1), ("b", 2)):
+        row = _swept(_cell(f"{name}/net.py:build"), tmp_path / "out")
+        assert (row.verdict, row.reason) == ("verified", "")
+        assert row.artifact
+        with eb.load(row.artifact) as loaded:
+            (found,) = loaded({"x": np.ones(1, np.float32)}).values()
+        assert found == factor
+        assert torch.get_default_dtype() is torch.float32
+        assert Path.cwd() == tmp_path
+
+
+def test_metrics_are_in_the_row(net, tmp_path) -> None:
+    inputs = np.random.default_rng(0).normal(size=(16, 1, 4)).astype(np.float32)
+    np.savez(tmp_path / "data.npz", input=inputs, target=np.zeros(16, np.int64))
+    cell = _cell(data="data.npz", take=8, metrics=("accuracy", "cosine"))
+    row = _swept(cell, tmp_path / "out")
+    assert row.verdict == "verified"
+    assert [(each.metric, each.count, each.drop) for each in row.metrics] == [
+        ("accuracy", 8, 0.0),
+        ("cosine", 8, pytest.approx(0, abs=1e-5)),
+    ]
+    assert {each.artifact for each in row.metrics} == {row.artifact}
+    row = _swept(_cell(data="data.npz", metrics=("accuracyy",)))
+    assert row.verdict == "verified"
+    assert "there is no metric 'accuracyy'" in row.metrics[0].failure()
+
+
+def test_a_config_is_read_where_the_sweep_begins(net, tmp_path) -> None:
+    (tmp_path / "base.toml").write_text('onnx_config = {input_names = ["pixels"]}')
+    config = tmp_path / "mine.toml"
+    config.write_text(
+        '_base_ = "base.toml"\nbackend_config = {type = "onnxruntime"}\n'
+        'calib_config = {calib_file = "data.npz"}'
+    )
+    np.savez(tmp_path / "data.npz", pixels=np.ones((2, 1, 4), np.float32))
+    output = tmp_path / "out"
+    gone = (config, tmp_path / "base.toml", tmp_path / "data.npz")
+    reply = _reply_from_elsewhere(_cell(config="mine.toml"), output, *gone)
+    row = arrived(reply, output)
+    assert (row.verdict, row.reason) == ("verified", "")
+    assert row.artifact
+    manifest = eb.open_artifact(row.artifact).manifest
+    assert [spec.name for spec in manifest.inputs] == ["pixels"]
+    assert manifest.data
+    assert manifest.data.count == 2

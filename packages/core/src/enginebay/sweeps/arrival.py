@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import secrets
 import shutil
@@ -10,8 +11,8 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from enginebay.artifact import move_artifact
-from enginebay.errors import ArtifactError, EnginebayError, disk_error, names_full_disk, one_line
-from enginebay.sweeps.faults import lost, named
+from enginebay.errors import ArtifactError, EnginebayError
+from enginebay.sweeps.faults import is_disk_error, lost, lost_to_disk, named
 from enginebay.sweeps.job import decode_reply
 from enginebay.sweeps.sending import ARTIFACTS, ATTEMPTS
 
@@ -83,8 +84,6 @@ def _written(files: Mapping[str, bytes], built: Path, key: str) -> Path:
 
 def _unplaced(row: SweepRow, err: EnginebayError | OSError) -> SweepRow:
     """The row of an artifact that did not come to its place."""
-    reason = str(err) if isinstance(err, EnginebayError) else one_line(err)
-    hint = "free some space, then sweep again with --resume"
-    if disk_error(err) or names_full_disk(reason):
-        return lost(row, "disk", reason, hint)
-    return lost(row, "damaged", reason, "sweep again with --resume")
+    if isinstance(err, OSError) or is_disk_error(err):
+        return lost_to_disk(row, platform.node(), err)
+    return lost(row, "damaged", str(err), "sweep again with --resume")

@@ -18,7 +18,6 @@ from enginebay.data import DataSet
 from enginebay.errors import (
     BackendUnavailableError,
     EnginebayError,
-    disk_error,
     names_full_disk,
     one_line,
 )
@@ -28,7 +27,7 @@ from enginebay.models import fixed_seed
 from enginebay.operations import compare, evaluate
 from enginebay.quantities import human_size
 from enginebay.sweeps.backend_check import checked_environment, installed_versions
-from enginebay.sweeps.faults import CellLostError, lost, named
+from enginebay.sweeps.faults import CellLostError, is_disk_error, lost, lost_to_disk, named
 from enginebay.sweeps.files import SMALL, locate
 from enginebay.sweeps.job import Job, Reply, decode_job, encode
 from enginebay.sweeps.measuring import measured
@@ -58,11 +57,15 @@ def run_cell(data: bytes) -> bytes:
         What :func:`enginebay.sweeps.arrived` takes.
     """
     job = decode_job(data)
-    with as_found(), _folder(job) as (folder, is_shared):
-        row = _row(job, folder)
-        if row.artifact is None:
-            shutil.rmtree(folder, ignore_errors=True)
-        return encode(_reply(job, row, is_shared=is_shared))
+    with as_found():
+        try:
+            with _folder(job) as (folder, is_shared):
+                row = _row(job, folder)
+                if row.artifact is None:
+                    shutil.rmtree(folder, ignore_errors=True)
+                return encode(_reply(job, row, is_shared=is_shared))
+        except OSError as err:  # there is no place for a folder, or it was taken away
+            return encode(Reply(row=lost_to_disk(_begun(job.cell), platform.node(), err)))
 
 
 @contextmanager
@@ -77,23 +80,26 @@ def _folder(job: Job) -> Iterator[tuple[Path, bool]]:
         else:
             yield shared, True
             return
-    with TemporaryDirectory(prefix="enginebay-cell-") as own:
+    with TemporaryDirectory(prefix="enginebay-cell-", ignore_cleanup_errors=True) as own:
         yield Path(own), False
+
+
+def _begun(cell: Cell) -> SweepRow:
+    """The row of a cell that has no result yet."""
+    return _replace(SweepRow.of(cell, "failed"), host=platform.node(), machine=this_machine())
 
 
 def _row(job: Job, folder: Path) -> SweepRow:
     """The row of a cell, whatever happens to it."""
-    cell = job.cell
-    row = _replace(SweepRow.of(cell, "failed"), host=platform.node(), machine=this_machine())
+    row = _begun(job.cell)
     try:
         row = _with_environment(row)
         _check_usable(row)
-        with TemporaryDirectory(prefix="enginebay-files-") as received:
-            local = _Local(job, Path(received))
-            row = _deployed(row, local, folder)
-            row = measured(row, cell.seconds, cell.timeout)
-            row = _evaluated(row, local)
-            return _replace(row, notes=(*local.notes, *row.notes))
+        local = _Local(job, folder / "files")
+        row = _deployed(row, local, folder)
+        row = measured(row, job.cell.seconds, job.cell.timeout)
+        row = _evaluated(row, local)
+        return _replace(row, notes=(*local.notes, *row.notes))
     except CellLostError as err:
         return lost(row, err.fault, str(err), err.hint or "")
     except Exception as err:  # noqa: BLE001  # whatever a model's code raises is its row
@@ -102,12 +108,11 @@ def _row(job: Job, folder: Path) -> SweepRow:
 
 def _failed(row: SweepRow, err: Exception) -> SweepRow:
     """The row of a cell that raised: its reason, or the fault of a full disk."""
-    known = isinstance(err, EnginebayError)
-    reason = str(err) if known else one_line(err)
-    hint = (err.hint if isinstance(err, EnginebayError) else None) or ""
-    if disk_error(err) or names_full_disk(reason):
-        return lost(row, "disk", reason, hint)
-    return _replace(row, verdict="failed", reason=reason, hint=hint)
+    if is_disk_error(err):
+        return lost_to_disk(row, row.host, err)
+    if isinstance(err, EnginebayError):
+        return _replace(row, verdict="failed", reason=str(err), hint=err.hint or "")
+    return _replace(row, verdict="failed", reason=one_line(err))
 
 
 def _with_environment(row: SweepRow) -> SweepRow:
@@ -199,8 +204,7 @@ def _deployed(row: SweepRow, local: _Local, folder: Path) -> SweepRow:
     """The row with the verdict and the artifact.
 
     Raises:
-        CellLostError: The disk is full.
-        EnginebayError: The model or the cell is wrong.
+        EnginebayError: The model or the cell is wrong, or the disk is full.
     """
     cell = local.cell
     with _same_weights():
@@ -217,7 +221,7 @@ def _deployed(row: SweepRow, local: _Local, folder: Path) -> SweepRow:
             **local.options,
         ).rows
     if found.verdict == "failed" and names_full_disk(found.reason):
-        raise CellLostError("disk", found.reason, hint=found.hint)
+        raise EnginebayError(found.reason)  # the row has no more of it
     row = _replace(row, **msgspec.structs.asdict(found))
     if row.artifact is None:
         return row

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay.errors import EnginebayError
+from enginebay.errors import EnginebayError, disk_error, names_full_disk, one_line
 
 if TYPE_CHECKING:
     from enginebay.sweeps.rows import SweepRow
@@ -29,6 +29,21 @@ def lost(row: SweepRow, fault: str, reason: str, hint: str = "") -> SweepRow:
     return msgspec.structs.replace(
         row, verdict="lost", fault=fault, reason=reason, hint=hint, artifact=None, digest=""
     )
+
+
+def lost_to_disk(row: SweepRow, host: str, err: Exception) -> SweepRow:
+    """Return the row of a cell that met a full or read-only disk, or one that does not work."""
+    reason = str(err) if isinstance(err, EnginebayError) else one_line(err)
+    if isinstance(err, OSError):
+        where = f"'{err.filename}'" if err.filename else "a file"
+        reason = f"{where} cannot be written: {err.strerror or err}"
+    hint = "free some space there, or let it be written, then sweep again with --resume"
+    return lost(row, "disk", f"on {host}: {reason}", hint)
+
+
+def is_disk_error(err: Exception) -> bool:
+    """True if a full or read-only disk led to an error."""
+    return disk_error(err) is not None or names_full_disk(str(err))
 
 
 def named(row: SweepRow, artifact: str) -> SweepRow:

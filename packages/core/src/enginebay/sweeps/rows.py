@@ -28,8 +28,8 @@ class SweepRow(ComparisonRow, frozen=True, kw_only=True):
         params: The backend's parameters that the cell names.
         fault: Why there is no result, where the machine is to blame and not the model: ``worker
             died``, ``no answer``, ``time limit``, ``crashed``, ``backend``, ``other version``,
-            ``not seen``, ``disk``; empty where there is a result. ``--resume`` runs such a cell
-            again. The verdict is ``lost`` then.
+            ``not seen``, ``disk``, ``damaged``; empty where there is a result. ``--resume`` runs
+            such a cell again. The verdict is ``lost`` then.
         host: The name of the machine that ran it.
         machine: The machine.
         versions: What is installed there, by distribution: the backend's plugin, its engine, torch.
