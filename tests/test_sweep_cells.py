@@ -357,3 +357,27 @@ def test_a_config_is_read_where_the_sweep_begins(net, tmp_path) -> None:
     assert [spec.name for spec in manifest.inputs] == ["pixels"]
     assert manifest.data
     assert manifest.data.count == 2
+
+
+@pytest.mark.parametrize("model", ["inner.py:build", "inner:build"])
+def test_relative_paths_begin_in_the_folder_of_the_cell(net, tmp_path, model) -> None:
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    (folder / "inner.py").write_text(_NET)
+    (folder / "deploy.toml").write_text('backend_config = {type = "onnxruntime"}')
+    np.savez(folder / "items.npz", input=np.ones((4, 1, 4), np.float32), target=[0, 1, 2, 0])
+    cell = _cell(
+        model,
+        config="deploy.toml",
+        data="items.npz",
+        metrics=("accuracy",),
+        max_drop=0.5,
+        folder=str(folder),
+    )
+    row = _swept(cell, tmp_path / "out")
+    assert (row.verdict, row.reason, row.model) == ("verified", "", model)
+    assert [(metric.metric, metric.error) for metric in row.metrics] == [("accuracy", "")]
+    assert row.max_drop == 0.5
+    command = eb.open_artifact(row.artifact).manifest.command
+    assert command.startswith(f"cd {folder} && enginebay deploy {model} ")
+    assert Path.cwd() == tmp_path

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import secrets
 import shutil
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -58,6 +59,8 @@ def run_cell(data: bytes) -> bytes:
     """
     job = decode_job(data)
     with as_found():
+        with suppress(OSError):  # what is named by the cell and not seen here is its fault
+            os.chdir(job.cell.folder or ".")
         try:
             with _folder(job) as (folder, is_shared):
                 row = _row(job, folder)

@@ -59,11 +59,12 @@ class Reference(msgspec.Struct, frozen=True):
     files: tuple[SentFile, ...]
 
 
-def refer(text: str) -> Reference | None:
+def refer(text: str, folder: str = "") -> Reference | None:
     """Find the file that a text names, on the client.
 
     Args:
         text: A model, a data set, a metric or an input, as on the command line.
+        folder: Where relative paths begin; empty for the current folder.
 
     Returns:
         The file with its digest; None where the text names none that is here: a module, a name of
@@ -73,8 +74,8 @@ def refer(text: str) -> Reference | None:
         UsageError: The path is not text in this locale.
     """
     for before, name, after in _readings(text):
-        if name and Path(name).exists():
-            path = _absolute(name)
+        if name and Path(folder, name).exists():
+            path = _absolute(str(Path(folder, name)))
             check_text(str(path))
             files = tuple(_described(each) for each in _with_parts(path))
             return Reference(before, name, after, files)

@@ -56,7 +56,7 @@ def attempts(output: Path) -> Iterator[str]:
 def job_of(cell: Cell, output: Path | None, token: str) -> bytes:
     """Return the job of a cell: what :func:`enginebay.sweeps.run_cell` takes.
 
-    Relative paths are meant from the current folder. Files are named by their digests, and small
+    Relative paths begin in the cell's folder. Files are named by their digests, and small
     ones travel along; a config is read here, with all that it inherits.
 
     Args:
@@ -69,12 +69,13 @@ def job_of(cell: Cell, output: Path | None, token: str) -> bytes:
         UsageError: A path is not text in this locale.
         OSError: A file that the cell names cannot be read.
     """
-    config = load(cell.config) if cell.config else None
+    config = load(Path(cell.folder, cell.config)) if cell.config else None
     data = cell.data or _data_of(config or {})
     texts = [cell.model, data, *cell.inputs]
     texts += [name for name in cell.metrics if ":" in name]
     texts += [text for text in _texts(cell.params) if "/" in text]
-    found = {text: reference for text in texts if text and (reference := refer(text))}
+    named = ((text, refer(text, cell.folder)) for text in texts if text)
+    found = {text: reference for text, reference in named if reference}
     job = Job(
         cell=cell,
         references=with_content(found),
@@ -127,7 +128,7 @@ def _command(cell: Cell) -> str:
         words += ["--input", text]
     for name, value in named.items():
         words += _flag(name.replace("_", "-"), value)
-    return f"{shlex.join(['cd', str(Path.cwd())])} && {shlex.join(words)}"
+    return f"{shlex.join(['cd', cell.folder or str(Path.cwd())])} && {shlex.join(words)}"
 
 
 def _flag(name: str, value: Any) -> list[str]:
