@@ -1,0 +1,86 @@
+"""``eb.sweep`` on a Dask scheduler against the same deployments submitted to it by hand."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from tests.cluster.processes import Cluster
+
+import enginebay as eb
+from benchmarks.table import Row
+from benchmarks.turns import paired
+from enginebay.executors import Task, dask_executor, run_tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from concurrent.futures import Executor
+
+#: A deployment of five seconds and more, and so many of them in a turn.
+MODEL, CELLS = "benchmarks.models:resnet50", 2
+TURNS = 3
+#: Tasks that do nothing, in a turn.
+EMPTY = 200
+
+
+def run() -> Iterator[Row]:
+    """A cell, which brings checks, digests and a row; and a task that does nothing."""
+    with TemporaryDirectory(prefix="enginebay-benchmark-") as name:
+        folder = Path(name)
+        with Cluster(folder / "dask", 1) as cluster, dask_executor(cluster.address) as executor:
+            sweeps = [
+                (_ours(executor, folder, turn), _by_hand(executor, folder, turn))
+                for turn in range(1 + TURNS)
+            ]
+            tasks = [(_tasks(executor), _calls(executor)) for _ in range(1 + TURNS)]
+    yield Row.of("sweep", "a cell, ResNet-50", "deploy on Dask", paired(sweeps[1:]), "s", 1.1)
+    yield Row.of("sweep", "an empty task", "a call on Dask", paired(tasks[1:]), "ms", 4)
+
+
+def _ours(executor: Executor, folder: Path, turn: int) -> float:
+    """Seconds of a cell."""
+    cells = [
+        eb.Cell(model=MODEL, backend="onnxruntime", seed=CELLS * turn + number)
+        for number in range(CELLS)
+    ]
+    start = time.perf_counter()
+    found = eb.sweep(cells, executor, output=folder / f"sweep-{turn}")
+    assert {row.verdict for row in found.rows} == {"verified"}, found.rows
+    return (time.perf_counter() - start) / CELLS
+
+
+def _by_hand(executor: Executor, folder: Path, turn: int) -> float:
+    start = time.perf_counter()
+    futures = [
+        executor.submit(deployed, str(folder / f"deploy-{turn}-{number}"))
+        for number in range(CELLS)
+    ]
+    assert {future.result() for future in futures} == {"verified"}
+    return (time.perf_counter() - start) / CELLS
+
+
+def deployed(work_dir: str) -> str:
+    """Deploy in the worker's own process; called on a worker."""
+    return eb.deploy(MODEL, backend="onnxruntime", work_dir=work_dir).verdict
+
+
+def _tasks(executor: Executor) -> float:
+    """Seconds of a task that does nothing."""
+    tasks = [Task(str(number), "", "benchmarks.sweep:nothing", b"", 60) for number in range(EMPTY)]
+    start = time.perf_counter()
+    assert all(found.fault is None for found in run_tasks(tasks, executor))
+    return (time.perf_counter() - start) / EMPTY
+
+
+def _calls(executor: Executor) -> float:
+    start = time.perf_counter()
+    for future in [executor.submit(nothing, b"") for _ in range(EMPTY)]:
+        future.result()
+    return (time.perf_counter() - start) / EMPTY
+
+
+def nothing(data: bytes) -> bytes:
+    """Return what it was given; called on a worker."""
+    return data
