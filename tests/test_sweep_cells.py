@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import resource
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -300,18 +304,20 @@ def test_an_artifact_that_cannot_be_written_where_it_arrives(net, tmp_path) -> N
     assert row.reason.endswith("' cannot be written: Not a directory")
 
 
-def test_each_model_has_its_own_neighbours(net, tmp_path) -> None:
+def test_each_model_has_its_own_neighbours(net, tmp_path, monkeypatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)  # as where a script in this folder sweeps
     for name, factor in (("a", 1), ("b", 2)):
         folder = tmp_path / name
         folder.mkdir()
         (folder / "net.py").write_text(
-            "import torch, os\nfrom layers import FACTOR\n"
+            "import torch, os\nfrom layers.scale import FACTOR\n"
             "torch.set_default_dtype(torch.float64)\nos.chdir('/')\n"
             "class Net(torch.nn.Module):\n"
             "    def forward(self, x):\n        return x * FACTOR\n"
             "def build():\n    return Net(), torch.ones(1, dtype=torch.float32)\n"
         )
-        (folder / "layers.py").write_text(f"FACTOR = {factor}")
+        (folder / "layers").mkdir()
+        (folder / "layers" / "scale.py").write_text(f"FACTOR = {factor}")
     for name, factor in (("a", 1), ("b", 2)):
         row = _swept(_cell(f"{name}/net.py:build"), tmp_path / "out")
         assert (row.verdict, row.reason) == ("verified", "")
@@ -321,6 +327,21 @@ def test_each_model_has_its_own_neighbours(net, tmp_path) -> None:
         assert found == factor
         assert torch.get_default_dtype() is torch.float32
         assert Path.cwd() == tmp_path
+
+
+def test_cells_of_a_machine_are_measured_one_at_a_time(net, tmp_path) -> None:
+    cell = _cell(seconds=0.1)
+    with attempts(tmp_path / "out") as token, ThreadPoolExecutor(1) as pool:
+        with Path(tempfile.gettempdir(), "enginebay-measuring.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            reply = pool.submit(run_cell, job_of(cell, tmp_path / "out", token))
+            folder = tmp_path / "out/artifacts/.attempts"
+            while not list(folder.glob("*/*/*/manifest.json")):
+                assert not reply.done()
+            time.sleep(1)
+            assert not reply.done()
+        row = arrived(reply.result(timeout=20), tmp_path / "out")
+    assert row.speed
 
 
 def test_metrics_are_in_the_row(net, tmp_path) -> None:

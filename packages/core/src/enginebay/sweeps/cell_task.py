@@ -58,17 +58,29 @@ def run_cell(data: bytes) -> bytes:
         What :func:`enginebay.sweeps.arrived` takes.
     """
     job = decode_job(data)
-    with as_found():
-        with suppress(OSError):  # what is named by the cell and not seen here is its fault
-            os.chdir(job.cell.folder or ".")
-        try:
-            with _folder(job) as (folder, is_shared):
-                row = _row(job, folder)
-                if row.artifact is None:
-                    shutil.rmtree(folder, ignore_errors=True)
-                return encode(_reply(job, row, is_shared=is_shared))
-        except OSError as err:  # there is no place for a folder, or it was taken away
-            return encode(Reply(row=lost_to_disk(_begun(job.cell), platform.node(), err)))
+    try:
+        with _folder(job) as (folder, is_shared), as_found(_code_folders(job, folder)):
+            with suppress(OSError):  # what is named by the cell and not seen here is its fault
+                os.chdir(job.cell.folder or ".")
+            row = _row(job, folder)
+            if row.artifact is None:
+                shutil.rmtree(folder, ignore_errors=True)
+            return encode(_reply(job, row, is_shared=is_shared))
+    except OSError as err:  # there is no place for a folder, or it was taken away
+        return encode(Reply(row=lost_to_disk(_begun(job.cell), platform.node(), err)))
+
+
+def _code_folders(job: Job, folder: Path) -> Iterator[Path]:
+    """The cell's folder, and those of the files that it names, here and where they are written."""
+    yield Path(job.cell.folder or ".")
+    for number, reference in enumerate(job.references.values()):
+        yield Path(reference.files[0].path).parent
+        yield _received(folder, number)
+
+
+def _received(folder: Path, number: int) -> Path:
+    """The folder of a cell's file that came with the job."""
+    return folder / "files" / str(number)
 
 
 @contextmanager
@@ -98,7 +110,7 @@ def _row(job: Job, folder: Path) -> SweepRow:
     try:
         row = _with_environment(row)
         _check_usable(row)
-        local = _Local(job, folder / "files")
+        local = _Local(job, folder)
         row = _deployed(row, local, folder)
         row = measured(row, job.cell.seconds, job.cell.timeout)
         row = _evaluated(row, local)
@@ -160,12 +172,12 @@ class _Local:
         OSError: A file that came with the job cannot be written.
     """
 
-    def __init__(self, job: Job, received: Path) -> None:
+    def __init__(self, job: Job, folder: Path) -> None:
         self.config, self.command = job.config, job.command
         self.notes: list[str] = []
         self._texts: dict[str, str] = {}
         for number, (text, reference) in enumerate(job.references.items()):
-            self._texts[text], note = locate(reference, received / str(number))
+            self._texts[text], note = locate(reference, _received(folder, number))
             self.notes += [note] if note else []
         naming = ("model", "inputs", "metrics", "params")
         placed = {name: self._placed(getattr(job.cell, name)) for name in naming}
