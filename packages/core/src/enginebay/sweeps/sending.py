@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from enginebay.config import load
-from enginebay.errors import disk_error, disk_failure
+from enginebay.errors import EnginebayError, UsageError, disk_error
 from enginebay.sweeps.files import refer, with_content
 from enginebay.sweeps.job import Job, encode
 
@@ -36,7 +36,7 @@ def attempts(output: Path) -> Iterator[str]:
 
     Raises:
         EnginebayError: The disk is full or read-only.
-        OSError: The folder cannot be made.
+        UsageError: The output is no folder, or may not be written.
     """
     home = output / ARTIFACTS / ATTEMPTS
     token = secrets.token_hex(16)
@@ -44,9 +44,11 @@ def attempts(output: Path) -> Iterator[str]:
         shutil.rmtree(home, ignore_errors=True)
         (home / token).mkdir(parents=True)
     except OSError as err:
-        if disk_error(err):
-            raise disk_failure(err) from err
-        raise
+        kind = EnginebayError if disk_error(err) else UsageError
+        raise kind(
+            f"the output '{output}' cannot be written: {err.strerror}",
+            hint="name another folder: --output FOLDER",
+        ) from err
     try:
         yield token
     finally:
