@@ -36,6 +36,9 @@ def large():
 def fail():
     raise RuntimeError("no weights")
 
+def odd():
+    raise ValueError("no file mod\\udce8le")
+
 def crash():
     import ctypes
     ctypes.string_at(0)
@@ -138,13 +141,14 @@ def test_without_an_output_no_artifact_stays(net) -> None:
     ("cell", "reason"),
     [
         (_cell("net.py:fail"), "calling 'net.py:fail' raised RuntimeError: no weights"),
+        (_cell("net.py:odd"), "raised ValueError: no file mod\\udce8le"),
         (_cell("net.py:no"), "there is no 'no' in"),
         (_cell("net.py:build", precision="fp3"), "fp3"),
         (_cell("net.py:build", params={"colour": 1}), "'colour' is no parameter of onnxruntime"),
         (_cell("net.py:build", inputs=("input=1xx",)), "input=1xx"),
         (_cell("net.py:build", data="no.npz"), "no data set 'no.npz'"),
     ],
-    ids=["raises", "no name", "precision", "parameter", "input", "data"],
+    ids=["raises", "no text", "no name", "precision", "parameter", "input", "data"],
 )
 def test_what_is_wrong_with_a_cell_is_its_reason(net, tmp_path, cell, reason) -> None:
     row = _swept(cell, tmp_path / "out")

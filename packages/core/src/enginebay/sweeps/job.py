@@ -51,7 +51,22 @@ def encode(message: Job | Reply) -> bytes:
     Raises:
         TypeError: A parameter of the cell is no plain data.
     """
-    return msgspec.msgpack.encode(message)
+    try:
+        return msgspec.msgpack.encode(message)
+    except UnicodeEncodeError:  # a model's error may quote a file's name that is no text
+        plain = msgspec.to_builtins(message, builtin_types=(bytes,))
+        return msgspec.msgpack.encode(_escaped(plain))
+
+
+def _escaped(value: Any) -> Any:
+    """Plain data in which every text can be encoded."""
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_escaped(name): _escaped(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_escaped(each) for each in value]
+    return value
 
 
 def decode_job(data: bytes) -> Job:
