@@ -67,7 +67,7 @@ def test_a_planted_mismatch() -> None:
     )
     assert found(worse) == (
         (
-            f"{LABEL} is mismatched, and verified in the baseline: output 'y' is off by 0.2; "
+            f"{LABEL}: mismatched (verified in the baseline): output 'y' is off by 0.2; "
             "openvino 2026.4 in place of 2026.3 (bob, ann in the baseline)"
         ),
     )
@@ -86,7 +86,7 @@ def test_the_order_of_verdicts(now: str, then: str) -> None:
         assert worse == ()
         assert notes == ("cells that were lost in the baseline, so not compared: 1",)
     elif now == "lost":
-        assert worse == (f"{LABEL} was lost, and {then} in the baseline: ",)
+        assert worse == (f"{LABEL}: lost ({then} in the baseline): ",)
     else:
         order = ("verified", "unverified", "mismatched", "crashed", "failed")
         assert bool(worse) == (order.index(now) > order.index(then))
@@ -102,15 +102,13 @@ def test_what_got_no_worse_twice_got_no_worse(verdicts: list[str]) -> None:
 
 def test_a_lost_cell_is_no_verdict() -> None:
     lost = change(ROW, verdict="lost", fault="worker died", reason="worker died twice on bob")
-    assert found(lost) == (
-        f"{LABEL} was lost, and verified in the baseline: worker died twice on bob",
-    )
+    assert found(lost) == (f"{LABEL}: lost (verified in the baseline): worker died twice on bob",)
 
 
 def test_cells_that_are_gone_and_new() -> None:
     new = [change(ROW, key=f"n{n}", model=f"n{n}.py") for n in range(5)]
     assert regressions(new, [ROW]) == (
-        (f"{LABEL} is gone, and is verified in the baseline",),
+        (f"{LABEL}: gone (verified in the baseline)",),
         (
             (
                 "cells that the baseline lacks: n0.py on openvino fp16, n1.py on openvino fp16, "
@@ -181,7 +179,7 @@ def test_what_is_said_of_metrics() -> None:
             ROW,
             (
                 (
-                    f"{LABEL} has accuracy 0.9 (0.98 in PyTorch), and 0.97 (0.98 in PyTorch) in "
+                    f"{LABEL}: accuracy 0.9 (0.98 in PyTorch), and 0.97 (0.98 in PyTorch) in "
                     "the baseline: worse by 0.07, where 0.0098 passes"
                 ),
             ),
@@ -192,7 +190,7 @@ def test_what_is_said_of_metrics() -> None:
             change(ROW, metrics=(accuracy(0.93),)),
             (
                 (
-                    f"{LABEL} has accuracy 0.92 (0.98 in PyTorch), and 0.93 (0.98 in PyTorch) in "
+                    f"{LABEL}: accuracy 0.92 (0.98 in PyTorch), and 0.93 (0.98 in PyTorch) in "
                     "the baseline: worse by 0.01, where 0.055 below PyTorch passes"
                 ),
             ),
@@ -201,13 +199,13 @@ def test_what_is_said_of_metrics() -> None:
         (
             change(ROW, metrics=(accuracy(None, error="the artifact crashed"),)),
             ROW,
-            (f"{LABEL} has no accuracy, and 0.97 in the baseline: the artifact crashed",),
+            (f"{LABEL}: no accuracy, and 0.97 in the baseline: the artifact crashed",),
             (),
         ),
         (
             change(ROW, metrics=()),
             ROW,
-            (f"{LABEL} has no accuracy, and 0.97 in the baseline",),
+            (f"{LABEL}: no accuracy, and 0.97 in the baseline",),
             (),
         ),
         (change(key, metrics=()), ROW, (), ("metrics of the baseline that were not requested: 1",)),
@@ -239,7 +237,7 @@ def test_a_planted_slowdown() -> None:
     slow = change(ROW, speed=speed(2e-3), machine=machine)
     assert found(slow) == (
         (
-            f"{LABEL} takes 2.00 ms (1.98 ms – 2.02 ms) a call, and took 1.00 ms (990 µs – "
+            f"{LABEL}: 2.00 ms (1.98 ms – 2.02 ms) a call, and 1.00 ms (990 µs – "
             "1.01 ms) in the baseline: 2.00×; the machine was busy: a load of 6.0 on 8 cores; "
             "OMP_NUM_THREADS 1 in place of unset"
         ),
@@ -286,9 +284,7 @@ def test_figures_of_different_machines_are_not_compared(other: dict[str, Any]) -
 
 
 def test_a_cell_that_was_measured_and_is_not() -> None:
-    message = (
-        f"{LABEL} was not measured, and took 1.00 ms (990 µs – 1.01 ms) a call in the baseline"
-    )
+    message = f"{LABEL}: not measured, and 1.00 ms (990 µs – 1.01 ms) a call in the baseline"
     assert found(change(ROW, speed=None)) == (message,)
     failed = change(speed(1.0), call=None, failure="it ran out of time")
     assert found(change(ROW, speed=failed)) == (f"{message}: it ran out of time",)

@@ -49,7 +49,7 @@ def regressions(
     for row, before in pairs.same:
         comparison.compare(row, before)
     for before in pairs.gone:
-        comparison.worse.append(f"{before.label} is gone, and is {before.verdict} in the baseline")
+        comparison.worse.append(f"{before.label}: gone ({before.verdict} in the baseline)")
     notes = [f"{text}: {count}" for text, count in comparison.uncompared.items()]
     if pairs.new:
         notes.insert(0, f"cells that the baseline lacks: {_labels(pairs.new)}")
@@ -73,18 +73,18 @@ class _Comparison:
         if before.verdict == "lost":
             self.uncompared["cells that were lost in the baseline, so not compared"] += 1
         elif row.verdict == "lost":
-            self._add(row, before, f"was lost, and {before.verdict} in the baseline: {row.reason}")
+            self._add(row, before, f"lost ({before.verdict} in the baseline): {row.reason}")
         else:
             if _rank(row) > _rank(before):
                 reason = f": {row.reason}" if row.reason else ""
-                text = f"is {row.verdict}, and {before.verdict} in the baseline{reason}"
+                text = f"{row.verdict} ({before.verdict} in the baseline){reason}"
                 self._add(row, before, text)
             if row.verdict not in ("crashed", "failed"):
                 self._metrics(row, before)
                 self._speed(row, before)
 
     def _add(self, row: SweepRow, before: SweepRow, text: str) -> None:
-        self.worse.append(f"{row.label} {text}{_causes(row, before)}")
+        self.worse.append(f"{row.label}: {text}{_causes(row, before)}")
 
     def _metrics(self, row: SweepRow, before: SweepRow) -> None:
         found = {metric.metric: metric for metric in row.metrics}
@@ -96,7 +96,7 @@ class _Comparison:
                 self.uncompared["metrics of the baseline that were not requested"] += 1
             elif metric is None or metric.value is None:
                 error = f": {metric.error}" if metric and metric.error else ""
-                text = f"has no {earlier.metric}, and {earlier.value:.6g} in the baseline{error}"
+                text = f"no {earlier.metric}, and {earlier.value:.6g} in the baseline{error}"
                 self._add(row, before, text)
             elif metric.count != earlier.count:
                 self.uncompared["metrics on another number of items, so not compared"] += 1
@@ -113,13 +113,13 @@ class _Comparison:
             self.uncompared["cells whose speed was not requested"] += 1
         elif now is None:
             failure = f": {row.speed.failure}" if row.speed and row.speed.failure else ""
-            text = f"was not measured, and took {_call(then)} a call in the baseline{failure}"
+            text = f"not measured, and {_call(then)} a call in the baseline{failure}"
             self._add(row, before, text)
         elif not _same_machine(row, before):
             self.uncompared["cells measured on another machine, whose speed is not compared"] += 1
         elif row.speed and before.speed and _is_slower(row.speed, before.speed):
             ratio = human_number(now.median / then.median)
-            text = f"takes {_call(now)} a call, and took {_call(then)} in the baseline: {ratio}×"
+            text = f"{_call(now)} a call, and {_call(then)} in the baseline: {ratio}×"
             self._add(row, before, f"{text}{_busy(row)}")
 
 
@@ -139,7 +139,7 @@ def _drop(metric: Row, earlier: Row, max_drop: float | None) -> str:
         return ""
     figures = [f"{each.value:.6g} ({each.reference:.6g} in PyTorch)" for each in (metric, earlier)]
     return (
-        f"has {metric.metric} {figures[0]}, and {figures[1]} in the baseline: worse by "
+        f"{metric.metric} {figures[0]}, and {figures[1]} in the baseline: worse by "
         f"{dropped:.6g}, where {allowed:.6g} {'below PyTorch ' * is_beyond}passes"
     )
 
