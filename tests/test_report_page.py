@@ -218,7 +218,9 @@ def test_without_scripts_all_can_be_read(found: eb.Report, show: Any) -> None:
     assert page.locator("#commands pre").last.inner_text() == "enginebay report all"
 
 
-def test_no_text_of_a_record_becomes_a_part_of_the_page(found: eb.Report, show: Any) -> None:
+def test_no_text_of_a_record_becomes_a_part_of_the_page(
+    found: eb.Report, swept: eb.Report, show: Any
+) -> None:
     comparison, evaluation = found.comparisons[0], found.evaluations[0]
     rows = [
         msgspec.structs.replace(row, backend=EVIL, reason=EVIL, hint=EVIL, notes=(EVIL,))
@@ -233,6 +235,12 @@ def test_no_text_of_a_record_becomes_a_part_of_the_page(found: eb.Report, show: 
         evaluations=(msgspec.structs.replace(evaluation, rows=tuple(metrics), reference=EVIL),),
         command=EVIL,
     )
+    (sweep,) = swept.sweeps
+    row = msgspec.structs.replace(
+        sweep.rows[7], model=EVIL, fault=EVIL, reason=EVIL, host=EVIL, versions={EVIL: EVIL}
+    )
+    sweep = msgspec.structs.replace(sweep, rows=(row,), regressions=(EVIL,), notes=(EVIL,))
+    evil = msgspec.structs.replace(evil, sweeps=(sweep,))
     page = show(evil)
     assert page.inner_text("h1") == EVIL
     assert page.title() == f"{EVIL} · Enginebay report"
@@ -274,6 +282,83 @@ def test_layers(found: eb.Report, show: Any) -> None:
     assert "it leaves PyTorch there" in page.locator(".summary").inner_text()
     wrong = page.locator("table:has(caption:text-is('Error of each layer')) tbody td:last-child")
     assert wrong.all_inner_texts() == ["–", "alone", "through the engine"]
+
+
+@pytest.fixture(scope="module")
+def swept(found: eb.Report) -> eb.Report:
+    """Four models on six engines, on two hosts, with a cell of each verdict and a lost one."""
+    machine = found.benchmarks[0].machine
+    planted = {("b.py", 1): "mismatched", ("c.py", 2): "failed", ("d.py", 3): "crashed"}
+    rows = []
+    for model in ("a.py", "b.py", "c.py", "d.py"):
+        for number, row in enumerate(found.comparisons[0].rows[:6]):
+            fields = msgspec.structs.asdict(row) | {"speed": found.benchmarks[0].rows[number + 1]}
+            verdict = planted.get((model, number), row.verdict)
+            if verdict != row.verdict:
+                fields |= {"verdict": verdict, "reason": f"planted on {model}", "hint": "look"}
+            host = f"host-{number % 2}"
+            rows.append(
+                eb.SweepRow(
+                    key=f"{model} {number}",
+                    model=model,
+                    host=host,
+                    machine=machine,
+                    versions={"torch": f"2.{number % 2}"},
+                    **fields,
+                )
+            )
+    rows[7] = msgspec.structs.replace(
+        rows[7], verdict="lost", fault="worker died", reason="it was killed", attempts=3
+    )
+    worse = ("b.py on ncnn fp32: mismatched (verified in the baseline)",)
+    notes = ("cells measured on another machine, whose speed is not compared: 2",)
+    command = "enginebay sweep SWEEP.toml"
+    return eb.report(eb.Sweep(rows=tuple(rows), regressions=worse, notes=notes, command=command))
+
+
+def test_a_sweep(swept: eb.Report, show: Any) -> None:
+    page = show(swept)
+    assert page.inner_text("h1") == "Sweep of 4 models"
+    assert page.locator(".summary li").all_inner_texts() == [
+        "1 worse than in the baseline.",
+        "21 of 24 verified, 1 crashed, 1 failed, 1 lost: 4 models, on 2 machines.",
+    ]
+    assert "b.py on ncnn fp32: mismatched" in page.inner_text(".worse")
+    captions = page.locator(".sweep caption").all_inner_texts()
+    glance, *others = captions
+    assert glance == "Verdicts: ✓ verified, ! crashed, ✗ failed, ∅ lost"
+    assert others == ["Figures of host-0", "Figures of host-1", "Lost: no result"]
+    tables = page.locator(".sweep table")
+    rows = [tables.nth(number).locator("tbody tr").count() for number in range(4)]
+    assert rows == [4, 12, 11, 1]
+    signs = tables.first.locator("tbody tr:nth-child(3) td").all_inner_texts()
+    assert [text.split("\n")[0][0] for text in signs] == ["✓", "✓", "✗", "✓", "✓", "✓"]
+    lost = tables.last.locator("tbody td").all_inner_texts()
+    assert lost[1:] == ["worker died", "host-1", "3", "it was killed; hint: look"]
+    assert "planted on c.py\nlook" in page.inner_text(".problems")
+    assert page.locator(".sweep details summary").all_inner_texts() == [
+        *("What limits these figures (1)", "host-0", "host-1")
+    ]
+    assert page.locator("#commands pre").all_inner_texts() == ["enginebay sweep SWEEP.toml"]
+    assert page.locator("#overview").count() == 0
+
+
+def test_a_sweep_of_one_model_has_no_table_at_a_glance(swept: eb.Report, show: Any) -> None:
+    (sweep,) = swept.sweeps
+    page = show(eb.report(msgspec.structs.replace(sweep, rows=sweep.rows[:2], notes=())))
+    assert page.inner_text("h1") == "a.py"
+    assert page.locator(".sweep caption").first.inner_text() == "Figures of host-0"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_sweep_on_a_phone_in_both_themes(swept: eb.Report, show: Any, scheme: Any) -> None:
+    page = show(swept, viewport={"width": 390, "height": 800}, color_scheme=scheme)
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    for selector in (".worse li", ".worse h3", ".badge.lost", ".badge.failed", ".badge.verified"):
+        assert contrast(page, selector) > 4.5, selector
+    page.emulate_media(media="print")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert contrast(page, ".worse li") > 20
 
 
 def test_figures_that_fit_no_axis_and_long_names(found: eb.Report, show: Any) -> None:

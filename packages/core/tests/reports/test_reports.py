@@ -10,12 +10,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
+import msgspec
 import numpy as np
 import pytest
 
 import enginebay as eb
 from enginebay.errors import ArtifactError, MissingDependencyError, UsageError
 from enginebay.reports import json_schema
+from enginebay.sweeps import RowsFile
 from enginebay.testing.commands import Ran, call_command
 
 if TYPE_CHECKING:
@@ -23,8 +25,8 @@ if TYPE_CHECKING:
 
 Run = Callable[..., Ran]
 WANTED = (
-    "wanted the folder of a comparison or of an artifact, or a JSON file that deploy, benchmark, "
-    "evaluate, verify, sensitivity or report wrote"
+    "wanted the folder of a comparison, a sweep or an artifact, or a JSON file that deploy, "
+    "benchmark, evaluate, verify, sensitivity, sweep or report wrote"
 )
 NET = """\
 import torch
@@ -283,6 +285,37 @@ def test_rows_as_they_come_make_a_report(cli: Run, here: Path) -> None:
     (here / "speed.jsonl").write_bytes((here / "speed.jsonl").read_bytes().splitlines(True)[0])
     with pytest.raises(UsageError, match=r"'speed.jsonl' holds no row that is complete; wanted"):
         eb.report("speed.jsonl")
+
+
+def test_a_sweep_is_of_many_models(cli: Run, here: Path) -> None:
+    fields: dict[str, Any] = {"backend": "loopback", "precision": ""}
+    rows = [
+        eb.SweepRow(key=f"{n}", model=model, verdict=verdict, **fields)
+        for n, (model, verdict) in enumerate([("b.py", "verified"), ("a.py", "lost")])
+    ]
+    with RowsFile(here / "out" / "rows.jsonl", resume=False) as file:
+        file.append(rows[0])
+        assert eb.report("out").sweeps == (eb.Sweep(rows=(rows[0],)),)
+        file.append(rows[1])
+    found = eb.report("out/rows.jsonl", "good", "all")
+    assert found.sweeps == (eb.Sweep(rows=(rows[1], rows[0])),)
+    assert len(found.artifacts) == 2
+    assert cli("report", "out", "--output", "one.json").code == 0
+    jsonschema.validate(json.loads((here / "one.json").read_text()), json_schema())
+    assert eb.report("one.json", "good").sweeps == found.sweeps
+    (here / "two.json").write_bytes(msgspec.json.encode(found.sweeps[0]))
+    assert eb.report("two.json").sweeps == found.sweeps
+    title = "<h1>Sweep of 2 models</h1>"
+    assert title in eb.report(eb.Sweep(rows=tuple(rows))).to_html()
+    for name, text, message in [
+        ("rows.json", '{"regressions": [], "rows": []}', "holds no rows, so there is nothing to r"),
+        ("new.jsonl", '{"schema":2,"key":"","model":"","verdict":""}', "has rows in version 2 of"),
+        ("bad.jsonl", '{"schema":1,"key":"","model":"","verdict":""}', "holds no rows of a sweep"),
+    ]:
+        (here / name).write_text(text)
+        refused = cli("report", name)
+        assert refused.code == 2
+        assert refused.err.startswith(f"error: '{name}' {message}")
 
 
 def test_documents_of_commands_are_sources(cli: Run, here: Path) -> None:

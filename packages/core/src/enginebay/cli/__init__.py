@@ -29,7 +29,7 @@ COMMANDS = {
     "evaluate": "measure what artifacts cost in accuracy, beside PyTorch on a data set",
     "sensitivity": "measure what each layer of an int8 engine costs",
     "benchmark": "measure how fast artifacts are here, side by side, and beside PyTorch",
-    "report": "write one page about a model's artifacts and what was measured on them",
+    "report": "write one page about a model's artifacts, or a sweep of many models",
     "inspect": "show what an artifact or an IR file holds",
     "config": "show or check a deploy config",
     "rewriters": "list what is rewritten when a model is exported for a backend",

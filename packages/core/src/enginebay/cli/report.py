@@ -1,4 +1,4 @@
-"""``enginebay report PATH…``: one page about a model's artifacts and what was measured on them."""
+"""``enginebay report PATH…``: one page about a model's artifacts, or about sweeps of many."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         metavar="PATH",
         nargs="+",
         type=Path,
-        help="the folder of a comparison or of an artifact, or a file that a command wrote with "
-        "--json, --output or --report; all of one model",
+        help="the folder of a comparison, a sweep or an artifact, or a file that a command wrote "
+        "with --json, --output or --report; all of one model, but for sweeps",
     )
     parser.add_argument(
         "--output",

@@ -15,14 +15,15 @@ from enginebay.measurement import Benchmark, BenchmarkRow, Machine
 from enginebay.operations import Comparison, Sensitivity
 from enginebay.reports.record import SCHEMA, ReportedArtifact
 from enginebay.reports.result import Report
+from enginebay.sweeps import Sweep, read_rows
 from enginebay.verdict import Verification
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 WANTED = (
-    "the folder of a comparison or of an artifact, or a JSON file that deploy, benchmark, "
-    "evaluate, verify, sensitivity or report wrote"
+    "the folder of a comparison, a sweep or an artifact, or a JSON file that deploy, benchmark, "
+    "evaluate, verify, sensitivity, sweep or report wrote"
 )
 
 
@@ -52,12 +53,21 @@ class _BenchmarkLine(msgspec.Struct, frozen=True):
     machine: Machine | None = None
 
 
+class _SweepLine(msgspec.Struct, frozen=True):
+    """The fields by which a line of a sweep is known."""
+
+    key: str
+    model: str
+    verdict: str
+
+
 #: The keys by which a line of ``--output`` is known.
 _LINES = {"metric", "row", "window", "machine"}
 #: The keys by which a document is known, and what it is read as.
 _KINDS: tuple[tuple[frozenset[str], Any], ...] = (
     (frozenset({"artifacts", "comparisons", "evaluations"}), Report),
     (frozenset({"model", "rows"}), Comparison),
+    (frozenset({"regressions", "rows"}), Sweep),
     (frozenset({"machine", "rows"}), Benchmark),
     (frozenset({"data", "rows"}), Evaluation),
     (frozenset({"nodes", "items", "backend"}), Sensitivity),
@@ -86,7 +96,8 @@ def read_document(path: Path) -> Any:
         found = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return _lines(path, data)
-    if isinstance(found, dict) and _LINES & found.keys() and "rows" not in found:
+    is_line = isinstance(found, dict) and _LINES & found.keys() and "rows" not in found
+    if is_line or _is_sweep(data):
         return _lines(path, data)  # an only one
     return _record(path, found)
 
@@ -110,15 +121,17 @@ def _record(path: Path, found: Any) -> Any:
         record = msgspec.convert(found, kind)
     except msgspec.ValidationError as err:
         raise UsageError(f"'{path}' is damaged: {err}") from err
-    if isinstance(record, Comparison | Benchmark | Evaluation) and not record.rows:
+    if isinstance(record, Comparison | Benchmark | Evaluation | Sweep) and not record.rows:
         raise UsageError(f"'{path}' holds no rows, so there is nothing to report")
     if isinstance(record, _Deployed):
         return ReportedArtifact(path=record.artifact, manifest=record.manifest)
     return record
 
 
-def _lines(path: Path, data: bytes) -> Benchmark | Evaluation:
+def _lines(path: Path, data: bytes) -> Benchmark | Evaluation | Sweep:
     """The rows that ``--output`` of a command wrote, a line each; the last may be cut short."""
+    if _is_sweep(data):
+        return Sweep(rows=tuple(sorted(read_rows(path), key=lambda row: row.label)))
     lines = data.splitlines()
     whole = lines if data.endswith(b"\n") else lines[:-1]
     try:
@@ -143,6 +156,15 @@ def _lines(path: Path, data: bytes) -> Benchmark | Evaluation:
     else:
         state = "is no JSON that a command wrote" if data else "is empty"
     raise UsageError(f"'{path}' {state}; wanted {WANTED}")
+
+
+def _is_sweep(data: bytes) -> bool:
+    """True for the rows that a sweep wrote."""
+    try:
+        msgspec.json.decode(data.partition(b"\n")[0], type=_SweepLine)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False
+    return True
 
 
 def _name_of(found: Any) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from enginebay.quantities import human_seconds
 from enginebay.reports.entries import benchmarks_of
+from enginebay.reports.sweep_parts import summary as sweep_summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,6 +20,8 @@ def title(report: Findings) -> str:
     """The model, or else the artifacts' folders."""
     if report.comparisons:
         return report.comparisons[0].model
+    if models := {row.model for sweep in report.sweeps for row in sweep.rows}:
+        return models.pop() if len(models) == 1 else f"Sweep of {len(models)} models"
     folders = [Path(artifact.path).name for artifact in report.artifacts]
     folders += [Path(row.artifact).name for each in report.evaluations for row in each.rows]
     folders += [Path(row.artifact).name for each in report.benchmarks for row in each.rows]
@@ -30,6 +33,8 @@ def title(report: Findings) -> str:
 
 def summary(report: Findings, entries: Sequence[Entry]) -> Iterator[str]:
     """The figures that come first: how many are verified, and which is best by what."""
+    for sweep in report.sweeps:
+        yield from sweep_summary(sweep)
     judged = [entry for entry in entries if entry.verdict]
     verified = [entry for entry in judged if entry.verdict == "verified"]
     references = {entry.verification.reference for entry in judged if entry.verification} - {""}
@@ -95,7 +100,10 @@ def machine(report: Findings) -> Iterator[tuple[str, str]]:
 
 def commands(report: Findings) -> Iterator[tuple[str, str]]:
     """The commands that make all of it again, each with what it makes."""
-    compared = [(f"Compare {one.model}", one.command) for one in report.comparisons]
+    compared = [
+        *(("Sweep", one.command) for one in report.sweeps),
+        *((f"Compare {one.model}", one.command) for one in report.comparisons),
+    ]
     made = {row.artifact for one in report.comparisons for row in one.rows}
     measured = [
         *(("Measure the speed", one.command) for one in report.benchmarks),

@@ -18,6 +18,8 @@ from enginebay.reports.documents import WANTED, Verified, read_document
 from enginebay.reports.one_model import OneModel
 from enginebay.reports.record import ReportedArtifact
 from enginebay.reports.result import Report
+from enginebay.sweeps import ROWS_FILE as SWEEP_FILE
+from enginebay.sweeps import Sweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -26,15 +28,15 @@ if TYPE_CHECKING:
 
 
 def report(*sources: Any, command: str = "") -> Report:
-    """Gather what was found about one model.
+    """Gather what was found about one model, and by sweeps of many.
 
     Args:
         *sources: Each is a result of :func:`enginebay.compare`, :func:`enginebay.deploy`,
-            :func:`enginebay.benchmark`, :func:`enginebay.evaluate`, :func:`enginebay.sensitivity`
-            or :func:`enginebay.bisect`, an artifact, a report, or a path: the folder of a
-            comparison or of an artifact, or a JSON file that a command wrote with ``--json``,
-            ``--output`` or ``--report``. A verdict of :func:`enginebay.verify` stands behind its
-            artifact.
+            :func:`enginebay.benchmark`, :func:`enginebay.evaluate`, :func:`enginebay.sensitivity`,
+            :func:`enginebay.bisect` or :func:`enginebay.sweep`, an artifact, a report, or a path:
+            the folder of a comparison, a sweep or an artifact, or a JSON file that a command wrote
+            with ``--json``, ``--output`` or ``--report``. A verdict of :func:`enginebay.verify`
+            stands behind its artifact.
         command: What to type to make the report again. One report alone stays as it is.
 
     Raises:
@@ -62,6 +64,7 @@ def report(*sources: Any, command: str = "") -> Report:
         evaluations=tuple(gathering.evaluations),
         sensitivities=tuple(gathering.sensitivities),
         bisections=tuple(gathering.bisections),
+        sweeps=tuple(gathering.sweeps),
         command=command,
     )
 
@@ -76,6 +79,7 @@ class _Gathering:
         evaluations: As they came.
         sensitivities: As they came.
         bisections: As they came.
+        sweeps: As they came.
         reports: Those that the records came from.
     """
 
@@ -86,6 +90,7 @@ class _Gathering:
         self.evaluations: list[Evaluation] = []
         self.sensitivities: list[Sensitivity] = []
         self.bisections: list[Bisection] = []
+        self.sweeps: list[Sweep] = []
         self.reports: list[Report] = []
         self._model = OneModel()
         self._last = ""
@@ -111,6 +116,7 @@ class _Gathering:
             Evaluation: self._add_evaluation,
             Sensitivity: self.sensitivities.append,
             Bisection: self.bisections.append,
+            Sweep: self.sweeps.append,
             Report: self._add_report,
             ReportedArtifact: self._add_reported,
         }
@@ -120,13 +126,13 @@ class _Gathering:
                 return
         raise UsageError(
             f"a report cannot show a {type(source).__name__}; wanted a result of compare, deploy, "
-            "benchmark, evaluate, sensitivity or bisect, an artifact, a report, or a path"
+            "benchmark, evaluate, sensitivity, bisect or sweep, an artifact, a report, or a path"
         )
 
     def check(self) -> None:
         """Refuse a report of nothing."""
         kinds = (self.comparisons, self.benchmarks, self.evaluations, self.sensitivities)
-        if not self.artifacts and not self.bisections and not any(kinds):
+        if not any((self.artifacts, self.bisections, self.sweeps, *kinds)):
             raise UsageError(f"there is nothing to report; wanted {WANTED}")
 
     def _add_path(self, source: str | Path) -> None:
@@ -140,6 +146,8 @@ class _Gathering:
             self._add_comparison(found, path)
         elif (path / MANIFEST_NAME).is_file():
             self._add_artifact(open_artifact(path))
+        elif (path / SWEEP_FILE).is_file():
+            self.add(read_document(path / SWEEP_FILE))
         else:
             inside = any(path.glob(f"*/{MANIFEST_NAME}")) or any(path.glob(f"*/{ROWS_FILE}"))
             raise UsageError(
@@ -209,7 +217,8 @@ class _Gathering:
 
     def _add_report(self, other: Report) -> None:
         measured = (other.benchmarks, other.evaluations, other.sensitivities, other.bisections)
-        for record in (record for group in (other.artifacts, *measured) for record in group):
+        kinds = (other.artifacts, other.sweeps, *measured)
+        for record in (record for group in kinds for record in group):
             self.add(record)
         self.comparisons.extend(other.comparisons)
         self.reports.append(other)

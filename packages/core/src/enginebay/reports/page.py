@@ -11,7 +11,7 @@ import hashlib
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from enginebay.reports import charts, tables
+from enginebay.reports import charts, sweep_parts, tables
 from enginebay.reports.entries import benchmarks_of, entries_of
 from enginebay.reports.facts import commands, machine, notes, summary, title
 from enginebay.reports.saving import GENERATOR, check_packages
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
     from enginebay.reports.entries import Entry
     from enginebay.reports.record import Findings
-
-#: The sign of each verdict, so that none is known by its colour alone.
-SIGNS = {"verified": "✓", "mismatched": "≠", "unverified": "?", "crashed": "!", "failed": "✗"}
 
 
 def render(report: Findings) -> str:
@@ -43,10 +40,11 @@ def render(report: Findings) -> str:
         style=style,
         script=script,
         digest=digest,
-        signs=SIGNS,
+        signs=tables.SIGNS,
         report=report,
         title=title(report),
         summary=list(summary(report, entries)),
+        sweeps=[sweep_parts.parts(sweep) for sweep in report.sweeps],
         overview=tables.overview(entries),
         problems=[entry for entry in entries if entry.reason],
         figures=list(_figures(report, entries)),

@@ -9,6 +9,7 @@ from enginebay.bisection import Bisection
 from enginebay.evaluation import Evaluation
 from enginebay.measurement import Benchmark
 from enginebay.operations import Comparison, Sensitivity
+from enginebay.sweeps import Sweep
 from enginebay.version import __version__
 
 #: The version of the JSON document; it grows when a key is removed or changes its meaning.
@@ -44,4 +45,5 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     evaluations: tuple[Evaluation, ...] = ()
     sensitivities: tuple[Sensitivity, ...] = ()
     bisections: tuple[Bisection, ...] = ()
+    sweeps: tuple[Sweep, ...] = ()
     command: str = ""

@@ -27,6 +27,7 @@ class Report(Findings, frozen=True, kw_only=True):
         evaluations: What :func:`enginebay.evaluate` found.
         sensitivities: What :func:`enginebay.sensitivity` found.
         bisections: What :func:`enginebay.bisect` found.
+        sweeps: What :func:`enginebay.sweep` found, of any number of models.
         command: What to type to make it again; empty where it was made in Python.
 
     Example:

@@ -17,13 +17,24 @@ if TYPE_CHECKING:
     from enginebay.verdict import OutputComparison
 
 
+#: The sign of each verdict, so that none is known by its colour alone.
+SIGNS = {
+    "verified": "✓",
+    "mismatched": "≠",
+    "unverified": "?",
+    "crashed": "!",
+    "failed": "✗",
+    "lost": "∅",
+}
+
+
 class Cell(NamedTuple):
     """One cell.
 
     Attributes:
         text: What is shown; empty for nothing.
         key: The number that it is sorted by; None for its text.
-        kind: ``verdict`` for a badge, ``number``, or empty.
+        kind: ``verdict`` for a badge, ``sign`` for a small one, ``number``, or empty.
     """
 
     text: str
@@ -75,7 +86,7 @@ def _overview_row(
     entry: Entry, metrics: Sequence[str], reference: dict[str, float | None]
 ) -> list[Cell]:
     values = {row.metric: row for row in entry.metrics}
-    found = [_metric(values.get(name)) for name in metrics]
+    found = [metric_cell(values.get(name)) for name in metrics]
     if entry.is_pytorch:
         found = [number(reference[name], _figure) for name in metrics]
     speed = entry.speeds[0] if entry.speeds else None
@@ -92,7 +103,8 @@ def _overview_row(
     ]
 
 
-def _metric(row: Row | None) -> Cell:
+def metric_cell(row: Row | None) -> Cell:
+    """The value of a metric; an artifact that was lost has none."""
     if row is None:
         return Cell("", kind="number")
     return Cell("lost") if row.error else number(row.value, _figure)

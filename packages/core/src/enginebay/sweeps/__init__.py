@@ -12,7 +12,7 @@ from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
     from enginebay.sweeps.arrival import arrived
-    from enginebay.sweeps.baseline import regressions
+    from enginebay.sweeps.baseline import VERDICTS, regressions
     from enginebay.sweeps.cell_task import run_cell
     from enginebay.sweeps.cells import Cell
     from enginebay.sweeps.matrix import read_cells
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ROWS_FILE",
+    "VERDICTS",
     "Cell",
     "RowsFile",
     "Sweep",
@@ -45,6 +46,7 @@ __getattr__ = lazy_names(
         "RowsFile": "sweeps.rows_file",
         "Sweep": "sweeps.rows",
         "SweepRow": "sweeps.rows",
+        "VERDICTS": "sweeps.baseline",
         "arrived": "sweeps.arrival",
         "attempts": "sweeps.sending",
         "job_of": "sweeps.sending",
