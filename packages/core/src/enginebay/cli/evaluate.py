@@ -13,6 +13,7 @@ from enginebay.cli.arguments import (
     data_set,
     repeatable_command,
 )
+from enginebay.cli.executor_flags import add_executor, executor
 from enginebay.cli.output import print_fields, print_json, print_table, stdout_on_stderr, styled
 from enginebay.cli.report_flag import add_report, check_report, write_report
 from enginebay.errors import UsageError
@@ -68,6 +69,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         metavar="SECONDS",
         help="limit for an engine to load, and for each item (default: 1800)",
     )
+    add_executor(parser, "the items", "all in one process")
     add_report(parser)
 
 
@@ -86,7 +88,7 @@ def run(args: Namespace) -> int:
             "--max-drop compares with PyTorch, and there is no model", hint="add --model MODEL"
         )
     check_report(args, *args.artifacts)
-    with progress() as watch, stdout_on_stderr():
+    with executor(args) as workers, progress() as watch, stdout_on_stderr():
         evaluation = evaluate(
             args.artifacts,
             data,
@@ -95,6 +97,7 @@ def run(args: Namespace) -> int:
             timeout=args.timeout,
             output=args.output,
             resume=args.resume,
+            executor=workers,
             watch=watch,
         )
     evaluation = msgspec.structs.replace(evaluation, command=repeatable_command(args.argv))

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from enginebay.data.data_set import CheckedItems, DataSet, Item
+    from enginebay.data.data_set import CheckedItems, DataSet, Item, NamedData
     from enginebay.data.find import find_data
     from enginebay.data.record import DataRecord
 
-__all__ = ["CheckedItems", "DataRecord", "DataSet", "Item", "find_data"]
+__all__ = ["CheckedItems", "DataRecord", "DataSet", "Item", "NamedData", "find_data"]
 
 __getattr__ = lazy_names(
     __name__,
@@ -24,6 +24,7 @@ __getattr__ = lazy_names(
         "DataRecord": "data.record",
         "DataSet": "data.data_set",
         "Item": "data.data_set",
+        "NamedData": "data.data_set",
         "find_data": "data.find",
     },
 )

@@ -6,8 +6,10 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from hashlib import blake2b
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from enginebay.data.pictures import Pictures
@@ -42,6 +44,20 @@ class Item(NamedTuple):
     target: Any = None
 
 
+class NamedData(msgspec.Struct, frozen=True):
+    """A data set that any process can open: :class:`DataSet` takes the same.
+
+    Attributes:
+        source: Text that names it, as on the command line.
+        take: As many of its items.
+        seed: Another seed, other items.
+    """
+
+    source: str
+    take: int | None = None
+    seed: int = 0
+
+
 class DataSet:
     """Items for calibration, verification and evaluation.
 
@@ -59,6 +75,9 @@ class DataSet:
         take: Use this many of them: drawn at random where their number is known, else the first.
         seed: Another seed, other items.
 
+    Attributes:
+        named: What another process opens it with; None where a Python object was given.
+
     Raises:
         InputError: There is no such source, it cannot be read, or it can be read once only.
         UsageError: ``take`` is less than 1.
@@ -74,6 +93,8 @@ class DataSet:
         if take is not None and take < 1:
             raise UsageError(f"{take} items cannot be taken; wanted 1 or more")
         named = None
+        is_named = isinstance(source, str | Path)
+        self.named = NamedData(str(source), take, seed) if is_named else None
         if isinstance(source, str):
             from enginebay.data.find import find_data
 
@@ -103,6 +124,7 @@ class DataSet:
         if task is None or not isinstance(self._source, Pictures):
             return self
         other = self._copy(self._indices, self._take)
+        other.named = self.named
         other._source = self._source.for_task(task)
         return other
 
@@ -207,10 +229,18 @@ class DataSet:
         drawn = _drawn(len(known), count, seed)
         return self if drawn is None else self._copy([known[place] for place in drawn], None)
 
+    def part(self, start: int, stop: int) -> DataSet:
+        """The items from one place to the one before another.
+
+        Those before are read only where the source cannot be read by number.
+        """
+        known = range(stop) if self._indices is None else self._indices
+        return self._copy(list(known[start:stop]), None)
+
     def _copy(self, indices: list[int] | None, take: int | None) -> DataSet:
         other = copy(self)
         other._indices, other._take = indices, take
-        other._digests, other._length = array("Q"), None
+        other._digests, other._length, other.named = array("Q"), None, None
         return other
 
     def _raw(self) -> Iterator[Any]:

@@ -53,9 +53,15 @@ class Run:
         metrics = [source.identity for source in self.sources]
         return _digest(*artifacts, *metrics, self.model)
 
+    @property
+    def may_be_finished(self) -> bool:
+        """True if an earlier run has written any rows."""
+        return bool(self.journal and self.journal.rows)
+
     def finished(self) -> dict[str, list[Row]]:
         """The rows of artifacts that an earlier run has finished, on the same items."""
-        assert self.journal is not None
+        if self.journal is None or not self.may_be_finished:
+            return {}
         self.digest = fingerprint(self.data, self.inputs)
         found = {}
         for candidate in self.candidates:

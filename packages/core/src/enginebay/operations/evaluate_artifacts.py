@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
 
 from enginebay.data import DataSet
 from enginebay.errors import UsageError
@@ -14,19 +17,26 @@ from enginebay.evaluation import (
     Loop,
     Run,
     common_task,
+    describe_job,
     evaluate_here,
+    evaluate_on,
     find_candidates,
     find_metrics,
+    find_torch_model,
+    model_identity,
     torch_model,
 )
 from enginebay.operations.steps import Steps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from concurrent.futures import Executor
 
     from enginebay.artifact import Artifact
-    from enginebay.evaluation import MetricSource
+    from enginebay.evaluation import Candidate, Job, MetricSource, Totals
     from enginebay.operations.steps import Step
+
+    _Evaluate: TypeAlias = Callable[[Sequence[Candidate], Callable[[int], None]], Totals]
 
 
 def evaluate(
@@ -38,6 +48,7 @@ def evaluate(
     timeout: float = 1800.0,
     output: str | Path | None = None,
     resume: bool = False,
+    executor: Executor | None = None,
     watch: Callable[[Step], None] | None = None,
 ) -> Evaluation:
     """Measure what artifacts cost in accuracy: PyTorch and each of them on the same items.
@@ -60,17 +71,23 @@ def evaluate(
         output: A file that rows are written to, as JSON, a line each.
         resume: Go on with what ``output`` holds: rows that are there are not measured again, and
             an evaluation that was ended goes on at the item where it was.
+        executor: Evaluates the items on other processes or machines: any of
+            ``concurrent.futures``, or ``distributed.Client(…).get_executor(pure=False)``. They
+            must see the same files; the model, the data and the metrics are given as text, as on
+            the command line, and metrics have ``metric_state`` and ``merge_state``.
         watch: Called with each step when it starts, when its detail changes and when it ends.
 
     Returns:
         A row for each artifact and metric.
 
     Raises:
-        UsageError: A metric is none, there is no artifact, or the artifacts take other inputs.
+        UsageError: A metric is none, there is no artifact, or the artifacts take other inputs; or
+            with an executor, something has no name, or a metric cannot be merged.
         InputError: An item does not fit, or lacks a target that a metric needs.
         ArtifactError: An artifact is damaged.
         ModelError: The model raised.
-        EnginebayError: A metric raised on PyTorch's outputs.
+        EnginebayError: A metric raised on PyTorch's outputs; or items were not evaluated, as the
+            executor's workers died or could not: ``resume`` goes on with what was done.
     """
     if resume and output is None:
         raise UsageError("there is nothing to go on with", hint="name the file: --output ROWS")
@@ -82,35 +99,63 @@ def evaluate(
         items = items.for_task(common_task(candidates))
     journal = None if output is None else Journal(Path(output), resume=resume)
     run = Run(candidates, sources, items, journal)
-    known = bool(journal and journal.rows)
     steps = Steps(watch)
-    with Loop(run, timeout=timeout) as loop, ExitStack() as stack:
-        if not known:
-            loop.start(candidates)  # they load while PyTorch does
-        bound = None
-        if model is not None:
-            with steps("load"):
-                bound = stack.enter_context(torch_model(model, run))
-                run.model = bound.identity if journal else ""
-        rows = run.finished() if known else {}
+    totals = None
+    with ExitStack() as stack:
+        if executor is None:
+            loop = stack.enter_context(Loop(run, timeout=timeout))
+            evaluate_items = stack.enter_context(_here(run, loop, model, steps))
+        else:
+            job = describe_job(run, metrics, model, timeout)
+            evaluate_items = _on_executor(executor, run, job, steps)
+        rows = run.finished()
         missing = [each for each in candidates if each.name not in rows]
-        loop.start(missing)
         if missing:
             with steps("evaluate") as set_detail:
-                totals = evaluate_here(
-                    *(run, missing, loop, bound),
-                    lambda count: set_detail(_progress(count, items.count)),
+                totals = evaluate_items(
+                    missing, lambda count: set_detail(_progress(count, items.count))
                 )
             run.digest = totals.digest.text
             for each in missing:
                 rows[each.name] = run.write(each, totals.rows(each))
     if journal is not None:
         journal.finish()
+    record = items.record()
+    if totals is not None:  # the items may have been read elsewhere
+        replace = msgspec.structs.replace
+        record = replace(record, count=totals.count, digest=totals.digest.inputs)
     return Evaluation(
         rows=tuple(row for each in candidates for row in rows[each.name]),
-        data=items.record(),
-        reference="" if bound is None else "the PyTorch model",
+        data=record,
+        reference="" if model is None else "the PyTorch model",
     )
+
+
+@contextmanager
+def _here(run: Run, loop: Loop, model: Any, steps: Steps) -> Iterator[_Evaluate]:
+    """Yield a function that evaluates artifacts in this process."""
+    if not run.may_be_finished:
+        loop.start(run.candidates)  # they load while PyTorch does
+    with ExitStack() as stack:
+        bound = None
+        if model is not None:
+            with steps("load"):
+                bound = stack.enter_context(torch_model(model, run))
+                run.model = bound.identity if run.journal else ""
+
+        def evaluate_items(candidates: Sequence[Candidate], watch: Callable[[int], None]) -> Totals:
+            loop.start(candidates)
+            return evaluate_here(run, candidates, loop, bound, watch)
+
+        yield evaluate_items
+
+
+def _on_executor(executor: Executor, run: Run, job: Job, steps: Steps) -> _Evaluate:
+    """Return a function that evaluates artifacts on an executor."""
+    if job.model and run.journal is not None:
+        with steps("load"):  # rows and checkpoints are those of a model with these weights
+            run.model = model_identity(find_torch_model(job.model))
+    return partial(evaluate_on, executor, run, job)
 
 
 def _check_reference(sources: Sequence[MetricSource], model: Any) -> None:

@@ -1,0 +1,267 @@
+"""`eb.evaluate` on executors: the digits of one process, whatever becomes of the workers."""
+
+from __future__ import annotations
+
+import socket
+from concurrent.futures import Executor, ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import pytest
+
+import enginebay as eb
+from enginebay.errors import ArtifactError, EnginebayError, InputError, ModelError, UsageError
+from enginebay.evaluation import Run, describe_job, find_candidates, find_metrics
+from enginebay.evaluation.shard_task import Answer, ShardTask, evaluate_shards
+from enginebay.executors import local_executor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from conftest import Run as RunCommand
+
+    from enginebay.evaluation import Evaluation
+
+HOST = socket.gethostname()
+
+OWN = """\
+import os
+from pathlib import Path
+
+
+class Sum:
+    higher_is_better = None
+
+    def __init__(self):
+        self.reset()
+
+    def reset(self):
+        self.metric_state = {"sum": 0.0}
+
+    def update(self, outputs, target):
+        self.merge_state({"sum": float(abs(outputs - target).sum())})
+
+    def merge_state(self, state):
+        self.metric_state["sum"] += state["sum"]
+
+    def compute(self):
+        return self.metric_state["sum"]
+
+
+class Deadly(Sum):
+    def update(self, outputs, target):
+        super().update(outputs, target)
+        if target[0, 0] == 150 and Path("deadly").exists():
+            Path("deadly").unlink()
+            os.kill(os.getpid(), 9)
+
+
+class Picky(Sum):
+    against = "reference"
+
+    def update(self, outputs, target):
+        if abs(outputs - target).max() > 1e6:
+            raise ValueError("too far")
+
+
+class Alone(Sum):
+    merge_state = property()
+
+
+class Sets(Sum):
+    def reset(self):
+        self.metric_state = {"seen": set()}
+
+    def update(self, outputs, target):
+        pass
+"""
+
+DATA = """\
+import numpy as np
+read = dict(np.load("data.npz"))
+def items():
+    yield from ({"x": x, "target": target} for x, target in zip(read["x"], read["target"]))
+"""
+
+
+@pytest.fixture(scope="module")
+def executor() -> Iterator[Executor]:
+    """One worker, so that what happens to it is the same each time."""
+    with local_executor(1) as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def _files(here: Path) -> None:
+    """Another ``data.npz``: 200 items of any magnitude; and metrics."""
+    (here / "data.npz").unlink()
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 1, 4)) * 10.0 ** rng.integers(-6, 7, (200, 1, 4))
+    target = rng.normal(size=(200, 1, 3)) * 10.0 ** rng.integers(-6, 7, (200, 1, 3))
+    target[:, 0, 0] = np.arange(200)
+    np.savez(here / "data.npz", x=x.astype(np.float32), target=target.astype(np.float32))
+    (here / "own.py").write_text(OWN)
+    (here / "items.py").write_text(DATA)
+
+
+def found(output: str, executor: Any = None, data: Any = "data.npz", **given: Any) -> Evaluation:
+    metrics = given.pop("metrics", "own.py:Sum")
+    return eb.evaluate(
+        *(["good", "bad"], data, metrics), output=output, resume=True, executor=executor, **given
+    )
+
+
+def test_the_rows_are_those_of_one_process(executor: Executor) -> None:
+    given: Any = {
+        "metrics": ["own.py:Sum", "own.py:Picky", "mean-absolute-error", "cosine"],
+        "model": "net.py:build",
+    }
+    whole = found("whole.jsonl", **given)
+    assert "raised ValueError on item" in whole.rows[5].error
+    assert found("parts.jsonl", executor, **given) == whole
+    assert found("parts.jsonl", executor, **given) == whole  # its rows are there
+
+
+def test_two_processes_of_a_pool() -> None:
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        some = found("pool.jsonl", pool, eb.DataSet("data.npz", take=130, seed=3))
+    assert some == found("some.jsonl", data=eb.DataSet("data.npz", take=130, seed=3))
+    assert some.data.count == len(some.data.indices) == 130
+
+
+def test_items_whose_number_only_reading_tells(executor: Executor) -> None:
+    parts = found("parts.jsonl", executor, "items.py:items")
+    whole = found("whole.jsonl", data="items.py:items")
+    assert parts == whole
+    assert whole.rows[0].count == 200
+
+
+@pytest.mark.parametrize("again", ["executor", "one process"])
+def test_a_killed_worker_ends_it_and_resume_does_what_is_missing(
+    here: Path, executor: Executor, again: str
+) -> None:
+    (here / "deadly").touch()
+    with pytest.raises(EnginebayError) as caught:
+        found("rows.jsonl", executor, metrics="own.py:Deadly")
+    assert str(caught.value) == (
+        f"items 128 to 191 of 'data.npz' were not evaluated on {HOST}: "
+        "'the task' ended with SIGKILL; it said nothing"
+    )
+    assert caught.value.hint == "go on with --resume"
+    assert not (here / "deadly").exists()
+    seen: list[str] = []
+    resumed = found(
+        *("rows.jsonl", executor if again == "executor" else None),
+        metrics="own.py:Deadly",
+        watch=lambda step: seen.append(step.detail),
+    )
+    details = [int(detail.split()[0]) for detail in seen if detail]
+    assert min(details) >= 128, "what was done before was not done again"
+    assert not list(here.glob("*.part"))
+    assert resumed == found("whole.jsonl", metrics="own.py:Deadly")
+
+
+def test_what_only_one_process_can_evaluate(executor: Executor) -> None:
+    import torch
+
+    def refused(**given: Any) -> tuple[str, str | None]:
+        with pytest.raises(UsageError) as caught:
+            found("rows.jsonl", executor, **given)
+        return str(caught.value), caught.value.hint
+
+    hint = "write it as on the command line: "
+    unnamed = "has no name by which an executor's workers find it"
+    assert refused(model=torch.nn.Linear(4, 3)) == (
+        f"the model, of type Linear, {unnamed}",
+        f"{hint}net.py:build",
+    )
+    assert refused(data=[({"x": np.zeros((1, 4), np.float32)}, 0)]) == (
+        f"the list given as data {unnamed}",
+        f"{hint}data.npz, a folder, or file.py:attr",
+    )
+    (source,) = find_metrics("accuracy")
+    assert refused(metrics=["own.py:Sum", source.build()]) == (
+        f"a metric, of type TopK, {unnamed}",
+        f"{hint}file.py:attr",
+    )
+    assert refused(metrics="own.py:Alone") == (
+        (
+            "metric 'own.py:Alone' cannot be computed in pieces, as an executor does: "
+            "it has no 'merge_state'"
+        ),
+        "leave the executor out, or give it metric_state and merge_state(state)",
+    )
+    assert refused(metrics="own.py:Sets") == (
+        "the state of a metric cannot be sent: a set cannot be kept",
+        "metric_state is a dict of numbers, arrays, and lists of them",
+    )
+
+
+def test_items_that_do_not_fit_are_named_as_in_one_process(executor: Executor) -> None:
+    np.savez("bad.npz", x=np.full((100, 1, 4), np.nan, np.float32), target=np.zeros((100, 1, 3)))
+    np.savez("none.npz", x=np.zeros((0, 1, 4), np.float32))
+    with pytest.raises(InputError) as caught:
+        found("rows.jsonl", executor, "bad.npz")
+    assert str(caught.value) == "item 0 of 'bad.npz': input 'x' holds NaN at [0, 0]"
+    with pytest.raises(InputError, match=r"^'none\.npz' holds no item$"):
+        found("rows.jsonl", executor, "none.npz")
+
+
+def test_a_model_that_is_another_one_in_each_process(here: Path, executor: Executor) -> None:
+    net = (here / "net.py").read_text()
+    (here / "net.py").unlink()
+    (here / "net.py").write_text(net.replace("torch.manual_seed(0)", "torch.seed()"))
+    with pytest.raises(ModelError) as caught:
+        found("rows.jsonl", executor, model="net.py:build")
+    assert str(caught.value) == (
+        f"the model on {HOST} has other weights, or another source file, than elsewhere"
+    )
+
+
+def test_a_worker_that_does_not_see_the_same(here: Path) -> None:
+    run = Run(find_candidates(["good"]), find_metrics("cosine"), eb.DataSet("data.npz"))
+    job = describe_job(run, "cosine", "net.py:build", 60.0)
+    assert sorted(job.files) == ["data.npz", "net.py:build"]
+
+    def failure(**changed: Any) -> Any:
+        other = msgspec.structs.replace(job, **changed)
+        data = evaluate_shards(msgspec.msgpack.encode(ShardTask(other, 0, 64)))
+        answer = msgspec.msgpack.decode(data, type=Answer)
+        assert answer.failure is not None
+        return answer.failure.error()
+
+    nowhere = failure(folder="/nowhere")
+    assert str(nowhere) == f"there is no folder '/nowhere' (on {HOST})"
+    assert nowhere.hint == "start the workers where they see the same files, or copy them there"
+    assert str(failure(files={"nothing.npz": "1"})) == (
+        f"'nothing.npz' leads to nothing in '{here}' (on {HOST})"
+    )
+    assert str(failure(files={"data.npz": "1"})) == (
+        f"'data.npz' is another one than where the evaluation was begun (on {HOST})"
+    )
+    assert str(failure(artifacts={"good": "1"})) == (
+        f"'good' is another artifact than where the evaluation was begun (on {HOST})"
+    )
+    missing = failure(artifacts={"missing": "1"})
+    assert str(missing).startswith('"missing" does not exist; wanted the directory of an artifact')
+    assert type(missing) is ArtifactError
+
+
+def test_the_command(here: Path, cli: RunCommand) -> None:
+    words = ("evaluate", "good", "--data", "data.npz", "--metric", "mean-absolute-error")
+    alone = cli(*words)
+    shared = cli(*words, "--workers", "1")
+    assert (shared.code, shared.out) == (0, alone.out)
+    ran = cli(*words, "--workers", "0")
+    assert (ran.code, ran.err) == (2, "error: --workers is 0, wanted 1 or more\n")
+    ran = cli(*words, "--workers", "1", "--scheduler", "tcp://127.0.0.1:1")
+    assert (ran.code, ran.err) == (
+        2,
+        (
+            "error: --workers is for this machine, and --scheduler has workers of its own\n"
+            "hint: leave one of them out\n"
+        ),
+    )
