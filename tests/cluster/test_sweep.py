@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from .__main__ import disturbed, holds
 from .processes import Cluster
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 NET = """
 import torch
