@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 #: figures and limits.
 GROUPS = (
     *("wrapper", "peers", "openvino", "ncnn", "startup"),
-    *("rewriting", "deploy", "evaluate", "calibration"),
+    *("rewriting", "deploy", "evaluate", "calibration", "sweep"),
 )
 
 
