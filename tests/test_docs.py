@@ -41,7 +41,7 @@ PAGES = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
     + [page for where in ("packages", "examples") for page in ROOT.glob(f"{where}/*/README.md")]
 )
-LANGUAGES = {"python", "sh", "text", "toml", "json"}
+LANGUAGES = {"python", "sh", "text", "toml", "json", "yaml"}
 #: Lines of shell blocks that are left out, by how they begin, and why.
 ELSEWHERE = {
     "pip install": "it installs what is under test here",

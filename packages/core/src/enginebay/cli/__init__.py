@@ -27,6 +27,7 @@ COMMANDS = {
     "run": "run an artifact on inputs",
     "verify": "compare an artifact with its model again",
     "evaluate": "measure what artifacts cost in accuracy, beside PyTorch on a data set",
+    "sweep": "deploy many models on many backends, on this machine or a cluster",
     "sensitivity": "measure what each layer of an int8 engine costs",
     "benchmark": "measure how fast artifacts are here, side by side, and beside PyTorch",
     "report": "write one page about a model's artifacts, or a sweep of many models",

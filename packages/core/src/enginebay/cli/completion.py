@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 SHELLS = ("bash", "zsh", "tcsh")
 
 #: The metavars of paths.
-_FILES = ("MODEL", "IR", "FILE", "FILE.npz", "ARTIFACT", "ARTIFACT|IR")
+_FILES = ("MODEL", "IR", "FILE", "FILE.npz", "ARTIFACT", "ARTIFACT|IR", "SWEEP", "ROWS.jsonl")
 _FOLDERS = ("FOLDER",)
 
 #: The commands that take a backend's own parameters.

@@ -32,6 +32,10 @@ EXAMPLES = {
         "enginebay evaluate artifact --data pictures --metric accuracy",
         "enginebay evaluate fp32 int8 --data items.npz --metric cosine --model net.py:build",
     ),
+    "sweep": (
+        "enginebay sweep sweep.toml --output swept",
+        "enginebay sweep sweep.toml --output swept --resume",
+    ),
     "sensitivity": ("enginebay sensitivity net.py:build --backend {backend} --data items.npz",),
     "benchmark": (
         "enginebay benchmark artifact",

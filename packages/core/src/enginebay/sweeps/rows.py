@@ -91,6 +91,30 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
     command: str = ""
 
     @property
+    def failures(self) -> tuple[str, ...]:
+        """One sentence for each reason to stop a release.
+
+        A cell without a verdict that passes, a metric further below PyTorch's than the cell allows,
+        and whatever is worse than in the baseline.
+        """
+        wrong = [
+            f"{row.label} is {row.verdict}" + (f": {row.reason}" if row.reason else "")
+            for row in self.rows
+            if row.verdict not in ("verified", "unverified")
+        ]
+        return (*wrong, *self.drops, *self.regressions)
+
+    @property
+    def drops(self) -> tuple[str, ...]:
+        """One sentence for each metric that has no value, or is too far below PyTorch's."""
+        return tuple(
+            text
+            for row in self.rows
+            for metric in row.metrics
+            if (text := metric.failure(row.max_drop))
+        )
+
+    @property
     def hosts(self) -> dict[str, list[SweepRow]]:
         """The rows by the machine that ran them; figures are compared within one only."""
         found: dict[str, list[SweepRow]] = {}

@@ -1,0 +1,185 @@
+"""``enginebay sweep SWEEP``: many models on many backends, on this machine or on a cluster."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from enginebay.cli.arguments import repeatable_command
+from enginebay.cli.executor_flags import add_executor, executor
+from enginebay.cli.output import (
+    print_fields,
+    print_json,
+    print_message,
+    print_next,
+    print_table,
+    short_path,
+    stdout_on_stderr,
+    styled,
+)
+from enginebay.cli.report_flag import add_report, check_report, write_report
+from enginebay.errors import UsageError
+from enginebay.quantities import human_seconds, human_size
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Iterator, Sequence
+
+    from enginebay.sweeps import Sweep, SweepRow
+
+_COLOURS = {"verified": "green", "unverified": "yellow"}
+
+
+def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
+    """Add the command's flags."""
+    parser.usage = "enginebay sweep SWEEP [--output FOLDER] [--scheduler ADDRESS] [flags]"
+    parser.add_argument(
+        "sweep",
+        metavar="SWEEP",
+        type=Path,
+        help="a file (.toml, .json, .yaml, .py) with models, backends, precisions and parameters",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FOLDER",
+        help="keep the artifacts in this folder, and a row for each cell, written as it ends",
+    )
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with what the folder of --output holds: only cells that it lacks, or that "
+        "were lost with their machine, are run",
+    )
+    add_executor(parser, "the cells", "as its cores and memory allow, one where they are measured")
+    parser.add_argument(
+        "--baseline",
+        type=Path,
+        metavar="ROWS.jsonl",
+        help="fail with exit code 1 where a cell is worse than in these rows of an earlier sweep",
+    )
+    add_report(parser)
+
+
+def run(args: Namespace) -> int:
+    """Sweep; a cell that is not verified, a drop or a regression fails with exit code 1."""
+    import msgspec
+
+    from enginebay.cli.progress import progress
+    from enginebay.sweeps import read_cells, sweep
+
+    if args.resume and args.output is None:
+        raise UsageError("--resume has no rows to go on with", hint="add --output FOLDER")
+    check_report(args)
+    cells = read_cells(args.sweep)
+    try:
+        with executor(args) as workers, progress() as watch, stdout_on_stderr():
+            found = sweep(
+                cells,
+                workers,
+                output=args.output,
+                resume=args.resume,
+                baseline=args.baseline,
+                watch=watch,
+                command=repeatable_command(args.argv),
+            )
+    except KeyboardInterrupt:
+        if args.output is not None and args.output.is_dir():
+            print_message(f"rows so far: {short_path(args.output.absolute())}")
+            print_message(f"go on with: {_resumed(args)}")
+        raise
+    if args.json:
+        print_json({**msgspec.to_builtins(found), "failures": list(found.failures)})
+    else:
+        _print(found, args)
+    write_report(args, found)
+    for failure in _errors(found):
+        sys.stderr.write(f"{styled('error:', 'red', sys.stderr)} {failure}\n")
+    return 1 if found.failures else 0
+
+
+def _resumed(args: Namespace) -> str:
+    """The command line that goes on."""
+    words = args.argv if args.resume else [*args.argv, "--resume"]
+    return shlex.join(["enginebay", *words])
+
+
+def _print(found: Sweep, args: Namespace) -> None:
+    for host, rows in found.hosts.items():
+        _print_host(host, rows)
+    folder = "" if args.output is None else short_path(args.output.absolute())
+    print_fields(
+        (
+            *(line for row in found.rows for line in _reasons(row)),
+            *(("note", note) for note in found.notes),
+            ("folder", folder),
+        )
+    )
+    if folder and any(row.fault for row in found.rows):
+        print_next([_resumed(args)])
+
+
+def _print_host(host: str, rows: Sequence[SweepRow]) -> None:
+    """Print the rows of one machine: figures of several are never side by side."""
+    machine = next((row.machine for row in rows if row.machine), None)
+    described = f" ({machine.processor}, {machine.cores} cores)" if machine else ""
+    sys.stdout.write(styled(f"{host or 'on no machine'}{described}\n", "bold", sys.stdout))
+    columns = {
+        "MODEL": [row.model for row in rows],
+        "BACKEND": [row.backend for row in rows],
+        "PRECISION": [row.precision or "-" for row in rows],
+        "PARAMETERS": [" ".join(f"{k}={v}" for k, v in row.params.items()) or "-" for row in rows],
+        "VERDICT": [
+            styled(row.verdict, _COLOURS.get(row.verdict, "red"), sys.stdout) for row in rows
+        ],
+        "MAX ERROR": [
+            "-" if row.max_abs_error is None else f"{row.max_abs_error:.2g}" for row in rows
+        ],
+        "SIZE": ["-" if row.size is None else human_size(row.size) for row in rows],
+        "DEPLOY": [human_seconds(row.seconds) if row.seconds else "-" for row in rows],
+        "CALL": ["-" if row.latency is None else human_seconds(row.latency) for row in rows],
+        "DROP": [", ".join(_drops(row)) or "-" for row in rows],
+    }
+    optional = ("PARAMETERS", "CALL", "DROP")
+    shown = [name for name in columns if name not in optional or set(columns[name]) != {"-"}]
+    print_table(
+        shown,
+        zip(*(columns[name] for name in shown), strict=True),
+        right=("MAX ERROR", "SIZE", "DEPLOY", "CALL"),
+    )
+    sys.stdout.write("\n")
+
+
+def _drops(row: SweepRow) -> Iterator[str]:
+    """How much worse than PyTorch's each metric is, or the value where nothing is compared."""
+    for metric in row.metrics:
+        if metric.drop is not None:
+            yield f"{metric.metric} {metric.drop:.6g}"
+        else:
+            yield f"{metric.metric} {'-' if metric.value is None else f'= {metric.value:.6g}'}"
+
+
+def _reasons(row: SweepRow) -> Iterator[tuple[str, str]]:
+    if row.reason:
+        yield row.label, row.reason
+    if row.speed and row.speed.failure:
+        yield row.label, f"it could not be measured: {row.speed.failure}"
+    if row.attempts > 1:
+        yield row.label, f"begun {row.attempts} times, since workers died"
+    if row.hint:
+        yield row.label, f"hint: {row.hint}"
+
+
+def _errors(found: Sweep) -> Iterator[str]:
+    """Why the sweep fails: how many cells are wrong, and each drop and regression."""
+    wrong = Counter(row.verdict for row in found.rows)
+    passed = sum(wrong.pop(verdict, 0) for verdict in ("verified", "unverified"))
+    if wrong:
+        counts = ", ".join(f"{count} {verdict}" for verdict, count in wrong.items())
+        total = wrong.total() + passed
+        yield f"{wrong.total()} of {total} cells failed: {counts}"
+    yield from found.drops
+    yield from found.regressions

@@ -1,0 +1,144 @@
+"""``enginebay sweep``: what it prints, and its exit codes."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from enginebay.evaluation import Row
+from enginebay.measurement import Machine
+from enginebay.sweeps import Sweep, SweepRow
+from enginebay.testing.commands import Ran, call_command
+
+GROUPED = """\
+one (Hand-made, 2 cores)
+MODEL      BACKEND  PRECISION  PARAMETERS  VERDICT     MAX ERROR     SIZE  DEPLOY  DROP
+tiny.onnx  ncnn     fp32       threads=2   verified            -  5.0 MiB  2.00 s  accuracy 0.08
+tiny.onnx  ncnn     fp16       -           mismatched          -        -       -  -
+
+two (Hand-made, 2 cores)
+MODEL      BACKEND  PRECISION  VERDICT     MAX ERROR  SIZE  DEPLOY
+tiny.onnx  ncnn     fp32       unverified          -     -       -
+
+on no machine
+MODEL      BACKEND  PRECISION  VERDICT  MAX ERROR  SIZE  DEPLOY
+tiny.onnx  ncnn     fp32       lost             -     -       -
+
+tiny.onnx on ncnn fp32 threads=2  begun 2 times, since workers died
+tiny.onnx on ncnn fp32            nothing to compare with
+tiny.onnx on ncnn fp16            it is wrong
+                                  hint: look
+tiny.onnx on ncnn fp32            the worker died
+note                              the machine was busy
+folder                            out
+
+Next:
+  enginebay sweep sweep.toml --output out --resume
+"""
+
+MACHINE = Machine(processor="Hand-made", cores=2, system="s", python="3", enginebay="1")
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Any:
+    monkeypatch.chdir(tmp_path)
+    Path("tiny.onnx").write_bytes(b"never read")
+    Path("sweep.toml").write_text('models = ["tiny.onnx"]\nbackends = ["ncnn"]\n')
+    return partial(call_command, capfd, "sweep")
+
+
+def row(host: str, verdict: str = "verified", **fields: Any) -> SweepRow:
+    known: dict[str, Any] = {"model": "tiny.onnx", "backend": "ncnn", "precision": "fp32", **fields}
+    machine = MACHINE if host else None
+    return SweepRow(key=f"{host}{known}", host=host, verdict=verdict, machine=machine, **known)
+
+
+@pytest.fixture
+def found(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Makes what a sweep on several machines would find: there is one here."""
+
+    def to(*rows: SweepRow, **fields: Any) -> None:
+        value = Sweep(rows=rows, **fields)
+        monkeypatch.setattr("enginebay.sweeps.sweep", lambda *_, **__: value)
+
+    return to
+
+
+def test_rows_are_grouped_by_host(cli: Any, found: Any) -> None:
+    metric = Row(
+        artifact="a",
+        backend="ncnn",
+        metric="accuracy",
+        value=0.9,
+        reference=0.98,
+        drop=0.08,
+        count=50,
+    )
+    found(
+        row("one", size=5 << 20, seconds=2.0, metrics=(metric,), params={"threads": 2}, attempts=2),
+        row("two", "unverified", reason="nothing to compare with"),
+        row("one", "mismatched", precision="fp16", reason="it is wrong", hint="look"),
+        row("", "lost", fault="worker died", reason="the worker died"),
+        notes=("the machine was busy",),
+    )
+    ran: Ran = cli("sweep.toml", "--output", "out")
+    assert ran.out == GROUPED
+    assert ran.err == "error: 2 of 4 cells failed: 1 mismatched, 1 lost\n"
+    assert ran.code == 1
+
+
+def test_drops_and_regressions_fail(cli: Any, found: Any) -> None:
+    metric = Row(
+        artifact="a",
+        backend="ncnn",
+        metric="accuracy",
+        value=0.9,
+        reference=0.98,
+        drop=0.08,
+        count=50,
+    )
+    found(row("one", metrics=(metric,), max_drop=0.01), regressions=("it is slower",))
+    ran: Ran = cli("sweep.toml", "--json")
+    drop = "'a': accuracy is 0.9, and 0.98 in PyTorch: a drop of 0.08 on 50 items, above 0.01"
+    assert ran.err == f"error: {drop}\nerror: it is slower\n"
+    assert ran.document["failures"] == [drop, "it is slower"]
+    assert ran.document["rows"][0]["machine"]["processor"] == "Hand-made"
+    assert ran.code == 1
+
+
+def test_what_passes(cli: Any, found: Any) -> None:
+    metric = Row(
+        artifact="a",
+        backend="ncnn",
+        metric="accuracy",
+        value=0.9,
+        reference=0.98,
+        drop=0.08,
+        count=50,
+    )
+    found(row("one", metrics=(metric,), max_drop=0.1), row("one", "unverified"))
+    ran: Ran = cli("sweep.toml")
+    assert (ran.code, ran.err) == (0, "")
+    assert "Next:" not in ran.out
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        (["sweep.toml", "--resume"], "--resume has no rows to go on with", "add --output FOLDER"),
+        (["sweep.toml", "--workers", "0"], "--workers is 0, wanted 1 or more", None),
+        (
+            ["sweep.toml", "--workers", "1", "--scheduler", "tcp://127.0.0.1:1"],
+            "--workers is for this machine, and --scheduler has workers of its own",
+            "leave one of them out",
+        ),
+        (["none.toml"], "the config 'none.toml' does not exist", None),
+    ],
+)
+def test_wrong_usage(cli: Any, words: list[str], message: str, hint: str | None) -> None:
+    ran: Ran = cli(*words)
+    assert ran.err == f"error: {message}\n" + (f"hint: {hint}\n" if hint else "")
+    assert ran.code == 2
