@@ -126,6 +126,13 @@ def test_a_path_that_is_no_text() -> None:
         _job(model=name)
 
 
+def test_a_file_that_cannot_be_read(tmp_path) -> None:
+    os.mkfifo("pipe.npz")
+    with pytest.raises(UsageError) as caught:
+        _job(data="pipe.npz")
+    assert str(caught.value) == f"'{tmp_path}/pipe.npz' cannot be read: it is not a regular file"
+
+
 def test_attempts_are_removed_at_the_end(tmp_path) -> None:
     output = tmp_path / "out"
     home = output / "artifacts" / ".attempts"

@@ -11,8 +11,8 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from enginebay.artifact import move_artifact
-from enginebay.errors import ArtifactError, EnginebayError
-from enginebay.sweeps.faults import is_disk_error, lost, lost_to_disk, named
+from enginebay.errors import ArtifactError, ArtifactExistsError, EnginebayError
+from enginebay.sweeps.faults import lost, lost_to_disk, named
 from enginebay.sweeps.job import decode_reply
 from enginebay.sweeps.sending import ARTIFACTS, ATTEMPTS
 
@@ -84,6 +84,9 @@ def _written(files: Mapping[str, bytes], built: Path, key: str) -> Path:
 
 def _unplaced(row: SweepRow, err: EnginebayError | OSError) -> SweepRow:
     """The row of an artifact that did not come to its place."""
-    if isinstance(err, OSError) or is_disk_error(err):
-        return lost_to_disk(row, platform.node(), err)
-    return lost(row, "damaged", str(err), "sweep again with --resume")
+    if isinstance(err, ArtifactError) and not isinstance(err.__cause__, OSError):
+        return lost(row, "damaged", str(err), "sweep again with --resume")
+    if isinstance(err, ArtifactExistsError):
+        hint = "move it away, then sweep again with --resume"
+        return lost(row, "disk", f"on {platform.node()}: {err}", hint)
+    return lost_to_disk(row, platform.node(), err)

@@ -10,12 +10,11 @@ from contextlib import contextmanager, nullcontext, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from enginebay.artifact import open_artifact
-from enginebay.data import DataSet
 from enginebay.errors import (
     BackendUnavailableError,
     EnginebayError,
@@ -29,8 +28,9 @@ from enginebay.operations import compare, evaluate
 from enginebay.quantities import human_size
 from enginebay.sweeps.backend_check import checked_environment, installed_versions
 from enginebay.sweeps.faults import CellLostError, is_disk_error, lost, lost_to_disk, named
-from enginebay.sweeps.files import SMALL, locate
+from enginebay.sweeps.files import SMALL
 from enginebay.sweeps.job import Job, Reply, decode_job, encode
+from enginebay.sweeps.local_cell import LocalCell, code_folders
 from enginebay.sweeps.measuring import measured
 from enginebay.sweeps.process_state import as_found
 from enginebay.sweeps.rows import SweepRow
@@ -59,7 +59,7 @@ def run_cell(data: bytes) -> bytes:
     """
     job = decode_job(data)
     try:
-        with _folder(job) as (folder, is_shared), as_found(_code_folders(job, folder)):
+        with _folder(job) as (folder, is_shared), as_found(code_folders(job, folder)):
             with suppress(OSError):  # what is named by the cell and not seen here is its fault
                 os.chdir(job.cell.folder or ".")
             row = _row(job, folder)
@@ -68,19 +68,6 @@ def run_cell(data: bytes) -> bytes:
             return encode(_reply(job, row, is_shared=is_shared))
     except OSError as err:  # there is no place for a folder, or it was taken away
         return encode(Reply(row=lost_to_disk(_begun(job.cell), platform.node(), err)))
-
-
-def _code_folders(job: Job, folder: Path) -> Iterator[Path]:
-    """The cell's folder, and those of the files that it names, here and where they are written."""
-    yield Path(job.cell.folder or ".")
-    for number, reference in enumerate(job.references.values()):
-        yield Path(reference.files[0].path).parent
-        yield _received(folder, number)
-
-
-def _received(folder: Path, number: int) -> Path:
-    """The folder of a cell's file that came with the job."""
-    return folder / "files" / str(number)
 
 
 @contextmanager
@@ -110,7 +97,7 @@ def _row(job: Job, folder: Path) -> SweepRow:
     try:
         row = _with_environment(row)
         _check_usable(row)
-        local = _Local(job, folder)
+        local = LocalCell(job, folder)
         row = _deployed(row, local, folder)
         row = measured(row, job.cell.seconds, job.cell.timeout)
         row = _evaluated(row, local)
@@ -158,64 +145,7 @@ def _check_usable(row: SweepRow) -> None:
         raise CellLostError("backend", message, hint=problem.fix)
 
 
-class _Local:
-    """A cell with the paths that its files have on this machine.
-
-    Attributes:
-        cell: The cell.
-        config: Its deploy config; None for none.
-        command: What makes its artifact alone.
-        notes: Which files came with the job.
-
-    Raises:
-        CellLostError: A file is not here.
-        OSError: A file that came with the job cannot be written.
-    """
-
-    def __init__(self, job: Job, folder: Path) -> None:
-        self.config, self.command = job.config, job.command
-        self.notes: list[str] = []
-        self._texts: dict[str, str] = {}
-        for number, (text, reference) in enumerate(job.references.items()):
-            self._texts[text], note = locate(reference, _received(folder, number))
-            self.notes += [note] if note else []
-        naming = ("model", "inputs", "metrics", "params")
-        placed = {name: self._placed(getattr(job.cell, name)) for name in naming}
-        self.cell: Cell = _replace(job.cell, **placed)
-        self._data: str = self._placed(job.data)
-
-    def _placed(self, value: Any) -> Any:
-        """Plain data in which the texts that name files name them as they are here."""
-        if isinstance(value, str):
-            return self._texts.get(value, value)
-        if isinstance(value, dict):
-            return {name: self._placed(each) for name, each in value.items()}
-        if isinstance(value, list | tuple):
-            return type(value)(self._placed(each) for each in value)
-        return value
-
-    @property
-    def data(self) -> DataSet | None:
-        """The data set, opened; None where there is none."""
-        return DataSet(self._data, self.cell.take, self.cell.seed) if self._data else None
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """What :func:`enginebay.compare` takes besides the model, as far as the cell says it."""
-        cell = self.cell
-        named = {
-            "config": self.config,
-            "exporter": cell.exporter or None,
-            "ir": cell.ir or None,
-            "data": self.data,
-            "probes": cell.probes,
-            "rtol": cell.rtol,
-            "atol": cell.atol,
-        }
-        return {name: value for name, value in named.items() if value is not None}
-
-
-def _deployed(row: SweepRow, local: _Local, folder: Path) -> SweepRow:
+def _deployed(row: SweepRow, local: LocalCell, folder: Path) -> SweepRow:
     """The row with the verdict and the artifact.
 
     Raises:
@@ -244,7 +174,7 @@ def _deployed(row: SweepRow, local: _Local, folder: Path) -> SweepRow:
     return _replace(row, receipt=artifact.manifest.receipt, digest=artifact.digest)
 
 
-def _evaluated(row: SweepRow, local: _Local) -> SweepRow:
+def _evaluated(row: SweepRow, local: LocalCell) -> SweepRow:
     """The row with the metrics of its artifact; an error that none survives is in each of them."""
     cell = local.cell
     if not cell.metrics or row.artifact is None:

@@ -6,14 +6,14 @@ import hashlib
 import os
 import platform
 import stat
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay.errors import EnginebayError, check_text
+from enginebay.errors import EnginebayError, UsageError, check_text
 from enginebay.ir import read_onnx
 from enginebay.quantities import human_size
 from enginebay.sweeps.faults import CellLostError
@@ -71,7 +71,7 @@ def refer(text: str, folder: str = "") -> Reference | None:
         a plugin, a shape.
 
     Raises:
-        UsageError: The path is not text in this locale.
+        UsageError: The path is not text in this locale, or the file cannot be read.
     """
     for before, name, after in _readings(text):
         if name and Path(folder, name).exists():
@@ -110,7 +110,21 @@ def _with_parts(path: Path) -> tuple[Path, ...]:
 def _described(path: Path) -> SentFile:
     if path.is_dir():
         return SentFile(str(path))
-    return SentFile(str(path), digest(path), path.stat().st_size)
+    with _readable(path):
+        return SentFile(str(path), digest(path), path.stat().st_size)
+
+
+@contextmanager
+def _readable(path: str | Path) -> Iterator[None]:
+    """Name a file that cannot be read.
+
+    Raises:
+        UsageError: The system refuses it, or it is a pipe or a device.
+    """
+    try:
+        yield
+    except OSError as err:
+        raise UsageError(f"'{path}' cannot be read: {err.strerror or err}") from err
 
 
 def with_content(references: dict[str, Reference]) -> dict[str, Reference]:
@@ -128,7 +142,8 @@ def with_content(references: dict[str, Reference]) -> dict[str, Reference]:
 
 
 def _filled(file: SentFile) -> SentFile:
-    return msgspec.structs.replace(file, content=Path(file.path).read_bytes())
+    with _readable(file.path):
+        return msgspec.structs.replace(file, content=Path(file.path).read_bytes())
 
 
 def locate(reference: Reference, folder: Path) -> tuple[str, str]:
@@ -213,7 +228,7 @@ def digest(path: Path) -> str:
     """
     info = path.stat()
     if not stat.S_ISREG(info.st_mode):
-        raise OSError(f"'{path}' is not a regular file")
+        raise OSError("it is not a regular file")
     return _digest(path, info.st_size, info.st_mtime_ns, info.st_ino)
 
 

@@ -68,8 +68,7 @@ def job_of(cell: Cell, output: Path | None, token: str) -> bytes:
 
     Raises:
         ConfigError: The config cannot be read.
-        UsageError: A path is not text in this locale.
-        OSError: A file that the cell names cannot be read.
+        UsageError: A file that the cell names cannot be read, or its path is no text.
     """
     config = load(Path(cell.folder, cell.config)) if cell.config else None
     data = cell.data or _data_of(config or {})

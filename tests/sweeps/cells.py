@@ -1,0 +1,64 @@
+"""Cells of tiny models, from the job to the row, in this process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from enginebay.sweeps import Cell, SweepRow, arrived, attempts, job_of, run_cell
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NET = """
+import torch
+
+def build():
+    return torch.nn.Linear(4, 3), torch.ones(1, 4)
+
+def large():
+    return torch.nn.Linear(200, 200), torch.ones(1, 200)
+
+def fail():
+    raise RuntimeError("no weights")
+
+def odd():
+    raise ValueError("no file mod\\udce8le")
+
+def crash():
+    import ctypes
+    ctypes.string_at(0)
+
+def hang():
+    import time
+    time.sleep(60)
+
+def fill():
+    raise OSError(28, "No space left on device")
+"""
+
+
+def cell_of(model: str = "net.py:build", **more: Any) -> Cell:
+    """A cell on ONNX Runtime."""
+    return Cell(model=model, backend="onnxruntime", **more)
+
+
+def swept(cell: Cell, output: Path | None = None) -> SweepRow:
+    """Run a cell from its job to its row."""
+    if output is None:
+        return arrived(run_cell(job_of(cell, None, "")), None)
+    with attempts(output) as token:
+        return arrived(run_cell(job_of(cell, output, token)), output)
+
+
+def reply_from_elsewhere(cell: Cell, output: Path, *gone: Path) -> bytes:
+    """Run a cell where neither the output nor some files are seen."""
+    with attempts(output) as token:
+        job = job_of(cell, output, token)
+        hidden = {path: path.rename(path.with_name(f"hidden {path.name}")) for path in gone}
+        aside = output.rename(output.with_name("aside"))
+        try:
+            return run_cell(job)
+        finally:
+            aside.rename(output)
+            for path, other in hidden.items():
+                other.rename(path)

@@ -1,0 +1,153 @@
+"""A cell that the machine is to blame for: lost, with its fault and what to do."""
+
+from __future__ import annotations
+
+import hashlib
+import resource
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from tests.sweeps.cells import cell_of, reply_from_elsewhere, swept
+
+import enginebay as eb
+from enginebay.errors import ChildCrashedError, ChildTimeoutError
+from enginebay.isolation import call
+from enginebay.sweeps import Cell, arrived, attempts, files, job_of, run_cell
+from enginebay.sweeps.job import Reply, decode_reply, encode
+
+
+def test_a_backend_that_is_not_installed_is_a_fault(net) -> None:
+    cell = Cell(model="net.py:build", backend="onnxruntim")
+    row = swept(cell)
+    assert (row.verdict, row.fault) == ("lost", "backend")
+    assert row.reason.startswith(f"on {row.host}: ")
+    assert "onnxruntim" in row.reason
+    assert row.hint
+
+
+def test_another_file_at_the_same_path_is_not_used(net, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(files, "SMALL", 0)
+    job = job_of(cell_of(), None, "")
+    wanted = hashlib.sha256(net.read_bytes()).hexdigest()
+    size = net.stat().st_size
+    net.write_text("# another model")
+    row = arrived(run_cell(job), None)
+    assert (row.verdict, row.fault) == ("lost", "not seen")
+    assert row.reason == (
+        f"{row.host} has another file '{net}', wanted {size} B with sha256 {wanted}"
+    )
+    assert row.hint == (
+        "put it on a file system that all machines have at the same path; files up to 0 B travel "
+        "by themselves"
+    )
+
+
+def test_a_folder_that_is_not_seen(net, tmp_path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    np.savez(data / "0.npz", input=np.ones((1, 4), np.float32))
+    cell = cell_of(data="data")
+    output = tmp_path / "out"
+    row = arrived(reply_from_elsewhere(cell, output, data), output)
+    assert (row.verdict, row.fault, row.artifact) == ("lost", "not seen", None)
+    assert row.reason == f"{row.host} does not see the folder '{data}'"
+    assert row.hint == "put it on a file system that all machines have at the same path"
+
+
+def test_the_artifact_of_another_cell_is_damaged(net, tmp_path) -> None:
+    output = tmp_path / "out"
+    reply = decode_reply(reply_from_elsewhere(cell_of(), output))
+    files = {**reply.files, "model.onnx": reply.files["model.onnx"][:-1] + b"x"}
+    row = arrived(encode(msgspec.structs.replace(reply, files=files)), output)
+    assert (row.verdict, row.fault, row.artifact) == ("lost", "damaged", None)
+    assert "was changed: wanted sha256" in row.reason
+    other = msgspec.structs.replace(reply.row, digest="0" * 64)
+    row = arrived(encode(msgspec.structs.replace(reply, row=other)), output)
+    assert (row.verdict, row.fault, row.artifact) == ("lost", "damaged", None)
+    assert "is another artifact" in row.reason
+    row = arrived(encode(msgspec.structs.replace(reply, files={"../../x": b""})), output)
+    assert row.reason == "a worker sent the file '../../x'; wanted a path in the artifact"
+
+
+def test_an_artifact_elsewhere_is_not_moved(net, tmp_path) -> None:
+    made = eb.deploy(
+        "net.py:build",
+        work_dir=tmp_path / "mine",
+        backend="onnxruntime",
+        probes=0,
+        allow_mismatch=True,
+    ).artifact
+    output = tmp_path / "out"
+    reply = decode_reply(run_cell(job_of(cell_of(), None, "")))
+    row = msgspec.structs.replace(reply.row, artifact=str(made.path), digest=made.digest)
+    found = arrived(encode(Reply(row=row)), output)
+    assert found.fault == "damaged"
+    assert made.path.is_dir()
+
+
+@pytest.mark.parametrize(
+    ("model", "limit", "error"),
+    [("net.py:crash", 60.0, ChildCrashedError), ("net.py:hang", 4.0, ChildTimeoutError)],
+)
+def test_what_ends_or_holds_the_process_is_its_callers_fault(net, tmp_path, model, limit, error):
+    with attempts(tmp_path / "out") as token, pytest.raises(error):
+        call(
+            "enginebay.sweeps:run_cell",
+            job_of(cell_of(model), tmp_path / "out", token),
+            timeout=limit,
+            result_type=bytes,
+        )
+    assert not list((tmp_path / "out/artifacts").iterdir())
+
+
+def run_on_a_small_disk(job: bytes) -> bytes:
+    """Run a cell where no file may have more than 100 kB; called in a child process."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+    return run_cell(job)
+
+
+def test_a_full_disk_is_a_fault(net, tmp_path) -> None:
+    row = swept(cell_of("net.py:fill"))
+    reason = (
+        f"on {row.host}: calling 'net.py:fill' raised OSError: [Errno 28] No space left on device"
+    )
+    assert (row.verdict, row.fault, row.reason) == ("lost", "disk", reason)
+    output = tmp_path / "out"
+    with attempts(output) as token:
+        job = job_of(cell_of("net.py:large"), output, token)
+        function = "tests.sweeps.test_cell_faults:run_on_a_small_disk"
+        row = arrived(call(function, job, timeout=60.0, result_type=bytes), output)
+    assert (row.verdict, row.fault, row.artifact) == ("lost", "disk", None)
+    assert row.reason.startswith(f"on {row.host}: the artifact ")
+    assert row.reason.endswith(" cannot be written: File too large")
+    assert row.hint == "free some space there, or let it be written, then sweep again with --resume"
+
+
+def test_an_artifact_that_cannot_be_written_where_it_arrives(net, tmp_path) -> None:
+    output = tmp_path / "out"
+    reply = reply_from_elsewhere(cell_of(), output)
+    output.rename(tmp_path / "moved")
+    output.touch()
+    row = arrived(reply, output)
+    assert (row.verdict, row.fault, row.artifact) == ("lost", "disk", None)
+    assert row.reason.startswith(f"on {row.host}: '{output}/artifacts/.attempts/")
+    assert row.reason.endswith("' cannot be written: Not a directory")
+
+
+def test_what_has_the_place_of_an_artifact_stays(net, tmp_path) -> None:
+    output = tmp_path / "out"
+    first = swept(cell_of(), output)
+    assert first.artifact
+    notes = Path(first.artifact, "notes.txt")
+    notes.write_text("mine")
+    row = swept(cell_of(), output)
+    assert (row.verdict, row.fault, row.artifact) == ("lost", "disk", None)
+    assert row.reason == (
+        f'on {row.host}: "{first.artifact}" also holds "notes.txt", which is not part of the '
+        "artifact"
+    )
+    assert row.hint == "move it away, then sweep again with --resume"
+    assert notes.read_text() == "mine"
+    assert eb.open_artifact(first.artifact).digest == first.digest

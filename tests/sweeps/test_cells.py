@@ -1,0 +1,223 @@
+"""A cell of a sweep as a job, run by a real engine: what its row says, and what travels."""
+
+from __future__ import annotations
+
+import fcntl
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import TensorProto, helper, numpy_helper
+from tests.sweeps.cells import NET, cell_of, reply_from_elsewhere, swept
+
+import enginebay as eb
+from enginebay.sweeps import SweepRow, arrived, attempts, cell_task, job_of, run_cell
+
+
+def _save_with_external_data(path: Path) -> None:
+    """Write relu(x W) with W in a file of its own."""
+    weights = np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32)
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 64])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 64])],
+        [numpy_helper.from_array(weights, "w")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, path, save_as_external_data=True, location="w.data", size_threshold=0)
+
+
+def test_a_row_says_what_was_deployed_and_where(net, tmp_path) -> None:
+    cell = cell_of(seconds=0.3)
+    row = swept(cell, tmp_path / "out")
+    assert (row.verdict, row.fault, row.reason) == ("verified", "", "")
+    assert (row.key, row.model, row.precision) == (cell.key, "net.py:build", "fp32")
+    assert row.host
+    assert row.machine
+    assert row.speed
+    assert row.speed.call
+    assert {"enginebay", "enginebay-onnxruntime", "onnxruntime", "torch"} <= row.versions.keys()
+    assert row.environment
+    assert row.environment.ok
+    assert row.receipt
+    assert row.receipt.engine.startswith("onnxruntime")
+    folder = tmp_path / f"out/artifacts/net.py-build-on-onnxruntime-fp32-{cell.key}"
+    assert (row.artifact, row.speed.artifact) == (str(folder), str(folder))
+    assert list((tmp_path / "out/artifacts").iterdir()) == [folder]
+    assert eb.open_artifact(folder).digest == row.digest
+    assert msgspec.json.decode(msgspec.json.encode(row), type=SweepRow) == row
+
+
+def test_a_cell_that_runs_again_replaces_its_artifact(net, tmp_path) -> None:
+    first = swept(cell_of(), tmp_path / "out")
+    second = swept(cell_of(), tmp_path / "out")
+    assert first.artifact == second.artifact
+    assert second.artifact
+    assert eb.open_artifact(second.artifact).digest == second.digest
+
+
+def test_without_an_output_no_artifact_stays(net) -> None:
+    row = swept(cell_of())
+    assert (row.verdict, row.artifact) == ("verified", None)
+    assert row.digest
+    assert row.size
+
+
+@pytest.mark.parametrize(
+    ("cell", "reason"),
+    [
+        (cell_of("net.py:fail"), "calling 'net.py:fail' raised RuntimeError: no weights"),
+        (cell_of("net.py:odd"), "raised ValueError: no file mod\\udce8le"),
+        (cell_of("net.py:no"), "there is no 'no' in"),
+        (cell_of("net.py:build", precision="fp3"), "fp3"),
+        (cell_of("net.py:build", params={"colour": 1}), "'colour' is no parameter of onnxruntime"),
+        (cell_of("net.py:build", inputs=("input=1xx",)), "input=1xx"),
+        (cell_of("net.py:build", data="no.npz"), "no data set 'no.npz'"),
+    ],
+    ids=["raises", "no text", "no name", "precision", "parameter", "input", "data"],
+)
+def test_what_is_wrong_with_a_cell_is_its_reason(net, tmp_path, cell, reason) -> None:
+    row = swept(cell, tmp_path / "out")
+    assert (row.verdict, row.fault, row.artifact) == ("failed", "", None)
+    assert reason in row.reason
+    assert not list((tmp_path / "out/artifacts").iterdir())
+
+
+def test_files_and_artifacts_travel_where_nothing_is_shared(net, tmp_path) -> None:
+    output = tmp_path / "out"
+    row = arrived(reply_from_elsewhere(cell_of(), output, net), output)
+    assert (row.verdict, row.reason) == ("verified", "")
+    assert row.artifact
+    assert eb.open_artifact(row.artifact).digest == row.digest
+    assert f"'{net}' is not on {row.host}: it came with the job" in row.notes[0]
+
+
+def test_weights_beside_an_onnx_file_travel_too(net, tmp_path) -> None:
+    folder = tmp_path / "modèle"
+    folder.mkdir()
+    model = folder / "größe.onnx"
+    _save_with_external_data(model)
+    output = tmp_path / "out"
+    cell = cell_of("modèle/größe.onnx")
+    row = arrived(reply_from_elsewhere(cell, output, folder), output)
+    assert (row.verdict, row.reason, row.model) == ("verified", "", "modèle/größe.onnx")
+    assert row.artifact
+    assert row.artifact.endswith(f"/größe.onnx-on-onnxruntime-fp32-{cell.key}")
+
+
+def test_an_artifact_that_is_too_large_to_travel_is_a_note(net, tmp_path, monkeypatch) -> None:
+    output = tmp_path / "out"
+    monkeypatch.setattr(cell_task, "SMALL", 100)
+    row = arrived(reply_from_elsewhere(cell_of(), output), output)
+    assert (row.verdict, row.artifact) == ("verified", None)
+    assert row.notes[-1].startswith(
+        f"the artifact was not kept: {row.host} does not see '{output}', and its "
+    )
+    assert row.notes[-1].endswith("name an --output on a file system that all workers see")
+
+
+def test_each_model_has_its_own_neighbours(net, tmp_path, monkeypatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)  # as where a script in this folder sweeps
+    for name, factor in (("a", 1), ("b", 2)):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "net.py").write_text(
+            "import torch, os\nfrom layers.scale import FACTOR\n"
+            "torch.set_default_dtype(torch.float64)\nos.chdir('/')\n"
+            "class Net(torch.nn.Module):\n"
+            "    def forward(self, x):\n        return x * FACTOR\n"
+            "def build():\n    return Net(), torch.ones(1, dtype=torch.float32)\n"
+        )
+        (folder / "layers").mkdir()
+        (folder / "layers" / "scale.py").write_text(f"FACTOR = {factor}")
+    for name, factor in (("a", 1), ("b", 2)):
+        row = swept(cell_of(f"{name}/net.py:build"), tmp_path / "out")
+        assert (row.verdict, row.reason) == ("verified", "")
+        assert row.artifact
+        with eb.load(row.artifact) as loaded:
+            (found,) = loaded({"x": np.ones(1, np.float32)}).values()
+        assert found == factor
+        assert torch.get_default_dtype() is torch.float32
+        assert Path.cwd() == tmp_path
+
+
+def test_cells_of_a_machine_are_measured_one_at_a_time(net, tmp_path) -> None:
+    cell = cell_of(seconds=0.1)
+    with attempts(tmp_path / "out") as token, ThreadPoolExecutor(1) as pool:
+        with Path(tempfile.gettempdir(), "enginebay-measuring.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            reply = pool.submit(run_cell, job_of(cell, tmp_path / "out", token))
+            folder = tmp_path / "out/artifacts/.attempts"
+            while not list(folder.glob("*/*/*/manifest.json")):
+                assert not reply.done()
+            time.sleep(1)
+            assert not reply.done()
+        row = arrived(reply.result(timeout=20), tmp_path / "out")
+    assert row.speed
+
+
+def test_metrics_are_in_the_row(net, tmp_path) -> None:
+    inputs = np.random.default_rng(0).normal(size=(16, 1, 4)).astype(np.float32)
+    np.savez(tmp_path / "data.npz", input=inputs, target=np.zeros(16, np.int64))
+    cell = cell_of(data="data.npz", take=8, metrics=("accuracy", "cosine"))
+    row = swept(cell, tmp_path / "out")
+    assert row.verdict == "verified"
+    assert [(each.metric, each.count, each.drop) for each in row.metrics] == [
+        ("accuracy", 8, 0.0),
+        ("cosine", 8, pytest.approx(0, abs=1e-5)),
+    ]
+    assert {each.artifact for each in row.metrics} == {row.artifact}
+    row = swept(cell_of(data="data.npz", metrics=("accuracyy",)))
+    assert row.verdict == "verified"
+    assert "there is no metric 'accuracyy'" in row.metrics[0].failure()
+
+
+def test_a_config_is_read_where_the_sweep_begins(net, tmp_path) -> None:
+    (tmp_path / "base.toml").write_text('onnx_config = {input_names = ["pixels"]}')
+    config = tmp_path / "mine.toml"
+    config.write_text(
+        '_base_ = "base.toml"\nbackend_config = {type = "onnxruntime"}\n'
+        'calib_config = {calib_file = "data.npz"}'
+    )
+    np.savez(tmp_path / "data.npz", pixels=np.ones((2, 1, 4), np.float32))
+    output = tmp_path / "out"
+    gone = (config, tmp_path / "base.toml", tmp_path / "data.npz")
+    reply = reply_from_elsewhere(cell_of(config="mine.toml"), output, *gone)
+    row = arrived(reply, output)
+    assert (row.verdict, row.reason) == ("verified", "")
+    assert row.artifact
+    manifest = eb.open_artifact(row.artifact).manifest
+    assert [spec.name for spec in manifest.inputs] == ["pixels"]
+    assert manifest.data
+    assert manifest.data.count == 2
+
+
+@pytest.mark.parametrize("model", ["inner.py:build", "inner:build"])
+def test_relative_paths_begin_in_the_folder_of_the_cell(net, tmp_path, model) -> None:
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    (folder / "inner.py").write_text(NET)
+    (folder / "deploy.toml").write_text('backend_config = {type = "onnxruntime"}')
+    np.savez(folder / "items.npz", input=np.ones((4, 1, 4), np.float32), target=[0, 1, 2, 0])
+    cell = cell_of(
+        model,
+        config="deploy.toml",
+        data="items.npz",
+        metrics=("accuracy",),
+        max_drop=0.5,
+        folder=str(folder),
+    )
+    row = swept(cell, tmp_path / "out")
+    assert (row.verdict, row.reason, row.model) == ("verified", "", model)
+    assert [(metric.metric, metric.error) for metric in row.metrics] == [("accuracy", "")]
+    assert row.max_drop == 0.5
+    command = eb.open_artifact(row.artifact).manifest.command
+    assert command.startswith(f"cd {folder} && enginebay deploy {model} ")
+    assert Path.cwd() == tmp_path
