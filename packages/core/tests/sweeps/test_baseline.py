@@ -102,7 +102,10 @@ def test_what_got_no_worse_twice_got_no_worse(verdicts: list[str]) -> None:
 
 def test_a_lost_cell_is_no_verdict() -> None:
     lost = change(ROW, verdict="lost", fault="worker died", reason="worker died twice on bob")
-    assert found(lost) == (f"{LABEL}: lost (verified in the baseline): worker died twice on bob",)
+    message = f"{LABEL}: lost (verified in the baseline): worker died twice on bob"
+    assert found(lost) == (message,)
+    before = change(ROW, machine=change(MACHINE, environment={"OMP_NUM_THREADS": "1"}))
+    assert found(change(lost, machine=None, versions={}), before) == (message,)
 
 
 def test_cells_that_are_gone_and_new() -> None:

@@ -188,7 +188,9 @@ def _causes(row: SweepRow, before: SweepRow) -> str:
 
 
 def _variables(row: SweepRow, before: SweepRow) -> tuple[dict[str, str], dict[str, str]]:
-    ours, theirs = (each.machine.environment if each.machine else {} for each in (row, before))
+    if row.machine is None or before.machine is None:  # it died before it said anything
+        return {}, {}
+    ours, theirs = row.machine.environment, before.machine.environment
     unset = dict.fromkeys(ours.keys() | theirs.keys(), "unset")
     return unset | ours, unset | theirs
 
