@@ -137,6 +137,24 @@ def test_only_one_sweep_writes_to_a_file(file: Path) -> None:
     assert subprocess.run([sys.executable, "-c", code], env=env, check=False).returncode == 0
 
 
+def test_a_worker_that_was_forked_holds_no_lock(file: Path) -> None:
+    code = (
+        "import os, signal, time; from pathlib import Path; from enginebay.sweeps import RowsFile\n"
+        f"rows = RowsFile(Path({str(file)!r}), resume=True)\n"
+        "if child := os.fork(): print(child, flush=True); os.kill(os.getpid(), signal.SIGKILL)\n"
+        "time.sleep(60)"
+    )
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        child = int(writer.stdout.readline())
+        assert writer.wait(10) == -signal.SIGKILL
+        try:
+            RowsFile(file, resume=True).close()
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [

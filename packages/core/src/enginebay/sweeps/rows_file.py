@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 #: The file's name in a sweep's folder.
 ROWS_FILE = "rows.jsonl"
 _WHAT = "a sweep"
+#: The open files by which this process holds locks.
+_locks: set[int] = set()
 
 
 class RowsFile:
@@ -98,7 +100,8 @@ def _lock(path: Path, cleanup: ExitStack) -> None:
     import fcntl
 
     descriptor = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o666)
-    cleanup.callback(os.close, descriptor)
+    _locks.add(descriptor)
+    cleanup.callback(_unlock, descriptor)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as err:
@@ -107,6 +110,17 @@ def _lock(path: Path, cleanup: ExitStack) -> None:
         ) from err
     except OSError:
         return  # this file system has no locks
+
+
+def _unlock(*descriptors: int) -> None:
+    for descriptor in _locks.intersection(descriptors):
+        _locks.remove(descriptor)
+        os.close(descriptor)
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, where importing this must not fail
+    # The locks are the parent's: workers that a pool forks may live longer than it does.
+    os.register_at_fork(after_in_child=lambda: _unlock(*_locks))
 
 
 def read_rows(path: str | Path) -> tuple[SweepRow, ...]:
