@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import msgspec
 
-from enginebay.errors import UsageError, disk_error, disk_failure
+from enginebay.errors import UsageError, disk_error, disk_failure, nearest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -128,6 +128,12 @@ def _is_cut_short(line: bytes) -> bool:
     except (msgspec.DecodeError, UnicodeDecodeError):
         return True
     return False
+
+
+def similar_file(path: Path) -> str | None:
+    """Suggest the file beside a missing one that its name is most like; None where none is."""
+    close = nearest(path.name, [each.name for each in path.parent.glob("*") if each.exists()])
+    return f"did you mean '{path.with_name(close)}'?" if close and path.name else None
 
 
 def write_whole(path: Path, data: bytes) -> None:

@@ -9,8 +9,9 @@ import msgspec
 from enginebay.artifact import Manifest
 from enginebay.bisection import Bisection
 from enginebay.data import DataRecord
-from enginebay.errors import UsageError, check_text, nearest
+from enginebay.errors import UsageError, check_text
 from enginebay.evaluation import Evaluation, Row
+from enginebay.files import similar_file
 from enginebay.measurement import Benchmark, BenchmarkRow, Machine
 from enginebay.operations import Comparison, Sensitivity
 from enginebay.reports.record import SCHEMA, ReportedArtifact
@@ -86,10 +87,9 @@ def read_document(path: Path) -> Any:
     """
     check_text(str(path))
     if not path.exists():
-        close = nearest(path.name, [each.name for each in path.parent.glob("*")])
         raise UsageError(
             f"'{path}' does not exist; wanted {WANTED}",
-            hint=f"did you mean '{path.with_name(close)}'?" if close and path.name else None,
+            hint=similar_file(path),
         )
     data = path.read_bytes()
     try:

@@ -7,8 +7,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enginebay.errors import UsageError, check_text, nearest
-from enginebay.files import JsonLines
+from enginebay.errors import UsageError, check_text
+from enginebay.files import JsonLines, similar_file
 from enginebay.sweeps.rows import SCHEMA, SweepRow
 
 if TYPE_CHECKING:
@@ -137,10 +137,9 @@ def read_rows(path: str | Path) -> tuple[SweepRow, ...]:
     check_text(str(path))
     path = path / ROWS_FILE if path.is_dir() else path
     if not path.exists():
-        close = nearest(path.name, [each.name for each in path.parent.glob("*")])
         raise UsageError(
             f"'{path}' does not exist; wanted the {ROWS_FILE} of a sweep",
-            hint=f"did you mean '{path.with_name(close)}'?" if close else None,
+            hint=similar_file(path),
         )
     found = JsonLines(path, SCHEMA).read(SweepRow, _WHAT)
     rows = {row.key: row for _, row in found}
