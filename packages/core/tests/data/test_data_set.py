@@ -52,6 +52,44 @@ def test_however_a_stacked_file_was_written(tmp_path: Path, save: Any, array: An
     assert len(eb.DataSet(tmp_path / "data.npz", take=3)) == 3
 
 
+@pytest.mark.parametrize("array", [X, np.asfortranarray(X)], ids=["c", "fortran"])
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_a_part_has_the_items_of_its_places(tmp_path: Path, save: Any, array: Any) -> None:
+    save(tmp_path / "data.npz", x=array, target=np.arange(10))
+    whole = eb.DataSet(tmp_path / "data.npz")
+    list(whole.items(SPECS))
+    part = whole.part(6, 9)
+    assert [(item.number, int(item.target)) for item in part.items(SPECS)] == [
+        *((6, 6), (7, 7), (8, 8))
+    ]
+    assert rows(part) == [6, 7, 8]
+    assert part.digests(0, 3) == whole.digests(6, 9) != b""
+    some = eb.DataSet(tmp_path / "data.npz", take=5, seed=1)
+    assert rows(some.part(2, 4)) == rows(some)[2:4]
+    assert rows(whole.part(8, 20)) == [8, 9]
+
+
+def test_a_part_reads_no_item_before_it(tmp_path: Path) -> None:
+    class Noting(list[Any]):
+        def __getitem__(self, index: Any) -> Any:
+            read.append(index)
+            return super().__getitem__(index)
+
+    read: list[int] = []
+    assert rows(eb.DataSet(Noting(X)).part(6, 9)) == [6, 7, 8]
+    assert read == [6, 7, 8]
+    assert rows(eb.DataSet(lambda: iter(X)).part(6, 9)) == [6, 7, 8]
+
+    large = np.zeros((64, 256, 256), np.float32)  # 16 MB
+    np.savez(tmp_path / "data.npz", x=large)
+    with (tmp_path / "data.npz").open("r+b") as file:
+        file.seek(8 << 20)
+        file.write(b"xxxx")  # in item 31, which has a checksum with those before it
+    assert len(list(eb.DataSet(tmp_path / "data.npz").part(40, 42))) == 2
+    with pytest.raises(InputError, match="Bad CRC-32"):
+        list(eb.DataSet(tmp_path / "data.npz"))
+
+
 def test_a_stacked_file_is_read_item_by_item(tmp_path: Path) -> None:
     np.savez(tmp_path / "data.npz", x=np.zeros((64, 256, 256), np.float32))  # 16 MB
     tracemalloc.start()

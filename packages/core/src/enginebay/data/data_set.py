@@ -234,8 +234,9 @@ class DataSet:
 
         Those before are read only where the source cannot be read by number.
         """
-        known = range(stop) if self._indices is None else self._indices
-        return self._copy(list(known[start:stop]), None)
+        last = stop if self.count is None else min(stop, self.count)
+        known = range(last) if self._indices is None else self._indices
+        return self._copy(list(known[start:last]), None)
 
     def _copy(self, indices: list[int] | None, take: int | None) -> DataSet:
         other = copy(self)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
-from io import BufferedReader
+from io import SEEK_CUR, BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
-from zipfile import BadZipFile, ZipFile
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+from zipfile import ZIP_STORED, BadZipFile, ZipFile
 
 import numpy as np
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Bytes of a stacked file that are read ahead.
 _BUFFER = 1 << 16
+#: Bytes of the header before each file in an archive; its last four are two lengths.
+_LOCAL_HEADER = 30
 
 #: How a stacked file is written.
 HINT = "numpy.savez('data.npz', x=inputs), where inputs[0] is the first whole input"
@@ -220,13 +222,29 @@ def _header(stream: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     return shape, fortran, dtype
 
 
+def _entry(archive: ZipFile, name: str, *, from_start: bool) -> BinaryIO:
+    """An array's file in an archive, to be read from its start or from somewhere in it."""
+    info = archive.getinfo(f"{name}.npy")
+    if from_start or info.compress_type != ZIP_STORED:
+        # Buffered: reading an entry of some hundred bytes from the archive takes 15 µs.
+        return BufferedReader(archive.open(info), _BUFFER)  # type: ignore[type-var]  # it has readinto
+    # zipfile of Python 3.11 reads all that it seeks over.
+    assert archive.filename is not None
+    file = Path(archive.filename).open("rb", _BUFFER)  # noqa: SIM115  # the caller closes it
+    file.seek(info.header_offset)
+    header = file.read(_LOCAL_HEADER)
+    lengths = header[-4:-2], header[-2:]  # of the name and the extra field behind it
+    file.seek(sum(int.from_bytes(each, "little") for each in lengths), SEEK_CUR)
+    return file
+
+
 def _rows(archive: ZipFile, name: str, indices: Sequence[int]) -> Iterator[NumpyArray]:
     """The entries of an array along its first axis, each read when it is wanted."""
-    # Buffered: reading an entry of some hundred bytes from the archive takes 15 µs.
-    with BufferedReader(archive.open(f"{name}.npy"), _BUFFER) as stream:  # type: ignore[type-var]  # it has readinto
+    with _entry(archive, name, from_start=not indices or indices[0] == 0) as stream:
+        beginning = stream.tell()
         shape, fortran, dtype = _header(stream)
         if fortran or not shape:
-            stream.seek(0)
+            stream.seek(beginning)
             whole = np.atleast_1d(np.lib.format.read_array(stream, allow_pickle=False))
             yield from (np.ascontiguousarray(whole[index]) for index in indices)
             return
