@@ -325,7 +325,7 @@ def test_a_killed_run_leaves_what_another_goes_on_from(here: Path) -> None:
         stdout=subprocess.DEVNULL,
     )
     deadline = time.monotonic() + 60
-    while not list(here.glob("*.part")) and time.monotonic() < deadline:
+    while not list(here.glob("rows.*.part")) and time.monotonic() < deadline:
         time.sleep(0.05)
     process.kill()
     assert process.wait(30) == -signal.SIGKILL
