@@ -148,7 +148,7 @@ def test_a_killed_worker_ends_it_and_resume_does_what_is_missing(
         found("rows.jsonl", executor, metrics="own.py:Deadly")
     assert str(caught.value) == (
         f"items 128 to 191 of 'data.npz' were not evaluated on {HOST}: "
-        "'the task' ended with SIGKILL; it said nothing"
+        "its process ended with SIGKILL"
     )
     assert caught.value.hint == "go on with --resume"
     assert not (here / "deadly").exists()
