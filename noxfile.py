@@ -390,12 +390,22 @@ def bisect(session: nox.Session) -> None:
 
 
 @nox.session(requires=ENGINES)
+def dask(session: nox.Session) -> None:
+    """Sixty cells of the zoo on a Dask scheduler with four workers, two of which are lost.
+
+    Minutes, so not part of the default run, which sweeps eight small ones.
+    """
+    install(session, *EVERY_ENGINE, "enginebay[dask]", ZOO, extras=(), shared=ENGINES)
+    session.run("python", "-m", "tests.cluster", *session.posargs, env={"OMP_NUM_THREADS": "1"})
+
+
+@nox.session(requires=ENGINES)
 def benchmarks(session: nox.Session) -> None:
     """The ratios against the bare engines and other toolkits; not part of the default run.
 
     Writes docs/benchmarks.md, unless groups are named: ``nox -s benchmarks -- wrapper``.
     """
-    install(session, *EVERY_ENGINE, extras=("psutil", "pygal", *PEERS), shared=ENGINES)
+    install(session, *EVERY_ENGINE, "enginebay[dask]", extras=("psutil", "pygal", *PEERS), shared=ENGINES)
     session.run("python", "-m", "benchmarks", *(session.posargs or ["--page"]))
 
 
