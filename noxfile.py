@@ -405,7 +405,13 @@ def benchmarks(session: nox.Session) -> None:
 
     Writes docs/benchmarks.md, unless groups are named: ``nox -s benchmarks -- wrapper``.
     """
-    install(session, *EVERY_ENGINE, "enginebay[dask]", extras=("psutil", "pygal", *PEERS), shared=ENGINES)
+    install(
+        session,
+        *EVERY_ENGINE,
+        "enginebay[dask]",
+        extras=("psutil", "pygal", *PEERS),
+        shared=ENGINES,
+    )
     session.run("python", "-m", "benchmarks", *(session.posargs or ["--page"]))
 
 
