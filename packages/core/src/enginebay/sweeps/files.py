@@ -154,7 +154,8 @@ def locate(reference: Reference, folder: Path) -> tuple[str, str]:
         folder: Where files are written that came with the job.
 
     Returns:
-        The text with the file's path here, and a note; empty where the file is at its own path.
+        The text with the file's path here, and a note where code came without its folder; else
+        empty.
 
     Raises:
         CellLostError: It is not here, or is another file, and did not come with the job.
@@ -168,10 +169,11 @@ def locate(reference: Reference, folder: Path) -> tuple[str, str]:
         if any(file.content is None for file in reference.files):
             raise _not_seen(unseen)
         path = str(_written(reference.files, folder))
-        note = (
-            f"'{unseen.path}' is not on {platform.node()}: it came with the job, "
-            "and what lies beside it did not"
-        )
+        if path.endswith(".py"):
+            note = (
+                f"'{unseen.path}' is not on {platform.node()}: it came with the job, and what "
+                "else it imports from its folder did not"
+            )
     return f"{reference.before}{path}{reference.after}", note
 
 

@@ -24,7 +24,7 @@ class LocalCell:
         cell: The cell.
         config: Its deploy config; None for none.
         command: What makes its artifact alone.
-        notes: Which files came with the job.
+        notes: Which code came with the job.
 
     Raises:
         CellLostError: A file is not here.
