@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +17,8 @@ if TYPE_CHECKING:
 
     from enginebay.sweeps.rows import SweepRow
 
-_LOCK = "enginebay-measuring.lock"
+#: One for the machine: TMPDIR may be another one for each job of a cluster.
+_LOCK = Path("/tmp/enginebay-measuring.lock")  # noqa: S108  # empty, and for all users
 
 
 def measured(row: SweepRow, seconds: float, timeout: float) -> SweepRow:
@@ -41,12 +41,11 @@ def _alone() -> Iterator[None]:
     """Hold the machine's lock, so that no other cell of any sweep is measured meanwhile."""
     import fcntl
 
-    path = Path(tempfile.gettempdir(), _LOCK)
     with suppress(OSError):  # another user's, which may be read
-        path.touch()
+        _LOCK.touch()
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-    except OSError:  # no folder for temporary files: the figures are as good as they are
+        descriptor = os.open(_LOCK, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:  # there is no such folder: the figures are as good as they are
         yield
         return
     try:
