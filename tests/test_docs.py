@@ -31,7 +31,7 @@ import pytest
 
 import enginebay as eb
 from enginebay import authors
-from enginebay.cli import COMMANDS
+from enginebay.cli import COMMANDS, command_parser
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -179,6 +179,20 @@ def test_blocks_are_known(page: Path) -> None:
             tomllib.loads(block.code)
         if block.language == "json":
             json.loads(block.code)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_workflows_call_commands_that_exist(page: Path) -> None:
+    """Their YAML can be read, and each command of Enginebay in them has the flags it is given."""
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
+    for block in BLOCKS[page]:
+        if block.language == "yaml":
+            for job in yaml.safe_load(block.code)["jobs"].values():
+                for step in job["steps"]:
+                    assert ("uses" in step) != ("run" in step), block.where
+                    words = shlex.split(re.sub(r"\$\{\{.*?'(.*?)' }}", r"\1", step.get("run", "")))
+                    if words[:1] == ["enginebay"]:
+                        command_parser(words[1], words[2:]).parse_args(words[2:])
 
 
 def test_the_guide_shows_the_whole_loopback_backend() -> None:
