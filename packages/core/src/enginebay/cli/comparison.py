@@ -13,10 +13,9 @@ from enginebay.cli.output import (
     print_table,
     short_path,
     stdout_on_stderr,
-    styled,
 )
 from enginebay.cli.report_flag import write_report
-from enginebay.cli.summaries import quiet_verdict
+from enginebay.cli.summaries import quiet_verdict, verdict_word
 from enginebay.errors import BackendUnavailableError, UsageError
 from enginebay.quantities import human_number, human_seconds, human_size
 
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 
     from enginebay.operations import Comparison, ComparisonRow
     from enginebay.params import BackendParams
-
-_COLOURS = {"verified": "green", "unverified": "yellow"}
 
 
 def is_comparison(argv: Sequence[str]) -> bool:
@@ -177,7 +174,7 @@ def _verdict(row: ComparisonRow) -> tuple[str, ...]:
     return (
         row.backend,
         row.precision or "-",
-        styled(row.verdict, _COLOURS.get(row.verdict, "red"), sys.stdout),
+        verdict_word(row.verdict),
         "-" if row.max_abs_error is None else f"{row.max_abs_error:.2g}",
         "-" if row.size is None else human_size(row.size),
         human_seconds(row.seconds) if row.seconds else "-",

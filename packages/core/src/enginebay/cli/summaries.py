@@ -24,6 +24,11 @@ _SHOWN = 6
 _COLOURS = {"verified": "green", "unverified": "yellow"}
 
 
+def verdict_word(verdict: str) -> str:
+    """Return a verdict as a terminal shows it: green, yellow or red."""
+    return styled(verdict, _COLOURS.get(verdict, "red"), sys.stdout)
+
+
 def verdict_text(verification: Verification) -> str:
     """Return the verdict, its reference and the number of samples; or the reason for none.
 
@@ -32,7 +37,7 @@ def verdict_text(verification: Verification) -> str:
         >>> verdict_text(Verification.unverified("nothing to compare with"))
         'unverified: nothing to compare with'
     """
-    verdict = styled(verification.verdict, _COLOURS.get(verification.verdict, "red"), sys.stdout)
+    verdict = verdict_word(verification.verdict)
     if verification.reason:
         return f"{verdict}: {verification.reason}"
     return f"{verdict} against {verification.reference} on {verification.extent()}"

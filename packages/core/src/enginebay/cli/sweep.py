@@ -21,6 +21,7 @@ from enginebay.cli.output import (
     styled,
 )
 from enginebay.cli.report_flag import add_report, check_report, write_report
+from enginebay.cli.summaries import verdict_word
 from enginebay.errors import UsageError
 from enginebay.quantities import human_seconds, human_size
 
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from enginebay.sweeps import Sweep, SweepRow
-
-_COLOURS = {"verified": "green", "unverified": "yellow"}
 
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
@@ -132,9 +131,7 @@ def _print_host(host: str, rows: Sequence[SweepRow]) -> None:
         "BACKEND": [row.backend for row in rows],
         "PRECISION": [row.precision or "-" for row in rows],
         "PARAMETERS": [" ".join(f"{k}={v}" for k, v in row.params.items()) or "-" for row in rows],
-        "VERDICT": [
-            styled(row.verdict, _COLOURS.get(row.verdict, "red"), sys.stdout) for row in rows
-        ],
+        "VERDICT": [verdict_word(row.verdict) for row in rows],
         "MAX ERROR": [
             "-" if row.max_abs_error is None else f"{row.max_abs_error:.2g}" for row in rows
         ],

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
 from enginebay.exporters import ExporterName
 from enginebay.ir import IRKind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]  # without infinity and not-a-number
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -74,5 +77,15 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def label(self) -> str:
         """The name in messages: ``net.py:build on openvino fp16``."""
-        params = "".join(f" {name}={value}" for name, value in self.params.items())
-        return f"{self.model} on {self.backend} {self.precision}".rstrip() + params
+        return label(self.model, self.backend, self.precision, self.params)
+
+
+def label(model: str, backend: str, precision: str, params: Mapping[str, Any]) -> str:
+    """Return the name of a cell and of its row.
+
+    Example:
+        >>> label("net.py:build", "openvino", "fp16", {"threads": 2})
+        'net.py:build on openvino fp16 threads=2'
+    """
+    named = "".join(f" {name}={value}" for name, value in params.items())
+    return f"{model} on {backend} {precision}".rstrip() + named

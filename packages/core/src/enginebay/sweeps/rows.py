@@ -11,6 +11,7 @@ from enginebay.evaluation import Row
 from enginebay.inference import Receipt
 from enginebay.measurement import Machine
 from enginebay.operations import ComparisonRow
+from enginebay.sweeps.cells import label
 
 if TYPE_CHECKING:
     from enginebay.sweeps.cells import Cell
@@ -71,8 +72,7 @@ class SweepRow(ComparisonRow, frozen=True, kw_only=True):
     @property
     def label(self) -> str:
         """The name in messages: ``net.py:build on openvino fp16 threads=2``."""
-        params = "".join(f" {name}={value}" for name, value in self.params.items())
-        return f"{self.model} on {self.backend} {self.precision}".rstrip() + params
+        return label(self.model, self.backend, self.precision, self.params)
 
 
 class Sweep(msgspec.Struct, frozen=True, kw_only=True):
