@@ -18,7 +18,7 @@ import enginebay as eb
 from enginebay.bisection import Place
 from enginebay.measurement import Layer
 from enginebay.operations import NodeSensitivity
-from enginebay.reports import json_schema
+from enginebay.reports import json_schema, sweep_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -341,6 +341,28 @@ def test_a_sweep(swept: eb.Report, show: Any) -> None:
     ]
     assert page.locator("#commands pre").all_inner_texts() == ["enginebay sweep SWEEP.toml"]
     assert page.locator("#overview").count() == 0
+
+
+def test_a_cell_that_failed_has_the_precision_of_its_backends_other_cells() -> None:
+    rows = [
+        eb.SweepRow(
+            key=f"{model}{backend}{verdict}",
+            model=model,
+            backend=backend,
+            precision="" if verdict == "failed" else "fp32",
+            verdict=verdict,
+        )
+        for model, backend, verdict in [
+            *(("a.py", "ncnn", "verified"), ("b.py", "ncnn", "failed")),
+            *(("a.py", "openvino", "failed"), ("b.py", "openvino", "failed")),
+        ]
+    ]
+    found = sweep_parts.parts(eb.Sweep(rows=tuple(rows)))["tables"][0]
+    assert found.columns == ("Model", "ncnn fp32", "openvino")
+    assert [[cell.text for cell in row] for row in found.rows] == [
+        ["a.py", "verified", "failed"],
+        ["b.py", "failed", "failed"],
+    ]
 
 
 def test_a_sweep_of_one_model_has_no_table_at_a_glance(swept: eb.Report, show: Any) -> None:

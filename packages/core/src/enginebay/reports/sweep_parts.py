@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from enginebay.quantities import human_error, human_seconds, human_size
 from enginebay.reports.tables import SIGNS, Cell, Table, metric_cell, number, table
 from enginebay.sweeps import VERDICTS
@@ -54,10 +56,12 @@ def summary(sweep: Sweep) -> Iterator[str]:
 
 def _glance(rows: Sequence[SweepRow]) -> Table:
     """The verdicts, a row for each model and a column for each engine; empty for one model."""
-    models, engines = ({key(row): None for row in rows} for key in (lambda row: row.model, _engine))
+    models = dict.fromkeys(row.model for row in rows)
+    named = _engines(rows)
+    engines = dict.fromkeys(named)
     found: dict[tuple[str, str], str] = {}
-    for row in rows:
-        place = row.model, _engine(row)
+    for row, engine in zip(rows, named, strict=True):
+        place = row.model, engine
         found[place] = max(found.get(place, row.verdict), row.verdict, key=_rank)
     kind = "sign" if len(engines) > _WIDE else "verdict"
     cells = [
@@ -74,6 +78,23 @@ def _glance(rows: Sequence[SweepRow]) -> Table:
 def _engine(row: SweepRow) -> str:
     params = "".join(f" {name}={value}" for name, value in row.params.items())
     return f"{row.backend} {row.precision}".rstrip() + params
+
+
+def _engines(rows: Sequence[SweepRow]) -> list[str]:
+    """The engine of each row.
+
+    A cell without a result does not say which precision its backend would have chosen: where its
+    other cells have only one, it is that.
+    """
+    bare = [_engine(msgspec.structs.replace(row, precision="")) for row in rows]
+    chosen: dict[str, set[str]] = {}
+    for row, backend in zip(rows, bare, strict=True):
+        if row.precision:
+            chosen.setdefault(backend, set()).add(_engine(row))
+    return [
+        _engine(row) if row.precision or len(chosen.get(backend, ())) != 1 else min(chosen[backend])
+        for row, backend in zip(rows, bare, strict=True)
+    ]
 
 
 def _rank(verdict: str) -> int:
