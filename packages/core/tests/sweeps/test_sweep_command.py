@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +14,7 @@ import pytest
 from enginebay.evaluation import Row
 from enginebay.measurement import Machine
 from enginebay.sweeps import Sweep, SweepRow
-from enginebay.testing.commands import Ran, call_command
+from enginebay.testing.commands import Ran, call_command, command, environment
 
 GROUPED = """\
 one (Hand-made, 2 cores)
@@ -39,6 +42,21 @@ Next:
   enginebay sweep sweep.toml --output out --resume
 """
 
+NET = """\
+import torch
+
+
+def build():
+    torch.manual_seed(0)
+    return torch.nn.Linear(4, 3), torch.randn(2, 4)
+
+
+def hang():
+    import time
+
+    time.sleep(100)
+"""
+
 MACHINE = Machine(processor="Hand-made", cores=2, system="s", python="3", enginebay="1")
 
 
@@ -47,6 +65,7 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
     monkeypatch.chdir(tmp_path)
     Path("tiny.onnx").write_bytes(b"never read")
     Path("sweep.toml").write_text('models = ["tiny.onnx"]\nbackends = ["ncnn"]\n')
+    Path("net.py").write_text(NET)
     return partial(call_command, capfd, "sweep")
 
 
@@ -102,7 +121,10 @@ def test_drops_and_regressions_fail(cli: Any, found: Any) -> None:
     )
     found(row("one", metrics=(metric,), max_drop=0.01), regressions=("it is slower",))
     ran: Ran = cli("sweep.toml", "--json")
-    drop = "'a': accuracy is 0.9, and 0.98 in PyTorch: a drop of 0.08 on 50 items, above 0.01"
+    drop = (
+        "'tiny.onnx on ncnn fp32': accuracy is 0.9, and 0.98 in PyTorch: "
+        "a drop of 0.08 on 50 items, above 0.01"
+    )
     assert ran.err == f"error: {drop}\nerror: it is slower\n"
     assert ran.document["failures"] == [drop, "it is slower"]
     assert ran.document["rows"][0]["machine"]["processor"] == "Hand-made"
@@ -142,3 +164,50 @@ def test_wrong_usage(cli: Any, words: list[str], message: str, hint: str | None)
     ran: Ran = cli(*words)
     assert ran.err == f"error: {message}\n" + (f"hint: {hint}\n" if hint else "")
     assert ran.code == 2
+
+
+def test_a_sweep_from_its_file_to_its_gate(cli: Any, loopback: str) -> None:
+    Path("sweep.toml").write_text(
+        f'models = ["net.py:build"]\nbackends = ["{loopback}"]\nparams = {{gain = [1.0, 2.0]}}'
+    )
+    ran: Ran = cli("sweep.toml", "--output", "swept", "--workers", "1")
+    assert (ran.code, ran.err) == (1, "error: 1 of 2 cells failed: 1 mismatched\n")
+    cells = [line.split()[:5] for line in ran.out.splitlines()[2:4]]
+    assert cells == [
+        ["net.py:build", "loopback", "-", "gain=1.0", "verified"],
+        ["net.py:build", "loopback", "-", "gain=2.0", "mismatched"],
+    ]
+    assert "Next:" not in ran.out
+
+    rows = Path("swept/rows.jsonl")
+    ran = cli("sweep.toml", "--output", "swept", "--resume", "--baseline", rows, "--json")
+    document = ran.document
+    assert [row["verdict"] for row in document["rows"]] == ["verified", "mismatched"]
+    assert document["regressions"] == []
+    assert len(document["failures"]) == ran.code == 1
+
+    Path("old.jsonl").write_text(rows.read_text().replace('"mismatched"', '"verified"'))
+    ran = cli("sweep.toml", "--output", "swept", "--resume", "--baseline", "old.jsonl")
+    assert "error: net.py:build on loopback gain=2.0: mismatched (verified in the baseline" in ran.err
+    assert ran.code == 1
+
+
+def test_an_interruption_names_the_rows_and_how_to_go_on(cli: Any, loopback: str) -> None:
+    Path("sweep.toml").write_text(
+        f'models = ["net.py:build", "net.py:hang"]\nbackends = ["{loopback}"]'
+    )
+    words = command("sweep", "sweep.toml", "--output", "swept", "--workers", "1")
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment())
+    rows = Path("swept/rows.jsonl")
+    while not (rows.exists() and rows.stat().st_size):
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert err == (
+        "rows so far: swept/rows.jsonl; go on with: "
+        "enginebay sweep sweep.toml --output swept --workers 1 --resume\n"
+        "error: interrupted\n"
+    )
+    assert process.returncode == 130
+    assert len(rows.read_text().splitlines()) == 1

@@ -68,7 +68,7 @@ def run(args: Namespace) -> int:
     import msgspec
 
     from enginebay.cli.progress import progress
-    from enginebay.sweeps import read_cells, sweep
+    from enginebay.sweeps import ROWS_FILE, read_cells, sweep
 
     if args.resume and args.output is None:
         raise UsageError("--resume has no rows to go on with", hint="add --output FOLDER")
@@ -87,8 +87,8 @@ def run(args: Namespace) -> int:
             )
     except KeyboardInterrupt:
         if args.output is not None and args.output.is_dir():
-            print_message(f"rows so far: {short_path(args.output.absolute())}")
-            print_message(f"go on with: {_resumed(args)}")
+            rows = short_path(args.output.absolute() / ROWS_FILE)
+            print_message(f"rows so far: {rows}; go on with: {_resumed(args)}")
         raise
     if args.json:
         print_json({**msgspec.to_builtins(found), "failures": list(found.failures)})
@@ -154,7 +154,7 @@ def _drops(row: SweepRow) -> Iterator[str]:
     """How much worse than PyTorch's each metric is, or the value where nothing is compared."""
     for metric in row.metrics:
         if metric.drop is not None:
-            yield f"{metric.metric} {metric.drop:.6g}"
+            yield f"{metric.metric} {metric.drop:.3g}"
         else:
             yield f"{metric.metric} {'-' if metric.value is None else f'= {metric.value:.6g}'}"
 

@@ -13,7 +13,9 @@ from enginebay.ir import IRKind
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]  # without infinity and not-a-number
+# JSON, which keys are digests of, has no infinity and no not-a-number.
+Figure = Annotated[float, msgspec.Meta(ge=-1e9, le=1e9)]
+Amount = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
@@ -59,11 +61,11 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     take: Annotated[int, msgspec.Meta(ge=1)] | None = None
     seed: int = 0
     metrics: tuple[str, ...] = ()
-    max_drop: float | None = None
+    max_drop: Figure | None = None
     probes: Count | None = None
-    rtol: float | None = None
-    atol: float | None = None
-    seconds: Seconds = 0.0
+    rtol: Amount | None = None
+    atol: Amount | None = None
+    seconds: Amount = 0.0
     timeout: Annotated[float, msgspec.Meta(gt=0, le=1e9)] = 1800.0
     folder: str = ""
 

@@ -107,12 +107,12 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def drops(self) -> tuple[str, ...]:
         """One sentence for each metric that has no value, or is too far below PyTorch's."""
-        return tuple(
-            text
+        named = (
+            (row, msgspec.structs.replace(metric, artifact=row.label))
             for row in self.rows
             for metric in row.metrics
-            if (text := metric.failure(row.max_drop))
         )
+        return tuple(text for row, one in named if (text := one.failure(row.max_drop)))
 
     @property
     def hosts(self) -> dict[str, list[SweepRow]]:
