@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 import threading
 import time
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
@@ -43,6 +44,12 @@ def pid(data: bytes) -> bytes:
 
 
 def crash(data: bytes) -> bytes:
+    ctypes.string_at(0)
+
+
+def litter(data: bytes) -> bytes:
+    import tempfile
+    Path(tempfile.mkdtemp(), "large").touch()
     ctypes.string_at(0)
 
 
@@ -120,6 +127,17 @@ def test_a_child_is_kept_for_the_next_task_unless_it_holds_too_much() -> None:
     pids = [found[key].value for key in "abcd"]
     assert pids[0] == pids[1] == pids[2] != pids[3]
     assert not psutil.Process().children()
+
+
+def test_temporary_files_go_with_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with local_executor(1) as executor:
+        found = _by_key(run_tasks([_task("a", "litter"), _task("b")], executor))
+        assert found["a"].fault
+        assert len(list(tmp_path.glob("enginebay-task-*"))) == 1  # of the child that is kept
+    assert not list(tmp_path.glob("enginebay-task-*"))
 
 
 def test_a_child_without_work_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import tempfile
 import threading
 import time
 from importlib import import_module
@@ -40,8 +43,16 @@ class _Reply(msgspec.Struct, frozen=True, array_like=True):
     memory: int | None
 
 
-def serve() -> Callable[[bytes], bytes]:
-    """Wait for calls in this process; called in a child process."""
+def serve(folder: str) -> Callable[[bytes], bytes]:
+    """Wait for calls in this process; called in a child process.
+
+    Args:
+        folder: Where it and the processes that it starts put temporary files. It goes with the
+            process, since a model that crashes removes none of them.
+    """
+    os.environ["TMPDIR"] = folder
+    tempfile.tempdir = None  # it is read again
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
 
     def run(message: bytes) -> bytes:
         call = msgspec.msgpack.decode(message, type=_Call)
@@ -91,7 +102,8 @@ class _Child:
     """A child process, and the time that it has been without work."""
 
     def __init__(self) -> None:
-        self._worker = Worker("the task", FUNCTION)
+        self._folder = tempfile.mkdtemp(prefix="enginebay-task-")
+        self._worker = Worker("the task", FUNCTION, self._folder)
         self._is_new = True
         self._timer: threading.Timer | None = None
 
@@ -121,7 +133,7 @@ class _Child:
             if self not in _waiting:
                 return
             _waiting.remove(self)
-        self._worker.close()
+        self._close()
 
     def kill(self) -> None:
         self._worker.kill()
@@ -129,7 +141,11 @@ class _Child:
     def close(self) -> None:
         with _lock:
             _working.discard(self)
+        self._close()
+
+    def _close(self) -> None:
         self._worker.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def _taken() -> _Child:
