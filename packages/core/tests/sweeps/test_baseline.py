@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from enginebay.evaluation import Row
 from enginebay.inference import Latency
 from enginebay.measurement import Agreement, BenchmarkRow, Machine
-from enginebay.sweeps import SweepRow, regressions
-from enginebay.sweeps.baseline import VERDICTS
+from enginebay.sweeps import Sweep, SweepRow, regressions
+from enginebay.sweeps.baseline import VERDICTS, judged_cells
 
 MACHINE = Machine(processor="Xeon", cores=8, system="Linux", python="3.12", enginebay="0.1")
 change = msgspec.structs.replace
@@ -296,3 +296,15 @@ def test_a_cell_that_was_measured_and_is_not() -> None:
         ("cells whose speed was not requested: 1",),
     )
     assert regressions([ROW], [change(ROW, speed=None)]) == ((), ())
+
+
+def test_cells_of_the_baseline_fail_only_where_they_are_worse() -> None:
+    failed = change(ROW, verdict="failed", reason="no operator")
+    lost = change(ROW, key="2", verdict="lost", reason="it died")
+    rows = (failed, lost)
+    judged = judged_cells(rows, [failed, change(lost, precision="fp16")])
+    assert Sweep(rows=rows, judged=judged).wrong == (lost,)
+    assert Sweep(rows=rows).wrong == rows
+    dropped = change(ROW, metrics=(change(ROW.metrics[0], drop=0.5),), max_drop=0.01)
+    assert Sweep(rows=(dropped,)).drops
+    assert not Sweep(rows=(dropped,), judged=frozenset({ROW.key})).drops

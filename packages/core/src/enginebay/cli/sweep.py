@@ -172,11 +172,9 @@ def _reasons(row: SweepRow) -> Iterator[tuple[str, str]]:
 
 def _errors(found: Sweep) -> Iterator[str]:
     """Why the sweep fails: how many cells are wrong, and each drop and regression."""
-    wrong = Counter(row.verdict for row in found.rows)
-    passed = sum(wrong.pop(verdict, 0) for verdict in ("verified", "unverified"))
+    wrong = Counter(row.verdict for row in found.wrong)
     if wrong:
         counts = ", ".join(f"{count} {verdict}" for verdict, count in wrong.items())
-        total = wrong.total() + passed
-        yield f"{wrong.total()} of {total} cells failed: {counts}"
+        yield f"{wrong.total()} of {len(found.rows)} cells failed: {counts}"
     yield from found.drops
     yield from found.regressions

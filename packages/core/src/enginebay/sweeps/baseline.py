@@ -56,6 +56,12 @@ def regressions(
     return tuple(comparison.worse), tuple(notes)
 
 
+def judged_cells(rows: Sequence[SweepRow], baseline: Sequence[SweepRow]) -> frozenset[str]:
+    """Return the keys of the cells that have a result in the baseline to be compared with."""
+    same = pair_rows(rows, baseline).same
+    return frozenset(row.key for row, before in same if before.verdict != "lost")
+
+
 class _Comparison:
     """The sentences so far.
 

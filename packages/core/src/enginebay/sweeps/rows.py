@@ -81,12 +81,14 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         rows: One for each cell, in the order of the cells.
         regressions: What is worse than in the baseline, a sentence each.
+        judged: The keys of the cells that the baseline has: they fail where they are worse there.
         notes: What limits the figures, a sentence each.
         command: What to type to sweep again; empty where it was called in Python.
     """
 
     rows: tuple[SweepRow, ...] = ()
     regressions: tuple[str, ...] = ()
+    judged: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
     command: str = ""
 
@@ -95,14 +97,23 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
         """One sentence for each reason to stop a release.
 
         A cell without a verdict that passes, a metric further below PyTorch's than the cell allows,
-        and whatever is worse than in the baseline.
+        and whatever is worse than in the baseline. Cells that the baseline has fail by that alone:
+        what was wrong there already is no news.
         """
         wrong = [
             f"{row.label} is {row.verdict}" + (f": {row.reason}" if row.reason else "")
-            for row in self.rows
-            if row.verdict not in ("verified", "unverified")
+            for row in self.wrong
         ]
         return (*wrong, *self.drops, *self.regressions)
+
+    @property
+    def wrong(self) -> tuple[SweepRow, ...]:
+        """The rows without a verdict that passes, but for those that the baseline judges."""
+        return tuple(
+            row
+            for row in self.rows
+            if row.verdict not in ("verified", "unverified") and row.key not in self.judged
+        )
 
     @property
     def drops(self) -> tuple[str, ...]:
@@ -110,6 +121,7 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
         named = (
             (row, msgspec.structs.replace(metric, artifact=row.label))
             for row in self.rows
+            if row.key not in self.judged
             for metric in row.metrics
         )
         return tuple(text for row, one in named if (text := one.failure(row.max_drop)))

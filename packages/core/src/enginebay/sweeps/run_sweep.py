@@ -12,7 +12,7 @@ from enginebay.errors import UsageError
 from enginebay.executors import Task, local_executor, run_tasks
 from enginebay.operations import Steps
 from enginebay.sweeps.arrival import arrived
-from enginebay.sweeps.baseline import regressions
+from enginebay.sweeps.baseline import judged_cells, regressions
 from enginebay.sweeps.faults import lost
 from enginebay.sweeps.matrix import read_cells
 from enginebay.sweeps.rows import Sweep, SweepRow
@@ -98,8 +98,11 @@ def sweep(
             rows[row.key] = row
             counting.ended(row)
     found = tuple(rows[cell.key] for cell in listed)
-    worse, notes = regressions(found, earlier) if earlier is not None else ((), ())
-    return Sweep(rows=found, regressions=worse, notes=notes, command=command)
+    if earlier is None:
+        return Sweep(rows=found, command=command)
+    worse, notes = regressions(found, earlier)
+    judged = judged_cells(found, earlier)
+    return Sweep(rows=found, regressions=worse, judged=judged, notes=notes, command=command)
 
 
 def _run(
