@@ -262,6 +262,35 @@ WRONG = [
         "sweep.toml: metrics: 'metrics' needs 'data'",
         "add data = …",
     ),
+    (
+        f"{BASE}data = 'items.npz'\nmetrics = ['acuracy']",
+        (
+            "sweep.toml: metrics: there is no metric 'acuracy'; there is accuracy, top-5, "
+            "mean-absolute-error, cosine, file.py:attr, torchmetrics:NAME, or SCHEME:NAME of a "
+            "plugin"
+        ),
+        "did you mean 'accuracy'?",
+    ),
+    (
+        f"{BASE}data = 'items.npz'\nmetrics = ['nets.py:Metric']",
+        "sweep.toml: metrics: no file 'nets.py'",
+        "did you mean 'net.py'?",
+    ),
+    (
+        f"{BASE}inputs = ['x=1x3', 'y=a.npy']",
+        "sweep.toml: inputs: no file 'a.npy'",
+        None,
+    ),
+    (
+        f"{BASE}inputs = ['x=1xa']",
+        "sweep.toml: inputs: 'x=1xa' is not an input",
+        "write x=1x3x224x224, ids=1x16:int64, x=file.npy or batch.npz",
+    ),
+    (
+        f"{BASE}data = 'nets.py:items'",
+        "sweep.toml: data: no file 'nets.py'",
+        "did you mean 'net.py'?",
+    ),
     (f"{BASE}take = 3", "sweep.toml: take: 'take' needs 'data'", "add data = …"),
     (
         f"{BASE}max_drop = 0.1",
@@ -349,7 +378,7 @@ WRONG = [
     (
         f"{BASE}[params]\n"
         + "".join(f"p{i} = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]\n" for i in range(9)),
-        "sweep.toml: params: the matrix has 4,000,000,000 cells: wanted 1,000,000 at most",
+        "sweep.toml: params: the matrix has 2,000,000,002 cells: wanted 1,000,000 at most",
         None,
     ),
     (
@@ -424,7 +453,10 @@ def test_a_file_that_is_no_python(sweep: Read, here: Path) -> None:
 
 
 def test_no_model_is_imported_and_neither_is_torch(here: Path) -> None:
-    (here / "sweep.toml").write_text('models = ["net.py:build", "net:build"]\nbackends = ["ncnn"]')
+    (here / "sweep.toml").write_text(
+        'models = ["net.py:build", "net:build"]\nbackends = ["ncnn"]\n'
+        'data = "items.npz"\nmetrics = ["accuracy"]\ninputs = ["x=1x3"]'
+    )
     code = (
         "import sys; from enginebay.sweeps import read_cells; read_cells('sweep.toml');"
         "sys.exit('torch' in sys.modules)"

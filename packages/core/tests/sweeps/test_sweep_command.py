@@ -17,26 +17,27 @@ from enginebay.sweeps import Sweep, SweepRow
 from enginebay.testing.commands import Ran, call_command, command, environment
 
 GROUPED = """\
-one (Hand-made, 2 cores)
+machine  one (Hand-made, 2 cores)
 MODEL      BACKEND  PRECISION  PARAMETERS  VERDICT     MAX ERROR     SIZE  DEPLOY  DROP
 tiny.onnx  ncnn     fp32       threads=2   verified            -  5.0 MiB  2.00 s  accuracy 0.08
 tiny.onnx  ncnn     fp16       -           mismatched          -        -       -  -
 
-two (Hand-made, 2 cores)
+machine  two (Hand-made, 2 cores)
 MODEL      BACKEND  PRECISION  VERDICT     MAX ERROR  SIZE  DEPLOY
 tiny.onnx  ncnn     fp32       unverified          -     -       -
 
-on no machine
+machine  none known
 MODEL      BACKEND  PRECISION  VERDICT  MAX ERROR  SIZE  DEPLOY
 tiny.onnx  ncnn     fp32       lost             -     -       -
+tiny.onnx  ncnn     fp16       lost             -     -       -
 
-tiny.onnx on ncnn fp32 threads=2  begun 2 times, since workers died
-tiny.onnx on ncnn fp32            nothing to compare with
-tiny.onnx on ncnn fp16            it is wrong
-                                  hint: look
-tiny.onnx on ncnn fp32            the worker died
-note                              the machine was busy
-folder                            out
+tiny.onnx on ncnn fp32 threads=2   begun 2 times, since workers died
+tiny.onnx on ncnn fp32             nothing to compare with
+tiny.onnx on ncnn fp16             it is wrong
+                                   hint: look
+tiny.onnx on ncnn fp32 and 1 more  the worker died
+note                               the machine was busy
+folder                             out
 
 Next:
   enginebay sweep sweep.toml --output out --resume
@@ -101,11 +102,12 @@ def test_rows_are_grouped_by_host(cli: Any, found: Any) -> None:
         row("two", "unverified", reason="nothing to compare with"),
         row("one", "mismatched", precision="fp16", reason="it is wrong", hint="look"),
         row("", "lost", fault="worker died", reason="the worker died"),
+        row("", "lost", precision="fp16", fault="worker died", reason="the worker died"),
         notes=("the machine was busy",),
     )
     ran: Ran = cli("sweep.toml", "--output", "out")
     assert ran.out == GROUPED
-    assert ran.err == "error: 2 of 4 cells failed: 1 mismatched, 1 lost\n"
+    assert ran.err == "error: 3 of 5 cells failed: 1 mismatched, 2 lost\n"
     assert ran.code == 1
 
 

@@ -27,7 +27,7 @@ from enginebay.quantities import human_seconds, human_size
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from enginebay.sweeps import Sweep, SweepRow
 
@@ -112,7 +112,7 @@ def _print(found: Sweep, args: Namespace) -> None:
     folder = "" if args.output is None else short_path(args.output.absolute())
     print_fields(
         (
-            *(line for row in found.rows for line in _reasons(row)),
+            *_all_reasons(found.rows),
             *(("note", note) for note in found.notes),
             ("folder", folder),
         )
@@ -125,7 +125,7 @@ def _print_host(host: str, rows: Sequence[SweepRow]) -> None:
     """Print the rows of one machine: figures of several are never side by side."""
     machine = next((row.machine for row in rows if row.machine), None)
     described = f" ({machine.processor}, {machine.cores} cores)" if machine else ""
-    sys.stdout.write(styled(f"{host or 'on no machine'}{described}\n", "bold", sys.stdout))
+    print_fields([("machine", f"{host or 'none known'}{described}")])
     columns = {
         "MODEL": [row.model for row in rows],
         "BACKEND": [row.backend for row in rows],
@@ -159,15 +159,26 @@ def _drops(row: SweepRow) -> Iterator[str]:
             yield f"{metric.metric} {'-' if metric.value is None else f'= {metric.value:.6g}'}"
 
 
-def _reasons(row: SweepRow) -> Iterator[tuple[str, str]]:
+def _all_reasons(rows: Iterable[SweepRow]) -> Iterator[tuple[str, str]]:
+    """Why rows are not verified; what many rows have in common stands there once."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for row in rows:
+        alike.setdefault(tuple(_reasons(row)), []).append(row.label)
+    for reasons, labels in alike.items():
+        more = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
+        for text in reasons:
+            yield f"{labels[0]}{more}", text
+
+
+def _reasons(row: SweepRow) -> Iterator[str]:
     if row.reason:
-        yield row.label, row.reason
+        yield row.reason
     if row.speed and row.speed.failure:
-        yield row.label, f"it could not be measured: {row.speed.failure}"
+        yield f"it could not be measured: {row.speed.failure}"
     if row.attempts > 1:
-        yield row.label, f"begun {row.attempts} times, since workers died"
+        yield f"begun {row.attempts} times, since workers died"
     if row.hint:
-        yield row.label, f"hint: {row.hint}"
+        yield f"hint: {row.hint}"
 
 
 def _errors(found: Sweep) -> Iterator[str]:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from enginebay.backend import check_shared_param
 from enginebay.config import read
 from enginebay.errors import InputError, ParamsError
+from enginebay.evaluation import find_metrics
 from enginebay.models import check_source
 from enginebay.params import declared_fields
+from enginebay.tensors import parse_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -42,7 +44,8 @@ def check_cells(
     for cell, path in cells:
         if is_new("model", cell.model, cell.config):
             _check_model(cell, path, matrix, problems)
-        if is_new("data", path):
+        if is_new("files", path):
+            _check_inputs(cell, path, matrix, problems)
             _check_data(cell, path, matrix, problems)
         engine = backends[cell.backend]
         if engine and is_new("params", cell.backend, cell.precision, repr(cell.params)):
@@ -59,10 +62,29 @@ def _check_model(cell: Cell, path: KeyPath, matrix: Matrix, problems: Problems) 
         check_source(cell.model, Path(cell.folder), codebase)
 
 
+def _check_inputs(cell: Cell, path: KeyPath, matrix: Matrix, problems: Problems) -> None:
+    for text in cell.inputs:
+        file = text.rpartition("=")[2]
+        with problems.collecting(_path_of(matrix, path, "inputs")):
+            if not file.endswith((".npy", ".npz")):
+                parse_inputs([text])
+            elif not Path(cell.folder, file).exists():
+                raise InputError(f"no file '{file}'")
+
+
 def _check_data(cell: Cell, path: KeyPath, matrix: Matrix, problems: Problems) -> None:
-    if cell.data and ":" not in cell.data and not Path(cell.folder, cell.data).exists():
-        with problems.collecting(_path_of(matrix, path, "data")):
+    folder = Path(cell.folder)
+    with problems.collecting(_path_of(matrix, path, "data")):
+        if ".py:" in cell.data:
+            check_source(cell.data, folder)
+        elif cell.data and ":" not in cell.data and not (folder / cell.data).exists():
             raise InputError(f"no data set '{cell.data}'")
+    with problems.collecting(_path_of(matrix, path, "metrics")):
+        if built_in := [name for name in cell.metrics if ":" not in name]:
+            find_metrics(built_in)
+        for name in cell.metrics:
+            if ".py:" in name:
+                check_source(name, folder)
     for needed, key in (("data", "metrics"), ("data", "take"), ("metrics", "max_drop")):
         is_given = getattr(cell, key) not in (None, ())
         if is_given and not getattr(cell, needed):

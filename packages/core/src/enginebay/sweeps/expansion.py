@@ -101,46 +101,55 @@ def _find_backend(name: str) -> Backend | None:
     return None
 
 
-def check_param_names(matrix: Matrix, backends: Backends, problems: Problems) -> None:
-    """Refuse a parameter that none of the matrix's backends has, where all are installed here."""
+def check_params(matrix: Matrix, backends: Backends, problems: Problems) -> None:
+    """Refuse an axis without a value, and a parameter that no backend of the matrix has.
+
+    The second only where all of them are installed here.
+    """
     engines = [engine for name in _of_matrix(matrix) if (engine := backends[name])]
     are_known = len(engines) == len(set(_of_matrix(matrix)))
-    given = {("params", name): name for name in matrix.keys.params}
+    given = {("params", name): value for name, value in matrix.keys.params.items()}
     for entry in matrix.models:
-        given |= {(*entry.path, "params", name): name for name in entry.fields.get("params", ())}
-    for path, name in given.items():
+        given |= {(*entry.path, "params", name): value for name, value in _params(entry).items()}
+    for path, value in given.items():
+        name = path[-1]
         with problems.collecting(path):
             if name == "precision":
                 raise ParamsError("a sweep has several precisions", hint="precisions = ['fp16']")
+            if value in ([], ()):
+                raise ParamsError("an empty list is no axis")
             if are_known and engines:
                 check_shared_param(name, engines)
 
 
 def _product(matrix: Matrix, backends: Backends, problems: Problems) -> Iterator[PlacedCell]:
-    names, precisions = _of_matrix(matrix), matrix.keys.precisions
+    precisions = matrix.keys.precisions
     if not precisions:
         problems.wrong(
             ("precisions",), "there is none", "leave precisions out for each backend's own"
         )
-    tables = [{**matrix.keys.params, **one.fields.get("params", {})} for one in matrix.models]
-    sizes = [math.prod(len(axis) for axis in _axes(table).values()) for table in tables]
-    if (count := sum(sizes) * len(names) * len(precisions)) > MOST_CELLS:
+    blocks = [
+        (entry, name, _axes(_own(backends[name], {**matrix.keys.params, **_params(entry)})))
+        for entry in matrix.models
+        for name in _of_matrix(matrix)
+    ]
+    sizes = [math.prod(map(len, axes.values())) for _, _, axes in blocks]
+    if (count := sum(sizes) * len(precisions)) > MOST_CELLS:
         problems.wrong(
             ("params",), f"the matrix has {count:,} cells: wanted {MOST_CELLS:,} at most"
         )
         return
-    for entry, table in zip(matrix.models, tables, strict=True):
-        for name, axis in _axes(table).items():
-            if not axis:
-                path = entry.path if name in entry.fields.get("params", {}) else ()
-                problems.wrong((*path, "params", name), "an empty list is no axis")
-        fields = {**matrix.defaults, **entry.fields, "folder": str(matrix.folder)}
-        for name, precision in product(names, precisions):
-            own = _own(backends[name], table)
-            for values in product(*_axes(own).values()):
-                params = dict(zip(own, values, strict=True))
-                fields |= {"backend": name, "precision": precision, "params": params}
-                yield PlacedCell(Cell(**fields), entry.path)
+    for entry, name, axes in blocks:
+        fields = {**matrix.defaults, **entry.fields, "folder": str(matrix.folder), "backend": name}
+        for precision, *values in product(precisions, *axes.values()):
+            params = dict(zip(axes, values, strict=True))
+            cell = Cell(**{**fields, "precision": precision, "params": params})
+            yield PlacedCell(cell, entry.path)
+
+
+def _params(entry: Entry) -> dict[str, Any]:
+    params: dict[str, Any] = entry.fields.get("params", {})
+    return params
 
 
 def _axes(params: Mapping[str, Any]) -> dict[str, list[Any]]:
@@ -162,7 +171,7 @@ def _included(matrix: Matrix, backends: Backends) -> Iterator[PlacedCell]:
         inherited = {**matrix.defaults, **of_model.get(entry.fields["model"], {})}
         shared = {**matrix.keys.params, **inherited.get("params", {})}
         single = {k: v for k, v in shared.items() if not isinstance(v, list | tuple)}
-        params = _own(backends[entry.fields["backend"]], single) | entry.fields.get("params", {})
+        params = _own(backends[entry.fields["backend"]], single) | _params(entry)
         fields = {"folder": str(matrix.folder), **inherited, **entry.fields, "params": params}
         yield PlacedCell(Cell(**fields), entry.path)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from enginebay.config import Problems
 from enginebay.errors import ConfigError
 from enginebay.sweeps.cell_checks import check_cells
-from enginebay.sweeps.expansion import check_param_names, expand, named_backends
+from enginebay.sweeps.expansion import check_params, expand, named_backends
 from enginebay.sweeps.matrix_file import raise_first, read_matrix
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def read_cells(given: Any) -> list[Cell]:
     problems = Problems(name="the sweep")
     backends = named_backends(matrix, problems)
     raise_first(problems, matrix.table)
-    check_param_names(matrix, backends, problems)
+    check_params(matrix, backends, problems)
     raise_first(problems, matrix.table)
     cells = expand(matrix, backends, problems)
     raise_first(problems, matrix.table)
