@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.sweeps.cells import NET
+
+from enginebay.sweeps import process_state
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -13,7 +16,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def net(tmp_path, monkeypatch) -> Path:
-    """A file with models, in the current folder."""
+    """A file with models, in the current folder, for what counts as a fresh process."""
+    monkeypatch.setattr(process_state, "_cells", count())
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "net.py"
     path.write_text(NET)

@@ -147,6 +147,33 @@ def test_each_model_has_its_own_neighbours(net, tmp_path, monkeypatch) -> None:
         assert Path.cwd() == tmp_path
 
 
+_ONCE = """
+import torch
+
+library = torch.library.Library("enginebay_once", "DEF")
+library.define("twice(Tensor x) -> Tensor")
+library.impl("twice", lambda x: x * 2, "CompositeImplicitAutograd")
+
+
+class Twice(torch.nn.Module):
+    def forward(self, x):
+        return torch.ops.enginebay_once.twice(x)
+
+
+def build():
+    return Twice(), torch.ones(1)
+"""
+
+
+def test_code_that_runs_once_in_a_process(net, tmp_path) -> None:
+    (tmp_path / "once.py").write_text(_ONCE)
+    np.savez(tmp_path / "data.npz", x=np.ones((2, 1), np.float32))
+    cell = cell_of("once.py:build", data="data.npz", metrics=("cosine",), probes=0)
+    for _ in range(2):
+        row = swept(cell, tmp_path / "out")
+        assert (row.verdict, row.reason, row.metrics[0].error) == ("verified", "", "")
+
+
 def test_cells_of_a_machine_are_measured_one_at_a_time(net, tmp_path) -> None:
     cell = cell_of(seconds=0.1)
     with attempts(tmp_path / "out") as token, ThreadPoolExecutor(1) as pool:

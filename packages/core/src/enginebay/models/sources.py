@@ -104,7 +104,8 @@ def load_model(source: Any, *, schemes: Schemes | None = None) -> ModelSource:
     Args:
         source: One of the texts above; or a module, a TorchScript module, an exported program, or
             a callable without arguments (a class, say) that returns one; or a tuple of a model,
-            its example inputs and, if there is a third, what it is for: an ``eb.Task``.
+            its example inputs and, if there is a third, what it is for: an ``eb.Task``. What was
+            found before is returned as it is.
         schemes: Model sources of plugins, for ``scheme:name``.
 
     Raises:
@@ -113,6 +114,8 @@ def load_model(source: Any, *, schemes: Schemes | None = None) -> ModelSource:
         MissingDependencyError: torch or onnx, whichever this source needs, or a package that its
             code imports, is not installed.
     """
+    if isinstance(source, ModelSource):
+        return source
     if isinstance(source, (str, Path)):
         check_text(str(source))
     if isinstance(source, Path) or (isinstance(source, str) and is_file(source)):

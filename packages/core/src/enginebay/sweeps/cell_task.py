@@ -18,10 +18,13 @@ from enginebay.artifact import open_artifact
 from enginebay.errors import (
     BackendUnavailableError,
     EnginebayError,
+    ModelError,
+    ModelSourceError,
     names_full_disk,
     one_line,
 )
 from enginebay.evaluation import Row
+from enginebay.isolation import call
 from enginebay.measurement import this_machine
 from enginebay.models import fixed_seed
 from enginebay.operations import compare, evaluate
@@ -32,7 +35,7 @@ from enginebay.sweeps.files import SMALL
 from enginebay.sweeps.job import Job, Reply, decode_job, encode
 from enginebay.sweeps.local_cell import LocalCell, code_folders
 from enginebay.sweeps.measuring import measured
-from enginebay.sweeps.process_state import as_found
+from enginebay.sweeps.process_state import as_found, is_first_cell
 from enginebay.sweeps.rows import SweepRow
 from enginebay.tensors import parse_inputs
 
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
+    from enginebay.models import ModelSource
     from enginebay.sweeps.cells import Cell
 
 _replace = msgspec.structs.replace
@@ -58,16 +62,43 @@ def run_cell(data: bytes) -> bytes:
         What :func:`enginebay.sweeps.arrived` takes.
     """
     job = decode_job(data)
+    is_fresh = is_first_cell()
+    try:
+        return _run(job, is_fresh=is_fresh)
+    except (ModelSourceError, ModelError):
+        return _run_in_a_fresh_process(job)
+
+
+def _run(job: Job, *, is_fresh: bool) -> bytes:
+    """Run a cell in this process.
+
+    Raises:
+        ModelSourceError: The model's code raised, in a process that other cells have used.
+        ModelError: Likewise, its forward.
+    """
     try:
         with _folder(job) as (folder, is_shared), as_found(code_folders(job, folder)):
             with suppress(OSError):  # what is named by the cell and not seen here is its fault
                 os.chdir(job.cell.folder or ".")
-            row = _row(job, folder)
+            row = _row(job, folder, is_fresh=is_fresh)
             if row.artifact is None:
                 shutil.rmtree(folder, ignore_errors=True)
             return encode(_reply(job, row, is_shared=is_shared))
     except OSError as err:  # there is no place for a folder, or it was taken away
         return encode(Reply(row=lost_to_disk(_begun(job.cell), platform.node(), err)))
+
+
+def _run_in_a_fresh_process(job: Job) -> bytes:
+    """Run a cell whose model may have failed over what earlier cells left in this process.
+
+    ``torch.library.Library("mine", "DEF")`` can run once in a process, and a model's code may have
+    changed torch itself.
+    """
+    function, limit = f"{__name__}:{run_cell.__name__}", job.cell.timeout
+    try:
+        return call(function, encode(job), timeout=limit, result_type=bytes)
+    except EnginebayError as err:  # it crashed, or took too long
+        return encode(Reply(row=_failed(_begun(job.cell), err)))
 
 
 @contextmanager
@@ -91,20 +122,24 @@ def _begun(cell: Cell) -> SweepRow:
     return _replace(SweepRow.of(cell, "failed"), host=platform.node(), machine=this_machine())
 
 
-def _row(job: Job, folder: Path) -> SweepRow:
-    """The row of a cell, whatever happens to it."""
+def _row(job: Job, folder: Path, *, is_fresh: bool) -> SweepRow:
+    """The row of a cell, whatever happens to it; what its model raises, in a fresh process only."""
     row = _begun(job.cell)
     try:
         row = _with_environment(row)
         _check_usable(row)
         local = LocalCell(job, folder)
-        row = _deployed(row, local, folder)
-        row = measured(row, job.cell.seconds, job.cell.timeout)
-        row = _evaluated(row, local)
+        with _same_weights():
+            model = local.find_model()
+            row = _deployed(row, local, model, folder)
+            row = measured(row, job.cell.seconds, job.cell.timeout)
+            row = _evaluated(row, local, model)
         return _replace(row, notes=(*local.notes, *row.notes))
     except CellLostError as err:
         return lost(row, err.fault, str(err), err.hint or "")
-    except Exception as err:  # noqa: BLE001  # whatever a model's code raises is its row
+    except Exception as err:  # whatever is raised is the cell's reason
+        if isinstance(err, ModelSourceError | ModelError) and not is_fresh:
+            raise
         return _failed(row, err)
 
 
@@ -145,26 +180,25 @@ def _check_usable(row: SweepRow) -> None:
         raise CellLostError("backend", message, hint=problem.fix)
 
 
-def _deployed(row: SweepRow, local: LocalCell, folder: Path) -> SweepRow:
+def _deployed(row: SweepRow, local: LocalCell, model: ModelSource, folder: Path) -> SweepRow:
     """The row with the verdict and the artifact.
 
     Raises:
         EnginebayError: The model or the cell is wrong, or the disk is full.
     """
     cell = local.cell
-    with _same_weights():
-        (found,) = compare(
-            cell.model,
-            parse_inputs(cell.inputs) or None,
-            work_dir=folder,
-            backends=[cell.backend],
-            precisions=[cell.precision] if cell.precision else (),
-            params=cell.params,
-            seconds=0,
-            timeout=cell.timeout,
-            command=local.command,
-            **local.options,
-        ).rows
+    (found,) = compare(
+        model,
+        parse_inputs(cell.inputs) or None,
+        work_dir=folder,
+        backends=[cell.backend],
+        precisions=[cell.precision] if cell.precision else (),
+        params=cell.params,
+        seconds=0,
+        timeout=cell.timeout,
+        command=local.command,
+        **local.options,
+    ).rows
     if found.verdict == "failed" and names_full_disk(found.reason):
         raise EnginebayError(found.reason)  # the row has no more of it
     row = _replace(row, **msgspec.structs.asdict(found))
@@ -174,21 +208,19 @@ def _deployed(row: SweepRow, local: LocalCell, folder: Path) -> SweepRow:
     return _replace(row, receipt=artifact.manifest.receipt, digest=artifact.digest)
 
 
-def _evaluated(row: SweepRow, local: LocalCell) -> SweepRow:
+def _evaluated(row: SweepRow, local: LocalCell, model: ModelSource) -> SweepRow:
     """The row with the metrics of its artifact; an error that none survives is in each of them."""
     cell = local.cell
     if not cell.metrics or row.artifact is None:
         return row
-    is_onnx = Path(cell.model).suffix.lower() == ".onnx"  # which PyTorch cannot run
     try:
-        with _same_weights():
-            rows = evaluate(
-                row.artifact,
-                local.data,
-                list(cell.metrics),
-                model=None if is_onnx else cell.model,
-                timeout=cell.timeout,
-            ).rows
+        rows = evaluate(
+            row.artifact,
+            local.data,
+            list(cell.metrics),
+            model=None if model.model is None else model,  # PyTorch runs no ONNX file
+            timeout=cell.timeout,
+        ).rows
     except EnginebayError as err:
         rows = tuple(
             Row(artifact=row.artifact, backend=row.backend, metric=name, error=str(err))

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from enginebay.backend import get_backend
 from enginebay.data import DataSet
+from enginebay.errors import EnginebayError
+from enginebay.models import find_model, shapes_of
 from enginebay.sweeps.files import locate
+from enginebay.tensors import parse_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from enginebay.models import ModelSource
+    from enginebay.params import Shapes
     from enginebay.sweeps.cells import Cell
     from enginebay.sweeps.job import Job
 
@@ -57,6 +64,24 @@ class LocalCell:
     def data(self) -> DataSet | None:
         """The data set, opened; None where there is none."""
         return DataSet(self._data, self.cell.take, self.cell.seed) if self._data else None
+
+    def find_model(self) -> ModelSource:
+        """Find the model, once for all that is done with it: some code runs once in a process.
+
+        Raises:
+            ModelSourceError: There is no such model, or its code raised.
+            MissingDependencyError: Its code needs a package that is not installed.
+        """
+        section = (self.config or {}).get("codebase_config")
+        return find_model(self.cell.model, section, self._shapes())
+
+    def _shapes(self) -> Shapes:
+        """The shapes of the inputs, as far as the cell says them."""
+        with suppress(EnginebayError):  # deploying says what is wrong with the parameters
+            params = get_backend(self.cell.backend).params_from(self.cell.params)
+            if params.input_shapes:
+                return params.input_shapes
+        return shapes_of(parse_inputs(self.cell.inputs))
 
     @property
     def options(self) -> dict[str, Any]:

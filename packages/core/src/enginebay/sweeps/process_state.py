@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from sysconfig import get_paths
 from typing import TYPE_CHECKING
@@ -12,6 +13,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import ModuleType
+
+
+_cells = count()
+
+
+def is_first_cell() -> bool:
+    """True at the first call in a process: no cell before could have left anything."""
+    return next(_cells) == 0
 
 
 @contextmanager
