@@ -276,6 +276,15 @@ WRONG = [
         "sweep.toml: metrics: no file 'nets.py'",
         "did you mean 'net.py'?",
     ),
+    (f"{BASE}seed = -1", "sweep.toml: seed: -1 does not fit sweep.seed: wanted int >= 0", None),
+    (
+        f"{BASE}params = {{threads = {10**20}}}",
+        (
+            "sweep.toml: params: {'threads': 100000000000000000000} cannot be sent to another "
+            "machine: can't serialize ints < -2**63 or > 2**64 - 1"
+        ),
+        None,
+    ),
     (
         f"{BASE}inputs = ['x=1x3', 'y=a.npy']",
         "sweep.toml: inputs: no file 'a.npy'",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # JSON, which keys are digests of, has no infinity and no not-a-number.
 Figure = Annotated[float, msgspec.Meta(ge=-1e9, le=1e9)]
 Amount = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
-Count = Annotated[int, msgspec.Meta(ge=0)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]  # messages have 64 bits for a number
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -58,8 +58,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     exporter: Literal[ExporterName, ""] = ""
     ir: Literal[IRKind, ""] = ""
     data: str = ""
-    take: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    seed: int = 0
+    take: Annotated[int, msgspec.Meta(ge=1, le=2**62)] | None = None
+    seed: Count = 0
     metrics: tuple[str, ...] = ()
     max_drop: Figure | None = None
     probes: Count | None = None

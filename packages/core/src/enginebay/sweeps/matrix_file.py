@@ -173,7 +173,12 @@ def _plain(value: Any) -> Any:
     Raises:
         ParamsError: A part of it has no such form.
     """
-    return msgspec.to_builtins(value, enc_hook=_path_as_text)
+    plain = msgspec.to_builtins(value, enc_hook=_path_as_text)
+    try:
+        msgspec.msgpack.encode(plain)
+    except (OverflowError, UnicodeEncodeError) as err:  # 64 bits for a number, texts in UTF-8
+        raise ParamsError(f"{value!r:.80} cannot be sent to another machine: {err}") from err
+    return plain
 
 
 def _path_as_text(value: Any) -> str:
