@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -18,18 +19,18 @@ from enginebay.testing.commands import Ran, call_command, command, environment
 
 GROUPED = """\
 machine  one (Hand-made, 2 cores)
-MODEL      BACKEND  PRECISION  PARAMETERS  VERDICT     MAX ERROR     SIZE  DEPLOY  DROP
-tiny.onnx  ncnn     fp32       threads=2   verified            -  5.0 MiB  2.00 s  accuracy 0.08
-tiny.onnx  ncnn     fp16       -           mismatched          -        -       -  -
+MODEL      BACKEND              VERDICT     MAX ERROR     SIZE  DEPLOY  DROP
+tiny.onnx  ncnn fp32 threads=2  verified            -  5.0 MiB  2.00 s  accuracy 0.08
+tiny.onnx  ncnn fp16            mismatched          -        -       -  -
 
 machine  two (Hand-made, 2 cores)
-MODEL      BACKEND  PRECISION  VERDICT     MAX ERROR  SIZE  DEPLOY
-tiny.onnx  ncnn     fp32       unverified          -     -       -
+MODEL      BACKEND    VERDICT     MAX ERROR  SIZE  DEPLOY
+tiny.onnx  ncnn fp32  unverified          -     -       -
 
 machine  none known
-MODEL      BACKEND  PRECISION  VERDICT  MAX ERROR  SIZE  DEPLOY
-tiny.onnx  ncnn     fp32       lost             -     -       -
-tiny.onnx  ncnn     fp16       lost             -     -       -
+MODEL      BACKEND    VERDICT  MAX ERROR  SIZE  DEPLOY
+tiny.onnx  ncnn fp32  lost             -     -       -
+tiny.onnx  ncnn fp16  lost             -     -       -
 
 tiny.onnx on ncnn fp32 threads=2   begun 2 times, since workers died
 tiny.onnx on ncnn fp32             nothing to compare with
@@ -111,6 +112,16 @@ def test_rows_are_grouped_by_host(cli: Any, found: Any) -> None:
     assert ran.code == 1
 
 
+def test_without_dask_a_scheduler_is_a_missing_package(
+    cli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    ran: Ran = cli("sweep.toml", "--scheduler", "tcp://127.0.0.1:1")
+    assert ran.err.startswith("error: a Dask scheduler needs 'distributed', which does not import")
+    assert ran.err.endswith("hint: pip install 'enginebay[dask]'\n")
+    assert ran.code == 3
+
+
 def test_drops_and_regressions_fail(cli: Any, found: Any) -> None:
     metric = Row(
         artifact="a",
@@ -174,10 +185,10 @@ def test_a_sweep_from_its_file_to_its_gate(cli: Any, loopback: str) -> None:
     )
     ran: Ran = cli("sweep.toml", "--output", "swept", "--workers", "1")
     assert (ran.code, ran.err) == (1, "error: 1 of 2 cells failed: 1 mismatched\n")
-    cells = [line.split()[:5] for line in ran.out.splitlines()[2:4]]
+    cells = [line.split()[:4] for line in ran.out.splitlines()[2:4]]
     assert cells == [
-        ["net.py:build", "loopback", "-", "gain=1.0", "verified"],
-        ["net.py:build", "loopback", "-", "gain=2.0", "mismatched"],
+        ["net.py:build", "loopback", "gain=1.0", "verified"],
+        ["net.py:build", "loopback", "gain=2.0", "mismatched"],
     ]
     assert "Next:" not in ran.out
 

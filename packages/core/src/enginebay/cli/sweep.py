@@ -128,9 +128,8 @@ def _print_host(host: str, rows: Sequence[SweepRow]) -> None:
     print_fields([("machine", f"{host or 'none known'}{described}")])
     columns = {
         "MODEL": [row.model for row in rows],
-        "BACKEND": [row.backend for row in rows],
-        "PRECISION": [row.precision or "-" for row in rows],
-        "PARAMETERS": [" ".join(f"{k}={v}" for k, v in row.params.items()) or "-" for row in rows],
+        # In one column, which a terminal of 80 characters has place for.
+        "BACKEND": [row.label.removeprefix(f"{row.model} on ") for row in rows],
         "VERDICT": [verdict_word(row.verdict) for row in rows],
         "MAX ERROR": [
             "-" if row.max_abs_error is None else f"{row.max_abs_error:.2g}" for row in rows
@@ -140,7 +139,7 @@ def _print_host(host: str, rows: Sequence[SweepRow]) -> None:
         "CALL": ["-" if row.latency is None else human_seconds(row.latency) for row in rows],
         "DROP": [", ".join(_drops(row)) or "-" for row in rows],
     }
-    optional = ("PARAMETERS", "CALL", "DROP")
+    optional = ("CALL", "DROP")
     shown = [name for name in columns if name not in optional or set(columns[name]) != {"-"}]
     print_table(
         shown,
