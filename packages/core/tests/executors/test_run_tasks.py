@@ -159,7 +159,7 @@ def test_leaving_ends_what_still_runs(tmp_path: Path) -> None:
         while not begun.exists():
             time.sleep(0.01)
         start = time.monotonic()
-        outcomes.close()  # type: ignore[attr-defined]  # it is a generator
+        outcomes.close()
     assert time.monotonic() - start < 5
     assert not psutil.Process().children()
 

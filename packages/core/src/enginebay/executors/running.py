@@ -20,7 +20,7 @@ from enginebay.executors.tasks import Fault, Outcome, Task
 from enginebay.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
     from concurrent.futures import Executor, Future
 
 #: Tasks that are with the executor at a time: more than any cluster has workers, and not so many
@@ -71,7 +71,7 @@ def run_tasks(
     executor: Executor,
     *,
     on_begin: Callable[[str, str], None] | None = None,
-) -> Iterator[Outcome]:
+) -> Generator[Outcome]:
     """Run tasks on an executor, and yield their outcomes as they come.
 
     A task is sent again where its worker does not answer after it has begun, once. Where a worker
