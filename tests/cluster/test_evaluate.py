@@ -1,23 +1,28 @@
-"""An evaluation on a Dask scheduler, while one of its workers is killed."""
+"""An evaluation on a Dask scheduler and on a pool, while one of the workers is killed."""
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 
 import enginebay as eb
+from enginebay.errors import EnginebayError
 from enginebay.executors import dask_executor
 
 from .processes import Cluster
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
-
-    import pytest
 
 NET = """\
 import torch
@@ -58,9 +63,9 @@ class Slow:
 """
 
 
-def test_a_killed_worker_loses_no_item_and_doubles_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A model, an artifact of it, and 384 items."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "net.py").write_text(NET)
     (tmp_path / "own.py").write_text(METRIC)
@@ -71,27 +76,67 @@ def test_a_killed_worker_loses_no_item_and_doubles_none(
     eb.deploy(
         "net.py:build", backend="onnxruntime", work_dir="one", probes=0, exporter="torchscript"
     )
-    metrics = ["own.py:Slow", "mean-absolute-error", "cosine"]
-    given: Any = {"model": "net.py:build"}
+    return tmp_path
 
-    def seen() -> int:
-        return sum(path.stat().st_size for path in tmp_path.glob("seen-*"))
 
-    with Cluster(tmp_path / "cluster", 2) as cluster, dask_executor(cluster.address) as executor:
+def found(output: str, executor: Executor | None = None, model: str | None = None) -> Any:
+    metrics = ["own.py:Slow", "mean-absolute-error", *(["cosine"] if model else [])]
+    return eb.evaluate(
+        *("one", "data.npz", metrics),
+        model=model,
+        output=output,
+        resume=True,
+        executor=executor,
+    )
 
-        def kill() -> None:
-            while seen() < 2 * 150:  # PyTorch's outputs and the artifact's
-                time.sleep(0.01)
-            cluster.workers[0].send_signal(signal.SIGKILL)
 
-        thread = threading.Thread(target=kill)
-        thread.start()
-        found = eb.evaluate(
-            "one", "data.npz", metrics, output="rows.jsonl", executor=executor, **given
-        )
-        thread.join()
-    before = seen()
+def seen(folder: Path) -> int:
+    """How often the metric was given outputs: the artifact's, and PyTorch's if there is a model."""
+    return sum(path.stat().st_size for path in folder.glob("seen-*"))
+
+
+@contextmanager
+def killed(folder: Path, pid: Callable[[], int]) -> Iterator[None]:
+    """Kill a process in the middle of the block."""
+
+    def kill() -> None:
+        while seen(folder) < 150:
+            time.sleep(0.01)
+        os.kill(pid(), signal.SIGKILL)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    yield
+    thread.join()
+
+
+def test_a_killed_worker_loses_no_item_and_doubles_none(folder: Path) -> None:
+    with (
+        Cluster(folder / "cluster", 2) as cluster,
+        dask_executor(cluster.address) as executor,
+        killed(folder, lambda: cluster.workers[0].pid),
+    ):
+        parts = found("rows.jsonl", executor, "net.py:build")
+    before = seen(folder)
     assert before > 2 * 384, "the killed worker was in the middle of a shard, done again elsewhere"
-    assert found == eb.evaluate("one", "data.npz", metrics, output="whole.jsonl", **given)
-    assert seen() == before + 2 * 384
-    assert [row.count for row in found.rows] == [384] * 3
+    assert parts == found("whole.jsonl", model="net.py:build")
+    assert seen(folder) == before + 2 * 384
+    assert [row.count for row in parts.rows] == [384] * 3
+
+
+def test_a_pool_that_breaks_keeps_what_it_has_done(folder: Path) -> None:
+    spawned = get_context("spawn")
+    with (
+        ProcessPoolExecutor(2, mp_context=spawned) as pool,
+        killed(folder, lambda: next(iter(pool._processes))),
+        pytest.raises(EnginebayError) as caught,
+    ):
+        found("rows.jsonl", pool)
+    assert str(caught.value).startswith("items ")
+    assert " of 'data.npz' were not evaluated" in str(caught.value)
+    assert "BrokenProcessPool" in str(caught.value)
+    before = seen(folder)
+    with ProcessPoolExecutor(1, mp_context=spawned) as pool:
+        parts = found("rows.jsonl", pool)
+    assert seen(folder) - before < 384, "what was done is not done again"
+    assert parts == found("whole.jsonl")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import socket
-from concurrent.futures import Executor, ProcessPoolExecutor
-from multiprocessing import get_context
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -125,8 +124,8 @@ def test_the_rows_are_those_of_one_process(executor: Executor) -> None:
     assert found("parts.jsonl", executor, **given) == whole  # its rows are there
 
 
-def test_two_processes_of_a_pool() -> None:
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+def test_two_workers_on_some_of_the_items() -> None:
+    with ThreadPoolExecutor(2) as pool:
         some = found("pool.jsonl", pool, eb.DataSet("data.npz", take=130, seed=3))
     assert some == found("some.jsonl", data=eb.DataSet("data.npz", take=130, seed=3))
     assert some.data.count == len(some.data.indices) == 130
@@ -164,7 +163,7 @@ def test_a_killed_worker_ends_it_and_resume_does_what_is_missing(
     assert resumed == found("whole.jsonl", metrics="own.py:Deadly")
 
 
-def test_what_only_one_process_can_evaluate(executor: Executor) -> None:
+def test_what_only_one_process_can_evaluate(here: Path, executor: Executor) -> None:
     import torch
 
     def refused(**given: Any) -> tuple[str, str | None]:
@@ -192,8 +191,9 @@ def test_what_only_one_process_can_evaluate(executor: Executor) -> None:
             "metric 'own.py:Alone' cannot be computed in pieces, as an executor does: "
             "it has no 'merge_state'"
         ),
-        "leave the executor out, or give it metric_state and merge_state(state)",
+        "evaluate in one process, or give it metric_state and merge_state(state)",
     )
+    assert not (here / "rows.jsonl").exists()
     assert refused(metrics="own.py:Sets") == (
         "the state of a metric cannot be sent: a set cannot be kept",
         "metric_state is a dict of numbers, arrays, and lists of them",

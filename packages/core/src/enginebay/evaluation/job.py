@@ -60,7 +60,7 @@ def describe_job(run: Run, metrics: Any, model: Any, timeout: float) -> Job:
             raise UsageError(
                 f"metric '{source.name}' cannot be computed in pieces, as an executor does: "
                 f"{source.unmergeable}",
-                hint="leave the executor out, or give it metric_state and merge_state(state)",
+                hint="evaluate in one process, or give it metric_state and merge_state(state)",
             )
     if run.data.named is None:
         raise _unnamed(run.data.description, "data.npz, a folder, or file.py:attr")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -58,11 +59,13 @@ def evaluate_on(
     merger = _Merger(run, candidates, compared=bool(job.model))
     try:
         watch(merger.done)
-        for outcome in run_tasks(merger.tasks(job), executor):
-            merger.add(outcome)
-            watch(merger.done)
-            if run.journal is not None and run.journal.is_due:
-                merger.save()
+        # Closed at once: an error keeps its frames, and tasks would go on until it is gone.
+        with closing(run_tasks(merger.tasks(job), executor)) as outcomes:
+            for outcome in outcomes:
+                merger.add(outcome)
+                watch(merger.done)
+                if run.journal is not None and run.journal.is_due:
+                    merger.save()
     except BaseException:
         if run.journal is not None:
             merger.save()

@@ -97,16 +97,16 @@ def evaluate(
     items = DataSet.of(data)
     if items.needs_task:
         items = items.for_task(common_task(candidates))
-    journal = None if output is None else Journal(Path(output), resume=resume)
-    run = Run(candidates, sources, items, journal)
+    run = Run(candidates, sources, items)
+    job = None if executor is None else describe_job(run, metrics, model, timeout)
+    journal = run.journal = None if output is None else Journal(Path(output), resume=resume)
     steps = Steps(watch)
     totals = None
     with ExitStack() as stack:
-        if executor is None:
+        if executor is None or job is None:
             loop = stack.enter_context(Loop(run, timeout=timeout))
             evaluate_items = stack.enter_context(_here(run, loop, model, steps))
         else:
-            job = describe_job(run, metrics, model, timeout)
             evaluate_items = _on_executor(executor, run, job, steps)
         rows = run.finished()
         missing = [each for each in candidates if each.name not in rows]
