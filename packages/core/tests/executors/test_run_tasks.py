@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import signal
 import tempfile
 import threading
 import time
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from multiprocessing import get_context
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -162,18 +160,6 @@ def test_leaving_ends_what_still_runs(tmp_path: Path) -> None:
         outcomes.close()
     assert time.monotonic() - start < 5
     assert not psutil.Process().children()
-
-
-def test_a_pool_of_processes_and_one_that_breaks() -> None:
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        found = _by_key(run_tasks([_task("a"), _task("crash", "crash")], pool))
-        assert found["a"].value == b"a"
-        assert _fault(found["crash"])[0] == "crashed"
-        (worker,) = pool._processes.values()
-        os.kill(worker.pid, signal.SIGKILL)
-        found = _by_key(run_tasks([_task(str(number)) for number in range(3)], pool))
-    assert {_fault(each)[0] for each in found.values()} == {"worker died"}
-    assert "BrokenProcessPool" in _fault(found["2"])[1]
 
 
 class _Stopping(Executor):

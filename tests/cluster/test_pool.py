@@ -1,0 +1,51 @@
+"""Tasks on a pool of processes, and on one that breaks."""
+
+from __future__ import annotations
+
+import os
+import signal
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import TYPE_CHECKING
+
+from enginebay.executors import Task, run_tasks
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+MODULE = """
+import ctypes
+
+
+def echo(data: bytes) -> bytes:
+    return data
+
+
+def crash(data: bytes) -> bytes:
+    ctypes.string_at(0)
+"""
+
+
+def test_a_crash_costs_its_task_and_a_dead_process_all_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pool_work.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def task(key: str, function: str = "echo") -> Task:
+        return Task(key, key, f"pool_work:{function}", key.encode(), 30)
+
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        found = {one.key: one for one in run_tasks([task("a"), task("b", "crash")], pool)}
+        assert found["a"].value == b"a"
+        assert found["b"].fault
+        assert found["b"].fault.kind == "crashed"
+        (worker,) = pool._processes.values()
+        os.kill(worker.pid, signal.SIGKILL)
+        lost = list(run_tasks([task(each) for each in "cde"], pool))
+    assert sorted(one.key for one in lost) == ["c", "d", "e"]
+    faults = [one.fault for one in lost if one.fault]
+    assert {fault.kind for fault in faults} == {"worker died"}
+    assert "BrokenProcessPool" in faults[-1].reason
