@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
     from enginebay.sweeps import Sweep, SweepRow
 
+#: As many notes of the rows as are printed.
+_NOTES = 8
+
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
     """Add the command's flags."""
@@ -113,12 +116,21 @@ def _print(found: Sweep, args: Namespace) -> None:
     print_fields(
         (
             *_all_reasons(found.rows),
-            *(("note", note) for note in found.notes),
+            *(("note", note) for note in (*found.notes, *_row_notes(found.rows))),
             ("folder", folder),
         )
     )
     if folder and any(row.fault for row in found.rows):
         print_next([_resumed(args)])
+
+
+def _row_notes(rows: Sequence[SweepRow]) -> Iterator[str]:
+    """The notes of the rows, each once."""
+    counts = Counter(note for row in rows for note in row.notes)
+    for note, count in counts.most_common(_NOTES):
+        yield note if count == 1 else f"{note} ({count} cells)"
+    if len(counts) > _NOTES:
+        yield f"{len(counts) - _NOTES} more in the rows"
 
 
 def _print_host(host: str, rows: Sequence[SweepRow]) -> None:

@@ -98,11 +98,28 @@ def sweep(
             rows[row.key] = row
             counting.ended(row)
     found = tuple(rows[cell.key] for cell in listed)
+    result = Sweep(rows=found, notes=tuple(_version_notes(found)), command=command)
     if earlier is None:
-        return Sweep(rows=found, command=command)
+        return result
     worse, notes = regressions(found, earlier)
-    judged = judged_cells(found, earlier)
-    return Sweep(rows=found, regressions=worse, judged=judged, notes=notes, command=command)
+    return msgspec.structs.replace(
+        result,
+        regressions=worse,
+        judged=judged_cells(found, earlier),
+        notes=(*notes, *result.notes),
+    )
+
+
+def _version_notes(rows: Sequence[SweepRow]) -> Iterator[str]:
+    """Each distribution that machines have in different versions."""
+    hosts: dict[str, dict[str, dict[str, None]]] = {}
+    for row in rows:
+        for name, version in row.versions.items():
+            hosts.setdefault(name, {}).setdefault(version, {})[row.host] = None
+    for name, versions in hosts.items():
+        if len(versions) > 1:
+            listed = (f"{version} on {', '.join(on)}" for version, on in versions.items())
+            yield f"{name} is {' and '.join(listed)}"
 
 
 def _run(
