@@ -35,8 +35,13 @@ def run() -> Iterator[Row]:
                 for turn in range(1 + TURNS)
             ]
             tasks = [(_tasks(executor), _calls(executor)) for _ in range(1 + TURNS)]
+            alone = [_small(executor, folder, f"alone-{turn}") for turn in range(1 + TURNS)]
+            cluster.add_worker()
+            both = [_small(executor, folder, f"both-{turn}") for turn in range(1 + TURNS)]
     yield Row.of("sweep", "a cell, ResNet-50", "deploy on Dask", paired(sweeps[1:]), "s", 1.1)
     yield Row.of("sweep", "an empty task", "a call on Dask", paired(tasks[1:]), "ms", 4)
+    halved = paired(list(zip(both[1:], alone[1:], strict=True)))
+    yield Row.of("sweep", "eight cells, two workers", "one worker", halved, "s", 0.6)
 
 
 def _ours(executor: Executor, folder: Path, turn: int) -> float:
@@ -49,6 +54,18 @@ def _ours(executor: Executor, folder: Path, turn: int) -> float:
     found = eb.sweep(cells, executor, output=folder / f"sweep-{turn}")
     assert {row.verdict for row in found.rows} == {"verified"}, found.rows
     return (time.perf_counter() - start) / CELLS
+
+
+def _small(executor: Executor, folder: Path, name: str) -> float:
+    """Seconds of eight cells of a small model."""
+    cells = [
+        eb.Cell(model="benchmarks.models:digits", backend="onnxruntime", seed=number)
+        for number in range(8)
+    ]
+    start = time.perf_counter()
+    found = eb.sweep(cells, executor, output=folder / name)
+    assert {row.verdict for row in found.rows} == {"verified"}, found.rows
+    return time.perf_counter() - start
 
 
 def _by_hand(executor: Executor, folder: Path, turn: int) -> float:
