@@ -1,0 +1,297 @@
+"""What the file of a sweep says about mistakes, before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from enginebay.errors import EnginebayError, UsageError
+from enginebay.sweeps import Cell, read_cells
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Read = Callable[..., list[Cell]]
+
+BASE = """\
+models = ["net.py:build", "tiny.onnx"]
+backends = ["loopback", "ncnn"]
+"""
+
+
+#: What is wrong in a file, the message, and the hint.
+WRONG = [
+    ("", "'sweep.toml' has no cell", 'models = ["file.py:attr"]'),
+    ("models = []", "'sweep.toml' has no cell", 'models = ["file.py:attr"]'),
+    (
+        'models = ["tiny.onnx"]\nbackends = []',
+        "'sweep.toml' has no cell",
+        'models = ["file.py:attr"]',
+    ),
+    (
+        'models = "tiny.onnx"',
+        "sweep.toml: models: 'tiny.onnx' does not fit sweep.models: wanted list, found str",
+        None,
+    ),
+    (
+        'models = ["tini.onnx"]',
+        "sweep.toml: models.0: no file 'tini.onnx'",
+        "did you mean 'tiny.onnx'?",
+    ),
+    (
+        'models = ["nett.py:build"]',
+        "sweep.toml: models.0: no file 'nett.py'",
+        "did you mean 'net.py'?",
+    ),
+    (
+        '[[models]]\nmodel = "net.py:built"',
+        "sweep.toml: models.0.model: 'net.py:built': there is no 'built' in 'net.py'",
+        "did you mean 'build'?",
+    ),
+    (
+        'models = ["no.such:build"]',
+        "sweep.toml: models.0: no module 'no.such'",
+        "run this where the module is, or install it",
+    ),
+    (
+        'models = ["net:build", "nets:build"]',
+        "sweep.toml: models.1: no module 'nets'",
+        "did you mean 'net'?",
+    ),
+    (
+        'models = ["tim:resnet18"]',
+        "sweep.toml: models.0: no module 'tim'",
+        "did you mean 'timm:resnet18'?",
+    ),
+    (
+        'models = ["net.py"]',
+        "sweep.toml: models.0: 'net.py' does not say which model in the file",
+        "write net.py:NAME",
+    ),
+    (
+        'models = ["items.npz"]',
+        "sweep.toml: models.0: 'items.npz' holds weights, not a model",
+        "write a function that builds the model and loads them: file.py:attr",
+    ),
+    (
+        "[[models]]\nseconds = 3",
+        "sweep.toml: models.0: there is no 'model'",
+        'write model = "…"',
+    ),
+    (
+        '[[models]]\nmodel = "tiny.onnx"\nmetric = ["accuracy"]',
+        (
+            "sweep.toml: models.0.metric: 'metric' is not a key of models.0, which may have atol, "
+            "config, data, exporter, inputs, ir, max_drop, metrics, model, params, probes, rtol, "
+            "seconds, seed, take, timeout"
+        ),
+        "did you mean 'metrics'?",
+    ),
+    (
+        f"{BASE}backend = 'ncnn'",
+        (
+            "sweep.toml: backend: 'backend' is not a key of the sweep, which may have atol, "
+            "backends, config, data, exclude, exporter, include, inputs, ir, max_drop, metrics, "
+            "models, params, precisions, probes, rtol, seconds, seed, take, timeout"
+        ),
+        "did you mean 'backends'?",
+    ),
+    (
+        f"{BASE}seconds = -1",
+        "sweep.toml: seconds: -1 does not fit sweep.seconds: wanted float >= 0.0",
+        None,
+    ),
+    (
+        f"{BASE}timeout = 0",
+        "sweep.toml: timeout: 0 does not fit sweep.timeout: wanted float > 0.0",
+        None,
+    ),
+    (
+        f"{BASE}ir = 'onx'",
+        (
+            "sweep.toml: ir: 'onx' does not fit sweep.ir: wanted one of 'onnx', 'torchscript', "
+            "'exported_program', ''"
+        ),
+        "did you mean 'onnx'?",
+    ),
+    (
+        f"{BASE}metrics = ['accuracy']",
+        "sweep.toml: metrics: 'metrics' needs 'data'",
+        "add data = …",
+    ),
+    (
+        f"{BASE}data = 'items.npz'\nmetrics = ['acuracy']",
+        (
+            "sweep.toml: metrics: there is no metric 'acuracy'; there is accuracy, top-5, "
+            "mean-absolute-error, cosine, file.py:attr, torchmetrics:NAME, or SCHEME:NAME of a "
+            "plugin"
+        ),
+        "did you mean 'accuracy'?",
+    ),
+    (
+        f"{BASE}data = 'items.npz'\nmetrics = ['nets.py:Metric']",
+        "sweep.toml: metrics: no file 'nets.py'",
+        "did you mean 'net.py'?",
+    ),
+    (f"{BASE}seed = -1", "sweep.toml: seed: -1 does not fit sweep.seed: wanted int >= 0", None),
+    (
+        f"{BASE}params = {{threads = {10**20}}}",
+        (
+            "sweep.toml: params: {'threads': 100000000000000000000} cannot be sent to another "
+            "machine: can't serialize ints < -2**63 or > 2**64 - 1"
+        ),
+        None,
+    ),
+    (
+        f"{BASE}inputs = ['x=1x3', 'y=a.npy']",
+        "sweep.toml: inputs: no file 'a.npy'",
+        None,
+    ),
+    (
+        f"{BASE}inputs = ['x=1xa']",
+        "sweep.toml: inputs: 'x=1xa' is not an input",
+        "write x=1x3x224x224, ids=1x16:int64, x=file.npy or batch.npz",
+    ),
+    (
+        f"{BASE}data = 'nets.py:items'",
+        "sweep.toml: data: no file 'nets.py'",
+        "did you mean 'net.py'?",
+    ),
+    (f"{BASE}take = 3", "sweep.toml: take: 'take' needs 'data'", "add data = …"),
+    (
+        f"{BASE}max_drop = 0.1",
+        "sweep.toml: max_drop: 'max_drop' needs 'metrics'",
+        "add metrics = …",
+    ),
+    (f"{BASE}data = 'none.npz'", "sweep.toml: data: no data set 'none.npz'", None),
+    (
+        f"{BASE}config = 'none.toml'",
+        "sweep.toml: config: the config 'none.toml' does not exist",
+        None,
+    ),
+    (
+        'models = ["tiny.onnx"]\nbackends = ["opnvino"]',
+        "sweep.toml: backends: no backend 'opnvino' is installed; there is loopback",
+        "did you mean 'openvino'? pip install enginebay-openvino",
+    ),
+    (
+        f"{BASE}precisions = []",
+        "sweep.toml: precisions: there is none",
+        "leave precisions out for each backend's own",
+    ),
+    (
+        f"{BASE}precisions = ['fp8']",
+        "sweep.toml: precisions: loopback has no precision 'fp8'; it has only its own",
+        '[[exclude]] with backend = "loopback" and precision = "fp8"',
+    ),
+    (f"{BASE}params = {{gain = []}}", "sweep.toml: params.gain: an empty list is no axis", None),
+    (
+        f"{BASE}params = {{gain = ['a', 2.0]}}",
+        "sweep.toml: params.gain: 'a' does not fit LoopbackParams.gain: wanted float, found str",
+        None,
+    ),
+    (
+        'models = ["tiny.onnx"]\nparams = {gian = 2.0}',
+        "sweep.toml: params.gian: 'gian' is no parameter of loopback",
+        "did you mean 'gain'?",
+    ),
+    (
+        f"{BASE}params = {{precision = 'fp16'}}",
+        "sweep.toml: params.precision: a sweep has several precisions",
+        "precisions = ['fp16']",
+    ),
+    (
+        f"{BASE}params = {{work_dir = 'a'}}",
+        "sweep.toml: params.work_dir: 'work_dir' is no parameter of a cell: the sweep sets it",
+        None,
+    ),
+    (
+        f"{BASE}[[exclude]]\nbackend = 'loopbck'",
+        "sweep.toml: exclude.0: no cell has the backend 'loopbck'; there is loopback, ncnn",
+        "did you mean 'loopback'?",
+    ),
+    (
+        f"{BASE}[[exclude]]\nprecision = 'fp16'",
+        "sweep.toml: exclude.0: no cell has the precision 'fp16'; there is the backend's own",
+        None,
+    ),
+    (
+        f"{BASE}[[exclude]]\nbackend = 'ncnn'\nparams = {{threads = 3}}",
+        "sweep.toml: exclude.0: no cell has all of these values",
+        None,
+    ),
+    (f"{BASE}[[exclude]]", "sweep.toml: exclude.0: it has no value to match", "write backend = …"),
+    (
+        f"{BASE}[[exclude]]\nbackend = 'ncnn'\n[[exclude]]\nbackend = 'loopback'",
+        "'sweep.toml' has no cell",
+        'models = ["file.py:attr"]',
+    ),
+    (
+        f"{BASE}[[include]]\nmodel = 'tiny.onnx'",
+        "sweep.toml: include.0: there is no 'backend'",
+        'write backend = "…"',
+    ),
+    (
+        f"{BASE}[[include]]\nmodel = 'tiny.onnx'\nbackend = 'loopback'\nparams = {{gian = 2.0}}",
+        "sweep.toml: include.0.params.gian: 'gian' is no parameter of loopback",
+        "did you mean 'gain'?",
+    ),
+    (
+        BASE + "[[include]]\nmodel = 'tiny.onnx'\nbackend = 'ncnn'\nseed = 1\n" * 2,
+        "sweep.toml: include.1: it is the cell of include.0 again",
+        "leave one of them out",
+    ),
+    (
+        f"{BASE}[params]\n"
+        + "".join(f"p{i} = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]\n" for i in range(9)),
+        "sweep.toml: params: the matrix has 2,000,000,002 cells: wanted 1,000,000 at most",
+        None,
+    ),
+    (
+        "models = [",
+        "sweep.toml: this TOML cannot be read: Invalid value (at end of document)",
+        None,
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "message", "hint"), WRONG, ids=range(len(WRONG)))
+def test_each_mistake_is_one_line(sweep: Read, text: str, message: str, hint: str | None) -> None:
+    with pytest.raises(EnginebayError) as caught:
+        sweep(text)
+    assert (str(caught.value), caught.value.hint) == (message, hint)
+    assert caught.value.exit_code == 2
+
+
+def test_mistakes_in_python_name_their_keys(here: Path, loopback: str) -> None:
+    wrong: list[tuple[Any, str]] = [
+        ({"models": ["none.onnx"]}, "models.0: no file 'none.onnx'"),
+        (
+            [Cell(model="tiny.onnx", backend="loopback", seconds=-1)],
+            "cells.0.seconds: -1 does not fit cells.0.seconds: wanted float >= 0.0",
+        ),
+        ([{"model": "tiny.onnx"}], "cells.0: there is no 'backend'"),
+        ([], "the sweep has no cell"),
+        (["tiny.onnx"], "cells.0 is a str: wanted a Cell, or a mapping"),
+        (3, "the cells are a int: wanted the path of a file, a mapping, or a list"),
+        (
+            [{"model": "tiny.onnx", "backend": "ncnn", "params": {"gain": object()}}],
+            (
+                "cells.0.params: an object of type object cannot be sent to another machine: "
+                "wanted texts, numbers, lists and mappings"
+            ),
+        ),
+        ("none.toml", "the config 'none.toml' does not exist"),
+    ]
+    for cells, message in wrong:
+        with pytest.raises(UsageError) as caught:
+            read_cells(cells)
+        assert str(caught.value) == message
+
+
+def test_a_file_that_is_no_python(sweep: Read, here: Path) -> None:
+    (here / "other.py").write_text("def build(:")
+    with pytest.raises(UsageError, match=r"models\.0: 'other\.py:build' cannot be imported: "):
+        sweep('models = ["other.py:build"]')
