@@ -138,8 +138,8 @@ def _row(job: Job, folder: Path, *, is_fresh: bool) -> SweepRow:
     except CellLostError as err:
         return lost(row, err.fault, str(err), err.hint or "")
     except Exception as err:  # whatever is raised is the cell's reason
-        if isinstance(err, ModelSourceError | ModelError) and not is_fresh:
-            raise
+        if not is_fresh and isinstance(err, ModelSourceError | ModelError) and err.__cause__:
+            raise  # the model's code raised; without a cause it was not even run
         return _failed(row, err)
 
 
