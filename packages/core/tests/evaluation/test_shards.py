@@ -141,6 +141,9 @@ class Last:
     def merge_state(self, state): self.metric_state["seen"] += state["seen"]
     def compute(self): return self.metric_state["seen"][-1] + len(self.metric_state["seen"])
 
+class Huge(Last):
+    def update(self, outputs, target): self.metric_state["seen"].append(1 << 70)
+
 class Alone(Last):
     def reset(self): self.seen = []
     def update(self, outputs, target): self.seen.append(float(outputs.sum()))
@@ -156,6 +159,15 @@ def test_a_metric_with_and_without_merge_state_sees_all_items_in_order(here: Pat
     assert (last.value, last.reference) == (alone.value, alone.reference)
     assert last.value is not None
     assert last.value > 260
+
+
+def test_a_number_that_a_checkpoint_cannot_hold(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("enginebay.evaluation.journal.INTERVAL", 0)
+    (here / "own.py").write_text(OWN)
+    (row,) = eb.evaluate("good", lambda: items(-1), "own.py:Huge", output="rows.jsonl").rows
+    assert row.value == float(1 << 70)
 
 
 def test_a_metric_of_torchmetrics_that_cannot_be_merged_is_not_resumed(

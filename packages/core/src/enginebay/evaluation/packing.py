@@ -46,13 +46,16 @@ def pack_state(value: Any) -> Any:
         return {str(name): pack_state(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
         return [pack_state(each) for each in value]
-    if value is None or isinstance(value, bool | int | float | str):
+    if value is None or isinstance(value, bool | float | str):
+        return value
+    if isinstance(value, int) and -(1 << 63) <= value < 1 << 64:  # as MessagePack has it
         return value
     if is_torch(value) or isinstance(value, np.ndarray | np.generic):
         array = to_numpy(value) if is_torch(value) else np.asarray(value)
         if array.dtype.kind not in "OUS":
             return {"": packed(array)}
-    raise TypeError(f"a {type(value).__name__} cannot be kept")
+    what = value if isinstance(value, int) else f"a {type(value).__name__}"
+    raise TypeError(f"{what} cannot be kept")
 
 
 def unpack_state(value: Any) -> Any:
