@@ -16,11 +16,13 @@ import pytest
 
 import enginebay as eb
 from enginebay.errors import ArtifactError, InputError, UsageError
+from enginebay.executors import local_executor
 from enginebay.testing import temporary_backend
 from enginebay.testing.commands import command, environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from concurrent.futures import Executor
 
     from conftest import Run
 
@@ -108,6 +110,20 @@ def test_an_artifact_that_dies_loses_its_own_row(
     assert lost.error.startswith(error)
     assert lost.value is None
     assert found.failures() == [f"'moody': accuracy: {lost.error}"]
+
+
+@pytest.mark.usefixtures("_moody", "here")
+@pytest.mark.parametrize("mood", ["crash", "raise"])
+def test_a_worker_loses_the_same_artifact(mood: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOOD", mood)
+
+    def found(executor: Executor | None = None) -> eb.Evaluation:
+        return eb.evaluate(["moody", "good"], "data.npz", "accuracy", executor=executor)
+
+    with local_executor(1) as executor:
+        parts = found(executor)
+    assert parts == found()
+    assert [bool(row.error) for row in parts.rows] == [True, False]
 
 
 @pytest.mark.usefixtures("_moody", "here")
