@@ -139,16 +139,17 @@ def test_only_one_sweep_writes_to_a_file(file: Path) -> None:
 
 def test_a_worker_that_was_forked_holds_no_lock(file: Path) -> None:
     code = (
-        "import os, signal, time; from pathlib import Path; from enginebay.sweeps import RowsFile\n"
+        "import os, time; from pathlib import Path; from enginebay.sweeps import RowsFile\n"
         f"rows = RowsFile(Path({str(file)!r}), resume=True)\n"
-        "if child := os.fork(): print(child, flush=True); os.kill(os.getpid(), signal.SIGKILL)\n"
+        "if not os.fork(): print(os.getpid(), flush=True)\n"
         "time.sleep(60)"
     )
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE) as writer:
         assert writer.stdout is not None
         child = int(writer.stdout.readline())
-        assert writer.wait(10) == -signal.SIGKILL
+        writer.kill()
+        writer.wait(10)
         try:
             RowsFile(file, resume=True).close()
         finally:
@@ -205,3 +206,9 @@ def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
     for path in ("out/rows.jsonl", "out/below/rows.jsonl"):
         with pytest.raises(UsageError, match=r"/out' is no folder\nhint: name another one"):
             RowsFile(tmp_path / path, resume=False)
+
+
+def test_rows_whose_files_changed_are_removed_to_be_run_again(file: Path) -> None:
+    with RowsFile(file, resume=True, is_stale=lambda each: each.key == "c") as rows:
+        assert list(rows.rows) == ["a"]
+    assert keys(file) == ["a"]

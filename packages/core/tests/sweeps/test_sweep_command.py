@@ -205,6 +205,22 @@ def test_a_sweep_from_its_file_to_its_gate(cli: Any, loopback: str) -> None:
     assert ran.code == 1
 
 
+def test_a_model_that_was_edited_is_run_again(cli: Any, loopback: str) -> None:
+    Path("sweep.toml").write_text(f'models = ["net.py:build"]\nbackends = ["{loopback}"]')
+    words = ("sweep.toml", "--output", "swept", "--workers", "1")
+    assert cli(*words).code == 0
+    rows = Path("swept/rows.jsonl")
+    first = rows.read_bytes()
+    assert cli(*words, "--resume").code == 0
+    assert rows.read_bytes() == first
+    Path("net.py").write_text(Path("net.py").read_text() + "\n# another file\n")
+    assert cli(*words, "--resume").code == 0
+    assert rows.read_bytes() != first
+    assert rows.read_bytes().count(b"\n") == 1
+    Path("net.py").unlink()
+    assert cli(*words, "--resume").code == 2
+
+
 def test_an_interruption_names_the_rows_and_how_to_go_on(cli: Any, loopback: str) -> None:
     Path("sweep.toml").write_text(
         f'models = ["net.py:build", "net.py:hang"]\nbackends = ["{loopback}"]'

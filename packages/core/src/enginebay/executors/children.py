@@ -169,4 +169,5 @@ def _forget() -> None:
     _lock, _waiting, _working = threading.Lock(), [], set()
 
 
-os.register_at_fork(after_in_child=_forget)
+if hasattr(os, "register_at_fork"):  # not on Windows, where importing this must not fail
+    os.register_at_fork(after_in_child=_forget)

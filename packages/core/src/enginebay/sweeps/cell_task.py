@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from enginebay.models import ModelSource
-    from enginebay.sweeps.cells import Cell
 
 _replace = msgspec.structs.replace
 
@@ -85,7 +84,7 @@ def _run(job: Job, *, is_fresh: bool) -> bytes:
                 shutil.rmtree(folder, ignore_errors=True)
             return encode(_reply(job, row, is_shared=is_shared))
     except OSError as err:  # there is no place for a folder, or it was taken away
-        return encode(Reply(row=lost_to_disk(_begun(job.cell), platform.node(), err)))
+        return encode(Reply(row=lost_to_disk(_begun(job), platform.node(), err)))
 
 
 def _run_in_a_fresh_process(job: Job) -> bytes:
@@ -98,7 +97,7 @@ def _run_in_a_fresh_process(job: Job) -> bytes:
     try:
         return call(function, encode(job), timeout=limit, result_type=bytes)
     except EnginebayError as err:  # it crashed, or took too long
-        return encode(Reply(row=_failed(_begun(job.cell), err)))
+        return encode(Reply(row=_failed(_begun(job), err)))
 
 
 @contextmanager
@@ -117,14 +116,19 @@ def _folder(job: Job) -> Iterator[tuple[Path, bool]]:
         yield Path(own), False
 
 
-def _begun(cell: Cell) -> SweepRow:
+def _begun(job: Job) -> SweepRow:
     """The row of a cell that has no result yet."""
-    return _replace(SweepRow.of(cell, "failed"), host=platform.node(), machine=this_machine())
+    return _replace(
+        SweepRow.of(job.cell, "failed"),
+        files=job.files_digest,
+        host=platform.node(),
+        machine=this_machine(),
+    )
 
 
 def _row(job: Job, folder: Path, *, is_fresh: bool) -> SweepRow:
     """The row of a cell, whatever happens to it; what its model raises, in a fresh process only."""
-    row = _begun(job.cell)
+    row = _begun(job)
     try:
         row = _with_environment(row)
         _check_usable(row)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -31,6 +32,18 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     output: str = ""
     attempts: str = ""
     command: str = ""
+
+    @property
+    def files_digest(self) -> str:
+        """A digest of the files and the config, wherever they are; empty where there is none."""
+        if not self.references and self.config is None:
+            return ""
+        digests = {
+            text: [file.sha256 for file in reference.files]
+            for text, reference in self.references.items()
+        }
+        plain = msgspec.json.encode((digests, self.config), order="deterministic")
+        return blake2b(plain, digest_size=8).hexdigest()
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -36,6 +36,8 @@ class SweepRow(ComparisonRow, frozen=True, kw_only=True):
         versions: What is installed there, by distribution: the backend's plugin, its engine, torch.
         environment: The checks of the backend there.
         receipt: What the engine says that it ran.
+        files: A digest of the files that the cell names and of its config, as they were when it
+            ran: ``--resume`` runs it again where they have changed.
         digest: Of the artifact's manifest, which has the digest of every file.
         attempts: How often it was begun: more than once where a worker died.
         metrics: What the artifact was evaluated with.
@@ -51,6 +53,7 @@ class SweepRow(ComparisonRow, frozen=True, kw_only=True):
     versions: dict[str, str] = {}
     environment: EnvReport | None = None
     receipt: Receipt | None = None
+    files: str = ""
     digest: str = ""
     attempts: int = 1
     metrics: tuple[Row, ...] = ()

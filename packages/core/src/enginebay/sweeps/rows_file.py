@@ -12,6 +12,7 @@ from enginebay.files import JsonLines, similar_file
 from enginebay.sweeps.rows import SCHEMA, SweepRow
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
 #: The file's name in a sweep's folder.
@@ -28,6 +29,7 @@ class RowsFile:
         path: The file; its folder is made where it is not there.
         resume: Go on with what is there. Rows with a fault are removed from the file, so that
             their cells are run again; all others stay, those of other sweeps' cells too.
+        is_stale: Returns true for a row whose cell is to be run again, too.
 
     Attributes:
         rows: The rows in the file, by the keys of their cells.
@@ -39,14 +41,20 @@ class RowsFile:
         OSError: It cannot be written for another reason.
     """
 
-    def __init__(self, path: Path, *, resume: bool) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        resume: bool,
+        is_stale: Callable[[SweepRow], bool] = lambda _: False,
+    ) -> None:
         self._lines = JsonLines(path, SCHEMA)
         self.rows: dict[str, SweepRow] = {}
         _make_folder(path.parent)
         with ExitStack() as cleanup:
             _lock(path, cleanup)
             if resume:
-                self._clean(path)
+                self._clean(path, is_stale)
             hint = "go on with it with --resume, or name another folder"
             self._lines.open(resume=resume, hint=hint)
             self._unlock = cleanup.pop_all()
@@ -77,10 +85,11 @@ class RowsFile:
     ) -> None:
         self.close()
 
-    def _clean(self, path: Path) -> None:
+    def _clean(self, path: Path, is_stale: Callable[[SweepRow], bool]) -> None:
         """Keep the last row of each cell that has a result, and nothing else."""
         found = self._lines.read(SweepRow, _WHAT)
-        kept = {row.key: (line, row) for line, row in found if not row.fault}
+        last = {row.key: (line, row) for line, row in found if not row.fault}
+        kept = {key: (line, row) for key, (line, row) in last.items() if not is_stale(row)}
         self.rows = {key: row for key, (_, row) in kept.items()}
         data = b"".join(line + b"\n" for line, _ in kept.values())
         if path.exists() and path.read_bytes() != data:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay.errors import UsageError
+from enginebay.errors import EnginebayError, UsageError
 from enginebay.executors import Task, local_executor, run_tasks
 from enginebay.operations import Steps
 from enginebay.sweeps.arrival import arrived
@@ -17,7 +18,7 @@ from enginebay.sweeps.faults import lost
 from enginebay.sweeps.matrix import read_cells
 from enginebay.sweeps.rows import Sweep, SweepRow
 from enginebay.sweeps.rows_file import ROWS_FILE, RowsFile, read_rows
-from enginebay.sweeps.sending import attempts, job_of
+from enginebay.sweeps.sending import attempts, files_digest, job_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -57,7 +58,7 @@ def sweep(
         output: The folder of the artifacts and of ``rows.jsonl``, which has each row as soon as
             its cell has ended; by default artifacts are dropped.
         resume: Go on with the rows in the folder: only cells without a row are run, and those that
-            were lost with their machine.
+            were lost with their machine or whose files have changed.
         baseline: The rows of an earlier sweep, or the path of their file: the result says what is
             worse than there.
         watch: Called with the step ``sweep`` when it starts, when its detail changes, and when it
@@ -88,7 +89,9 @@ def sweep(
         rows: dict[str, SweepRow] = {}
         file = None
         if folder is not None:
-            file = stack.enter_context(RowsFile(folder / ROWS_FILE, resume=resume))
+            is_stale = partial(_is_stale, {cell.key: cell for cell in listed})
+            rows_file = RowsFile(folder / ROWS_FILE, resume=resume, is_stale=is_stale)
+            file = stack.enter_context(rows_file)
             rows.update(file.rows)
         counting = _Counting(listed, rows, stack.enter_context(Steps(watch)("sweep")))
         left = [cell for cell in listed if cell.key not in rows]
@@ -108,6 +111,16 @@ def sweep(
         judged=judged_cells(found, earlier),
         notes=(*notes, *result.notes),
     )
+
+
+def _is_stale(cells: Mapping[str, Cell], row: SweepRow) -> bool:
+    """True if a row's cell is in this sweep, and its files are others than when it ran."""
+    if row.key not in cells:
+        return False
+    try:
+        return files_digest(cells[row.key]) != row.files
+    except EnginebayError:  # running it again says what is wrong with them
+        return True
 
 
 def _version_notes(rows: Sequence[SweepRow]) -> Iterator[str]:
@@ -133,12 +146,25 @@ def _run(
         attempts(folder) if folder is not None else nullcontext("") as token,
         local_executor(workers) if executor is None else nullcontext(executor) as used,
     ):
-        tasks = (
-            Task(cell.key, cell.label, FUNCTION, job_of(cell, folder, token), cell.timeout)
-            for cell in cells
-        )
+        unsent: list[SweepRow] = []
+        tasks = _tasks(cells, folder, token, unsent)
         for outcome in run_tasks(tasks, used, on_begin=counting.began):
             yield _row(by_key[outcome.key], outcome, folder)
+        yield from unsent
+
+
+def _tasks(
+    cells: Sequence[Cell], folder: Path | None, token: str, unsent: list[SweepRow]
+) -> Iterator[Task]:
+    """The tasks of the cells; a cell whose files are gone by now becomes a row at once."""
+    for cell in cells:
+        try:
+            job = job_of(cell, folder, token)
+        except EnginebayError as err:
+            row = SweepRow.of(cell, "failed")
+            unsent.append(msgspec.structs.replace(row, reason=str(err), hint=err.hint or ""))
+        else:
+            yield Task(cell.key, cell.label, FUNCTION, job, cell.timeout)
 
 
 def _row(cell: Cell, outcome: Outcome, folder: Path | None) -> SweepRow:

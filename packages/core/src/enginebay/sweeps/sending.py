@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from enginebay.config import load
 from enginebay.errors import EnginebayError, UsageError, disk_error
 from enginebay.sweeps.files import refer, with_content
@@ -70,23 +72,37 @@ def job_of(cell: Cell, output: Path | None, token: str) -> bytes:
         ConfigError: The config cannot be read.
         UsageError: A file that the cell names cannot be read, or its path is no text.
     """
+    job = _job(cell, output, token)
+    return encode(msgspec.structs.replace(job, references=with_content(job.references)))
+
+
+def files_digest(cell: Cell) -> str:
+    """Return a digest of the files that a cell names, and of its config; empty for none of them.
+
+    Raises:
+        ConfigError: The config cannot be read.
+        UsageError: A file cannot be read, or its path is no text.
+    """
+    return _job(cell, None, "").files_digest
+
+
+def _job(cell: Cell, output: Path | None, token: str) -> Job:
+    """The job without the bytes of its files."""
     config = load(Path(cell.folder, cell.config)) if cell.config else None
     data = cell.data or _data_of(config or {})
     texts = [cell.model, data, *cell.inputs]
     texts += [name for name in cell.metrics if ":" in name]
     texts += [text for text in _texts(cell.params) if "/" in text]
     named = ((text, refer(text, cell.folder)) for text in texts if text)
-    found = {text: reference for text, reference in named if reference}
-    job = Job(
+    return Job(
         cell=cell,
-        references=with_content(found),
+        references={text: reference for text, reference in named if reference},
         config=config,
         data=data,
         output=str(output.resolve()) if output else "",
         attempts=str(output.resolve() / ARTIFACTS / ATTEMPTS / token) if output else "",
         command=_command(cell),
     )
-    return encode(job)
 
 
 def _data_of(config: Mapping[str, Any]) -> str:
