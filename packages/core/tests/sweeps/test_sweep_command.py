@@ -60,6 +60,15 @@ def hang():
 """
 
 MACHINE = Machine(processor="Hand-made", cores=2, system="s", python="3", enginebay="1")
+DROPPED = Row(
+    artifact="a",
+    backend="ncnn",
+    metric="accuracy",
+    value=0.9,
+    reference=0.98,
+    drop=0.08,
+    count=50,
+)
 
 
 @pytest.fixture
@@ -89,17 +98,10 @@ def found(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_rows_are_grouped_by_host(cli: Any, found: Any) -> None:
-    metric = Row(
-        artifact="a",
-        backend="ncnn",
-        metric="accuracy",
-        value=0.9,
-        reference=0.98,
-        drop=0.08,
-        count=50,
-    )
     found(
-        row("one", size=5 << 20, seconds=2.0, metrics=(metric,), params={"threads": 2}, attempts=2),
+        row(
+            "one", size=5 << 20, seconds=2.0, metrics=(DROPPED,), params={"threads": 2}, attempts=2
+        ),
         row("two", "unverified", reason="nothing to compare with"),
         row("one", "mismatched", precision="fp16", reason="it is wrong", hint="look"),
         row("", "lost", fault="worker died", reason="the worker died"),
@@ -123,16 +125,7 @@ def test_without_dask_a_scheduler_is_a_missing_package(
 
 
 def test_drops_and_regressions_fail(cli: Any, found: Any) -> None:
-    metric = Row(
-        artifact="a",
-        backend="ncnn",
-        metric="accuracy",
-        value=0.9,
-        reference=0.98,
-        drop=0.08,
-        count=50,
-    )
-    found(row("one", metrics=(metric,), max_drop=0.01), regressions=("it is slower",))
+    found(row("one", metrics=(DROPPED,), max_drop=0.01), regressions=("it is slower",))
     ran: Ran = cli("sweep.toml", "--json")
     drop = (
         "'tiny.onnx on ncnn fp32': accuracy is 0.9, and 0.98 in PyTorch: "
@@ -145,16 +138,7 @@ def test_drops_and_regressions_fail(cli: Any, found: Any) -> None:
 
 
 def test_what_passes(cli: Any, found: Any) -> None:
-    metric = Row(
-        artifact="a",
-        backend="ncnn",
-        metric="accuracy",
-        value=0.9,
-        reference=0.98,
-        drop=0.08,
-        count=50,
-    )
-    found(row("one", metrics=(metric,), max_drop=0.1), row("one", "unverified"))
+    found(row("one", metrics=(DROPPED,), max_drop=0.1), row("one", "unverified"))
     ran: Ran = cli("sweep.toml")
     assert (ran.code, ran.err) == (0, "")
     assert "Next:" not in ran.out
