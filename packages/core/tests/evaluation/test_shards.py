@@ -133,6 +133,8 @@ class Full(torchmetrics.Metric):
 """
 
 OWN = """\
+import time
+
 class Last:
     higher_is_better = None
     def __init__(self): self.reset()
@@ -143,6 +145,11 @@ class Last:
 
 class Huge(Last):
     def update(self, outputs, target): self.metric_state["seen"].append(1 << 70)
+
+class Slow(Last):
+    def update(self, outputs, target):
+        time.sleep(0.005)
+        super().update(outputs, target)
 
 class Alone(Last):
     def reset(self): self.seen = []
@@ -159,6 +166,16 @@ def test_a_metric_with_and_without_merge_state_sees_all_items_in_order(here: Pat
     assert (last.value, last.reference) == (alone.value, alone.reference)
     assert last.value is not None
     assert last.value > 260
+
+
+def test_progress_goes_by_the_time_that_metrics_take(here: Path) -> None:
+    (here / "own.py").write_text(OWN)
+    seen: list[str] = []
+    eb.evaluate(
+        *("good", lambda: items(-1), "own.py:Slow"), watch=lambda step: seen.append(step.detail)
+    )
+    counts = [int(detail.split()[0]) for detail in seen if detail]
+    assert max(later - before for before, later in pairwise(counts)) <= 64
 
 
 def test_a_number_that_a_checkpoint_cannot_hold(

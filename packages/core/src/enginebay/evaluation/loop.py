@@ -99,7 +99,6 @@ class Loop:
             raise_if_interrupted()
             start = time.monotonic()
             expected, outputs = self._outputs(chunk)
-            reader.adapt(time.monotonic() - start)
             at = 0
             while at < len(chunk):
                 part = slice(at, at + SHARD - self._open.count)
@@ -108,6 +107,7 @@ class Loop:
                 at = part.stop
                 if self._open.count == SHARD:
                     yield self._closed(reader)
+            reader.adapt(time.monotonic() - start)
             if watch is not None:
                 watch(reader.count)
         if self._open.count:
