@@ -222,9 +222,12 @@ def test_a_model_that_is_another_one_in_each_process(here: Path, executor: Execu
 
 
 def test_a_worker_that_does_not_see_the_same(here: Path) -> None:
+    import torch
+
     run = Run(find_candidates(["good"]), find_metrics("cosine"), eb.DataSet("data.npz"))
     job = describe_job(run, "cosine", "net.py:build", 60.0)
     assert sorted(job.files) == ["data.npz", "net.py:build"]
+    assert job.threads == torch.get_num_threads()  # with others, PyTorch's last digits differ
 
     def failure(**changed: Any) -> Any:
         other = msgspec.structs.replace(job, **changed)
