@@ -13,9 +13,11 @@ import msgspec
 import psutil
 import pytest
 
+from enginebay.errors import UsageError
 from enginebay.executors import (
     Outcome,
     Task,
+    check_executor,
     children,
     local_executor,
     performing,
@@ -241,3 +243,10 @@ def test_more_tasks_than_are_sent_at_a_time(monkeypatch: pytest.MonkeyPatch) -> 
     with local_executor(2) as executor:
         found = _by_key(run_tasks((_task(str(number)) for number in range(50)), executor))
     assert len(found) == 50
+
+
+def test_what_is_no_executor_is_refused() -> None:
+    with pytest.raises(UsageError) as caught:
+        check_executor(3)
+    assert str(caught.value) == "executor is a int, wanted a concurrent.futures.Executor"
+    check_executor(None)

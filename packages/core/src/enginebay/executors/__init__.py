@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from enginebay.executors.dask import dask_executor
 from enginebay.executors.local import local_executor
-from enginebay.executors.running import run_tasks
+from enginebay.executors.running import check_executor, run_tasks
 from enginebay.executors.tasks import Fault, Outcome, Task
 
-__all__ = ["Fault", "Outcome", "Task", "dask_executor", "local_executor", "run_tasks"]
+__all__ = [
+    "Fault",
+    "Outcome",
+    "Task",
+    "check_executor",
+    "dask_executor",
+    "local_executor",
+    "run_tasks",
+]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import secrets
 import time
-from concurrent.futures import BrokenExecutor, CancelledError
+from concurrent.futures import BrokenExecutor, CancelledError, Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from enginebay.errors import one_line
+from enginebay.errors import UsageError, one_line
 from enginebay.executors.dask import listening
 from enginebay.executors.performing import Order, listeners, perform
 from enginebay.executors.tasks import Fault, Outcome, Task
@@ -21,7 +21,7 @@ from enginebay.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
-    from concurrent.futures import Executor, Future
+    from concurrent.futures import Future
 
 #: Tasks that are with the executor at a time: more than any cluster has workers, and not so many
 #: that the sender and the scheduler have to hold all of a long list.
@@ -64,6 +64,21 @@ class _Sent:
 
     def failed(self, fault: Fault) -> Outcome:
         return Outcome(key=self.task.key, fault=fault, host=self.host, attempts=self.attempts)
+
+
+def check_executor(executor: Any) -> None:
+    """Refuse what is no executor.
+
+    Raises:
+        UsageError: It is something else; None is this machine.
+    """
+    if executor is None or isinstance(executor, Executor):
+        return
+    is_client = hasattr(executor, "get_executor")  # as Dask's Client has it
+    raise UsageError(
+        f"executor is a {type(executor).__name__}, wanted a concurrent.futures.Executor",
+        hint="executor=client.get_executor(pure=False)" if is_client else None,
+    )
 
 
 def run_tasks(

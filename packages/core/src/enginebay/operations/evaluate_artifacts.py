@@ -26,6 +26,7 @@ from enginebay.evaluation import (
     model_identity,
     torch_model,
 )
+from enginebay.executors import check_executor
 from enginebay.operations.steps import Steps
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ def evaluate(
     """
     if resume and output is None:
         raise UsageError("there is nothing to go on with", hint="name the file: --output ROWS")
+    check_executor(executor)
     sources = find_metrics(metrics)
     _check_reference(sources, model)
     candidates = find_candidates(artifacts)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from enginebay.errors import EnginebayError, UsageError
-from enginebay.executors import Task, local_executor, run_tasks
+from enginebay.executors import Task, check_executor, local_executor, run_tasks
 from enginebay.operations import Steps
 from enginebay.sweeps.arrival import arrived
 from enginebay.sweeps.baseline import judged_cells, regressions
@@ -70,7 +70,7 @@ def sweep(
 
     Raises:
         ConfigError: The cells are wrong; the message names the file and the key.
-        UsageError: The folder has rows already, or another sweep writes to it; or the baseline is
+        UsageError: The executor is none; or the folder has rows already, or another sweep writes to it; or the baseline is
             no file with rows.
         EnginebayError: The disk is full. Rows that were written stay.
 
@@ -80,6 +80,7 @@ def sweep(
         >>> [row.label for row in found.rows if row.verdict != "verified"]  # doctest: +SKIP
         ['net.py:build on ncnn fp16']
     """
+    check_executor(executor)
     listed = read_cells(cells)
     earlier = read_rows(baseline) if isinstance(baseline, str | Path) else baseline
     if resume and output is None:
