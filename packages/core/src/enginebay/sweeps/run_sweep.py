@@ -70,8 +70,8 @@ def sweep(
 
     Raises:
         ConfigError: The cells are wrong; the message names the file and the key.
-        UsageError: The executor is none; or the folder has rows already, or another sweep writes to it; or the baseline is
-            no file with rows.
+        UsageError: The executor is none, the folder has rows already, another sweep writes to it,
+            or the baseline is no file with rows.
         EnginebayError: The disk is full. Rows that were written stay.
 
     Example:
