@@ -291,7 +291,7 @@ def test_what_is_typed_wrongly(compare, message, hint):
 
 
 def test_a_file_or_an_attribute_that_is_not_there():
-    with pytest.raises(ModelSourceError, match=r"^no file 'nowhere.py'\nhint: [^\n]+$"):
+    with pytest.raises(ModelSourceError, match=r"^no file 'nowhere.py'$"):
         find_comparators({"x": "nowhere.py:compare"})
     with pytest.raises(ModelSourceError, match="there is no 'nothing' in 'os'"):
         find_comparators({"x": "os:nothing"})

@@ -115,7 +115,12 @@ def test_each_task_has_one_outcome_and_faults_cost_their_own_task_alone(tmp_path
     assert {each.host for each in found.values()} == {os.uname().nodename}
 
 
+def _children() -> set[psutil.Process]:
+    return set(psutil.Process().children())
+
+
 def test_a_child_is_kept_for_the_next_task_unless_it_holds_too_much() -> None:
+    before = _children()
     with local_executor(1) as executor:
         tasks = [
             _task("a", "pid"),
@@ -126,7 +131,7 @@ def test_a_child_is_kept_for_the_next_task_unless_it_holds_too_much() -> None:
         found = _by_key(run_tasks(tasks, executor))
     pids = [found[key].value for key in "abcd"]
     assert pids[0] == pids[1] == pids[2] != pids[3]
-    assert not psutil.Process().children()
+    assert not _children() - before
 
 
 def test_temporary_files_go_with_the_process(
@@ -152,6 +157,7 @@ def test_a_child_without_work_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_leaving_ends_what_still_runs(tmp_path: Path) -> None:
+    before = _children()
     begun = tmp_path / "begun"
     with local_executor(1) as executor:
         outcomes = run_tasks([_task("a"), _task("hang", "hang", str(begun).encode())], executor)
@@ -161,7 +167,7 @@ def test_leaving_ends_what_still_runs(tmp_path: Path) -> None:
         start = time.monotonic()
         outcomes.close()
     assert time.monotonic() - start < 5
-    assert not psutil.Process().children()
+    assert not _children() - before
 
 
 class _Stopping(Executor):
