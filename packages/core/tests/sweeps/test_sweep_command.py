@@ -110,7 +110,7 @@ def test_rows_are_grouped_by_host(cli: Any, found: Any) -> None:
     )
     ran: Ran = cli("sweep.toml", "--output", "out")
     assert ran.out == GROUPED
-    assert ran.err == "error: 3 of 5 cells failed: 1 mismatched, 2 lost\n"
+    assert ran.err.endswith("error: 3 of 5 cells failed: 1 mismatched, 2 lost\n")
     assert ran.code == 1
 
 
@@ -168,7 +168,8 @@ def test_a_sweep_from_its_file_to_its_gate(cli: Any, loopback: str) -> None:
         f'models = ["net.py:build"]\nbackends = ["{loopback}"]\nparams = {{gain = [1.0, 2.0]}}'
     )
     ran: Ran = cli("sweep.toml", "--output", "swept", "--workers", "1")
-    assert (ran.code, ran.err) == (1, "error: 1 of 2 cells failed: 1 mismatched\n")
+    assert ran.code == 1
+    assert ran.err.endswith("error: 1 of 2 cells failed: 1 mismatched\n")
     cells = [line.split()[:4] for line in ran.out.splitlines()[2:4]]
     assert cells == [
         ["net.py:build", "loopback", "gain=1.0", "verified"],

@@ -48,7 +48,8 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         "--output",
         type=Path,
         metavar="FOLDER",
-        help="keep the artifacts in this folder, and a row for each cell, written as it ends",
+        help="keep the artifacts in this folder, a row for each cell, written as it ends, and the "
+        "report",
     )
     parser.add_argument(
         "--resume",
@@ -75,6 +76,7 @@ def run(args: Namespace) -> int:
 
     if args.resume and args.output is None:
         raise UsageError("--resume has no rows to go on with", hint="add --output FOLDER")
+    args.report = args.report or _own_report(args.output)
     check_report(args)
     cells = read_cells(args.sweep)
     try:
@@ -101,6 +103,20 @@ def run(args: Namespace) -> int:
     for failure in _errors(found):
         sys.stderr.write(f"{styled('error:', 'red', sys.stderr)} {failure}\n")
     return 1 if found.failures else 0
+
+
+def _own_report(output: Path | None) -> Path | None:
+    """The page in the folder of ``--output``, where what pages are made with is installed."""
+    from enginebay.errors import MissingDependencyError
+    from enginebay.reports import check_packages
+
+    if output is None or (output.exists() and not output.is_dir()):
+        return None
+    try:
+        check_packages()
+    except MissingDependencyError:
+        return None
+    return output / "report.html"
 
 
 def _resumed(args: Namespace) -> str:

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from enginebay.reports.gathering import report
     from enginebay.reports.record import ReportedArtifact
     from enginebay.reports.result import Report, json_schema
-    from enginebay.reports.saving import check_output
+    from enginebay.reports.saving import check_output, check_packages
 
-__all__ = ["Report", "ReportedArtifact", "check_output", "json_schema", "report"]
+__all__ = ["Report", "ReportedArtifact", "check_output", "check_packages", "json_schema", "report"]
 
 __getattr__ = lazy_names(
     __name__,
@@ -24,6 +24,7 @@ __getattr__ = lazy_names(
         "Report": "reports.result",
         "ReportedArtifact": "reports.record",
         "check_output": "reports.saving",
+        "check_packages": "reports.saving",
         "json_schema": "reports.result",
         "report": "reports.gathering",
     },

@@ -1,0 +1,42 @@
+"""The page that a sweep leaves in its folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from enginebay.cli import main
+from enginebay.testing import temporary_backend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NET = "import torch\n\n\ndef build():\n    return torch.nn.ReLU(), torch.ones(1, 3)\n"
+
+
+@pytest.fixture
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    Path("net.py").write_text(NET)
+    Path("sweep.toml").write_text('models = ["net.py:build"]\nbackends = ["loopback"]')
+    with temporary_backend("loopback", "enginebay.testing.loopback"):
+        yield
+
+
+@pytest.mark.usefixtures("_here")
+def test_it_is_in_the_folder_of_the_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sweep", "sweep.toml", "--output", "swept"]) == 0
+    assert "report: swept/report.html\n" in capsys.readouterr().err
+    assert "net.py:build" in Path("swept/report.html").read_text()
+
+
+@pytest.mark.usefixtures("_here")
+def test_a_page_of_somebody_else_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    page = Path("swept/report.html")
+    page.parent.mkdir()
+    page.write_text("<p>mine</p>")
+    assert main(["sweep", "sweep.toml", "--output", "swept"]) == 2
+    assert "exists and is no report, so it is not replaced" in capsys.readouterr().err
+    assert page.read_text() == "<p>mine</p>"
