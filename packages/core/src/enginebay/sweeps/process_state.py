@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import contextmanager
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from sysconfig import get_paths
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -25,7 +26,7 @@ def is_first_cell() -> bool:
 
 @contextmanager
 def as_found(folders: Iterable[Path]) -> Iterator[None]:
-    """Undo what a model's code did to the process: its imports, folder and environment.
+    """Undo what a model's code did to the process: its imports, folder, environment, and torch.
 
     Two models may each import a ``layers.py`` that lies beside them: the second one would get the
     first one's module. What is installed stays: torch takes seconds to import, and cannot be
@@ -38,6 +39,7 @@ def as_found(folders: Iterable[Path]) -> Iterator[None]:
     here, environment = Path.cwd(), dict(os.environ)
     own = {folder.resolve() for folder in folders}
     own -= {Path(installed).resolve() for installed in get_paths().values()}
+    functions = _torch_functions()
     try:
         yield
     finally:
@@ -51,7 +53,7 @@ def as_found(folders: Iterable[Path]) -> Iterator[None]:
         if environment != os.environ:
             os.environ.clear()
             os.environ.update(environment)
-        _restore_torch()
+        _restore_torch(functions)
 
 
 def _home(module: ModuleType) -> Path | None:
@@ -61,9 +63,41 @@ def _home(module: ModuleType) -> Path | None:
     return Path(file).resolve().parent if isinstance(file, str) else None
 
 
-def _restore_torch() -> None:
-    """Set back what a model's file may set for all code that uses torch, and changes numbers."""
-    if torch := sys.modules.get("torch"):
-        torch.set_default_dtype(torch.float32)
-        torch.set_default_device(None)
-        torch.set_grad_enabled(True)
+def _torch_functions() -> list[tuple[Any, dict[str, Any]]]:
+    """The functions and methods that models call, by the modules and classes that have them."""
+    if not find_spec("torch"):
+        return []
+    import torch
+
+    modules = (torch, torch.Tensor, torch.nn.functional, torch.nn.init, torch.nn.Module)
+    layers = (getattr(torch.nn.modules, name) for name in torch.nn.modules.__all__)
+    return [(owner, _functions(owner)) for owner in (*modules, *layers)]
+
+
+def _functions(owner: Any) -> dict[str, Any]:
+    named = vars(owner).items()
+    return {name: each for name, each in named if callable(each) and not name.startswith("__")}
+
+
+def _restore_torch(functions: Iterable[tuple[Any, dict[str, Any]]]) -> None:
+    """Set back what a model's file may change for all code that uses torch.
+
+    A function that it replaced would change the next model's reference, too. What torch replaces
+    itself, as its compiler does with ``manual_seed``, stays.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return
+    own = str(Path(torch.__file__ or "").parent)
+    for owner, before in functions:
+        for name, found in _functions(owner).items():
+            code = getattr(found, "__code__", None)
+            if found is before.get(name) or (code and code.co_filename.startswith(own)):
+                continue
+            if name in before:
+                setattr(owner, name, before[name])
+            elif code:  # a method that the class inherits
+                delattr(owner, name)
+    torch.set_default_dtype(torch.float32)
+    torch.set_default_device(None)
+    torch.set_grad_enabled(True)
