@@ -85,7 +85,7 @@ def deployed(work_dir: str) -> str:
 
 def _tasks(executor: Executor) -> float:
     """Seconds of a task that does nothing."""
-    tasks = [Task(str(number), "", "benchmarks.sweep:nothing", b"", 60) for number in range(EMPTY)]
+    tasks = [Task(str(number), "benchmarks.sweep:nothing", b"", 60) for number in range(EMPTY)]
     start = time.perf_counter()
     assert all(found.fault is None for found in run_tasks(tasks, executor))
     return (time.perf_counter() - start) / EMPTY

@@ -39,7 +39,7 @@ def test_a_killed_and_a_stopped_worker_cost_no_task_and_double_none(
     notes = tmp_path / "notes"
     notes.mkdir()
     tasks = [
-        Task(str(number), "a task", "dask_work:note", f"{notes}/{number}".encode(), 60)
+        Task(str(number), "dask_work:note", f"{notes}/{number}".encode(), 60)
         for number in range(40)
     ]
     hosts = []

@@ -35,7 +35,7 @@ def test_a_crash_costs_its_task_and_a_dead_process_all_of_them(
     monkeypatch.syspath_prepend(tmp_path)
 
     def task(key: str, function: str = "echo") -> Task:
-        return Task(key, key, f"pool_work:{function}", key.encode(), 30)
+        return Task(key, f"pool_work:{function}", key.encode(), 30)
 
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         found = {one.key: one for one in run_tasks([task("a"), task("b", "crash")], pool)}

@@ -78,7 +78,7 @@ def _module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def _task(key: str, function: str = "echo", data: bytes = b"", limit: float = 30) -> Task:
-    return Task(key, key, f"work:{function}", data or key.encode(), limit)
+    return Task(key, f"work:{function}", data or key.encode(), limit)
 
 
 def _by_key(outcomes: Iterator[Outcome]) -> dict[str, Outcome]:

@@ -104,10 +104,9 @@ class _Merger:
         for _, group in groupby(missing, lambda one: (one[1] // size, one[1] - SHARD * one[0])):
             members = [start for _, start in group]
             start, stop = members[0], self._stop(members[-1])
-            name = f"items {start} to {stop - 1} of {self._run.data.description}"
-            self._names[str(start)] = name
+            self._names[str(start)] = f"items {start} to {stop - 1} of {self._run.data.description}"
             data = msgspec.msgpack.encode(ShardTask(job, start, stop))
-            yield Task(str(start), name, FUNCTION, data, limit)
+            yield Task(str(start), FUNCTION, data, limit)
 
     def add(self, outcome: Outcome) -> None:
         """Add what a task found.

@@ -18,14 +18,12 @@ class Task(msgspec.Struct, frozen=True):
 
     Attributes:
         key: Its identity.
-        name: Its name in messages.
         function: ``module:qualname``: takes ``data`` and returns bytes.
         data: What the function takes.
         limit: Seconds that it may take.
     """
 
     key: str
-    name: str
     function: str
     data: bytes
     limit: float

@@ -165,7 +165,7 @@ def _tasks(
             row = SweepRow.of(cell, "failed")
             unsent.append(msgspec.structs.replace(row, reason=str(err), hint=err.hint or ""))
         else:
-            yield Task(cell.key, cell.label, FUNCTION, job, cell.timeout)
+            yield Task(cell.key, FUNCTION, job, cell.timeout)
 
 
 def _row(cell: Cell, outcome: Outcome, folder: Path | None) -> SweepRow:
