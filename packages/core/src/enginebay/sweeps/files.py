@@ -102,9 +102,14 @@ def _with_parts(path: Path) -> tuple[Path, ...]:
     """The file and, of an ONNX model, the files of its weights."""
     if path.suffix.lower() != ".onnx":
         return (path,)
-    with suppress(EnginebayError):  # whoever runs the cell says what is wrong with the file
-        return tuple(dict.fromkeys((path, *read_onnx(path).files)))
+    with suppress(EnginebayError, OSError):  # whoever runs the cell says what is wrong with it
+        return _onnx_files(path, *_signature(path))
     return (path,)
+
+
+@lru_cache(maxsize=1024)
+def _onnx_files(path: Path, *_: int) -> tuple[Path, ...]:
+    return tuple(dict.fromkeys((path, *read_onnx(path).files)))
 
 
 def _described(path: Path) -> SentFile:
@@ -228,10 +233,19 @@ def digest(path: Path) -> str:
     Raises:
         OSError: It cannot be read.
     """
+    return _digest(path, *_signature(path))
+
+
+def _signature(path: Path) -> tuple[int, int, int]:
+    """What differs once a file has changed, without reading it.
+
+    Raises:
+        OSError: It cannot be seen, or is a pipe or a device, which would never end.
+    """
     info = path.stat()
     if not stat.S_ISREG(info.st_mode):
         raise OSError("it is not a regular file")
-    return _digest(path, info.st_size, info.st_mtime_ns, info.st_ino)
+    return info.st_size, info.st_mtime_ns, info.st_ino
 
 
 @lru_cache(maxsize=1024)
