@@ -1,4 +1,4 @@
-"""What of this machine this process may use: cores and memory."""
+"""This machine: its name, and the cores and the memory that this process may use."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from contextlib import suppress
 from pathlib import Path
 
 _CGROUP = Path("/sys/fs/cgroup")
+
+
+def host_name() -> str:
+    """The name of this machine, by which rows and messages tell machines apart."""
+    return os.uname().nodename
 
 
 def cores() -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from contextlib import ExitStack, chdir
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,6 +19,7 @@ from enginebay.evaluation.loop import Loop
 from enginebay.evaluation.reference import torch_model
 from enginebay.evaluation.run import Run
 from enginebay.evaluation.shards import Shard
+from enginebay.resources import host_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,7 +105,7 @@ def evaluate_shards(data: bytes) -> bytes:
         An encoded :class:`Answer`.
     """
     task = msgspec.msgpack.decode(data, type=ShardTask)
-    where = f" (on {socket.gethostname()})"
+    where = f" (on {host_name()})"
     try:
         with _entered(task.job.folder):
             opened = _open(task.job)

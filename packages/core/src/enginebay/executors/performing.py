@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ import msgspec
 from enginebay.errors import ChildCrashedError, ChildTimeoutError, EnginebayError
 from enginebay.executors.children import call_in_child
 from enginebay.executors.tasks import Fault, Outcome, Task
+from enginebay.resources import host_name
 from enginebay.version import __version__
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def perform(order: bytes) -> bytes:
     Returns:
         An encoded :class:`Outcome`, which holds every fault: nothing is raised.
     """
-    host = socket.gethostname()
+    host = host_name()
     try:
         found = msgspec.msgpack.decode(order, type=Order)
     except msgspec.MsgspecError:  # of a version that had other fields

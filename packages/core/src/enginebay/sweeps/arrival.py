@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import re
 import secrets
 import shutil
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from enginebay.artifact import move_artifact
 from enginebay.errors import ArtifactError, ArtifactExistsError, EnginebayError
+from enginebay.resources import host_name
 from enginebay.sweeps.faults import lost, lost_to_disk, named
 from enginebay.sweeps.job import decode_reply
 from enginebay.sweeps.sending import ARTIFACTS, ATTEMPTS
@@ -88,5 +88,5 @@ def _unplaced(row: SweepRow, err: EnginebayError | OSError) -> SweepRow:
         return lost(row, "damaged", str(err), "sweep again with --resume")
     if isinstance(err, ArtifactExistsError):
         hint = "move it away, then sweep again with --resume"
-        return lost(row, "disk", f"on {platform.node()}: {err}", hint)
-    return lost_to_disk(row, platform.node(), err)
+        return lost(row, "disk", f"on {host_name()}: {err}", hint)
+    return lost_to_disk(row, host_name(), err)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import secrets
 import shutil
 from contextlib import contextmanager, nullcontext, suppress
@@ -29,6 +28,7 @@ from enginebay.measurement import this_machine
 from enginebay.models import fixed_seed
 from enginebay.operations import compare, evaluate
 from enginebay.quantities import human_size
+from enginebay.resources import host_name
 from enginebay.sweeps.backend_check import checked_environment, installed_versions
 from enginebay.sweeps.faults import CellLostError, is_disk_error, lost, lost_to_disk, named
 from enginebay.sweeps.files import SMALL
@@ -84,7 +84,7 @@ def _run(job: Job, *, is_fresh: bool) -> bytes:
                 shutil.rmtree(folder, ignore_errors=True)
             return encode(_reply(job, row, is_shared=is_shared))
     except OSError as err:  # there is no place for a folder, or it was taken away
-        return encode(Reply(row=lost_to_disk(_begun(job), platform.node(), err)))
+        return encode(Reply(row=lost_to_disk(_begun(job), host_name(), err)))
 
 
 def _run_in_a_fresh_process(job: Job) -> bytes:
@@ -121,7 +121,7 @@ def _begun(job: Job) -> SweepRow:
     return _replace(
         SweepRow.of(job.cell, "failed"),
         files=job.files_digest,
-        host=platform.node(),
+        host=host_name(),
         machine=this_machine(),
     )
 

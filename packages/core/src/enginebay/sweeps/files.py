@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import platform
 import stat
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -16,6 +15,7 @@ import msgspec
 from enginebay.errors import EnginebayError, UsageError, check_text
 from enginebay.ir import read_onnx
 from enginebay.quantities import human_size
+from enginebay.resources import host_name
 from enginebay.sweeps.faults import CellLostError
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def locate(reference: Reference, folder: Path) -> tuple[str, str]:
         path = str(_written(reference.files, folder))
         if path.endswith(".py"):
             note = (
-                f"'{unseen.path}' is not on {platform.node()}: it came with the job, and what "
+                f"'{unseen.path}' is not on {host_name()}: it came with the job, and what "
                 "else it imports from its folder did not"
             )
     return f"{reference.before}{path}{reference.after}", note
@@ -194,7 +194,7 @@ def _is_seen(file: SentFile) -> bool:
 
 
 def _not_seen(file: SentFile) -> CellLostError:
-    host = platform.node()
+    host = host_name()
     if not file.sha256:
         return CellLostError(
             "not seen",
@@ -221,7 +221,7 @@ def _written(files: tuple[SentFile, ...], folder: Path) -> Path:
         if hashlib.sha256(file.content).hexdigest() != file.sha256:
             raise CellLostError(
                 "not seen",
-                f"'{file.path}' changed while it was read, or on its way to {platform.node()}",
+                f"'{file.path}' changed while it was read, or on its way to {host_name()}",
                 hint="sweep again with --resume",
             )
     return paths[0]
