@@ -1,5 +1,7 @@
 """TensorRT without artifacts: build an engine from ONNX, save it, load it.
 
+With ``backend="tensorrt-rtx"`` it is TensorRT for RTX.
+
 plan = from_onnx("model.onnx", precision="fp16")
 save(plan, "model.engine")
 wrapper = load("model.engine", precision="fp16")
@@ -9,21 +11,30 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import enginebay as eb
 from enginebay.errors import ParamsError, UsageError
-from enginebay_tensorrt.params import TensorrtParams
+from enginebay_tensorrt.params import TensorrtParams, TensorrtRtxParams
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from enginebay_tensorrt.params import Params
     from enginebay_tensorrt.wrapper import TensorrtWrapper
+
+BackendName: TypeAlias = Literal["tensorrt", "tensorrt-rtx"]
+
+_PARAMS: Final[dict[BackendName, type[Params]]] = {
+    "tensorrt": TensorrtParams,
+    "tensorrt-rtx": TensorrtRtxParams,
+}
 
 
 def from_onnx(
     path: str | Path,
     *,
+    backend: BackendName = "tensorrt",
     calibration_data: Any = None,
     progress: Callable[[str], None] | None = None,
     **params: Any,
@@ -32,10 +43,12 @@ def from_onnx(
 
     Args:
         path: An ``.onnx`` file.
+        backend: ``tensorrt`` or ``tensorrt-rtx``.
         calibration_data: What int8 and fp8 are calibrated with: an :class:`enginebay.DataSet`, or
             what one is made of.
         progress: Called with a short text at each stage.
-        **params: Fields of :class:`~enginebay_tensorrt.params.TensorrtParams`.
+        **params: Fields of :class:`~enginebay_tensorrt.params.TensorrtParams`, or of
+            :class:`~enginebay_tensorrt.params.TensorrtRtxParams`.
 
     Returns:
         The serialized engine. One with ``strip_plan`` needs the ``.onnx`` file to be loaded.
@@ -50,17 +63,14 @@ def from_onnx(
         >>> plan = from_onnx("m.onnx", precision="int8", calibration_data=data)  # doctest: +SKIP
     """
     from enginebay.authors import read_onnx
-    from enginebay_tensorrt.convert import build
-    from enginebay_tensorrt.plugin_libraries import load_plugins
-    from enginebay_tensorrt.precision import check_precision
+    from enginebay_tensorrt.convert import build, check_params
 
-    given = TensorrtParams(**params)
-    check_precision(given)
+    given = _PARAMS[backend](**params)
+    check_params(given)
     ir = read_onnx(Path(path))
-    engine = eb.get_backend("tensorrt")
+    engine = eb.get_backend(backend)
     engine.check_data(given, has_data=calibration_data is not None)
     calibration = engine.calibration(ir, given, calibration_data)
-    load_plugins(map(Path, given.plugins))
     with TemporaryDirectory(prefix="enginebay-tensorrt-") as folder:
         _, plan = build(
             ir,
@@ -70,7 +80,7 @@ def from_onnx(
             folder=Path(folder),
             progress=progress or _ignore,
         )
-        return plan
+        return plan.tobytes()
 
 
 def save(plan: bytes, path: str | Path) -> None:
@@ -81,6 +91,7 @@ def save(plan: bytes, path: str | Path) -> None:
 def load(
     path: str | Path,
     *,
+    backend: BackendName = "tensorrt",
     weights: str | Path | None = None,
     output_names: Sequence[str] = (),
     **params: Any,
@@ -89,6 +100,7 @@ def load(
 
     Args:
         path: What :func:`save` wrote.
+        backend: What built it.
         weights: The ``.onnx`` file with the weights of an engine that was stripped of them, or new
             ones for an engine that was built with ``refit``; in fp32, whatever the precision.
         output_names: The order of the outputs; the engine's own by default.
@@ -101,11 +113,12 @@ def load(
         UsageError: The engine has no output of such a name.
     """
     from enginebay_tensorrt.engine import load_engine
+    from enginebay_tensorrt.library import library_of
     from enginebay_tensorrt.plugin_libraries import load_plugins
     from enginebay_tensorrt.wrapper import TensorrtWrapper
 
-    given = TensorrtParams(**params)
-    load_plugins(map(Path, given.plugins))
+    given = _PARAMS[backend](**params)
+    load_plugins(library_of(given), map(Path, given.plugins))
     with TemporaryDirectory(prefix="enginebay-tensorrt-") as folder:
         typed = _typed(Path(weights), given, Path(folder)) if weights else None
         engine = load_engine(Path(path), given, typed)
@@ -118,7 +131,7 @@ def load(
     return TensorrtWrapper(engine, given, outputs=outputs)
 
 
-def _typed(weights: Path, params: TensorrtParams, folder: Path) -> Path:
+def _typed(weights: Path, params: Params, folder: Path) -> Path:
     """Return the weights in the precision that the engine was built in."""
     from enginebay_tensorrt.precision import typed_graph
 

@@ -1,27 +1,32 @@
-"""TensorRT's builder: from an ``.onnx`` file to a serialized engine."""
+"""The parser and the builder: from an ``.onnx`` file to a serialized engine."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import ConversionError, ParamsError
 from enginebay_tensorrt import cuda
 from enginebay_tensorrt.dtypes import dtype_name
-from enginebay_tensorrt.installation import HAS_PRECISION_FLAGS, trt
-from enginebay_tensorrt.logger import LOGGER, reason
+from enginebay_tensorrt.library import library_of
+from enginebay_tensorrt.logger import reason
 from enginebay_tensorrt.monitor import Monitor
+from enginebay_tensorrt.portability import capabilities
 from enginebay_tensorrt.precision import uses_flags
+from enginebay_tensorrt.products import TENSORRT_RTX
 from enginebay_tensorrt.profiles import profiles_for
 from enginebay_tensorrt.timing_cache import cache_file, timing_cache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from enginebay import TensorSpec
     from enginebay.authors import ShapeProfile
-    from enginebay_tensorrt.params import TensorrtParams
+    from enginebay_tensorrt.library import Library
+    from enginebay_tensorrt.params import Params
     from enginebay_tensorrt.profiles import Profile
 
 #: Parser errors in a message; a model with one unsupported operator often has hundreds of it.
@@ -30,20 +35,20 @@ _MAX_ERRORS = 3
 
 def build_plan(
     source: Path,
-    params: TensorrtParams,
-    device: cuda.Device,
+    params: Params,
+    device: cuda.Device | None,
     *,
     inputs: Sequence[TensorSpec],
     outputs: Sequence[TensorSpec],
     shapes: Mapping[str, ShapeProfile],
     progress: Callable[[str], None],
-) -> bytes:
+) -> memoryview:
     """Parse the model, configure the builder and build.
 
     Args:
         source: An ``.onnx`` file, its tensors typed as the engine is to compute.
         params: How to build.
-        device: What it is built on and for.
+        device: What it is built on and for; None where no GPU is needed.
         inputs: The model's inputs, to be compared with the parsed network's.
         outputs: The model's outputs, likewise.
         shapes: The inputs' shapes as far as the deployment knows them.
@@ -56,28 +61,75 @@ def build_plan(
         ParamsError: Shapes are missing or do not fit.
         ConversionError: TensorRT does not know an operator or cannot build; the nodes are named.
     """
-    with cuda.on_device(device.index), LOGGER.collecting() as errors:
-        builder = trt.Builder(LOGGER)
-        _check_dla(builder, params)
-        network = builder.create_network(_creation_flags(params))
-        _parse(network, source, params)
-        _check(network, source, inputs, outputs)
-        monitor = Monitor(progress)
+    library = library_of(params)
+    trt = library.trt
+    with _on(device), library.logger.collecting() as errors:
+        builder = trt.Builder(library.logger)
+        _check_dla(library, builder, params)
+        network = builder.create_network(_creation_flags(library, params))
+        _parse(library, network, source, params)
+        _check(library, network, source, inputs, outputs)
+        monitor = library.derived(Monitor)(progress)
         config = builder.create_builder_config()
         config.progress_monitor = monitor
-        _configure(config, params)
-        _add_profiles(builder, config, profiles_for(_shapes(network), params, shapes))
-        file = cache_file(params.timing_cache, device) if params.timing_cache else None
-        with timing_cache(config, file):
-            plan = _build(builder, network, config, monitor, device.index)
+        _configure(library, config, params)
+        _add_profiles(library, builder, config, profiles_for(_shapes(network), params, shapes))
+        with timing_cache(config, _cache_file(library, params, device)):
+            plan = _build(builder, network, config, monitor, device)
             if plan is None:  # inside the block, so that the cache keeps nothing of this build
                 raise ConversionError(
-                    f"TensorRT cannot build an engine from '{source.name}': {reason(errors)}"
+                    f"{library.product.title} cannot build an engine from '{source.name}': "
+                    f"{reason(errors)}",
+                    hint=_build_hint(params, device),
                 )
-        return bytes(memoryview(plan))
+        return memoryview(plan)
 
 
-def _build(builder: Any, network: Any, config: Any, monitor: Monitor, device: int) -> Any:
+def _build_hint(params: Params, device: cuda.Device | None) -> str | None:
+    """What to type where a build failed for a reason that a parameter gives."""
+    if device is None and (params.refit or params.strip_plan):
+        # Seen with 1.7.1: its compiler then wants to talk to a driver, and stops where there is none.
+        return "engines without their weights are built on a GPU: leave out --refit, --strip-plan"
+    if params.workspace_size:
+        return f"a larger --workspace-size than {params.workspace_size}, or none"
+    return None
+
+
+def build_identity(params: Params) -> int:
+    """Build an engine that copies its input, for no GPU in particular; return its bytes.
+
+    Raises:
+        ConversionError: The builder does not work here.
+        ParamsError: The library has no such compute capability.
+    """
+    library = library_of(params)
+    trt = library.trt
+    with library.logger.collecting() as errors:
+        builder = trt.Builder(library.logger)
+        network = builder.create_network(_creation_flags(library, params))
+        source = network.add_input("x", trt.DataType.FLOAT, (4,))
+        network.mark_output(network.add_identity(source).get_output(0))
+        config = builder.create_builder_config()
+        _configure(library, config, params)
+        plan = builder.build_serialized_network(network, config)
+        if plan is None:
+            raise ConversionError(f"{library.title} cannot build: {reason(errors)}")
+        return len(memoryview(plan))
+
+
+def _on(device: cuda.Device | None) -> AbstractContextManager[None]:
+    return nullcontext() if device is None else cuda.on_device(device.index)
+
+
+def _cache_file(library: Library, params: Params, device: cuda.Device | None) -> Path | None:
+    if params.timing_cache is None or device is None:
+        return None
+    return cache_file(params.timing_cache, device, library.version)
+
+
+def _build(
+    builder: Any, network: Any, config: Any, monitor: Monitor, device: cuda.Device | None
+) -> Any:
     """Build in a thread, so that Ctrl-C reaches this one.
 
     Python handles a signal when its main thread runs Python code. During a build in that thread it
@@ -85,7 +137,7 @@ def _build(builder: Any, network: Any, config: Any, monitor: Monitor, device: in
     """
 
     def work() -> Any:
-        with cuda.on_device(device):
+        with _on(device):
             return builder.build_serialized_network(network, config)
 
     with ThreadPoolExecutor(1, thread_name_prefix="tensorrt-build") as pool:
@@ -100,44 +152,48 @@ def _build(builder: Any, network: Any, config: Any, monitor: Monitor, device: in
     return plan
 
 
-def _check_dla(builder: Any, params: TensorrtParams) -> None:
+def _check_dla(library: Library, builder: Any, params: Params) -> None:
     if params.dla_core is not None and params.dla_core >= builder.num_DLA_cores:
         # TensorRT itself would build for the GPU, and say nothing.
         raise ParamsError(
-            f"there is no DLA core {params.dla_core}: TensorRT {trt.__version__} finds "
+            f"there is no DLA core {params.dla_core}: {library.title} finds "
             f"{builder.num_DLA_cores} on this device",
             hint="leave --dla-core out, and all of it runs on the GPU",
         )
 
 
-def _creation_flags(params: TensorrtParams) -> int:
-    if not HAS_PRECISION_FLAGS or uses_flags(params):
+def _creation_flags(library: Library, params: Params) -> int:
+    if not library.has_precision_flags or uses_flags(params):
         return 0  # since 11 every network is strongly typed
-    return 1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
+    return 1 << int(library.trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
 
 
-def parser_errors(source: Path, params: TensorrtParams) -> list[Any]:
+def parser_errors(source: Path, params: Params) -> list[Any]:
     """Return the parser's errors about a file, without building anything."""
-    with LOGGER.collecting():
-        network = trt.Builder(LOGGER).create_network(_creation_flags(params))
-        parser = trt.OnnxParser(network, LOGGER)
+    library = library_of(params)
+    trt, logger = library.trt, library.logger
+    with logger.collecting():
+        network = trt.Builder(logger).create_network(_creation_flags(library, params))
+        parser = trt.OnnxParser(network, logger)
         if parser.parse_from_file(str(source)):
             return []
         return [parser.get_error(number) for number in range(parser.num_errors)]
 
 
-def _parse(network: Any, source: Path, params: TensorrtParams) -> None:
-    parser = trt.OnnxParser(network, LOGGER)
+def _parse(library: Library, network: Any, source: Path, params: Params) -> None:
+    trt = library.trt
+    parser = trt.OnnxParser(network, library.logger)
     # The parser has the flag since 10.16.
     if params.dla_core is not None and "ADJUST_FOR_DLA" in trt.OnnxParserFlag.__members__:
         parser.set_flag(trt.OnnxParserFlag.ADJUST_FOR_DLA)
     if parser.parse_from_file(str(source)):
         return
     errors = [_describe(parser.get_error(n)) for n in range(parser.num_errors)]
-    distinct = list(dict.fromkeys(errors)) or ["TensorRT gave no reason"]
+    distinct = list(dict.fromkeys(errors)) or ["no reason was given"]
     more = f"; and {len(distinct) - _MAX_ERRORS} more" if len(distinct) > _MAX_ERRORS else ""
     raise ConversionError(
-        f"TensorRT cannot parse '{source.name}': {'; '.join(distinct[:_MAX_ERRORS])}{more}",
+        f"{library.product.title} cannot parse '{source.name}': "
+        f"{'; '.join(distinct[:_MAX_ERRORS])}{more}",
         hint="rewrite the operator with a rewriter, or bring a plugin with --plugins",
     )
 
@@ -159,15 +215,20 @@ def _shapes(network: Any) -> dict[str, tuple[int, ...]]:
 
 
 def _check(
-    network: Any, source: Path, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
+    library: Library,
+    network: Any,
+    source: Path,
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
 ) -> None:
     """Raise if the network has other inputs or outputs than the model."""
+    title = library.product.title
     ports = _ports(network)
     for tensor in ports[0]:
         if tensor.is_shape_tensor:
             raise ConversionError(
-                f"input '{tensor.name}' of '{source.name}' decides shapes: TensorRT builds for a "
-                "range of its values, which shapes do not give",
+                f"input '{tensor.name}' of '{source.name}' decides shapes: {title} builds "
+                "for a range of its values, which shapes do not give",
                 hint="make it a constant of the model",
             )
     for kind, tensors, specs in (("input", ports[0], inputs), ("output", ports[1], outputs)):
@@ -175,26 +236,30 @@ def _check(
         for spec in specs:
             if spec.name not in found:
                 raise ConversionError(
-                    f"TensorRT's network has no {kind} '{spec.name}' as '{source.name}' has: "
+                    f"{title}'s network has no {kind} '{spec.name}' as '{source.name}' has: "
                     f"found {', '.join(found) or 'none'}",
                     hint="no output may have the name of an input",
                 )
             if found[spec.name] != spec.dtype:
                 raise ConversionError(
-                    f"TensorRT reads {kind} '{spec.name}' of '{source.name}' as "
+                    f"{title} reads {kind} '{spec.name}' of '{source.name}' as "
                     f"{found[spec.name]}, wanted {spec.dtype}",
                     hint="convert it inside the model, to a dtype that TensorRT has",
                 )
 
 
-def _configure(config: Any, params: TensorrtParams) -> None:
+def _configure(library: Library, config: Any, params: Params) -> None:
+    trt = library.trt
     # Left alone, fp32 is computed with the 10 bits of mantissa that fp16 has.
     config.clear_flag(trt.BuilderFlag.TF32)
     if params.workspace_size:
         config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, params.workspace_size)
     if params.optimization_level is not None:
         config.builder_optimization_level = params.optimization_level
-    config.hardware_compatibility_level = _compatibility_level(params.hardware_compatibility)
+    if params.hardware_compatibility != "none":
+        config.hardware_compatibility_level = _compatibility_level(library, params)
+    if library.product is TENSORRT_RTX:
+        _set_capabilities(library, config, params)
     wanted = {
         "VERSION_COMPATIBLE": params.version_compatible,
         "SPARSE_WEIGHTS": params.sparsity,
@@ -214,22 +279,32 @@ def _configure(config: Any, params: TensorrtParams) -> None:
         config.set_flag(trt.BuilderFlag.FP16)
 
 
-def _compatibility_level(name: str) -> Any:
-    levels = trt.HardwareCompatibilityLevel.__members__
+def _set_capabilities(library: Library, config: Any, params: Params) -> None:
+    kinds = library.trt.ComputeCapability.__members__
+    names = capabilities(library, params)
+    config.num_compute_capabilities = len(names)
+    for number, name in enumerate(names):
+        config.set_compute_capability(kinds[name], number)
+
+
+def _compatibility_level(library: Library, params: Params) -> Any:
+    name = params.hardware_compatibility
+    levels = library.trt.HardwareCompatibilityLevel.__members__
     if name.upper() not in levels:
         raise ParamsError(
-            f"hardware_compatibility {name} is not in TensorRT {trt.__version__}: "
+            f"hardware_compatibility {name} is not in {library.title}: "
             f"it has {', '.join(map(str.lower, levels))}",
             hint="pip install --upgrade tensorrt, or another level",
         )
     return levels[name.upper()]
 
 
-def _add_profiles(builder: Any, config: Any, profiles: Iterable[Profile]) -> None:
+def _add_profiles(library: Library, builder: Any, config: Any, profiles: Iterable[Profile]) -> None:
     for profile in profiles:
         made = builder.create_optimization_profile()
         for name, shapes in profile.items():
             made.set_shape(name, shapes.min, shapes.opt, shapes.max)
         if config.add_optimization_profile(made) < 0:
             described = ", ".join(f"{name} {p.min} to {p.max}" for name, p in profile.items())
-            raise ConversionError(f"TensorRT refuses the optimisation profile {described}")
+            title = library.product.title
+            raise ConversionError(f"{title} refuses the optimisation profile {described}")

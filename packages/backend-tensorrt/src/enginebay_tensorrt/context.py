@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import InputError
-from enginebay_tensorrt.installation import trt
-from enginebay_tensorrt.logger import LOGGER, reason
+from enginebay_tensorrt.logger import reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     Grow = Callable[[int], int]
 
 
-class Allocator(trt.IOutputAllocator):  # type: ignore[misc]  # tensorrt has no types
+class Allocator:
     """Memory for an output whose shape depends on the data.
 
     The bindings keep each allocator that a context ever got for as long as the context lives, so
@@ -30,8 +29,10 @@ class Allocator(trt.IOutputAllocator):  # type: ignore[misc]  # tensorrt has no 
         error: The exception of ``grow``, which cannot pass through TensorRT.
     """
 
+    interface = "IOutputAllocator"
+
     def __init__(self) -> None:
-        trt.IOutputAllocator.__init__(self)
+        super().__init__()
         self.grow: Grow | None = None
         self.shape: Shape = ()
         self.error: Exception | None = None
@@ -72,7 +73,7 @@ class Context:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.errors: list[str] = []
-        with LOGGER.collecting() as self.errors:
+        with engine.library.logger.collecting() as self.errors:
             self._raw = engine.cuda_engine.create_execution_context()
             if self._raw is None:
                 raise RuntimeError(
@@ -80,7 +81,7 @@ class Context:
                 )
         self._allocators: dict[str, Allocator] = {}
 
-    def watch(self, profiler: trt.IProfiler) -> None:
+    def watch(self, profiler: Any) -> None:
         """Report the layers' times to a profiler once each call was enqueued; that waits for it."""
         self._raw.profiler = profiler
         self._raw.enqueue_emits_profile = True
@@ -165,7 +166,7 @@ class Context:
 
     def _allocator(self, name: str) -> Allocator:
         if name not in self._allocators:
-            made = Allocator()
+            made = self._engine.library.derived(Allocator)()
             self._check(self._raw.set_output_allocator(name, made), f"an allocator for '{name}'")
             self._allocators[name] = made
         return self._allocators[name]

@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING
 
 from enginebay_tensorrt import cuda
 from enginebay_tensorrt.builder import build_plan
+from enginebay_tensorrt.library import library_of
+from enginebay_tensorrt.params import TensorrtRtxParams
 from enginebay_tensorrt.plugin_libraries import copy_plugins, load_plugins
+from enginebay_tensorrt.portability import capabilities, needs_device
 from enginebay_tensorrt.precision import check_precision, typed_graph
+from enginebay_tensorrt.simulation import keep_graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -17,10 +21,10 @@ if TYPE_CHECKING:
     from enginebay import IRModel
     from enginebay.authors import ShapeProfile
     from enginebay.hooks import CalibrationData, ConvertRequest
-    from enginebay_tensorrt.params import TensorrtParams
+    from enginebay_tensorrt.params import Params
 
 
-def convert(request: ConvertRequest[TensorrtParams]) -> list[Path]:
+def convert(request: ConvertRequest[Params]) -> list[Path]:
     """Write the engine, and what has to lie beside it, into the work folder.
 
     Returns:
@@ -34,35 +38,51 @@ def convert(request: ConvertRequest[TensorrtParams]) -> list[Path]:
         ConversionError: TensorRT does not know an operator, or cannot build.
     """
     params = request.params
-    check_precision(params)
-    load_plugins(map(Path, params.plugins))
+    check_params(params)
     target = request.work_dir / params.file_name
     target.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix="typed-", dir=request.work_dir) as folder:
+    with TemporaryDirectory(prefix="typed-", dir=request.work_dir) as temporary:
+        folder = request.simulation or Path(temporary)
         source, plan = build(
             request.ir,
             params,
             samples=request.calibration,
             keep=request.keep,
             shapes=request.shapes,
-            folder=Path(folder),
+            folder=folder,
             progress=request.progress,
         )
         target.write_bytes(plan)
+        if request.simulation is not None:
+            keep_graph(source, request.simulation)
         weights = _keep_weights(source, request.work_dir / params.weights_file, params)
     return [target, *weights, *copy_plugins(params.plugins, request.work_dir)]
 
 
+def check_params(params: Params) -> None:
+    """Check what can be checked before any work is done, and load the plugins.
+
+    Raises:
+        ParamsError: The installed library does not have what is requested.
+        ConversionError: A plugin library does not load.
+    """
+    library = library_of(params)
+    check_precision(params)
+    if isinstance(params, TensorrtRtxParams):
+        capabilities(library, params)
+    load_plugins(library, map(Path, params.plugins))
+
+
 def build(
     ir: IRModel,
-    params: TensorrtParams,
+    params: Params,
     *,
     samples: CalibrationData | None,
     keep: tuple[str, ...] = (),
     shapes: Mapping[str, ShapeProfile],
     folder: Path,
     progress: Callable[[str], None],
-) -> tuple[Path, bytes]:
+) -> tuple[Path, memoryview]:
     """Type the graph and build it.
 
     Args:
@@ -77,7 +97,8 @@ def build(
     Returns:
         The graph that was built, and the serialized engine.
     """
-    device = cuda.device(params.device_index)  # before calibration, which can take long
+    # Before calibration, which can take long.
+    device = cuda.device(params) if needs_device(params) else None
     source = typed_graph(ir.path, params, samples, folder, progress, keep)
     plan = build_plan(
         source,
@@ -91,7 +112,7 @@ def build(
     return source, plan
 
 
-def _keep_weights(source: Path, target: Path, params: TensorrtParams) -> list[Path]:
+def _keep_weights(source: Path, target: Path, params: Params) -> list[Path]:
     """Write the graph that an engine without weights was built from."""
     if not params.strip_plan:
         return []

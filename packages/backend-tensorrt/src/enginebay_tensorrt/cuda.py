@@ -12,6 +12,8 @@ from enginebay.errors import BackendUnavailableError, MissingDependencyError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from enginebay_tensorrt.params import Params
+
 INSTALL = "pip install 'cuda-bindings>=13,<14', or 'cuda-bindings>=12.6,<13' for CUDA 12"
 
 
@@ -64,6 +66,11 @@ def call(name: str, *arguments: Any) -> Any:
     return values[0] if len(values) == 1 else tuple(values) or None
 
 
+def has_driver() -> bool:
+    """Return True if NVIDIA's driver is installed; the version of none is 0."""
+    return bool(call("cudaDriverGetVersion"))
+
+
 def version_text(number: int) -> str:
     """Format CUDA's number of a version.
 
@@ -74,18 +81,20 @@ def version_text(number: int) -> str:
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
-def device(index: int) -> Device:
-    """Return a GPU's properties.
+def device(params: Params) -> Device:
+    """Return the properties of the GPU that parameters name.
 
     Raises:
         BackendUnavailableError: There is no such GPU, or no driver.
     """
+    index = params.device_index
     try:
         facts = call("cudaGetDeviceProperties", index)
         driver = call("cudaDriverGetVersion")
     except RuntimeError as err:
         raise BackendUnavailableError(
-            f"device cuda:{index} does not answer: {err}", hint="enginebay check-env tensorrt"
+            f"device cuda:{index} does not answer: {err}",
+            hint=f"enginebay check-env {params.product.backend}",
         ) from err
     name = facts.name.decode() if isinstance(facts.name, bytes) else str(facts.name)
     return Device(

@@ -10,13 +10,13 @@ from enginebay import TensorSpec
 from enginebay.errors import ConversionError
 from enginebay_tensorrt import cuda
 from enginebay_tensorrt.dtypes import dtype_name
-from enginebay_tensorrt.installation import trt
-from enginebay_tensorrt.logger import LOGGER, reason
+from enginebay_tensorrt.library import Library, library_of
+from enginebay_tensorrt.logger import reason
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from enginebay_tensorrt.params import TensorrtParams
+    from enginebay_tensorrt.params import Params
 
 
 class Tensor(msgspec.Struct, frozen=True):
@@ -35,6 +35,7 @@ class Engine(msgspec.Struct, frozen=True):
     """An engine with the facts that every call needs.
 
     Attributes:
+        library: The TensorRT that made it.
         cuda_engine: The ``ICudaEngine``.
         runtime: Its ``Runtime``, which it must not outlive.
         device: The GPU that it runs on.
@@ -42,6 +43,7 @@ class Engine(msgspec.Struct, frozen=True):
         outputs: By name.
     """
 
+    library: Library
     cuda_engine: Any
     runtime: Any
     device: cuda.Device
@@ -54,7 +56,7 @@ class Engine(msgspec.Struct, frozen=True):
         return all(t.spec.is_static for t in (*self.inputs.values(), *self.outputs.values()))
 
 
-def load_engine(path: Path, params: TensorrtParams, weights: Path | None = None) -> Engine:
+def load_engine(path: Path, params: Params, weights: Path | None = None) -> Engine:
     """Deserialize the engine in a file.
 
     Args:
@@ -66,35 +68,37 @@ def load_engine(path: Path, params: TensorrtParams, weights: Path | None = None)
         BackendUnavailableError: CUDA finds no such device.
         ConversionError: TensorRT refuses the plan, or weights do not fit it.
     """
-    device = cuda.device(params.device_index)
+    library = library_of(params)
+    device = cuda.device(params)
     with cuda.on_device(device.index):
-        runtime = trt.Runtime(LOGGER)
+        runtime = library.trt.Runtime(library.logger)
         if params.version_compatible:
             runtime.engine_host_code_allowed = True  # it carries a runtime of its own
         if params.dla_core is not None:
             runtime.DLA_core = params.dla_core
-        with LOGGER.collecting() as errors:
+        with library.logger.collecting() as errors:
             cuda_engine = runtime.deserialize_cuda_engine(path.read_bytes())
         if cuda_engine is None:
             raise ConversionError(
-                f"TensorRT {trt.__version__} cannot load '{path.name}': {reason(errors)}",
+                f"{library.title} cannot load '{path.name}': {reason(errors)}",
                 hint="build the engine again on this machine",
             )
         if weights is not None:
-            refit(cuda_engine, weights)
-        inputs, outputs = _tensors(cuda_engine)
-        return Engine(cuda_engine, runtime, device, inputs, outputs)
+            refit(library, cuda_engine, weights)
+        inputs, outputs = _tensors(library.trt, cuda_engine)
+        return Engine(library, cuda_engine, runtime, device, inputs, outputs)
 
 
-def refit(cuda_engine: Any, weights: Path) -> None:
+def refit(library: Library, cuda_engine: Any, weights: Path) -> None:
     """Set an engine's weights from an ``.onnx`` file with the same graph.
 
     Raises:
         ConversionError: The engine cannot be refitted, or the graph is another.
     """
-    with LOGGER.collecting() as errors:
-        refitter = trt.Refitter(cuda_engine, LOGGER)
-        parser = trt.OnnxParserRefitter(refitter, LOGGER)
+    trt, logger = library.trt, library.logger
+    with logger.collecting() as errors:
+        refitter = trt.Refitter(cuda_engine, logger)
+        parser = trt.OnnxParserRefitter(refitter, logger)
         if not (parser.refit_from_file(str(weights)) and refitter.refit_cuda_engine()):
             found = [parser.get_error(n).desc() for n in range(parser.num_errors)]
             raise ConversionError(
@@ -102,7 +106,7 @@ def refit(cuda_engine: Any, weights: Path) -> None:
             )
 
 
-def _tensors(cuda_engine: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+def _tensors(trt: Any, cuda_engine: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     inputs: dict[str, Tensor] = {}
     outputs: dict[str, Tensor] = {}
     for number in range(cuda_engine.num_io_tensors):

@@ -15,25 +15,22 @@ from enginebay.environment import (
     passed,
 )
 from enginebay.errors import EnginebayError
+from enginebay_tensorrt.portability import needs_device
 
 if TYPE_CHECKING:
     from enginebay.hooks import CheckEnvRequest
-    from enginebay_tensorrt.params import TensorrtParams
-
-CUDA_MAJORS = ("12", "13")
+    from enginebay_tensorrt.params import Params
+    from enginebay_tensorrt.products import Product
 
 #: The first drivers for each CUDA, on Linux: https://docs.nvidia.com/cuda/cuda-toolkit-release-notes
 _DRIVERS = {"12": "525.60", "13": "580.65"}
-_UNINSTALL = " ".join(
-    f"tensorrt-cu{major}{part}" for major in CUDA_MAJORS for part in ("", "-bindings", "-libs")
-)
 
 
-def check_tier(request: CheckEnvRequest[TensorrtParams]) -> eb.EnvReport:
+def check_tier(request: CheckEnvRequest[Params]) -> eb.EnvReport:
     """Run the checks of one tier; the smoke tier is core's."""
     params = request.params
     if request.tier is Tier.METADATA:
-        return _check_wheels()
+        return _check_wheels(params.product)
     if request.tier is Tier.IMPORT:
         return _check_imports(params)
     if request.tier is Tier.DEVICE:
@@ -44,16 +41,16 @@ def check_tier(request: CheckEnvRequest[TensorrtParams]) -> eb.EnvReport:
 # -- metadata: which wheels? ----------------------------------------------------------------------
 
 
-def _wheels(part: str) -> dict[str, str]:
-    """Return versions of the wheels ``tensorrt-cuNN`` + ``part`` by CUDA's major version."""
-    found = {major: installed_version(f"tensorrt-cu{major}{part}") for major in CUDA_MAJORS}
-    return {major: version for major, version in found.items() if version is not None}
+def _wheels(product: Product, part: str) -> dict[str, str]:
+    """Return versions of the wheels with this ending by CUDA's major version."""
+    found = {cuda: installed_version(wheel + part) for cuda, wheel in product.wheels.items()}
+    return {cuda: version for cuda, version in found.items() if version is not None}
 
 
-def _check_wheels() -> eb.EnvReport:
-    bindings, libraries = _wheels("-bindings"), _wheels("-libs")
-    found = [f"tensorrt-cu{m}-bindings {v}" for m, v in bindings.items()]
-    found += [f"tensorrt-cu{m}-libs {v}" for m, v in libraries.items()]
+def _check_wheels(product: Product) -> eb.EnvReport:
+    bindings, libraries = (_wheels(product, part) for part in ("-bindings", "-libs"))
+    found = [f"{product.wheels[m]}-bindings {v}" for m, v in bindings.items()]
+    found += [f"{product.wheels[m]}-libs {v}" for m, v in libraries.items()]
     majors = sorted({*bindings, *libraries})
     if len(majors) > 1:
         return failed(
@@ -61,16 +58,19 @@ def _check_wheels() -> eb.EnvReport:
             "one CUDA",
             found=", ".join(found),
             wanted="wheels for one version of CUDA: both write into the same folders",
-            fix=f"pip uninstall -y {_UNINSTALL} && pip install 'enginebay-tensorrt[cu13]'",
+            fix=f"{product.uninstall} && {product.install_for('13')}",
         )
     if bindings and libraries and bindings != libraries:
-        major = majors[0]
+        version = bindings[majors[0]]
+        wheels = " ".join(
+            f"'{product.wheels[majors[0]]}{part}=={version}'" for part in ("-bindings", "-libs")
+        )
         return failed(
             Tier.METADATA,
             "one version",
             found=", ".join(found),
-            wanted=f"bindings and libraries of one version: {bindings[major]}",
-            fix=f"pip install --force-reinstall 'tensorrt-cu{major}=={bindings[major]}'",
+            wanted=f"bindings and libraries of one version: {version}",
+            fix=f"pip install --force-reinstall {wheels}{product.index}",
         )
     return eb.EnvReport()
 
@@ -78,23 +78,28 @@ def _check_wheels() -> eb.EnvReport:
 # -- import: bindings, libraries, CUDA's bindings -------------------------------------------------
 
 
-def _check_imports(params: TensorrtParams) -> eb.EnvReport:
+def _check_imports(params: Params) -> eb.EnvReport:
     from importlib.util import find_spec
 
-    module = "tensorrt" if find_spec("tensorrt") else "tensorrt_bindings"
-    report = check_import(module, wanted="TensorRT 10 or 11", fix=_install())
+    product = params.product
+    module = next((name for name in product.modules if find_spec(name)), product.modules[-1])
+    wanted = f"{product.title} {product.versions}"
+    report = check_import(module, wanted=wanted, fix=_reinstall(product))
     broken = report.failed
-    missing = re.search(r"lib(nv\w+)\.so\.(\d+): cannot open", broken.found if broken else "")
+    pattern = rf"({product.libraries}\w+)\.so\.(\d+): cannot open"
+    missing = re.search(pattern, broken.found if broken else "")
     if broken and missing:
         report = failed(
             Tier.IMPORT,
-            "TensorRT's libraries",
-            found=f"the bindings are here, lib{missing[1]}.so.{missing[2]} is not",
+            f"the libraries of {product.title}",
+            found=f"the bindings are here, {missing[1]}.so.{missing[2]} is not",
             wanted="the wheel with the libraries, or a folder of them in LD_LIBRARY_PATH",
-            fix=f"pip install '{_libraries()}' --extra-index-url https://pypi.nvidia.com",
+            fix=f"pip install '{_libraries(product)}'{product.index}",
         )
+    elif report.ok and not needs_device(params):
+        report += _check_builder(params)
     report += check_import(
-        "cuda.bindings.runtime", fix=f"pip install 'cuda-bindings=={_wheels_major()}.*'"
+        "cuda.bindings.runtime", fix=f"pip install 'cuda-bindings=={_wheels_major(product)}.*'"
     )
     if params.precision in ("fp16", "bf16"):
         report += check_import("onnx_ir", fix="pip install 'enginebay[export]'")
@@ -104,26 +109,40 @@ def _check_imports(params: TensorrtParams) -> eb.EnvReport:
     return report
 
 
-def _wheels_major() -> str:
+def _check_builder(params: Params) -> eb.EnvReport:
+    """Build an engine of one layer, for which no GPU is needed."""
+    from enginebay_tensorrt.builder import build_identity
+
+    name = "parser and builder"
+    try:
+        size = build_identity(params)
+    except EnginebayError as err:
+        return failed(Tier.IMPORT, name, found=str(err), fix=err.hint or _reinstall(params.product))
+    wanted = ", ".join(params.compute_capability) or "Ampere and newer"
+    return passed(Tier.IMPORT, name, found=f"built {size:,} bytes for {wanted}, without a GPU")
+
+
+def _wheels_major(product: Product) -> str:
     """Return CUDA's major version that the installed bindings are for."""
-    return next(iter(_wheels("-bindings")), "13")
+    return next(iter(_wheels(product, "-bindings")), "13")
 
 
-def _install() -> str:
-    return f"pip install --force-reinstall 'enginebay-tensorrt[cu{_wheels_major()}]'"
+def _reinstall(product: Product) -> str:
+    extra = product.extras[_wheels_major(product)]
+    return f"pip install --force-reinstall 'enginebay-tensorrt[{extra}]'"
 
 
-def _libraries() -> str:
+def _libraries(product: Product) -> str:
     """Return the wheel of libraries that belongs to the installed bindings."""
-    major, version = next(iter(_wheels("-bindings").items()), ("13", ""))
-    return f"tensorrt-cu{major}-libs{f'=={version}' if version else ''}"
+    major, version = next(iter(_wheels(product, "-bindings").items()), ("13", ""))
+    return f"{product.wheels[major]}-libs{f'=={version}' if version else ''}"
 
 
 # -- device: driver, GPU, plugins -----------------------------------------------------------------
 
 
-def _check_device(params: TensorrtParams, *, with_plugins: bool) -> eb.EnvReport:
-    report = _check_driver()
+def _check_device(params: Params, *, with_plugins: bool) -> eb.EnvReport:
+    report = _check_driver(params.product)
     if report.ok:
         report += _check_gpu(params)
     if report.ok and with_plugins:
@@ -131,12 +150,12 @@ def _check_device(params: TensorrtParams, *, with_plugins: bool) -> eb.EnvReport
     return report
 
 
-def _check_driver() -> eb.EnvReport:
+def _check_driver(product: Product) -> eb.EnvReport:
     from enginebay_tensorrt import cuda
 
     number, runtime = (int(cuda.call(f"cuda{which}GetVersion")) for which in ("Driver", "Runtime"))
     # What TensorRT's wheel was made for, else what CUDA's bindings were.
-    major = int(next(iter(_wheels("-bindings")), runtime // 1000))
+    major = int(next(iter(_wheels(product, "-bindings")), runtime // 1000))
     wanted = f"a driver for CUDA {major} ({_DRIVERS.get(str(major), 'newest')} or newer)"
     if not number:
         return failed(
@@ -147,14 +166,14 @@ def _check_driver() -> eb.EnvReport:
             fix="install NVIDIA's driver; in a container, start it with --gpus all",
         )
     if number // 1000 < major:
-        extra = f"pip install 'enginebay-tensorrt[cu{number // 1000}]'"
-        other = f", or pip uninstall -y {_UNINSTALL} && {extra}"
+        older = str(number // 1000)
+        other = f", or {product.uninstall} && {product.install_for(older)}"
         return failed(
             Tier.DEVICE,
             "driver",
             found=f"a driver for CUDA {cuda.version_text(number)}",
             wanted=wanted,
-            fix="update NVIDIA's driver" + (other if str(number // 1000) in CUDA_MAJORS else ""),
+            fix="update NVIDIA's driver" + (other if older in product.wheels else ""),
         )
     if number // 1000 < runtime // 1000:
         return failed(
@@ -168,7 +187,7 @@ def _check_driver() -> eb.EnvReport:
     return passed(Tier.DEVICE, "driver", found=f"CUDA {cuda.version_text(number)}")
 
 
-def _check_gpu(params: TensorrtParams) -> eb.EnvReport:
+def _check_gpu(params: Params) -> eb.EnvReport:
     from enginebay_tensorrt import cuda
 
     try:
@@ -186,19 +205,20 @@ def _check_gpu(params: TensorrtParams) -> eb.EnvReport:
             wanted=f"cuda:{index}",
             fix="--device cuda:0",
         )
-    device = cuda.device(index)
+    device = cuda.device(params)
     return passed(
         Tier.DEVICE, params.device, found=f"{device.name}, sm {device.compute_capability}"
     )
 
 
-def _check_plugins(params: TensorrtParams) -> eb.EnvReport:
+def _check_plugins(params: Params) -> eb.EnvReport:
     from pathlib import Path
 
+    from enginebay_tensorrt.library import library_of
     from enginebay_tensorrt.plugin_libraries import load_plugins
 
     return check_custom_ops(
         params.plugins or ("TensorRT's own plugins; no library is named in plugins",),
-        lambda: load_plugins(map(Path, params.plugins)),
+        lambda: load_plugins(library_of(params), map(Path, params.plugins)),
         fix="--plugins LIBRARY",
     )

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from enginebay.hooks import TimedLayer
-from enginebay_tensorrt.installation import trt
+from enginebay_tensorrt.library import library_of
 from enginebay_tensorrt.wrapper import TensorrtWrapper
 
 if TYPE_CHECKING:
     from enginebay.hooks import LayersRequest
-    from enginebay_tensorrt.params import TensorrtParams
+    from enginebay_tensorrt.params import Params
 
 #: TensorRT's names for what it has fused: ``a + b``, ``PWN(a, b)`` and ``{ForeignNode[a...b]}``.
 _PIECES = re.compile(r" \+ |, |\.\.\.")
@@ -23,15 +23,17 @@ _AROUND = re.compile(r"^(?:PWN\(|\{ForeignNode\[)|\)$|\]\}$")
 _ADDED = ("Reformatting CopyNode", "__mye", "[trainStation")
 
 
-class Profiler(trt.IProfiler):  # type: ignore[misc]  # tensorrt has no types
+class Profiler:
     """Collects the layers' times of one run.
 
     Attributes:
         seconds: Seconds by the layers' names, in the order in which they ran.
     """
 
+    interface = "IProfiler"
+
     def __init__(self) -> None:
-        trt.IProfiler.__init__(self)
+        super().__init__()
         self.seconds: dict[str, float] = {}
 
     def report_layer_time(self, layer_name: str, ms: float) -> None:
@@ -39,7 +41,7 @@ class Profiler(trt.IProfiler):  # type: ignore[misc]  # tensorrt has no types
         self.seconds[layer_name] = self.seconds.get(layer_name, 0.0) + ms * 1e-3
 
 
-def time_layers(request: LayersRequest[TensorrtParams]) -> list[TimedLayer]:
+def time_layers(request: LayersRequest[Params]) -> list[TimedLayer]:
     """Run the engine under a profiler; not as a CUDA graph, whose layers TensorRT cannot see.
 
     Raises:
@@ -51,7 +53,7 @@ def time_layers(request: LayersRequest[TensorrtParams]) -> list[TimedLayer]:
     with TensorrtWrapper.from_request(
         msgspec.structs.replace(request.load, params=apart)
     ) as wrapper:
-        profiler = Profiler()
+        profiler = library_of(apart).derived(Profiler)()
         wrapper.watch(profiler)
         for _ in range(request.runs + 1):
             profiler.seconds = {}

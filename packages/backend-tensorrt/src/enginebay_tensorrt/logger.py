@@ -7,8 +7,6 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from enginebay_tensorrt.installation import trt
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -23,11 +21,13 @@ _LEVELS = {
 _LIMIT = 500
 
 
-class Logger(trt.ILogger):  # type: ignore[misc]  # tensorrt has no types
+class Messages:
     """Logs messages and collects errors; called from several threads at once."""
 
+    interface = "ILogger"
+
     def __init__(self) -> None:
-        trt.ILogger.__init__(self)
+        super().__init__()
         self._lock = threading.Lock()
         self._listeners: list[list[str]] = []
 
@@ -53,10 +53,6 @@ class Logger(trt.ILogger):  # type: ignore[misc]  # tensorrt has no types
                 self._listeners = [each for each in self._listeners if each is not errors]
 
 
-#: One for the process: TensorRT keeps the first that it gets, and ignores later ones.
-LOGGER = Logger()
-
-
 def reason(errors: list[str]) -> str:
     r"""Join logged errors to one line.
 
@@ -64,8 +60,8 @@ def reason(errors: list[str]) -> str:
         >>> reason(["a\nb", "c"])
         'a; b; c'
         >>> reason([])
-        'TensorRT gave no reason'
+        'no reason was given'
     """
     lines = (line.strip() for error in errors for line in error.splitlines())
-    text = "; ".join(dict.fromkeys(filter(None, lines))) or "TensorRT gave no reason"
+    text = "; ".join(dict.fromkeys(filter(None, lines))) or "no reason was given"
     return text if len(text) <= _LIMIT else f"{text[: _LIMIT - 1]}…"

@@ -5,13 +5,11 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from enginebay_tensorrt.installation import trt
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Monitor(trt.IProgressMonitor):  # type: ignore[misc]  # tensorrt has no types
+class Monitor:
     """Reports the innermost phase and its steps; called from several threads at once.
 
     Args:
@@ -23,8 +21,10 @@ class Monitor(trt.IProgressMonitor):  # type: ignore[misc]  # tensorrt has no ty
             stopped at its next step and the caller raises it.
     """
 
+    interface = "IProgressMonitor"
+
     def __init__(self, progress: Callable[[str], None]) -> None:
-        trt.IProgressMonitor.__init__(self)
+        super().__init__()
         self.interrupted: BaseException | None = None
         self._progress = progress
         self._lock = threading.Lock()

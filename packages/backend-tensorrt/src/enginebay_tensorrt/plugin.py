@@ -1,4 +1,4 @@
-"""The hooks that Enginebay calls. They import the engine when they are called, not before."""
+"""The hooks of ``tensorrt``. They import the engine when they are called, not before."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import enginebay as eb
 from enginebay_tensorrt.dtypes import SUPPORTED
 from enginebay_tensorrt.params import TensorrtParams
+from enginebay_tensorrt.products import TENSORRT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from enginebay.hooks import (
         BindingRequest,
+        BuiltFor,
         CheckEnvRequest,
         ConvertRequest,
         LayersRequest,
@@ -21,13 +23,14 @@ if TYPE_CHECKING:
         TimedLayer,
         WrapperRequest,
     )
+    from enginebay_tensorrt.params import Params
 
 
 @eb.hookimpl
 def backend_info() -> eb.BackendInfo:
     """Describe this backend."""
     return eb.BackendInfo(
-        name="tensorrt",
+        name=TENSORRT.backend,
         irs=("onnx",),
         params=TensorrtParams,
         api_version=1,
@@ -35,21 +38,12 @@ def backend_info() -> eb.BackendInfo:
         dtypes=SUPPORTED,
         calibrated=("int8", "fp8"),
         precisions=("fp32", "fp16", "bf16", "int8", "fp8"),
-        runtime_distributions=(
-            # Wheels by CUDA's version, NVIDIA's archives, bindings beside one's own libraries.
-            " | ".join(
-                f"{name}>=10.1,<12"
-                for name in (
-                    *("tensorrt-cu13", "tensorrt-cu12", "tensorrt"),
-                    *("tensorrt-cu13-bindings", "tensorrt-cu12-bindings"),
-                )
-            ),
-        ),
+        runtime_distributions=TENSORRT.requirements(),
     )
 
 
 @eb.hookimpl
-def check_env(request: CheckEnvRequest[TensorrtParams]) -> eb.EnvReport:
+def check_env(request: CheckEnvRequest[Params]) -> eb.EnvReport:
     """Check that one TensorRT is installed whole, and that a driver and a GPU fit it."""
     from enginebay_tensorrt.environment import check_tier
 
@@ -57,7 +51,7 @@ def check_env(request: CheckEnvRequest[TensorrtParams]) -> eb.EnvReport:
 
 
 @eb.hookimpl
-def to_backend(request: ConvertRequest[TensorrtParams]) -> list[Path]:
+def to_backend(request: ConvertRequest[Params]) -> list[Path]:
     """Build the engine."""
     from enginebay_tensorrt.convert import convert
 
@@ -65,7 +59,7 @@ def to_backend(request: ConvertRequest[TensorrtParams]) -> list[Path]:
 
 
 @eb.hookimpl
-def quantizable_nodes(request: ConvertRequest[TensorrtParams]) -> dict[str, str]:
+def quantizable_nodes(request: ConvertRequest[Params]) -> dict[str, str]:
     """Return the nodes that int8 and fp8 put Q/DQ nodes around."""
     from enginebay_tensorrt.quantize import quantizable_nodes as listed
 
@@ -73,7 +67,7 @@ def quantizable_nodes(request: ConvertRequest[TensorrtParams]) -> dict[str, str]
 
 
 @eb.hookimpl
-def unsupported_operators(request: ConvertRequest[TensorrtParams]) -> dict[str, str]:
+def unsupported_operators(request: ConvertRequest[Params]) -> dict[str, str]:
     """Return what the engine lacks for a model."""
     from enginebay_tensorrt.preview import unsupported_operators as listed
 
@@ -81,7 +75,7 @@ def unsupported_operators(request: ConvertRequest[TensorrtParams]) -> dict[str, 
 
 
 @eb.hookimpl
-def build_wrapper(request: WrapperRequest[TensorrtParams]) -> eb.Wrapper:
+def build_wrapper(request: WrapperRequest[Params]) -> eb.Wrapper:
     """Deserialize the engine on its device."""
     from enginebay_tensorrt.wrapper import TensorrtWrapper
 
@@ -89,7 +83,7 @@ def build_wrapper(request: WrapperRequest[TensorrtParams]) -> eb.Wrapper:
 
 
 @eb.hookimpl
-def bound_to(request: BindingRequest[TensorrtParams]) -> Mapping[str, str]:
+def bound_to(request: BindingRequest[Params]) -> Mapping[str, str]:
     """Return the TensorRT and the GPU that an engine needs."""
     from enginebay_tensorrt.portability import bound_to as facts
 
@@ -97,7 +91,23 @@ def bound_to(request: BindingRequest[TensorrtParams]) -> Mapping[str, str]:
 
 
 @eb.hookimpl
-def time_layers(request: LayersRequest[TensorrtParams]) -> list[TimedLayer]:
+def built_for(request: BindingRequest[Params]) -> BuiltFor | None:
+    """Return the GPUs that an engine is for, where they are not this machine's alone."""
+    from enginebay_tensorrt.portability import built_for as machines
+
+    return machines(request.params)
+
+
+@eb.hookimpl
+def simulate(request: WrapperRequest[Params]) -> eb.Wrapper:
+    """Run the graph that an engine was built from on ONNX Runtime."""
+    from enginebay_tensorrt.simulation import GraphWrapper
+
+    return GraphWrapper(request)
+
+
+@eb.hookimpl
+def time_layers(request: LayersRequest[Params]) -> list[TimedLayer]:
     """Time the layers with TensorRT's profiler."""
     from enginebay_tensorrt.layers import time_layers as timed
 

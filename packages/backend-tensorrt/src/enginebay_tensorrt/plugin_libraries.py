@@ -8,36 +8,36 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enginebay.errors import ConversionError, UsageError
-from enginebay_tensorrt.installation import trt
-from enginebay_tensorrt.logger import LOGGER, reason
+from enginebay_tensorrt.logger import reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from enginebay_tensorrt.library import Library
+
 #: Where libraries are kept inside an artifact.
 FOLDER = "plugins"
 
-_loaded: set[str] = set()
 
-
-def load_plugins(libraries: Iterable[Path]) -> None:
-    """Register TensorRT's plugins and those of the libraries in this process.
+def load_plugins(library: Library, paths: Iterable[Path]) -> None:
+    """Register TensorRT's plugins and those of shared libraries in this process.
 
     Raises:
         ConversionError: A library is missing or does not load.
     """
-    trt.init_libnvinfer_plugins(LOGGER, "")
-    for library in libraries:
-        if not library.is_file():
-            raise ConversionError(f"plugin library '{library}' is not a file")
-        with library.open("rb") as file:
+    trt = library.trt
+    trt.init_libnvinfer_plugins(library.logger, "")
+    for path in paths:
+        if not path.is_file():
+            raise ConversionError(f"plugin library '{path}' is not a file")
+        with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        if digest in _loaded:
+        if digest in library.loaded:
             continue  # TensorRT refuses a plugin that it knows already, wherever it lies
-        with LOGGER.collecting() as errors:
-            if trt.get_plugin_registry().load_library(str(library.resolve())) is None:
-                raise ConversionError(f"plugin library '{library}' does not load: {reason(errors)}")
-        _loaded.add(digest)
+        with library.logger.collecting() as errors:
+            if trt.get_plugin_registry().load_library(str(path.resolve())) is None:
+                raise ConversionError(f"plugin library '{path}' does not load: {reason(errors)}")
+        library.loaded.add(digest)
 
 
 def copy_plugins(libraries: Iterable[str], work_dir: Path) -> list[Path]:

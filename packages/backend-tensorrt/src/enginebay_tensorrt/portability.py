@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 import platform
+import re
 from typing import TYPE_CHECKING
 
+from enginebay.errors import EnginebayError, ParamsError
+from enginebay.hooks import BuiltFor
 from enginebay_tensorrt import cuda
-from enginebay_tensorrt.installation import trt
+from enginebay_tensorrt.library import library_of
+from enginebay_tensorrt.params import CURRENT, TensorrtRtxParams
 
 if TYPE_CHECKING:
-    from enginebay_tensorrt.params import TensorrtParams
+    from enginebay_tensorrt.library import Library
+    from enginebay_tensorrt.params import Params, TensorrtParams
 
 #: The compute capability of the first Ampere.
 _AMPERE = (8, 0)
+_PORTABLE = "Ampere or newer"
 
 
-def bound_to(params: TensorrtParams) -> dict[str, str]:
+def bound_to(params: Params) -> dict[str, str]:
     """Return the facts of this machine that an engine with these parameters depends on.
 
     Raises:
-        BackendUnavailableError: CUDA finds no such device.
+        BackendUnavailableError: The engine is for this machine's GPU, and CUDA finds none.
     """
-    device = cuda.device(params.device_index)
-    major = trt.__version__.partition(".")[0]
+    if isinstance(params, TensorrtRtxParams):
+        return {"tensorrt-rtx": library_of(params).version, **_chosen(params)}
+    version = library_of(params).version
     return {
-        "tensorrt": major if params.version_compatible else trt.__version__,
+        "tensorrt": version.partition(".")[0] if params.version_compatible else version,
         "platform": f"{platform.system()} {platform.machine()}",
-        **_hardware(device, params.hardware_compatibility),
+        **_hardware(cuda.device(params), params.hardware_compatibility),
     }
 
 
@@ -35,8 +42,115 @@ def _hardware(device: cuda.Device, compatibility: str) -> dict[str, str]:
     if compatibility == "same_compute_capability":
         return {"compute_capability": capability}
     if compatibility == "ampere_plus":
-        major, _, minor = capability.partition(".")
-        is_new = (int(major), int(minor)) >= _AMPERE
         # Compared for equality when an artifact is loaded, so every newer GPU has one text.
-        return {"gpu_generation": "Ampere or newer" if is_new else f"older, sm {capability}"}
+        return {"gpu_generation": _PORTABLE if _is_ampere(device) else f"older, sm {capability}"}
     return {"gpu": device.name, "compute_capability": capability}
+
+
+def _is_ampere(device: cuda.Device) -> bool:
+    major, _, minor = device.compute_capability.partition(".")
+    return (int(major), int(minor)) >= _AMPERE
+
+
+# -- TensorRT for RTX: built for chosen compute capabilities, here or elsewhere -------------------
+
+
+def capabilities(library: Library, params: Params) -> list[str]:
+    """Return the members of ``trt.ComputeCapability`` to build for; none for Ampere and newer.
+
+    Raises:
+        ParamsError: The library has no such capability, or others stand beside ``current``.
+    """
+    names = [_member(text) for text in params.compute_capability]
+    known = [name for name in library.trt.ComputeCapability.__members__ if name != "NONE"]
+    for name, text in zip(names, params.compute_capability, strict=True):
+        if name not in known:
+            raise ParamsError(
+                f"compute_capability {text} is not in {library.title}: "
+                f"it has {', '.join(map(str.lower, known))}",
+                hint="leave it out for every GPU from Ampere on",
+            )
+    if len(names) > 1 and CURRENT.upper() in names:
+        raise ParamsError(
+            f"compute_capability {CURRENT} stands beside others: wanted it alone",
+            hint="name this machine's too: --compute-capability "
+            + ",".join(name.lower() for name in names if name != CURRENT.upper()),
+        )
+    return list(dict.fromkeys(names))
+
+
+def _member(text: str) -> str:
+    """The name of a capability: ``SM89`` for ``sm89``, ``8.9`` and ``89``."""
+    digits = re.fullmatch(r"(?:sm_?)?(\d+)\.?(\d)", text.lower())
+    return f"SM{digits[1]}{digits[2]}" if digits else text.upper()
+
+
+def _decimal(member: str) -> str:
+    """The usual text of a capability: ``8.9`` for ``SM89``."""
+    return f"{member[2:-1]}.{member[-1]}"
+
+
+def needs_device(params: Params) -> bool:
+    """Return True if an engine is built for this machine's GPU, and so on it."""
+    return [text.lower() for text in params.compute_capability] == [CURRENT]
+
+
+def _chosen(params: TensorrtRtxParams) -> dict[str, str]:
+    if needs_device(params):
+        return _hardware(cuda.device(params), "none")
+    wanted = _wanted(params)
+    try:
+        device = cuda.device(params)
+    except EnginebayError:
+        return {
+            "compute_capability": wanted
+        }  # to build, none is needed; loading says what is missing
+    return {"compute_capability": wanted if _fits(device, params) else device.compute_capability}
+
+
+def _wanted(params: TensorrtRtxParams) -> str:
+    return ", ".join(_decimal(_member(text)) for text in params.compute_capability) or _PORTABLE
+
+
+def _fits(device: cuda.Device, params: TensorrtRtxParams) -> bool:
+    if not params.compute_capability:
+        return _is_ampere(device)
+    return device.compute_capability in {_decimal(_member(t)) for t in params.compute_capability}
+
+
+def built_for(params: Params) -> BuiltFor | None:
+    """Return the GPUs that an engine is for, and why this machine has none of them.
+
+    Returns:
+        None for an engine that is for this machine's GPU alone.
+    """
+    if isinstance(params, TensorrtRtxParams):
+        return None if needs_device(params) else _built_for_chosen(params)
+    return _built_for_compatible(params)
+
+
+def _built_for_chosen(params: TensorrtRtxParams) -> BuiltFor:
+    names = [_decimal(_member(text)) for text in params.compute_capability]
+    machines = (
+        f"a GPU of compute capability {' or '.join(names)}"
+        if names
+        else "a GPU of Ampere or a newer generation"
+    )
+    try:
+        device = cuda.device(params)
+    except EnginebayError as err:
+        lacking = str(err) if cuda.has_driver() else "no NVIDIA driver (libcuda.so.1)"
+        return BuiltFor(machines=machines, lacking=lacking)
+    if _fits(device, params):
+        return BuiltFor(machines=machines)
+    lacking = f"{device.name} of compute capability {device.compute_capability}"
+    return BuiltFor(machines=machines, lacking=lacking)
+
+
+def _built_for_compatible(params: TensorrtParams) -> BuiltFor | None:
+    if params.hardware_compatibility == "none":
+        return None
+    if params.hardware_compatibility == "ampere_plus":
+        return BuiltFor(machines="a GPU of Ampere or a newer generation")
+    capability = cuda.device(params).compute_capability
+    return BuiltFor(machines=f"a GPU of compute capability {capability}")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from enginebay.authors import to_half
 from enginebay.errors import ParamsError
-from enginebay_tensorrt.installation import HAS_PRECISION_FLAGS
+from enginebay_tensorrt.library import library_of
 from enginebay_tensorrt.quantize import quantize
 
 if TYPE_CHECKING:
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from enginebay.hooks import CalibrationData
-    from enginebay_tensorrt.params import TensorrtParams
+    from enginebay_tensorrt.params import Params
 
 
-def uses_flags(params: TensorrtParams) -> bool:
+def uses_flags(params: Params) -> bool:
     """Return True if the network is left untyped, and a flag lets the builder use fp16."""
     # TensorRT 10 could do so for every network. Up to 10.7 its DLA takes no strongly typed one.
-    return params.dla_core is not None and HAS_PRECISION_FLAGS
+    return params.dla_core is not None and library_of(params).has_precision_flags
 
 
-def check_precision(params: TensorrtParams) -> None:
+def check_precision(params: Params) -> None:
     """Check the precision before any work is done.
 
     Raises:
@@ -48,7 +48,7 @@ def check_precision(params: TensorrtParams) -> None:
 
 def typed_graph(
     source: Path,
-    params: TensorrtParams,
+    params: Params,
     samples: CalibrationData | None,
     folder: Path,
     progress: Callable[[str], None],

@@ -7,24 +7,28 @@ from typing import TYPE_CHECKING
 
 from enginebay.errors import ConversionError
 from enginebay_tensorrt.builder import parser_errors
+from enginebay_tensorrt.library import library_of
 from enginebay_tensorrt.plugin_libraries import load_plugins
 
 if TYPE_CHECKING:
     from enginebay.hooks import ConvertRequest
-    from enginebay_tensorrt.params import TensorrtParams
+    from enginebay_tensorrt.params import Params
 
 
-def unsupported_operators(request: ConvertRequest[TensorrtParams]) -> dict[str, str]:
+def unsupported_operators(request: ConvertRequest[Params]) -> dict[str, str]:
     """Return the nodes that the parser has errors about.
 
     Raises:
         ConversionError: It cannot read the file at all.
     """
-    load_plugins(map(Path, request.params.plugins))
+    library = library_of(request.params)
+    load_plugins(library, map(Path, request.params.plugins))
     found: dict[str, str] = {}
     for error in parser_errors(request.ir.path, request.params):
         text = " ".join(error.desc().split())
         if not error.node_name():
-            raise ConversionError(f"TensorRT cannot parse '{request.ir.path.name}': {text}")
+            raise ConversionError(
+                f"{library.product.title} cannot parse '{request.ir.path.name}': {text}"
+            )
         found.setdefault(error.node_name(), text)
     return found

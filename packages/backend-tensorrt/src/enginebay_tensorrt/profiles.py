@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from enginebay.authors import ShapeProfile, Shapes
-    from enginebay_tensorrt.params import TensorrtParams
+    from enginebay_tensorrt.params import Params
 
     #: Dimensions by input, -1 where they are dynamic.
     Inputs = Mapping[str, tuple[int, ...]]
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def profiles_for(
-    inputs: Inputs, params: TensorrtParams, known: Mapping[str, ShapeProfile]
+    inputs: Inputs, params: Params, known: Mapping[str, ShapeProfile]
 ) -> list[Profile]:
     """Return the profiles of a network, each with every dynamic input; none if all are static.
 
@@ -32,8 +32,8 @@ def profiles_for(
         ParamsError: A dynamic input has no shapes, or shapes do not fit the network.
 
     Example:
-        >>> from enginebay_tensorrt.params import TensorrtParams
-        >>> params = TensorrtParams(min_shapes="1x3", input_shapes="4x3", max_shapes="8x3")
+        >>> from enginebay_tensorrt.params import Params
+        >>> params = Params(min_shapes="1x3", input_shapes="4x3", max_shapes="8x3")
         >>> profiles_for({"x": (-1, 3)}, params, {})
         [{'x': ShapeProfile(min=(1, 3), opt=(4, 3), max=(8, 3))}]
     """

@@ -9,7 +9,6 @@ from enginebay.authors import numpy_dtype
 from enginebay.errors import ConversionError
 from enginebay_tensorrt import cuda
 from enginebay_tensorrt.context import Context
-from enginebay_tensorrt.logger import LOGGER
 from enginebay_tensorrt.staging import Staging, copy, size_of
 
 if TYPE_CHECKING:
@@ -79,7 +78,10 @@ class Runner:
         would wait on the host, so the runner's stream takes its place.
         """
         stream = caller or self._stream
-        with cuda.on_device(self._index), LOGGER.collecting() as self._context.errors:
+        with (
+            cuda.on_device(self._index),
+            self._engine.library.logger.collecting() as self._context.errors,
+        ):
             # An event that was never recorded is complete, so the first call waits for nothing.
             cuda.call("cudaStreamWaitEvent", stream, self._done, 0)
             try:

@@ -10,19 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock
 
-from enginebay_tensorrt.installation import trt
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from enginebay_tensorrt.cuda import Device
 
 
-def cache_file(folder: str, device: Device) -> Path:
-    """Return the file for a device."""
+def cache_file(folder: str, device: Device, version: str) -> Path:
+    """Return the file for a device and a version of TensorRT."""
     # Measurements of one device or version are worth nothing on another.
     name = re.sub(r"[^A-Za-z0-9]+", "-", device.name).strip("-").lower()
-    return Path(folder) / f"{name}-sm{device.compute_capability}-{trt.__version__}.timing"
+    return Path(folder) / f"{name}-sm{device.compute_capability}-{version}.timing"
 
 
 @contextmanager

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import enginebay as eb
 from enginebay_tensorrt import cuda
 from enginebay_tensorrt.engine import load_engine
-from enginebay_tensorrt.installation import trt
+from enginebay_tensorrt.library import library_of
 from enginebay_tensorrt.plugin_libraries import carried_plugins, load_plugins
 from enginebay_tensorrt.runner import Runner
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from enginebay.authors import NumpyArray
     from enginebay.hooks import WrapperRequest
     from enginebay_tensorrt.engine import Engine
-    from enginebay_tensorrt.params import TensorrtParams
+    from enginebay_tensorrt.params import Params
 
 
 Value = TypeVar("Value")
@@ -47,7 +47,7 @@ class TensorrtWrapper(eb.Wrapper):
     def __init__(
         self,
         engine: Engine,
-        params: TensorrtParams,
+        params: Params,
         *,
         inputs: Sequence[TensorSpec] = (),
         outputs: Sequence[TensorSpec] = (),
@@ -63,10 +63,10 @@ class TensorrtWrapper(eb.Wrapper):
         self._idle = [Runner(engine, as_graph=self._as_graph)]
 
     @classmethod
-    def from_request(cls, request: WrapperRequest[TensorrtParams]) -> TensorrtWrapper:
+    def from_request(cls, request: WrapperRequest[Params]) -> TensorrtWrapper:
         """Load the artifact's plugins and its engine, with the weights that lie beside it."""
         params = request.params
-        load_plugins(carried_plugins(params.plugins, request.directory))
+        load_plugins(library_of(params), carried_plugins(params.plugins, request.directory))
         weights = request.directory / params.weights_file if params.strip_plan else None
         engine = load_engine(request.directory / request.files[0], params, weights)
         return cls(engine, params, inputs=request.inputs, outputs=request.outputs)
@@ -91,7 +91,7 @@ class TensorrtWrapper(eb.Wrapper):
     def _in_order(self, found: dict[str, Value]) -> list[Value]:
         return [found[name] for name in self.output_names]
 
-    def watch(self, profiler: trt.IProfiler) -> None:
+    def watch(self, profiler: Any) -> None:
         """Report the layers' times of the next calls, one after the other, to a profiler."""
         self._idle[-1].watch(profiler)
 
@@ -125,7 +125,7 @@ class TensorrtWrapper(eb.Wrapper):
         del self.engine
 
 
-def _receipt(engine: Engine, params: TensorrtParams) -> eb.Receipt:
+def _receipt(engine: Engine, params: Params) -> eb.Receipt:
     dynamic = [t.spec for t in (*engine.inputs.values(), *engine.outputs.values())]
     open_specs = [spec.describe() for spec in dynamic if not spec.is_static]
     fallbacks = (
@@ -135,10 +135,10 @@ def _receipt(engine: Engine, params: TensorrtParams) -> eb.Receipt:
     )
     raw = engine.cuda_engine
     return eb.Receipt(
-        engine=f"tensorrt {trt.__version__}",
+        engine=f"{engine.library.product.backend} {engine.library.version}",
         device=f"cuda:{engine.device.index}",
         device_name=engine.device.name,
-        provider="TensorRT",
+        provider=engine.library.product.title,
         # A plan does not say what its kernels compute in; a strongly typed graph was typed so.
         precision=params.precision,
         driver=f"CUDA {engine.device.driver}",

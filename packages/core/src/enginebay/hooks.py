@@ -180,6 +180,7 @@ class ConvertRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
     calibration: CalibrationData | None = None
     keep: tuple[str, ...] = ()
     unordered: tuple[str, ...] = ()
+    simulation: Path | None = None
 
 
 class WrapperRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
@@ -230,6 +231,13 @@ class BindingRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
 
     params: P_co
     backend: str = ""
+
+
+class BuiltFor(msgspec.Struct, frozen=True, kw_only=True):
+    """Temporary."""
+
+    machines: str
+    lacking: str = ""
 
 
 class RewritersRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -361,6 +369,18 @@ def bound_to(request: BindingRequest) -> Mapping[str, str]:
     loads the artifact, and refuses the artifact if a field differs, before the engine reads a
     file. Leave out what the parameters make portable. Core adds ``BackendInfo.pinned``.
     """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def built_for(request: BindingRequest) -> BuiltFor | None:
+    """Temporary."""
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def simulate(request: WrapperRequest) -> Wrapper:
+    """Temporary."""
     raise NotImplementedError
 
 

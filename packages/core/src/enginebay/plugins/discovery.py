@@ -30,6 +30,7 @@ KNOWN_DISTRIBUTIONS = {
     "onnxruntime": "'enginebay-onnxruntime[cpu]'",
     "openvino": "enginebay-openvino",
     "tensorrt": "enginebay-tensorrt",
+    "tensorrt-rtx": "'enginebay-tensorrt[rtx]'",
 }
 
 #: Model sources that Enginebay's own distributions provide, by their schemes.

@@ -1,0 +1,77 @@
+"""NVIDIA's two TensorRTs: which wheels and modules each has, and what to type to install it."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Product(msgspec.Struct, frozen=True):
+    """TensorRT or TensorRT for RTX.
+
+    Attributes:
+        backend: The name of its backend.
+        title: Its name in messages.
+        modules: The Python modules that can have its bindings, the first that is there counts.
+        wheels: The names of its wheels by CUDA's major version, to which ``-bindings`` and
+            ``-libs`` are added.
+        extras: This package's extras that bring them, by CUDA's major version.
+        versions: The versions that this package works with.
+        libraries: The beginning of its shared libraries' names.
+        index: The package index with the libraries, where it is not the default one.
+        install: What to type where it is missing.
+    """
+
+    backend: str
+    title: str
+    modules: tuple[str, ...]
+    wheels: dict[str, str]
+    extras: dict[str, str]
+    versions: str
+    libraries: str
+    index: str
+    install: str
+
+    def requirements(self) -> tuple[str, ...]:
+        """The distributions with its bindings, as a backend lists them: any of them will do."""
+        # Wheels by CUDA's version, NVIDIA's archives, bindings beside one's own libraries.
+        whole = [*self.wheels.values(), self.backend]
+        bindings = [f"{wheel}-bindings" for wheel in self.wheels.values()]
+        return (" | ".join(f"{name}{self.versions}" for name in (*whole, *bindings)),)
+
+    @property
+    def uninstall(self) -> str:
+        """The command that removes every wheel of it."""
+        parts = ("", "-bindings", "-libs")
+        return "pip uninstall -y " + " ".join(
+            wheel + part for wheel in self.wheels.values() for part in parts
+        )
+
+    def install_for(self, cuda: str) -> str:
+        """The command that installs it for a CUDA."""
+        return f"pip install 'enginebay-tensorrt[{self.extras[cuda]}]'"
+
+
+TENSORRT = Product(
+    backend="tensorrt",
+    title="TensorRT",
+    # NVIDIA's wheels and archives have ``tensorrt``; its wheels keep the bindings in the other one.
+    modules=("tensorrt", "tensorrt_bindings"),
+    wheels={"13": "tensorrt-cu13", "12": "tensorrt-cu12"},
+    extras={"13": "cu13", "12": "cu12"},
+    versions=">=10.1,<12",
+    libraries="libnv",
+    index=" --extra-index-url https://pypi.nvidia.com",
+    install="pip install 'enginebay-tensorrt[cu13]', or [cu12] for a driver of CUDA 12",
+)
+
+TENSORRT_RTX = Product(
+    backend="tensorrt-rtx",
+    title="TensorRT for RTX",
+    modules=("tensorrt_rtx", "tensorrt_rtx_bindings"),
+    wheels={"13": "tensorrt-rtx-cu13", "12": "tensorrt-rtx-cu12"},
+    extras={"13": "rtx", "12": "rtx-cu12"},
+    versions=">=1.7,<2",
+    libraries="libtensorrt_",
+    index="",
+    install="pip install 'enginebay-tensorrt[rtx]', or [rtx-cu12] for a driver of CUDA 12",
+)
