@@ -88,7 +88,7 @@ def build_plan(
 def _build_hint(params: Params, device: cuda.Device | None) -> str | None:
     """What to type where a build failed for a reason that a parameter gives."""
     if device is None and (params.refit or params.strip_plan):
-        # Seen with 1.7.1: its compiler then wants to talk to a driver, and stops where there is none.
+        # Seen with 1.7.1: its compiler then calls the driver, and fails where there is none.
         return "engines without their weights are built on a GPU: leave out --refit, --strip-plan"
     if params.workspace_size:
         return f"a larger --workspace-size than {params.workspace_size}, or none"
