@@ -283,7 +283,7 @@ def test_the_reference_has_every_public_name() -> None:
 
 
 #: How the names of what hooks take and return end.
-ENDINGS = ("Info", "Request", "Data", "Result", "Aligned", "Layer")
+ENDINGS = ("Info", "Request", "Data", "Result", "Aligned", "Layer", "BuiltFor")
 
 
 def test_the_reference_has_the_whole_contract() -> None:

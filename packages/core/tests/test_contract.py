@@ -27,13 +27,13 @@ RECORD = Path(__file__).with_name(f"contract_{eb.API_VERSION}.json")
 HOOKS = (
     *("backend_info", "check_env", "to_backend", "build_wrapper", "bound_to"),
     *("rewriters", "model_sources", "data_sources", "metrics", "quantizable_nodes"),
-    *("comparators", "time_layers", "unsupported_operators"),
+    *("comparators", "time_layers", "unsupported_operators", "built_for", "simulate"),
 )
 GIVEN = (
     *("CheckEnvRequest", "ConvertRequest", "WrapperRequest", "BindingRequest"),
     *("RewritersRequest", "ModelRequest", "DataRequest", "MetricRequest"),
     *("ComparatorRequest", "ComparisonRequest", "ComparisonResult", "Aligned"),
-    *("LayersRequest", "TimedLayer"),
+    *("LayersRequest", "TimedLayer", "BuiltFor"),
 )
 CLASSES = (eb.BackendParams, eb.FileName, eb.RewriterSet, eb.Wrapper)
 CHECKS = ("passed", "failed", "skipped", "check_import", "check_distributions")

@@ -51,6 +51,7 @@ __all__ = [
     "Aligned",
     "BackendInfo",
     "BindingRequest",
+    "BuiltFor",
     "CalibrationData",
     "CheckEnvRequest",
     "ComparatorRequest",
@@ -168,6 +169,10 @@ class ConvertRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
             :func:`quantizable_nodes` lists.
         unordered: Outputs that will be compared as sets, by a comparator: a backend that compares
             them itself must accept another order.
+        simulation: An empty folder for the graph that the engine is built from, which
+            :func:`simulate` will load, where :func:`built_for` says that the engine cannot run
+            here and there is something to compare its outputs with; else None. It is removed
+            before the artifact is published.
     """
 
     ir: IRModel
@@ -221,8 +226,25 @@ class LayersRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
     runs: int
 
 
+class BuiltFor(msgspec.Struct, frozen=True):
+    """The machines that an engine is built for.
+
+    Attributes:
+        machines: As people name them: ``a GPU of compute capability 8.9 or 12.0``.
+        lacking: What this machine has instead of what it takes to be one of them, as it follows
+            "this machine has": ``no NVIDIA driver (libcuda.so.1)``. Empty where it is one.
+
+    Example:
+        >>> BuiltFor("a GPU of compute capability 8.9", lacking="a GPU of 7.5").lacking
+        'a GPU of 7.5'
+    """
+
+    machines: str
+    lacking: str = ""
+
+
 class BindingRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
-    """Request for the facts about this machine that an artifact is bound to.
+    """Request for the facts about machines that an artifact depends on.
 
     Attributes:
         params: The parameters that the artifact is made or loaded with.
@@ -231,13 +253,6 @@ class BindingRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
 
     params: P_co
     backend: str = ""
-
-
-class BuiltFor(msgspec.Struct, frozen=True, kw_only=True):
-    """Temporary."""
-
-    machines: str
-    lacking: str = ""
 
 
 class RewritersRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -374,13 +389,24 @@ def bound_to(request: BindingRequest) -> Mapping[str, str]:
 
 @hookspec(firstresult=True)
 def built_for(request: BindingRequest) -> BuiltFor | None:
-    """Temporary."""
+    """Return the machines that an engine with these parameters is built for.
+
+    None where it is built for this machine, or for any. Where the result says what this machine
+    lacks, core builds the engine without running it: ``check_env`` is not called for the device
+    and for the tiny model, :func:`simulate` runs the graph in the engine's place, and the artifact
+    stays unverified until ``enginebay verify`` runs it on one of the machines.
+    """
     raise NotImplementedError
 
 
 @hookspec(firstresult=True)
 def simulate(request: WrapperRequest) -> Wrapper:
-    """Temporary."""
+    """Load the graph that an engine is built from, with another engine that runs on this machine.
+
+    Called in place of :func:`build_wrapper`, in a child process. The graph is in the folder
+    ``simulation`` of ``request.directory``, where :func:`to_backend` put it; the wrapper's receipt
+    names the engine that runs it. Raise a ``MissingDependencyError`` where there is none.
+    """
     raise NotImplementedError
 
 

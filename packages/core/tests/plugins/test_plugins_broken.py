@@ -197,9 +197,9 @@ def test_a_hook_like_no_other(
     error = fault(good("mine", "\n@hookimpl\ndef zzz(): ...\n"))
     assert reason(error) == "'MODULE' implements 'zzz', and there is no such hook"
     assert error.hint == (
-        "the hooks are backend_info, bound_to, build_wrapper, check_env, comparators, "
-        "data_sources, metrics, model_sources, quantizable_nodes, rewriters, time_layers, "
-        "to_backend, unsupported_operators"
+        "the hooks are backend_info, bound_to, build_wrapper, built_for, check_env, comparators, "
+        "data_sources, metrics, model_sources, quantizable_nodes, rewriters, simulate, "
+        "time_layers, to_backend, unsupported_operators"
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from enginebay.backend.contributed import collect_rewriters
+from enginebay.backend.machines import checked_machines
 from enginebay.backend.written import written_files
 from enginebay.errors import (
     BackendUnavailableError,
@@ -20,7 +21,13 @@ from enginebay.errors import (
     UsageError,
     disk_error,
 )
-from enginebay.hooks import BindingRequest, ConvertRequest, RewritersRequest, WrapperRequest
+from enginebay.hooks import (
+    BindingRequest,
+    BuiltFor,
+    ConvertRequest,
+    RewritersRequest,
+    WrapperRequest,
+)
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -202,6 +209,7 @@ class Backend:
         calibration: CalibrationData | None = None,
         keep: Iterable[str] = (),
         unordered: tuple[str, ...] = (),
+        simulation: Path | None = None,
     ) -> tuple[Path, ...]:
         """Ask the plugin to convert, and check the files that it lists.
 
@@ -230,6 +238,7 @@ class Backend:
             calibration=calibration,
             keep=tuple(keep),
             unordered=unordered,
+            simulation=simulation,
         )
         try:
             listed = self._plugin.call("to_backend", request=request)
@@ -357,22 +366,7 @@ class Backend:
             ConversionError: The engine cannot load the files.
             FallbackError: ``request.strict``, and the receipt lists a fallback.
         """
-        from enginebay.inference import Wrapper
-
-        request = msgspec.structs.replace(request, backend=self.name)
-        try:
-            wrapper = self._plugin.call("build_wrapper", request=request)
-        except (EnginebayError, KeyboardInterrupt):
-            raise
-        except BaseException as err:
-            raise ConversionError(
-                f"backend '{self.name}' could not load '{request.files[0]}': "
-                f"{type(err).__name__}: {err}"
-            ) from err
-        if not isinstance(wrapper, Wrapper):
-            raise ConversionError(
-                f"build_wrapper of '{self.name}' returned {wrapper!r}: wanted a Wrapper"
-            )
+        wrapper = self._wrapper("build_wrapper", request)
         if request.strict and wrapper.receipt.fallbacks:
             fallbacks = "; ".join(wrapper.receipt.fallbacks)
             wrapper.close()
@@ -381,6 +375,48 @@ class Backend:
                 hint=f"enginebay check-env {self.name} --device {request.params.device}",
             )
         return wrapper
+
+    def simulate(self, request: WrapperRequest) -> Wrapper:
+        """Ask the plugin to run the graph that an engine is built from on another engine.
+
+        Raises:
+            UsageError: The backend cannot.
+            ConversionError: The other engine cannot load the graph.
+            MissingDependencyError: There is no other engine here.
+        """
+        if not self._plugin.implements("simulate"):
+            raise UsageError(f"backend '{self.name}' cannot run the graph on another engine")
+        return self._wrapper("simulate", request)
+
+    def _wrapper(self, hook: str, request: WrapperRequest) -> Wrapper:
+        from enginebay.inference import Wrapper
+
+        request = msgspec.structs.replace(request, backend=self.name)
+        try:
+            wrapper = self._plugin.call(hook, request=request)
+        except (EnginebayError, KeyboardInterrupt):
+            raise
+        except BaseException as err:
+            raise ConversionError(
+                f"backend '{self.name}' could not load '{request.files[0]}': "
+                f"{type(err).__name__}: {err}"
+            ) from err
+        if not isinstance(wrapper, Wrapper):
+            raise ConversionError(f"{hook} of '{self.name}' returned {wrapper!r}: wanted a Wrapper")
+        return wrapper
+
+    def built_for(self, params: BackendParams) -> BuiltFor | None:
+        """Return the machines that an engine with these parameters is built for.
+
+        Returns:
+            None where it is built for this machine, or for any.
+
+        Raises:
+            PluginError: The plugin returned something else.
+        """
+        request = BindingRequest(params=params, backend=self.name)
+        found = self._plugin.call_typed("built_for", BuiltFor, request)
+        return found and checked_machines(found, self._plugin.status)
 
     def bound_to(self, params: BackendParams) -> dict[str, str]:
         """Return what an artifact with these parameters is bound to, as it is on this machine."""
