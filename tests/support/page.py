@@ -41,10 +41,10 @@ in its default precision: another device or precision that it lists is not measu
 
 {laws}
 
-The column `{stand_ins}` is the TensorRT backend over NVIDIA's real bindings, where stand-ins
-take the place of the driver and of TensorRT's libraries, and ONNX Runtime computes: it shows what
-the backend does, and nothing about TensorRT's numbers. In the column `tensorrt` nothing is
-stood in for, and there is no GPU.
+In the column `{stand_ins}` the parser and the builder are NVIDIA's own; stand-ins take the place of
+the driver and of the runtime, and ONNX Runtime computes: it shows what the backend does, and
+nothing about TensorRT's numbers. In the columns `tensorrt`, of which there are the bindings alone,
+and `tensorrt-rtx` nothing is stood in for, and there is no GPU.
 
 ## What is left out, and why
 

@@ -17,10 +17,9 @@ KEPT = Path(__file__).parent / "reports.json"
 #: Where ``nox`` leaves the reports of the backends' own sessions.
 MADE = ROOT / "build" / "conformance"
 
-#: The reports of the page. Stand-ins take the place of what no test machine has: a GPU's driver
-#: and TensorRT's libraries.
-STAND_INS = "tensorrt-on-stand-ins"
-NAMES = ("onnxruntime", "openvino", "ncnn", "tensorrt", STAND_INS)
+#: The reports of the page. Stand-ins take the place of what no test machine has: a GPU.
+STAND_INS = "tensorrt-rtx-on-stand-ins"
+NAMES = ("onnxruntime", "openvino", "ncnn", "tensorrt", "tensorrt-rtx", STAND_INS)
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):

@@ -90,6 +90,8 @@ def _build_hint(params: Params, device: cuda.Device | None) -> str | None:
     if device is None and (params.refit or params.strip_plan):
         # Seen with 1.7.1: its compiler then calls the driver, and fails where there is none.
         return "engines without their weights are built on a GPU: leave out --refit, --strip-plan"
+    if params.compute_capability and device is None:
+        return "another --precision, or other GPUs in --compute-capability"
     if params.workspace_size:
         return f"a larger --workspace-size than {params.workspace_size}, or none"
     return None

@@ -73,7 +73,7 @@ def typed_graph(
     """
     if uses_flags(params):
         return source
-    target = folder / "typed.onnx"
+    target = folder / source.name  # messages name it
     match params.precision:
         case "fp32":
             return source
