@@ -15,7 +15,7 @@ CURRENT = "current"
 
 
 class SharedParams(eb.BackendParams):
-    """Parameters that both have; the documented classes below say what each one does."""
+    """Parameters that both have. Each of them documents its own, as that makes them flags."""
 
     file_name: eb.FileName = eb.FileName("model", suffix=".engine")
     device: str = "cuda"
