@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,3 +26,12 @@ def loopback() -> Iterator[str]:
     """A backend that needs no engine, discoverable in this process and in its children."""
     with temporary_backend("loopback", "enginebay.testing.loopback"):
         yield "loopback"
+
+
+@pytest.fixture
+def ahead(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A backend that builds for other machines than this one; see ``ahead_backend.py``."""
+    for switch in ("AHEAD_DEVICE", "AHEAD_GAIN", "AHEAD_GRAPH"):
+        monkeypatch.delenv(switch, raising=False)
+    with temporary_backend("ahead", (Path(__file__).parent / "ahead_backend.py").read_text()):
+        yield "ahead"

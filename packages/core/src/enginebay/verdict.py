@@ -6,17 +6,31 @@ is plain JSON: no NaN and no infinity, so a value that may be one of them is kep
 
 from __future__ import annotations
 
-import math
 import warnings
 from itertools import chain
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
+from enginebay.evidence import EXAMPLE, ITEM, OutputComparison, Signal, Simulation
 from enginebay.matching import Matching
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+__all__ = [
+    "EXAMPLE",
+    "ITEM",
+    "PROBES",
+    "Accuracy",
+    "Basis",
+    "OutputComparison",
+    "Signal",
+    "Simulation",
+    "Verdict",
+    "VerdictWarning",
+    "Verification",
+]
 
 Verdict: TypeAlias = Literal["verified", "mismatched", "unverified", "crashed"]
 
@@ -27,12 +41,6 @@ class VerdictWarning(UserWarning):
 
 #: How many probes there are by default: all kinds that an example without open sizes has, and more.
 PROBES = 8
-
-#: The label of a sample that the caller gave.
-EXAMPLE = "example"
-
-#: The start of an item's label; its number follows.
-ITEM = "item "
 
 
 class Basis(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,121 +78,6 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
             self,
             warnings=tuple(text for text in self.warnings if is_baked(text.partition(": ")[0])),
             branches=tuple(line for line in self.branches if is_baked(line)),
-        )
-
-
-class OutputComparison(msgspec.Struct, frozen=True, kw_only=True):
-    """One output of the artifact held against the reference.
-
-    A place passes when ``|found - expected| <= atol + rtol * |expected|``, when both are NaN, or
-    when both are the same infinity.
-
-    Attributes:
-        name: The output's name.
-        dtype: The expected dtype, in NumPy's names; the found one where none was expected.
-        shape: The expected shape, likewise.
-        total: How many places were compared.
-        mismatched_count: How many of them did not pass.
-        max_abs_error: The largest ``|found - expected|`` over places that are finite in both;
-            None where nothing was compared.
-        max_rel_error: The largest ``|found - expected| / |expected|`` over places that are finite
-            in both and not 0 in ``expected``; None where nothing was compared.
-        worst_index: The place furthest outside its tolerance, or nearest to leaving it.
-        worst_expected: What the reference has there, as text.
-        worst_found: What the artifact has there, as text.
-        rtol: The relative tolerance that was applied.
-        atol: The absolute tolerance that was applied, the output's own scale included.
-        rtol_that_passes: The ``rtol`` that would just pass; None where none would.
-        atol_that_passes: An ``atol`` that would pass; None where none would.
-        passed: Whether the output agrees with the reference.
-        reason: What is wrong, or what is remarkable about an output that passed.
-        sample: What was compared on: ``example``, or a probe such as ``redrawn``.
-        comparator: What compared it as a set: ``detections:0.5``; empty for place by place.
-    """
-
-    name: str
-    dtype: str = ""
-    shape: tuple[int, ...] = ()
-    total: int = 0
-    mismatched_count: int = 0
-    max_abs_error: float | None = None
-    max_rel_error: float | None = None
-    worst_index: tuple[int, ...] | None = None
-    worst_expected: str = ""
-    worst_found: str = ""
-    rtol: float = 0.0
-    atol: float = 0.0
-    rtol_that_passes: float | None = None
-    atol_that_passes: float | None = None
-    passed: bool
-    reason: str = ""
-    sample: str = EXAMPLE
-    comparator: str = ""
-
-    @property
-    def badness(self) -> tuple[bool, float, float]:
-        """Sorts comparisons of one output: the largest is the one to show."""
-        needed = math.inf if self.rtol_that_passes is None else self.rtol_that_passes
-        return (not self.passed, needed, self.max_abs_error or 0.0)
-
-    def describe(self) -> str:
-        """The comparison in one line, for messages."""
-        text = f'"{self.name}"'
-        if self.sample != EXAMPLE:
-            is_item = self.sample.startswith(ITEM)
-            text += f" on {self.sample}" if is_item else f" on the probe '{self.sample}'"
-        if self.worst_index is not None:
-            place = ", ".join(map(str, self.worst_index))
-            text += f" at [{place}]: expected {self.worst_expected}, found {self.worst_found}"
-        if self.reason:
-            text += f"; {self.reason}" if self.worst_index is not None else f": {self.reason}"
-        return text + self._tolerance_text()
-
-    def _tolerance_text(self) -> str:
-        """The tolerance, and the one that would have passed, where numbers were compared."""
-        if self.worst_index is None:
-            return ""
-        text = f"; allowed rtol {self.rtol:.3g}, atol {self.atol:.3g}"
-        if self.passed:
-            return text
-        if self.rtol_that_passes is not None:
-            return f"{text}; rtol {self.rtol_that_passes:.3g} would pass"
-        if self.atol_that_passes is not None:
-            return f"{text}; atol {self.atol_that_passes:g} would pass"
-        return f"{text}; no tolerance would pass"
-
-
-class Signal(msgspec.Struct, frozen=True, kw_only=True):
-    """The signal of one output of an 8-bit engine beside its noise.
-
-    Attributes:
-        output: The output's name.
-        place: Where it was measured: ``items`` of a data set, or ``the example`` at every size.
-        samples: How many sets of inputs that is.
-        agreed: In how many of them the largest values along the last axis are at the same places.
-        decibels: The signal above the noise; None where there is no noise at all.
-        wanted: What it should be at least, in dB.
-    """
-
-    output: str
-    place: str
-    samples: int
-    agreed: int
-    decibels: float | None
-    wanted: float
-
-    @property
-    def passed(self) -> bool:
-        """True if the signal is high enough."""
-        return self.decibels is None or self.decibels >= self.wanted
-
-    def describe(self) -> str:
-        """One line: the signal, what was wanted, and how often the largest value agrees."""
-        place = f"{self.samples} items" if self.place == "items" else self.place
-        level = "no noise" if self.decibels is None else f"{self.decibels:.1f} dB above noise"
-        return (
-            f'"{self.output}" {level} on {place} (wanted {self.wanted:.1f}), '
-            f"largest value agrees in {self.agreed}"
         )
 
 
@@ -246,6 +139,8 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         signals: Of an 8-bit engine, each output's signal beside its noise.
         accuracy: Of an 8-bit engine, a metric beside PyTorch's, where a largest drop was given.
         matchings: Of each comparator, what it found.
+        simulation: Of an engine that cannot run where it was built, the figures of the graph that
+            it is built from, run by another engine; None where there are none.
 
     Example:
         >>> Verification.unverified("no reference was given").summary()
@@ -263,6 +158,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     signals: tuple[Signal, ...] = ()
     accuracy: Accuracy | None = None
     matchings: tuple[Matching, ...] = ()
+    simulation: Simulation | None = None
 
     @classmethod
     def of(
@@ -375,6 +271,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
 
         title, _, about = repr(self).strip("<>").removeprefix("Verification ").partition(" ")
         pairs = [
+            *([("simulation", self.simulation.describe())] if self.simulation else ()),
             *(("warning", text) for text in self.warnings),
             *(("compared", matching.describe()) for matching in self.matchings),
             *(("cause", text) for text in self.causes()),
@@ -412,10 +309,11 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         causes = []
         if self.accuracy is not None and not self.accuracy.passed:
             causes.append(self.accuracy.describe())
+        figures = self if self.outputs else self.simulation or self
         causes += [
             f"{signal.describe()}: calibrate with data like what the engine will meet, or give "
             "the worst layers back to floating point: --metric accuracy --max-drop 0.01"
-            for signal in self.signals
+            for signal in figures.signals
             if not signal.passed
         ]
         if self.basis.branches:
@@ -423,7 +321,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
             causes.append(
                 f"Python reads values at {lines}, so the engine holds for one branch only"
             )
-        if self.failed and set(self.failed) <= set(self.basis.beyond):
+        if figures.failed and set(figures.failed) <= set(self.basis.beyond):
             causes.append(
                 "it shows only outside of the example's range; if inputs never go there, "
                 "say so: --domain NAME=LOW:HIGH (domain={...})"

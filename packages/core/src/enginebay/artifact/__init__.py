@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         open_artifact,
         use_artifact,
     )
-    from enginebay.artifact.parts import convert_parts
+    from enginebay.artifact.parts import SIMULATION_FOLDER, convert_parts, simulation_folder
     from enginebay.artifact.request import LoadRequest, load_request
     from enginebay.artifact.stage import Staging, move_artifact, staging
     from enginebay.artifact.target import check_target
@@ -41,6 +41,7 @@ __all__ = [
     "MANIFEST_FORMAT",
     "MANIFEST_NAME",
     "SAMPLES_FILE",
+    "SIMULATION_FOLDER",
     "Artifact",
     "ComparatorRecord",
     "FileEntry",
@@ -59,6 +60,7 @@ __all__ = [
     "portable",
     "read_modules",
     "record_modules",
+    "simulation_folder",
     "staging",
     "use_artifact",
 ]
@@ -77,6 +79,7 @@ __getattr__ = lazy_names(
         "Part": "artifact.manifest",
         "PluginRecord": "artifact.manifest",
         "SAMPLES_FILE": "artifact.opening",
+        "SIMULATION_FOLDER": "artifact.parts",
         "Staging": "artifact.stage",
         "build_manifest": "artifact.description",
         "check_target": "artifact.target",
@@ -87,6 +90,7 @@ __getattr__ = lazy_names(
         "portable": "artifact.description",
         "read_modules": "artifact.modules",
         "record_modules": "artifact.modules",
+        "simulation_folder": "artifact.parts",
         "staging": "artifact.stage",
         "use_artifact": "artifact.opening",
     },

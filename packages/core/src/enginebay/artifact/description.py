@@ -51,6 +51,7 @@ def build_manifest(
         task: What the model is for.
         comparators: What compares outputs that are sets.
     """
+    built_for = backend.built_for(params)
     return Manifest(
         backend=backend.name,
         plugin=PluginRecord(backend.distribution, backend.distribution_version),
@@ -71,6 +72,7 @@ def build_manifest(
         verification=verification,
         command=command,
         pinned=backend.bound_to(params),
+        built_for=built_for.machines if built_for else "",
     )
 
 

@@ -149,6 +149,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         verification: The verdict with its figures.
         command: What to type to make the artifact again.
         pinned: Fields that must have these values where the artifact is loaded.
+        built_for: The machines that the engine is built for; empty where that is the one that it
+            was built on, or any.
     """
 
     format: int = MANIFEST_FORMAT
@@ -175,6 +177,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     verification: Verification | None = None
     command: str = ""
     pinned: dict[str, str] = {}
+    built_for: str = ""
 
 
 class _Header(msgspec.Struct):
@@ -209,7 +212,7 @@ def encode(manifest: Manifest) -> bytes:
 
     try:
         plain = msgspec.to_builtins(manifest, order="deterministic")
-        for name in ("parts", "data", "kept", "task", "comparators"):
+        for name in ("parts", "data", "kept", "task", "comparators", "built_for"):
             if not plain[name]:
                 del plain[name]  # a model in one piece has a manifest without a word of pieces
         text = json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False)

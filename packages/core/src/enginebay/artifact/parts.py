@@ -10,6 +10,9 @@ import msgspec
 
 from enginebay.artifact.manifest import Part
 
+#: Where the graph of an engine that cannot run here is put, beside the engine's files.
+SIMULATION_FOLDER = "simulation"
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -27,10 +30,13 @@ def convert_parts(
     params: BackendParams,
     work_dir: Path,
     progress: Callable[[str], None],
+    *,
+    simulated: bool = False,
 ) -> tuple[Part, ...]:
     """Convert each model into a folder of its own below ``work_dir``.
 
-    The folders are called ``part_0``, ``part_1`` and so on.
+    The folders are called ``part_0``, ``part_1`` and so on; each gets a folder for its graph where
+    the engines cannot run here (``simulated``).
 
     Raises:
         ConversionError: As for :meth:`Backend.convert`.
@@ -39,25 +45,46 @@ def convert_parts(
     for number, model in enumerate(models):
         folder = work_dir / f"part_{number}"
         folder.mkdir()
-        files = backend.convert(model, _own_shapes(params, model.inputs), folder, progress)
+        files = backend.convert(
+            *(model, _own_shapes(params, model.inputs), folder, progress),
+            simulation=simulation_folder(folder) if simulated else None,
+        )
         names = tuple(file.as_posix() for file in files)
         parts.append(Part(folder.name, names, model.inputs, model.outputs))
     return tuple(parts)
 
 
-def load_parts(backend: Backend, request: WrapperRequest, parts: Sequence[Part]) -> Wrapper:
+def simulation_folder(directory: Path) -> Path:
+    """Make the folder for the graph of an engine that cannot run here.
+
+    Args:
+        directory: Where the engine's files are.
+    """
+    folder = directory / SIMULATION_FOLDER
+    folder.mkdir()
+    return folder
+
+
+def load_parts(
+    load: Callable[[WrapperRequest], Wrapper], request: WrapperRequest, parts: Sequence[Part]
+) -> Wrapper:
     """The wrapper of the whole model, which may be in one part: then ``parts`` is empty.
+
+    Args:
+        load: Loads one part: :meth:`Backend.load`, or :meth:`Backend.simulate`.
+        request: The request for the whole model.
+        parts: The parts.
 
     Raises:
         ConversionError: As for :meth:`Backend.load`; the parts loaded before are closed.
         FallbackError: ``request.strict``, and a part's receipt lists a fallback.
     """
     if not parts:
-        return backend.load(request)
+        return load(request)
     from enginebay.inference import ChainedWrapper
 
     with ExitStack() as loaded:
-        wrappers = [loaded.enter_context(backend.load(_of(part, request))) for part in parts]
+        wrappers = [loaded.enter_context(load(_of(part, request))) for part in parts]
         chain = ChainedWrapper(wrappers, inputs=request.inputs, outputs=request.outputs)
         loaded.pop_all()
         return chain

@@ -15,8 +15,9 @@ import msgspec
 from enginebay.artifact.manifest import Part
 from enginebay.artifact.opening import Artifact, check_pinned, open_artifact
 from enginebay.artifact.parts import load_parts
-from enginebay.backend import get_backend
-from enginebay.hooks import WrapperRequest
+from enginebay.backend import elsewhere, get_backend
+from enginebay.errors import BackendUnavailableError
+from enginebay.hooks import BuiltFor, WrapperRequest
 from enginebay.inference import coarseness
 from enginebay.ir import IR_FOLDER, SUFFIXES
 from enginebay.tensors import TensorSpec
@@ -37,6 +38,8 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
         outputs: The model's outputs, in order.
         parts: The engines that the files belong to, where there are several.
         strict: Refuse fallbacks.
+        built_for: The machines that the engine is built for, where this is none of them: the graph
+            that it is built from is loaded in its place, with another engine. None where it is one.
     """
 
     backend: str
@@ -47,16 +50,19 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
     outputs: tuple[TensorSpec, ...]
     parts: tuple[Part, ...] = ()
     strict: bool = False
+    built_for: BuiltFor | None = None
 
     def load(self) -> Wrapper:
-        """Load the engine in this process.
+        """Load the engine in this process, or its graph.
 
         Raises:
             BackendUnavailableError: The backend cannot be used here.
             ConversionError: The engine cannot load the files.
             FallbackError: ``strict``, and the engine fell back.
         """
-        return load_parts(get_backend(self.backend), self.wrapper_request(), self.parts)
+        backend = get_backend(self.backend)
+        load = backend.load if self.built_for is None else backend.simulate
+        return load_parts(load, self.wrapper_request(), self.parts)
 
     def wrapper_request(self) -> WrapperRequest:
         """The request to the backend, for all parts together.
@@ -97,11 +103,14 @@ def load_request(
     Raises:
         ArtifactError: The artifact is damaged, incomplete, or bound to another engine or device.
         UsageError: Its path is not text in this locale.
-        BackendUnavailableError: It is bound to something, and its backend cannot be used here.
+        BackendUnavailableError: It is bound to something, and its backend cannot be used here; or
+            this is none of the machines that it is built for.
     """
     opened = open_artifact(artifact)
     manifest = opened.manifest
     params = manifest.params if device is None else {**manifest.params, "device": device}
+    if manifest.built_for:
+        _check_machine(opened, params)
     if manifest.pinned:
         backend = get_backend(manifest.backend)
         found = backend.bound_to(backend.Params.from_mapping(params))
@@ -116,6 +125,17 @@ def load_request(
         parts=manifest.parts,
         strict=strict,
     )
+
+
+def _check_machine(opened: Artifact, params: dict[str, Any]) -> None:
+    """Refuse an artifact that is built for other machines, before its engine is loaded."""
+    backend = get_backend(opened.backend)
+    if other := elsewhere(backend, backend.Params.from_mapping(params)):
+        raise BackendUnavailableError(
+            f"'{opened.path}' is built for {opened.manifest.built_for}, and this machine has "
+            f"{other.lacking}",
+            hint="copy it to one of them",
+        )
 
 
 def _command_to_rebuild(opened: Artifact) -> str:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enginebay.artifact import LoadRequest, convert_parts, portable
-from enginebay.backend import kept_nodes
+from enginebay.artifact import LoadRequest, convert_parts, portable, simulation_folder
+from enginebay.backend import elsewhere, kept_nodes
 from enginebay.errors import (
     ChildTimeoutError,
     ConversionError,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from enginebay.artifact import Part
     from enginebay.data import DataSet
-    from enginebay.hooks import CalibrationData
+    from enginebay.hooks import BuiltFor, CalibrationData
     from enginebay.ir import IRKind, IRModel
     from enginebay.models import BoundModel
     from enginebay.operations.settings import Settings
@@ -69,6 +69,11 @@ class Build:
     keep: tuple[str, ...] = ()
     unordered: tuple[str, ...] = ()
     exports: SharedExports | None = None
+
+    @property
+    def elsewhere(self) -> BuiltFor | None:
+        """The machines that the engine is built for, where this is none of them; else None."""
+        return elsewhere(self.settings.engine, self.settings.params)
 
 
 @dataclass(frozen=True)
@@ -110,6 +115,7 @@ class Engine:
             outputs=self.ir.outputs,
             parts=self.parts,
             strict=strict,
+            built_for=self.build.elsewhere,
         )
 
     def quantizable_nodes(self) -> dict[str, str]:
@@ -226,12 +232,14 @@ def _convert_whole(
 ) -> tuple[Path, ...]:
     settings = build.settings
     samples = _used(build.reference.samples, exported)
+    simulation = simulation_folder(build.folder) if build.elsewhere else None
     return settings.engine.convert(
         *(exported, settings.params, build.folder, progress, build.model.profiles),
         [sample.inputs for sample in samples if sample.kind == "example"],
         _calibration(build, exported),
         kept,
         build.unordered,
+        simulation,
     )
 
 
@@ -301,7 +309,10 @@ def _convert_parts(
         # A function that was to be marked and is not there has no mark to cut at.
         lines = rewriting.not_found if rewriting else ()
         raise UsageError("; ".join((str(err), *lines)), hint=err.hint) from err
-    return convert_parts(settings.engine, models, settings.params, build.folder, progress)
+    return convert_parts(
+        *(settings.engine, models, settings.params, build.folder, progress),
+        simulated=build.elsewhere is not None,
+    )
 
 
 def _used(samples: Sequence[Sample], ir: IRModel) -> list[Sample]:

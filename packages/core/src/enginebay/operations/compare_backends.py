@@ -96,14 +96,27 @@ def compare(
             )
             comparison.save(folder)
     if seconds:
-        comparison = _measured(comparison, seconds, steps)
+        comparison = _measured(comparison, list(lines.values()), seconds, steps)
         comparison.save(folder)
     return comparison
 
 
-def _measured(comparison: Comparison, seconds: float, steps: Steps) -> Comparison:
-    """The same with the speed of every artifact that is there."""
-    paths = [row.artifact for row in comparison.rows if row.artifact is not None]
+def _measured(
+    comparison: Comparison,
+    lines: Sequence[Line | EnginebayError],
+    seconds: float,
+    steps: Steps,
+) -> Comparison:
+    """The same with the speed of every artifact that is there and can run here."""
+    replace = msgspec.structs.replace
+    rows, paths = [], []
+    for row, line in zip(comparison.rows, lines, strict=True):
+        if row.artifact is not None and isinstance(line, Line) and (other := line.elsewhere):
+            row = replace(row, notes=(*row.notes, f"not measured: built for {other.machines}"))
+        elif row.artifact is not None:
+            paths.append(row.artifact)
+        rows.append(row)
+    comparison = replace(comparison, rows=tuple(rows))
     if not paths:
         return comparison
     with steps("measure") as set_detail:
@@ -111,14 +124,11 @@ def _measured(comparison: Comparison, seconds: float, steps: Steps) -> Compariso
             found = benchmark(paths, seconds=seconds, watch=lambda step: set_detail(step.detail))
         except EnginebayError as err:
             note = f"no artifact could be measured: {err}"
-            return msgspec.structs.replace(comparison, notes=(note,))
+            return replace(comparison, notes=(note,))
     speeds = {row.artifact: row for row in found.rows}
-    return msgspec.structs.replace(
+    return replace(
         comparison,
-        rows=tuple(
-            msgspec.structs.replace(row, speed=speeds.get(row.artifact or ""))
-            for row in comparison.rows
-        ),
+        rows=tuple(replace(row, speed=speeds.get(row.artifact or "")) for row in rows),
         machine=found.machine,
         notes=found.notes,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from enginebay.artifact import LoadRequest, build_manifest, portable, record_modules, staging
-from enginebay.backend import get_backend, kept_nodes, read_ir
+from enginebay.backend import elsewhere, get_backend, kept_nodes, read_ir
 from enginebay.data import DataSet
 from enginebay.operations.python_call import python_call
 from enginebay.verdict import Verification
@@ -74,23 +74,26 @@ def convert(
                 engine.quantizable_nodes(model, given, stage.dir, calibration), int8_keep
             )
         files = engine.convert(model, given, stage.dir, calibration=calibration, keep=kept)
-        check_loads(
-            LoadRequest(
-                backend=engine.name,
-                directory=stage.dir,
-                files=files,
-                params=portable(given),
-                inputs=model.inputs,
-                outputs=model.outputs,
-            ),
-            timeout=_LOAD_TIMEOUT,
-        )
-        verification = Verification.unverified("converted without a reference to compare with")
+        reason = "converted without a reference to compare with"
+        if other := elsewhere(engine, given):
+            reason += f"; built for {other.machines}, and this machine has {other.lacking}"
+        else:
+            check_loads(
+                LoadRequest(
+                    backend=engine.name,
+                    directory=stage.dir,
+                    files=files,
+                    params=portable(given),
+                    inputs=model.inputs,
+                    outputs=model.outputs,
+                ),
+                timeout=_LOAD_TIMEOUT,
+            )
         record_modules(stage.dir, model, engine.name)
         return stage.publish(
             build_manifest(
                 *(engine, model, given, files),
-                verification=verification,
+                verification=Verification.unverified(reason),
                 command=command,
                 data=None if held is None or calibration is None else held.record(),
                 kept=kept,

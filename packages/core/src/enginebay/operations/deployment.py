@@ -12,11 +12,13 @@ import msgspec
 
 from enginebay.artifact import (
     SAMPLES_FILE,
+    SIMULATION_FOLDER,
     Artifact,
     ComparatorRecord,
     build_manifest,
     record_modules,
 )
+from enginebay.backend import check_runs_here, elsewhere
 from enginebay.comparators import find_comparators
 from enginebay.errors import MismatchError
 from enginebay.images import read_task
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from enginebay.artifact import Staging
     from enginebay.comparators import Comparator
     from enginebay.data import DataSet
+    from enginebay.hooks import BuiltFor
     from enginebay.images import Task
     from enginebay.models import ModelSource
     from enginebay.operations.accuracy_gate import AccuracyGate
@@ -129,8 +132,15 @@ class Line:
 
     def __init__(self, settings: Settings, options: DeployOptions) -> None:
         check_sets(options.rewriters)
+        engine, params = settings.engine, settings.params
+        if options.strict:
+            purpose = "strict looks at what the engine falls back on"
+            check_runs_here(engine, params, purpose, "leave out --strict")
+        if options.max_drop is not None:
+            purpose = "max_drop measures the engine's accuracy"
+            check_runs_here(engine, params, purpose, "leave out --max-drop and --metric")
         if options.int8_keep:
-            settings.engine.check_calibrated(settings.params, "int8_keep keeps layers out of int8")
+            engine.check_calibrated(params, "int8_keep keeps layers out of int8")
         self.settings = settings
         self._options = options
         self._task = None if options.task is None else read_task(options.task)
@@ -142,6 +152,11 @@ class Line:
             options.metric, options.max_drop, settings, options.timeout
         )
         self._data: DataSet | None = settings.data_set()
+
+    @property
+    def elsewhere(self) -> BuiltFor | None:
+        """The machines that the engine is built for, where this is none of them; else None."""
+        return elsewhere(self.settings.engine, self.settings.params)
 
     def prepare(self, source: ModelSource, args: Any) -> Prepared:
         """Record the reference.
@@ -240,6 +255,8 @@ class Line:
             comparators=tuple(ComparatorRecord(c.outputs, c.name) for c in self._comparators),
         )
         record_modules(stage.dir, engine.ir, settings.engine.name)
+        for folder in (stage.dir, *(stage.dir / part.folder for part in engine.parts)):
+            shutil.rmtree(folder / SIMULATION_FOLDER, ignore_errors=True)
         if not self._options.keep_ir:
             shutil.rmtree(stage.dir / IR_FOLDER, ignore_errors=True)
         return stage.publish(manifest)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from enginebay.artifact import SAMPLES_FILE
+from enginebay.backend import check_runs_here
 from enginebay.errors import UsageError
 from enginebay.images import read_task
 from enginebay.models import unchanged
@@ -95,6 +96,10 @@ def sensitivity(
         config, backend=backend, params=params, ir=ir, exporter=exporter, data=data
     )
     settings.engine.check_calibrated(settings.params, "sensitivity measures layers in 8 bits")
+    check_runs_here(
+        *(settings.engine, settings.params, "sensitivity runs the engine"),
+        hint="measure the layers on a machine that it is built for",
+    )
     check_sets(rewriters)
     given_task = None if task is None else read_task(task)
     if settings.partition:

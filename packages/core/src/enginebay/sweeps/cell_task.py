@@ -40,8 +40,9 @@ from enginebay.sweeps.rows import SweepRow
 from enginebay.tensors import parse_inputs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from contextlib import AbstractContextManager
+    from typing import Any
 
     from enginebay.models import ModelSource
 
@@ -130,7 +131,7 @@ def _row(job: Job, folder: Path, *, is_fresh: bool) -> SweepRow:
     """The row of a cell, whatever happens to it; what its model raises, in a fresh process only."""
     row = _begun(job)
     try:
-        row = _with_environment(row)
+        row = _with_environment(row, job.cell.params)
         _check_usable(row)
         local = LocalCell(job, folder)
         with _same_weights():
@@ -156,7 +157,7 @@ def _failed(row: SweepRow, err: Exception) -> SweepRow:
     return _replace(row, verdict="failed", reason=one_line(err))
 
 
-def _with_environment(row: SweepRow) -> SweepRow:
+def _with_environment(row: SweepRow, params: Mapping[str, Any]) -> SweepRow:
     """The row with what is installed here.
 
     Raises:
@@ -165,7 +166,7 @@ def _with_environment(row: SweepRow) -> SweepRow:
     try:
         return _replace(
             row,
-            environment=checked_environment(row.backend),
+            environment=checked_environment(row.backend, params),
             versions=installed_versions(row.backend),
         )
     except BackendUnavailableError as err:

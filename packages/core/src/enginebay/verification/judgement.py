@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay.errors import ChildCrashedError, ChildTimeoutError
+from enginebay.errors import ChildCrashedError, ChildTimeoutError, EnginebayError
 from enginebay.inference import coarseness
 from enginebay.tensors import load_samples
 from enginebay.verdict import EXAMPLE, Verification
@@ -14,6 +15,7 @@ from enginebay.verification.arrays import equal, is_float, says_nothing, slices_
 from enginebay.verification.group import Measure
 from enginebay.verification.groups import aligned_sample, compare_sample, matchings, unproven
 from enginebay.verification.signal import signals
+from enginebay.verification.simulation import not_simulated, simulated
 from enginebay.verification.tolerance import tolerance_for
 from enginebay.verification.trial import FUNCTION, run_trial
 
@@ -43,6 +45,9 @@ def judge(
 ) -> tuple[Verification, Receipt | None]:
     """Run an engine and compare its outputs with the reference's.
 
+    One that cannot run here is judged by the graph that it is built from, which another engine
+    runs; see :func:`~enginebay.verification.simulation.simulated`.
+
     Args:
         request: The engine.
         samples: A file of recorded samples: inputs with the reference's outputs.
@@ -57,8 +62,38 @@ def judge(
 
     Returns:
         The verdict, ``crashed`` where the engine took its process down or did not end in time,
-        ``unverified`` where something is missing; and the engine's receipt, None where it crashed.
+        ``unverified`` where something is missing; and the engine's receipt, None where it crashed
+        or cannot run here.
     """
+    judged = partial(
+        _judge,
+        *(request, samples, reference),
+        missing=missing,
+        basis=basis,
+        measure=Measure("", rtol, atol),
+        comparators=comparators,
+        timeout=timeout,
+    )
+    if request.built_for is None:
+        return judged()
+    try:
+        return simulated(*judged(), request.built_for), None
+    except EnginebayError as err:
+        return not_simulated(request.built_for, str(err)), None
+
+
+def _judge(
+    request: LoadRequest,
+    samples: Path,
+    reference: str,
+    *,
+    missing: str,
+    basis: Basis | None,
+    measure: Measure,
+    comparators: Sequence[Comparator],
+    timeout: float,
+) -> tuple[Verification, Receipt | None]:
+    """Run what a request loads, the engine or its graph, and compare its outputs."""
     try:
         found, receipt = run_trial(request, samples, timeout=timeout)
     except (ChildCrashedError, ChildTimeoutError) as err:
@@ -69,7 +104,7 @@ def judge(
     allowed = request.allowed_precision()
     precision = min(receipt.precision, allowed, key=coarseness)
     apart = _apart(recorded, precision)
-    measure = Measure(precision, rtol, atol)
+    measure = measure._replace(precision=precision)
     every = [sample.outputs for sample in recorded]
     compared = [
         compare_sample(
@@ -93,7 +128,7 @@ def judge(
             [sample for sample, _ in in_order],
             [outputs for _, outputs in in_order],
             precision=precision,
-            rtol=rtol,
+            rtol=measure.rtol,
         ),
         matchings=matchings(comparators, labels, compared),
     )
@@ -134,5 +169,6 @@ def _unproven(samples: Sequence[Sample]) -> str:
 
 def _crashed(request: LoadRequest, err: Exception, reference: str) -> Verification:
     # The child process is called by its function, which means nothing to a user.
-    reason = str(err).replace(f"'{FUNCTION}'", f"the engine of backend '{request.backend}'")
+    ran = f"of backend '{request.backend}'" if request.built_for is None else "that runs the graph"
+    reason = str(err).replace(f"'{FUNCTION}'", f"the engine {ran}")
     return Verification.crashed(reason, reference=reference)

@@ -1,0 +1,149 @@
+"""An engine that is built here and runs elsewhere: its graph is judged, and the engine is not."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import nn
+
+import enginebay as eb
+from enginebay.errors import BackendUnavailableError, MismatchError, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MACHINES = "built for a board of kind 1 or 2, and this machine has no board"
+NEXT = "on one of them: enginebay verify ARTIFACT"
+
+#: A rewriter that is wrong by a percent.
+SLIPS = eb.RewriterSet()
+
+
+@SLIPS.function("torch.nn.functional.gelu")
+def _gelu(ctx: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    return ctx.origin_func(x, *args, **kwargs) * 1.01
+
+
+def deploy(folder: Path, **given: Any) -> eb.Deployment:
+    return eb.deploy(nn.GELU(), torch.linspace(-2, 2, 6), backend="ahead", work_dir=folder, **given)
+
+
+def test_the_graph_agrees_and_the_engine_stays_unverified(ahead: str, tmp_path: Path) -> None:
+    found = deploy(tmp_path / "out")
+    assert found.verification.summary() == f"unverified: {MACHINES}; {NEXT}"
+    assert (found.receipt, found.verification.outputs, found.verification.samples) == (None, (), 0)
+    simulation = found.verification.simulation
+    assert simulation is not None
+    assert simulation.engine.startswith("onnx.reference ")
+    assert (simulation.samples, simulation.failed) == (5, ())
+    assert [(one.name, one.passed) for one in simulation.outputs] == [("output", True)]
+    assert " ran the graph: 1 output on 5 samples; worst: " in simulation.describe()
+    assert " ran the graph: 1 output on 5 samples; " in found.verification._repr_html_()
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert manifest["built_for"] == "a board of kind 1 or 2"
+    assert not (tmp_path / "out" / "simulation").exists()
+
+
+def test_a_wrong_rewriter_is_found_though_nothing_ran(ahead: str, tmp_path: Path) -> None:
+    with pytest.raises(MismatchError) as caught:
+        deploy(tmp_path / "out", rewriters=[SLIPS])
+    assert str(caught.value).startswith(
+        "mismatched: the graph that the engine is built from is wrong, as onnx.reference "
+    )
+    assert re.search(r' runs it: "output" .*at \[\d\]: expected ', str(caught.value))
+    assert not (tmp_path / "out").exists()
+    made = deploy(tmp_path / "out", rewriters=[SLIPS], allow_mismatch=True)
+    assert made.verification.simulation is not None
+    assert made.verification.simulation.failed
+    assert made.artifact.verdict == "mismatched"
+
+
+@pytest.mark.parametrize(
+    ("fate", "why"),
+    [
+        ("crash", "the engine that runs the graph ended with SIGSEGV"),
+        ("missing", "'onnx' is needed to run the graph"),
+        ("none", "no file '"),
+    ],
+)
+def test_a_graph_that_does_not_run_loses_no_artifact(
+    ahead: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fate: str, why: str
+) -> None:
+    monkeypatch.setenv("AHEAD_GRAPH", fate)
+    found = deploy(tmp_path / "out").verification
+    assert found.simulation is None
+    begin = f"unverified: {MACHINES}; its graph was not run either: {why}"
+    assert found.summary().startswith(begin)
+    assert found.summary().endswith(f"; {NEXT}")
+
+
+def test_the_graphs_of_a_model_that_is_cut(ahead: str, tmp_path: Path) -> None:
+    class Two(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.relu(eb.mark(torch.sigmoid(x), "middle") - 0.5)
+
+    made = eb.deploy(
+        Two(), torch.randn(2, 3), backend="ahead", work_dir=tmp_path / "out", partition=["middle"]
+    )
+    assert made.verification.simulation is not None
+    assert made.verification.simulation.samples == 5
+    assert len(made.artifact.manifest.parts) == 2
+    assert not list((tmp_path / "out").rglob("simulation"))
+
+
+def test_what_has_to_run_the_engine_is_refused_in_one_line(ahead: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        deploy(tmp_path / "strict", strict=True)
+    assert str(caught.value).partition("\n")[0] == (
+        "strict looks at what the engine falls back on, and it cannot run here: it is built for "
+        "a board of kind 1 or 2, and this machine has no board"
+    )
+    artifact = deploy(tmp_path / "out").artifact
+    x = {"input": torch.zeros(6).numpy()}
+    for use in (eb.load, eb.benchmark, eb.verify, lambda one: eb.evaluate(one, [x], "accuracy")):
+        with pytest.raises(
+            BackendUnavailableError, match=r"and this machine has no board\n"
+        ) as err:
+            use(artifact.path)
+        assert err.value.hint == "copy it to one of them"
+        assert err.value.exit_code == 3
+
+
+def test_a_comparison_measures_the_engines_that_run_here(
+    ahead: str, loopback: str, tmp_path: Path
+) -> None:
+    found = eb.compare(
+        nn.ReLU(),
+        torch.randn(2, 3),
+        backends=[ahead, loopback],
+        work_dir=tmp_path / "out",
+        seconds=0.05,
+    )
+    built, ran = found.rows
+    assert (built.verdict, ran.verdict) == ("unverified", "verified")
+    assert built.notes == ("not measured: built for a board of kind 1 or 2",)
+    assert (built.speed, ran.speed is not None) == (None, True)
+
+
+def test_the_check_leaves_the_device_out(ahead: str) -> None:
+    report = eb.get_backend(ahead).check_env()
+    assert report.ok
+    assert [(one.tier.value, one.status) for one in report.checks][-2:] == [
+        ("device", "skipped"),
+        ("smoke", "skipped"),
+    ]
+    assert report.checks[-1].found == MACHINES
+
+
+def test_what_is_converted_is_not_loaded(ahead: str, tmp_path: Path) -> None:
+    eb.export(nn.ReLU(), torch.randn(2, 3), path=tmp_path / "net.onnx")
+    made = eb.convert(tmp_path / "net.onnx", backend=ahead, work_dir=tmp_path / "out")
+    assert made.manifest.verification is not None
+    assert made.manifest.verification.reason == (
+        f"converted without a reference to compare with; {MACHINES}"
+    )
+    assert not (tmp_path / "out" / "simulation").exists()
