@@ -9,6 +9,7 @@ wrapper = load("model.engine", precision="fp16")
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
@@ -71,16 +72,18 @@ def from_onnx(
     engine = eb.get_backend(backend)
     engine.check_data(given, has_data=calibration_data is not None)
     calibration = engine.calibration(ir, given, calibration_data)
+    plan = BytesIO()
     with TemporaryDirectory(prefix="enginebay-tensorrt-") as folder:
-        _, plan = build(
+        build(
             ir,
             given,
+            plan,
             samples=calibration,
             shapes={},
             folder=Path(folder),
             progress=progress or _ignore,
         )
-        return plan.tobytes()
+    return plan.getvalue()
 
 
 def save(plan: bytes, path: str | Path) -> None:

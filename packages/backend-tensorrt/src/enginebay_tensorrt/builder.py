@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from enginebay.errors import ConversionError, ParamsError
 from enginebay_tensorrt import cuda
@@ -12,6 +12,7 @@ from enginebay_tensorrt.dtypes import dtype_name
 from enginebay_tensorrt.library import library_of
 from enginebay_tensorrt.logger import reason
 from enginebay_tensorrt.monitor import Monitor
+from enginebay_tensorrt.plan_file import write_plan
 from enginebay_tensorrt.portability import capabilities
 from enginebay_tensorrt.precision import uses_flags
 from enginebay_tensorrt.products import TENSORRT_RTX
@@ -37,29 +38,29 @@ def build_plan(
     source: Path,
     params: Params,
     device: cuda.Device | None,
+    file: BinaryIO,
     *,
     inputs: Sequence[TensorSpec],
     outputs: Sequence[TensorSpec],
     shapes: Mapping[str, ShapeProfile],
     progress: Callable[[str], None],
-) -> memoryview:
-    """Parse the model, configure the builder and build.
+) -> None:
+    """Parse the model, configure the builder and build into a file.
 
     Args:
         source: An ``.onnx`` file, its tensors typed as the engine is to compute.
         params: How to build.
         device: What it is built on and for; None where no GPU is needed.
+        file: What the plan is written to, as ``Runtime.deserialize_cuda_engine`` takes it.
         inputs: The model's inputs, to be compared with the parsed network's.
         outputs: The model's outputs, likewise.
         shapes: The inputs' shapes as far as the deployment knows them.
         progress: Called with the builder's phases.
 
-    Returns:
-        The plan, as ``Runtime.deserialize_cuda_engine`` takes it.
-
     Raises:
         ParamsError: Shapes are missing or do not fit.
         ConversionError: TensorRT does not know an operator or cannot build; the nodes are named.
+        OSError: The file cannot be written.
     """
     library = library_of(params)
     trt = library.trt
@@ -75,14 +76,19 @@ def build_plan(
         _configure(library, config, params)
         _add_profiles(library, builder, config, profiles_for(_shapes(network), params, shapes))
         with timing_cache(config, _cache_file(library, params, device)):
-            plan = _build(builder, network, config, monitor, device)
-            if plan is None:  # inside the block, so that the cache keeps nothing of this build
+
+            def write() -> bool:
+                with _on(device):
+                    return write_plan(library, builder, network, config, file, monitor)
+
+            if not _in_thread(
+                write, monitor
+            ):  # inside the block, so that the cache keeps nothing of this build
                 raise ConversionError(
                     f"{library.product.title} cannot build an engine from '{source.name}': "
                     f"{reason(errors)}",
                     hint=_build_hint(params, device),
                 )
-        return memoryview(plan)
 
 
 def _build_hint(params: Params, device: cuda.Device | None) -> str | None:
@@ -129,29 +135,22 @@ def _cache_file(library: Library, params: Params, device: cuda.Device | None) ->
     return cache_file(params.timing_cache, device, library.version)
 
 
-def _build(
-    builder: Any, network: Any, config: Any, monitor: Monitor, device: cuda.Device | None
-) -> Any:
+def _in_thread(build: Callable[[], bool], monitor: Monitor) -> bool:
     """Build in a thread, so that Ctrl-C reaches this one.
 
     Python handles a signal when its main thread runs Python code. During a build in that thread it
     would be in calls of the monitor, and the bindings swallow what is raised there.
     """
-
-    def work() -> Any:
-        with _on(device):
-            return builder.build_serialized_network(network, config)
-
     with ThreadPoolExecutor(1, thread_name_prefix="tensorrt-build") as pool:
-        building = pool.submit(work)
+        building = pool.submit(build)
         try:
-            plan = building.result()
+            built = building.result()
         except BaseException as err:
             monitor.interrupted = monitor.interrupted or err  # ends the build at its next step
             raise
     if monitor.interrupted is not None:
         raise monitor.interrupted
-    return plan
+    return built
 
 
 def _check_dla(library: Library, builder: Any, params: Params) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from enginebay_tensorrt import cuda
 from enginebay_tensorrt.builder import build_plan
@@ -41,18 +41,21 @@ def convert(request: ConvertRequest[Params]) -> list[Path]:
     check_params(params)
     target = request.work_dir / params.file_name
     target.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix="typed-", dir=request.work_dir) as temporary:
+    with (
+        TemporaryDirectory(prefix="typed-", dir=request.work_dir) as temporary,
+        target.open("wb") as file,
+    ):
         folder = request.simulation or Path(temporary)
-        source, plan = build(
+        source = build(
             request.ir,
             params,
+            file,
             samples=request.calibration,
             keep=request.keep,
             shapes=request.shapes,
             folder=folder,
             progress=request.progress,
         )
-        target.write_bytes(plan)
         if request.simulation is not None:
             keep_graph(source, request.simulation)
         weights = _keep_weights(source, request.work_dir / params.weights_file, params)
@@ -76,18 +79,20 @@ def check_params(params: Params) -> None:
 def build(
     ir: IRModel,
     params: Params,
+    file: BinaryIO,
     *,
     samples: CalibrationData | None,
     keep: tuple[str, ...] = (),
     shapes: Mapping[str, ShapeProfile],
     folder: Path,
     progress: Callable[[str], None],
-) -> tuple[Path, memoryview]:
-    """Type the graph and build it.
+) -> Path:
+    """Type the graph and build it into a file.
 
     Args:
         ir: The model.
         params: How to build.
+        file: What the serialized engine is written to.
         samples: What it is calibrated with, where the precision needs some.
         keep: Names of nodes that stay in fp32 then.
         shapes: The inputs' shapes as far as the deployment knows them.
@@ -95,21 +100,22 @@ def build(
         progress: Called with a short text at each stage.
 
     Returns:
-        The graph that was built, and the serialized engine.
+        The graph that was built.
     """
     # Before calibration, which can take long.
     device = cuda.device(params) if needs_device(params) else None
     source = typed_graph(ir.path, params, samples, folder, progress, keep)
-    plan = build_plan(
+    build_plan(
         source,
         params,
         device,
+        file,
         inputs=ir.inputs,
         outputs=ir.outputs,
         shapes=shapes,
         progress=progress,
     )
-    return source, plan
+    return source
 
 
 def _keep_weights(source: Path, target: Path, params: Params) -> list[Path]:
