@@ -15,7 +15,7 @@ from enginebay.environment import (
     passed,
 )
 from enginebay.errors import EnginebayError
-from enginebay_tensorrt.portability import needs_device
+from enginebay_tensorrt.portability import built_for, needs_device
 
 if TYPE_CHECKING:
     from enginebay.hooks import CheckEnvRequest
@@ -206,9 +206,12 @@ def _check_gpu(params: Params) -> eb.EnvReport:
             fix="--device cuda:0",
         )
     device = cuda.device(params)
-    return passed(
-        Tier.DEVICE, params.device, found=f"{device.name}, sm {device.compute_capability}"
-    )
+    found = f"{device.name}, sm {device.compute_capability}"
+    other = built_for(params)
+    if other is not None and other.lacking:
+        fix = f"--compute-capability sm{device.compute_capability.replace('.', '')}"
+        return failed(Tier.DEVICE, params.device, found=found, wanted=other.machines, fix=fix)
+    return passed(Tier.DEVICE, params.device, found=found)
 
 
 def _check_plugins(params: Params) -> eb.EnvReport:

@@ -392,9 +392,9 @@ def built_for(request: BindingRequest) -> BuiltFor | None:
     """Return the machines that an engine with these parameters is built for.
 
     None where it is built for this machine, or for any. Where the result says what this machine
-    lacks, core builds the engine without running it: ``check_env`` is not called for the device
-    and for the tiny model, :func:`simulate` runs the graph in the engine's place, and the artifact
-    stays unverified until ``enginebay verify`` runs it on one of the machines.
+    lacks, core builds the engine without running it: :func:`simulate` runs the graph in the
+    engine's place, and the artifact stays unverified until ``enginebay verify`` runs it on one of
+    the machines. ``check_env`` says as ever if an engine could run here.
     """
     raise NotImplementedError
 

@@ -129,14 +129,11 @@ def test_a_comparison_measures_the_engines_that_run_here(
     assert (built.speed, ran.speed is not None) == (None, True)
 
 
-def test_the_check_leaves_the_device_out(ahead: str) -> None:
+def test_the_check_says_that_no_engine_runs_here(ahead: str) -> None:
     report = eb.get_backend(ahead).check_env()
-    assert report.ok
-    assert [(one.tier.value, one.status) for one in report.checks][-2:] == [
-        ("device", "skipped"),
-        ("smoke", "skipped"),
-    ]
-    assert report.checks[-1].found == MACHINES
+    assert report.failed is not None
+    assert (report.failed.tier.value, report.failed.found) == ("device", "none")
+    assert not eb.get_backend(ahead).is_available()
 
 
 def test_what_is_converted_is_not_loaded(ahead: str, tmp_path: Path) -> None:

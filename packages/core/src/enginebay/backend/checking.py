@@ -14,7 +14,6 @@ from enginebay.environment import (
     check_distributions,
     failed,
     passed,
-    skipped,
 )
 from enginebay.errors import EnginebayError, PluginError
 
@@ -36,7 +35,6 @@ _TINY_SHAPE = (1, 3, 4, 4)
 def check_tier(name: str, tier: Tier, params: dict[str, Any], with_custom_ops: bool) -> EnvReport:
     """One tier, in this process; what the plugin adds comes after core's own checks."""
     from enginebay.backend.backend import get_backend
-    from enginebay.backend.other_machines import elsewhere
     from enginebay.hooks import CheckEnvRequest
 
     backend = get_backend(name)
@@ -52,9 +50,6 @@ def check_tier(name: str, tier: Tier, params: dict[str, Any], with_custom_ops: b
             backend=backend.name,
         )
         try:
-            if tier in (Tier.DEVICE, Tier.SMOKE) and (other := elsewhere(backend, request.params)):
-                found = f"built for {other.machines}, and this machine has {other.lacking}"
-                return skipped(tier, tier.value, found=found)
             report = own + backend.check_tier(request)
         except PluginError as err:
             return own + failed(tier, "the plugin's check", found=str(err), fix=err.hint or "")

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from enginebay.artifact import open_artifact
+from enginebay.backend import elsewhere, get_backend, own_params
+from enginebay.environment import Tier
 from enginebay.errors import (
     BackendUnavailableError,
     EnginebayError,
@@ -131,8 +133,8 @@ def _row(job: Job, folder: Path, *, is_fresh: bool) -> SweepRow:
     """The row of a cell, whatever happens to it; what its model raises, in a fresh process only."""
     row = _begun(job)
     try:
-        row = _with_environment(row, job.cell.params)
-        _check_usable(row)
+        row = _with_environment(row)
+        _check_usable(row, job.cell.params)
         local = LocalCell(job, folder)
         with _same_weights():
             model = local.find_model()
@@ -157,7 +159,7 @@ def _failed(row: SweepRow, err: Exception) -> SweepRow:
     return _replace(row, verdict="failed", reason=one_line(err))
 
 
-def _with_environment(row: SweepRow, params: Mapping[str, Any]) -> SweepRow:
+def _with_environment(row: SweepRow) -> SweepRow:
     """The row with what is installed here.
 
     Raises:
@@ -166,21 +168,28 @@ def _with_environment(row: SweepRow, params: Mapping[str, Any]) -> SweepRow:
     try:
         return _replace(
             row,
-            environment=checked_environment(row.backend, params),
+            environment=checked_environment(row.backend),
             versions=installed_versions(row.backend),
         )
     except BackendUnavailableError as err:
         raise CellLostError("backend", f"on {row.host}: {err}", hint=err.hint) from err
 
 
-def _check_usable(row: SweepRow) -> None:
+def _check_usable(row: SweepRow, params: Mapping[str, Any]) -> None:
     """Refuse to go on with a backend that its check found wanting.
+
+    An engine that is built for other machines needs no device here.
 
     Raises:
         CellLostError: Names the check, and what to type.
     """
     assert row.environment is not None
-    if problem := row.environment.failed:
+    problem = row.environment.failed
+    if problem and problem.tier in (Tier.DEVICE, Tier.SMOKE):
+        backend = get_backend(row.backend)
+        if elsewhere(backend, backend.params_from(own_params(backend, params))):
+            return
+    if problem:
         message = f"on {row.host} {row.backend} cannot be used: {problem.name}: {problem.found}"
         raise CellLostError("backend", message, hint=problem.fix)
 
