@@ -1,7 +1,8 @@
-"""The real bindings over stub libraries, and stand-ins that ONNX Runtime computes for.
+"""TensorRT for RTX, whose parser and builder need no GPU, and stand-ins for what needs one.
 
-These tests need one of NVIDIA's bindings wheels (``tensorrt-cu12-bindings``,
-``tensorrt-cu13-bindings``), ``cuda-bindings`` and gcc; ``nox -s tensorrt`` brings them.
+Most of these tests need TensorRT for RTX with its libraries. Those that ask which TensorRT this is
+run with the bindings of TensorRT 10 and 11 as well, over stub libraries that gcc compiles. ``nox -s
+tensorrt`` brings all of it, in an environment for each.
 """
 
 from __future__ import annotations
@@ -25,43 +26,50 @@ BEFORE = (
     *("test_quantize.py", "test_tensorrt_rewriters.py", "test_tensorrt_params.py"),
     *("test_tensorrt_readme.py", "test_conformance.py"),
 )
+#: Tests of names, wheels and flags, for which the bindings of TensorRT 10 and 11 will do.
+NAMES = ("test_contract.py", "test_flags.py", "test_check_env.py")
 #: What ``nox -s gpu`` says: TensorRT and a GPU are here, and the stand-ins keep away.
 ON_GPU = os.environ.get("ENGINEBAY_GPU") == "1"
 #: Not TensorRT: the same hooks under another name, and ONNX Runtime, which computes for them.
 ON_STAND_INS = """
 import msgspec
 import enginebay as eb
-from enginebay_tensorrt import plugin
-from enginebay_tensorrt.plugin import *
+from enginebay_tensorrt import rtx_plugin
+from enginebay_tensorrt.rtx_plugin import *
 
 @eb.hookimpl
 def backend_info():
-    info = plugin.backend_info()
+    info = rtx_plugin.backend_info()
     runtime = (*info.runtime_distributions, "onnxruntime")
     return msgspec.structs.replace(
-        info, name="tensorrt-on-stand-ins", runtime_distributions=runtime
+        info, name="tensorrt-rtx-on-stand-ins", runtime_distributions=runtime
     )
 
 @eb.hookimpl
 def rewriters(request):
-    renamed = eb.RewriterSet(backend="tensorrt-on-stand-ins")
-    for each in plugin.rewriters(request):
+    renamed = eb.RewriterSet(backend="tensorrt-rtx-on-stand-ins")
+    for each in rtx_plugin.rewriters(request):
         renamed.function(each.name, ir=each.ir)(each.replacement)
     return renamed
 """
-_stubs = TemporaryDirectory(prefix="enginebay-stubs-")
+_folder = TemporaryDirectory(prefix="enginebay-tensorrt-")
 
 sys.path.insert(0, str(TESTS / "helpers"))
-HAS_BINDINGS = find_spec("tensorrt_bindings") is not None and find_spec("cuda") is not None
-if HAS_BINDINGS and not ON_GPU:
+HAS_CUDA = find_spec("cuda") is not None
+HAS_RTX = HAS_CUDA and find_spec("tensorrt_rtx_bindings") is not None
+HAS_BINDINGS = HAS_CUDA and find_spec("tensorrt_bindings") is not None
+if HAS_RTX and not ON_GPU:
     sys.path.insert(0, str(FAKE))
-    import stub_libraries
-
-    stub_libraries.compile_stubs(Path(_stubs.name))
-    os.environ["ENGINEBAY_TENSORRT_STUBS"] = _stubs.name
+    os.environ["ENGINEBAY_TENSORRT_PLANS"] = _folder.name
     # Child processes find the stand-ins too.
     paths = (str(FAKE), os.environ.get("PYTHONPATH", ""))
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+elif HAS_BINDINGS and not ON_GPU:
+    sys.path.append(str(FAKE))  # for its helpers: TensorRT itself is not looked for there
+    import stub_libraries
+
+    stub_libraries.compile_stubs(Path(_folder.name))
+    stub_libraries.load_stubs(Path(_folder.name))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -72,8 +80,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if ON_GPU:
             if item.path.name != "test_on_device.py":
                 item.add_marker(pytest.mark.skip(reason="about the stand-ins, not the GPU"))
-        elif not HAS_BINDINGS:
-            reason = "TensorRT's Python bindings are not installed: nox -s tensorrt"
+        elif not HAS_RTX and not (HAS_BINDINGS and item.path.name in NAMES):
+            reason = "TensorRT for RTX is not installed: nox -s tensorrt"
             item.add_marker(pytest.mark.skip(reason=reason))
 
 
@@ -83,22 +91,37 @@ def on_gpu() -> bool:
     return ON_GPU
 
 
+@pytest.fixture
+def backend(on_gpu: bool) -> str:
+    """The backend of tests that run on a GPU and without one."""
+    return "tensorrt" if on_gpu else "tensorrt-rtx"
+
+
 @pytest.fixture(scope="session")
 def tensorrt_or_stand_in() -> Iterator[str]:
     """The backend for the laws; on the stand-ins its name says that it is not TensorRT."""
-    if ON_GPU or not HAS_BINDINGS:
+    if ON_GPU or not HAS_RTX:
         yield "tensorrt"
         return
     from enginebay.testing import temporary_backend
 
-    with temporary_backend("tensorrt-on-stand-ins", ON_STAND_INS):
-        yield "tensorrt-on-stand-ins"
+    with temporary_backend("tensorrt-rtx-on-stand-ins", ON_STAND_INS):
+        yield "tensorrt-rtx-on-stand-ins"
+
+
+@pytest.fixture(scope="session")
+def one_logger() -> None:
+    """Let both backends have one logger, as there is one library behind both."""
+    from enginebay_tensorrt.library import library_of
+    from enginebay_tensorrt.params import TensorrtParams, TensorrtRtxParams
+
+    library_of(TensorrtParams()).logger = library_of(TensorrtRtxParams()).logger
 
 
 @pytest.fixture
-def stand_ins() -> Iterator[Any]:
+def stand_ins(one_logger: None) -> Iterator[Any]:
     """The stand-ins, as if nothing had happened yet."""
-    from tensorrt import stand_ins
+    from tensorrt_rtx import stand_ins
 
     stand_ins.reset()
     yield stand_ins
@@ -111,14 +134,6 @@ def machine(stand_ins: Any) -> Any:
     import fake_cuda
 
     return fake_cuda.machine
-
-
-@pytest.fixture(scope="session")
-def is_eleven() -> bool:
-    """Whether the bindings are TensorRT 11's."""
-    import stub_libraries
-
-    return stub_libraries.wanted_major() == 11
 
 
 @pytest.fixture

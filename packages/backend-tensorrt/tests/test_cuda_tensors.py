@@ -20,7 +20,7 @@ def test_tensors_are_handed_over_by_address(
     import torch
 
     source = linear(tmp_path / "m.onnx", "n")
-    artifact = eb.convert(source, backend="tensorrt", work_dir=tmp_path / "a", params=dynamic())
+    artifact = eb.convert(source, backend="tensorrt-rtx", work_dir=tmp_path / "a", params=dynamic())
     with eb.load(artifact) as wrapper:
         x = torch.from_numpy(rows(4))
         machine.log.clear()
@@ -39,7 +39,7 @@ def test_a_view_that_is_negative_only_by_name(on_cpu: Any, tmp_path: Path) -> No
     """As ``z.conj().imag``: the memory has the other sign."""
     import torch
 
-    artifact = eb.convert(linear(tmp_path / "m.onnx"), backend="tensorrt", work_dir=tmp_path / "a")
+    artifact = eb.convert(linear(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=tmp_path / "a")
     with eb.load(artifact) as wrapper:
         x = torch._neg_view(torch.from_numpy(rows(2)).clone())
         found = wrapper({"x": x})
@@ -52,7 +52,7 @@ def test_an_empty_tensor_has_no_address(on_cpu: Any, tmp_path: Path) -> None:
 
     shapes = {"min_shapes": "0x3", "input_shapes": "4x3", "max_shapes": "8x3"}
     source = linear(tmp_path / "m.onnx", "n")
-    artifact = eb.convert(source, backend="tensorrt", work_dir=tmp_path / "a", params=shapes)
+    artifact = eb.convert(source, backend="tensorrt-rtx", work_dir=tmp_path / "a", params=shapes)
     with eb.load(artifact) as wrapper:
         x = torch.empty(0, 3)
         assert x.data_ptr() == 0
@@ -66,7 +66,7 @@ def test_a_context_waits_for_its_last_call_on_another_stream(
 ) -> None:
     import torch
 
-    artifact = eb.convert(linear(tmp_path / "m.onnx"), backend="tensorrt", work_dir=tmp_path / "a")
+    artifact = eb.convert(linear(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=tmp_path / "a")
     with eb.load(artifact) as wrapper:
         first, second = torch.from_numpy(rows(2)), torch.from_numpy(rows(2))
         one = wrapper({"x": first})
@@ -83,7 +83,7 @@ def test_tensors_and_a_shape_that_depends_on_the_data(on_cpu: Any, tmp_path: Pat
     import torch
 
     source = nonzero(tmp_path / "m.onnx")
-    artifact = eb.convert(source, backend="tensorrt", work_dir=tmp_path / "a")
+    artifact = eb.convert(source, backend="tensorrt-rtx", work_dir=tmp_path / "a")
     with eb.load(artifact) as wrapper:
         for x in (torch.tensor([0.0, 1, 0, 2, 0, 3]), torch.zeros(6), torch.ones(6)):
             found = wrapper({"x": x})
@@ -97,7 +97,7 @@ def test_tensors_through_a_cuda_graph(on_cpu: Any, machine: Any, tmp_path: Path)
 
     artifact = eb.convert(
         linear(tmp_path / "m.onnx"),
-        backend="tensorrt",
+        backend="tensorrt-rtx",
         work_dir=tmp_path / "a",
         params={"cuda_graph": True},
     )
@@ -120,7 +120,7 @@ def test_the_default_stream_is_left_to_the_caller(
     import torch
 
     on_cpu.cuda_stream = 0
-    artifact = eb.convert(linear(tmp_path / "m.onnx"), backend="tensorrt", work_dir=tmp_path / "a")
+    artifact = eb.convert(linear(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=tmp_path / "a")
     with eb.load(artifact) as wrapper:
         x = torch.from_numpy(rows(2))
         machine.log.clear()
@@ -140,7 +140,7 @@ def test_the_default_stream_and_a_cuda_graph(on_cpu: Any, machine: Any, tmp_path
 
     on_cpu.cuda_stream = 0
     source, params = linear(tmp_path / "m.onnx"), {"cuda_graph": True}
-    artifact = eb.convert(source, backend="tensorrt", work_dir=tmp_path / "a", params=params)
+    artifact = eb.convert(source, backend="tensorrt-rtx", work_dir=tmp_path / "a", params=params)
     with eb.load(artifact) as wrapper:
         x, wanted = torch.zeros(2, 3), torch.from_numpy(rows(2))
         # What the caller has put on the default stream comes first.
@@ -169,7 +169,7 @@ def test_memory_that_is_taken_late_is_waited_for(
         return empty(*args, **kwargs)
 
     on_cpu.cuda_stream = 0
-    artifact = eb.convert(nonzero(tmp_path / "m.onnx"), backend="tensorrt", work_dir=tmp_path / "a")
+    artifact = eb.convert(nonzero(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=tmp_path / "a")
     with eb.load(artifact) as wrapper:
         monkeypatch.setattr(torch, "empty", used_before)
         found = wrapper({"x": torch.ones(6)})
@@ -184,7 +184,7 @@ def test_views_that_begin_anywhere(on_cpu: Any, tmp_path: Path) -> None:
     import torch
 
     source = linear(tmp_path / "m.onnx", "n")
-    artifact = eb.convert(source, backend="tensorrt", work_dir=tmp_path / "a", params=dynamic())
+    artifact = eb.convert(source, backend="tensorrt-rtx", work_dir=tmp_path / "a", params=dynamic())
     with eb.load(artifact) as wrapper:
         view = torch.from_numpy(rows(9))[1:]
         assert view.is_contiguous()
@@ -210,7 +210,7 @@ def test_results_whose_shape_depends_on_the_data_are_let_go(
         return tensor
 
     monkeypatch.setattr(torch, "empty", noticed)
-    artifact = eb.convert(nonzero(tmp_path / "m.onnx"), backend="tensorrt", work_dir=tmp_path / "a")
+    artifact = eb.convert(nonzero(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=tmp_path / "a")
     with eb.load(artifact) as wrapper:
         for _ in range(3):
             found = wrapper({"x": torch.ones(6)})
@@ -235,7 +235,7 @@ def test_no_memory_for_a_result_is_told_as_it_was_raised(
             raise torch.OutOfMemoryError("CUDA out of memory")
         return empty(*args, **kwargs)
 
-    artifact = eb.convert(nonzero(tmp_path / "m.onnx"), backend="tensorrt", work_dir=tmp_path / "a")
+    artifact = eb.convert(nonzero(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=tmp_path / "a")
     with eb.load(artifact) as wrapper:
         with monkeypatch.context() as patch:
             patch.setattr(torch, "empty", full)

@@ -1,4 +1,4 @@
-"""Shapes, profiles, memory and errors of calls, on the stand-ins."""
+"""Shapes and profiles of the real builder; memory and errors of calls, on the stand-ins."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ import pytest
 from onnx_models import agree, dynamic, expected, linear, nonzero, rows
 
 import enginebay as eb
+from enginebay.authors import read_onnx
 from enginebay.errors import ConversionError, InferenceError, InputError, ParamsError
+from enginebay.params import ShapeProfile
+from enginebay_tensorrt.builder import build_plan
+from enginebay_tensorrt.params import TensorrtRtxParams
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,9 +21,9 @@ if TYPE_CHECKING:
 
 def test_dynamic_shapes(stand_ins: Any, tmp_path: Path) -> None:
     source = linear(tmp_path / "m.onnx", "n")
-    artifact = eb.convert(source, backend="tensorrt", work_dir=tmp_path / "a", params=dynamic())
-    profile = stand_ins.CONFIGS[-1]._profiles[0]
-    assert profile.get_shape("x") == [(1, 3), (4, 3), (8, 3)]
+    artifact = eb.convert(source, backend="tensorrt-rtx", work_dir=tmp_path / "a", params=dynamic())
+    (profile,) = stand_ins.PROFILES
+    assert [tuple(shape) for shape in profile.get_shape("x")] == [(1, 3), (4, 3), (8, 3)]
     with eb.load(artifact) as wrapper:
         for number in (1, 8, 4, 8):
             x = rows(number)
@@ -39,19 +43,19 @@ def test_a_deployment_says_the_shapes(stand_ins: Any, tmp_path: Path) -> None:
     made = eb.deploy(
         torch.nn.ReLU(),
         torch.ones(2, 3),
-        backend="tensorrt",
+        backend="tensorrt-rtx",
         work_dir=tmp_path / "a",
         input_names=["x"],
         dynamic_shapes={"x": {0: ("batch", 1, 4, 8)}},
     )
     assert made.verdict == "verified"
-    profile = stand_ins.CONFIGS[-1]._profiles[0]
-    assert profile.get_shape("x") == [(1, 3), (4, 3), (8, 3)]
+    (profile,) = stand_ins.PROFILES
+    assert [tuple(shape) for shape in profile.get_shape("x")] == [(1, 3), (4, 3), (8, 3)]
     with pytest.raises(ParamsError, match="input 'x' is dynamic"):
         eb.deploy(
             torch.nn.ReLU(),
             torch.ones(2, 3),
-            backend="tensorrt",
+            backend="tensorrt-rtx",
             work_dir=tmp_path / "b",
             input_names=["x"],
             dynamic_shapes={"x": {0: "batch"}},  # without a limit
@@ -61,8 +65,8 @@ def test_a_deployment_says_the_shapes(stand_ins: Any, tmp_path: Path) -> None:
 def test_several_profiles(stand_ins: Any, tmp_path: Path) -> None:
     source = linear(tmp_path / "m.onnx", "n")
     more = dynamic(profiles=("x:16x3 / x:32x3 / x:64x3",))
-    artifact = eb.convert(source, backend="tensorrt", work_dir=tmp_path / "a", params=more)
-    assert len(stand_ins.CONFIGS[-1]._profiles) == 2
+    artifact = eb.convert(source, backend="tensorrt-rtx", work_dir=tmp_path / "a", params=more)
+    assert stand_ins.CONFIGS[-1].num_optimization_profiles == 2
     with eb.load(artifact) as wrapper:
         stand_ins.LOG.clear()
         for number in (2, 64, 20, 8):
@@ -79,7 +83,7 @@ def test_a_profile_in_use_is_kept_where_it_will_do(stand_ins: Any, tmp_path: Pat
     """Changing it has TensorRT prepare its layers again."""
     source = linear(tmp_path / "m.onnx", "n")
     more = dynamic(profiles=("x:4x3 / x:8x3 / x:16x3",))
-    artifact = eb.convert(source, backend="tensorrt", work_dir=tmp_path / "a", params=more)
+    artifact = eb.convert(source, backend="tensorrt-rtx", work_dir=tmp_path / "a", params=more)
     with eb.load(artifact) as wrapper:
         for number in (16, 8, 16, 1, 8):  # 4 to 8 rows fit both
             wrapper({"x": rows(number)})
@@ -89,7 +93,7 @@ def test_a_profile_in_use_is_kept_where_it_will_do(stand_ins: Any, tmp_path: Pat
 def test_shapes_that_tensorrt_lacks(
     stand_ins: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    artifact = eb.convert(linear(tmp_path / "m.onnx"), backend="tensorrt", work_dir=tmp_path / "a")
+    artifact = eb.convert(linear(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=tmp_path / "a")
     with eb.load(artifact) as wrapper:
         monkeypatch.setattr(stand_ins.ExecutionContext, "infer_shapes", lambda _: ["x"])
         with pytest.raises(InferenceError, match=r"TensorRT lacks the shapes of x$"):
@@ -98,7 +102,7 @@ def test_shapes_that_tensorrt_lacks(
 
 def test_a_dynamic_input_without_shapes(stand_ins: Any, tmp_path: Path) -> None:
     with pytest.raises(ParamsError) as caught:
-        eb.convert(linear(tmp_path / "m.onnx", "n"), backend="tensorrt", work_dir=tmp_path / "a")
+        eb.convert(linear(tmp_path / "m.onnx", "n"), backend="tensorrt-rtx", work_dir=tmp_path / "a")
     assert str(caught.value) == (
         "input 'x' is dynamic ('?x3'): TensorRT needs its smallest, usual and largest shapes"
     )
@@ -106,23 +110,36 @@ def test_a_dynamic_input_without_shapes(stand_ins: Any, tmp_path: Path) -> None:
 
 
 def test_a_profile_that_tensorrt_refuses(stand_ins: Any, tmp_path: Path) -> None:
-    stand_ins.FAULTS["profile_refused"] = True
-    source = linear(tmp_path / "m.onnx", "n")
-    with pytest.raises(ConversionError, match=r"refuses the optimisation profile x \(1, 3\) to"):
-        eb.convert(source, backend="tensorrt", work_dir=tmp_path / "a", params=dynamic())
+    """Parameters are checked before; what a deployment says is not."""
+    ir = read_onnx(linear(tmp_path / "m.onnx", "n"))
+    with pytest.raises(ConversionError) as caught:
+        build_plan(
+            ir.path,
+            TensorrtRtxParams(),
+            None,
+            inputs=ir.inputs,
+            outputs=ir.outputs,
+            shapes={"x": ShapeProfile((5, 3), (4, 3), (8, 3))},
+            progress=lambda _: None,
+        )
+    assert str(caught.value).startswith(
+        "TensorRT for RTX refuses the optimisation profile x (5, 3) to (8, 3): "
+        "IOptimizationProfile::isValid: "
+    )
+    assert "satisfy MIN<=OPT<=MAX" in str(caught.value)
 
 
 # -- contexts, memory, CUDA graphs ----------------------------------------------------------------
 
 
 def test_an_engine_that_fails(stand_ins: Any, tmp_path: Path) -> None:
-    artifact = eb.convert(linear(tmp_path / "m.onnx"), backend="tensorrt", work_dir=tmp_path / "a")
+    artifact = eb.convert(linear(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=tmp_path / "a")
     with eb.load(artifact) as wrapper:
         stand_ins.FAULTS["execute"] = "Cuda Runtime (misaligned address)"
         with pytest.raises(InferenceError) as caught:
             wrapper({"x": rows(2)})
         assert str(caught.value) == (
-            f"tensorrt {stand_ins.trt.__version__} failed on x float32(2, 3): "
+            f"tensorrt-rtx {stand_ins.trt.__version__} failed on x float32(2, 3): "
             "Cuda Runtime (misaligned address)"
         )
         del stand_ins.FAULTS["execute"]
@@ -135,7 +152,7 @@ def test_a_call_that_is_refused_takes_no_memory(
     stand_ins: Any, machine: Any, tmp_path: Path
 ) -> None:
     source = linear(tmp_path / "m.onnx", "n")
-    artifact = eb.convert(source, backend="tensorrt", work_dir=tmp_path / "a", params=dynamic())
+    artifact = eb.convert(source, backend="tensorrt-rtx", work_dir=tmp_path / "a", params=dynamic())
     with eb.load(artifact) as wrapper:
         machine.log.clear()
         with pytest.raises(InputError, match="was not built for"):
@@ -163,7 +180,7 @@ def test_what_tensorrt_refuses_is_told_with_its_reason(
         source = linear(tmp_path / "m.onnx", "n")
         params = dynamic(profiles=("x:16x3 / x:32x3 / x:64x3",))
     x = np.ones(6, np.float32) if not params else rows(16 if "profile" in method else 2)
-    artifact = eb.convert(source, backend="tensorrt", work_dir=tmp_path / "a", params=params)
+    artifact = eb.convert(source, backend="tensorrt-rtx", work_dir=tmp_path / "a", params=params)
 
     def refuse(context: Any, *_: Any) -> bool:
         context._engine._logger.log(stand_ins.trt.ILogger.ERROR, "Error Code 3: API Usage")
@@ -176,14 +193,14 @@ def test_what_tensorrt_refuses_is_told_with_its_reason(
 
 
 def test_no_memory_for_a_context(stand_ins: Any, tmp_path: Path) -> None:
-    artifact = eb.convert(linear(tmp_path / "m.onnx"), backend="tensorrt", work_dir=tmp_path / "a")
+    artifact = eb.convert(linear(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=tmp_path / "a")
     stand_ins.FAULTS["no_memory"] = True
     with pytest.raises(ConversionError, match="has no memory for another execution context"):
         eb.load(artifact)
 
 
 def test_an_output_in_host_memory_is_refused(stand_ins: Any, tmp_path: Path) -> None:
-    artifact = eb.convert(linear(tmp_path / "m.onnx"), backend="tensorrt", work_dir=tmp_path / "a")
+    artifact = eb.convert(linear(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=tmp_path / "a")
     stand_ins.FAULTS["host_tensors"] = ("s",)
     with pytest.raises(ConversionError, match="the engine wants 's' in host memory"):
         eb.load(artifact)
@@ -193,7 +210,7 @@ def test_closing_gives_everything_back(stand_ins: Any, tmp_path: Path) -> None:
     import fake_cuda
 
     source = linear(tmp_path / "m.onnx", "n")
-    artifact = eb.convert(source, backend="tensorrt", work_dir=tmp_path / "a", params=dynamic())
+    artifact = eb.convert(source, backend="tensorrt-rtx", work_dir=tmp_path / "a", params=dynamic())
     wrapper = eb.load(artifact)
     for number in (1, 8, 4):
         wrapper({"x": rows(number)})
@@ -221,7 +238,7 @@ def test_a_device_by_its_number(stand_ins: Any, tmp_path: Path) -> None:
 def test_cuda_graphs(stand_ins: Any, machine: Any, tmp_path: Path) -> None:
     artifact = eb.convert(
         linear(tmp_path / "m.onnx"),
-        backend="tensorrt",
+        backend="tensorrt-rtx",
         work_dir=tmp_path / "a",
         params={"cuda_graph": True},
     )
@@ -252,7 +269,7 @@ def test_an_engine_that_cannot_be_recorded(
 
     artifact = eb.convert(
         linear(tmp_path / "m.onnx"),
-        backend="tensorrt",
+        backend="tensorrt-rtx",
         work_dir=tmp_path / "a",
         params={"cuda_graph": True},
     )
@@ -270,7 +287,7 @@ def test_an_engine_that_cannot_be_recorded(
 def test_a_graph_of_open_shapes_is_a_fallback(stand_ins: Any, tmp_path: Path) -> None:
     artifact = eb.convert(
         linear(tmp_path / "m.onnx", "n"),
-        backend="tensorrt",
+        backend="tensorrt-rtx",
         work_dir=tmp_path / "a",
         params=dynamic(cuda_graph=True),
     )

@@ -1,4 +1,4 @@
-"""Convert, save, load and run, with NVIDIA's bindings around stand-ins for its libraries."""
+"""Convert, save, load and run: the real parser and builder, and a stand-in for the engine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx
 import pytest
 from onnx import TensorProto
 from onnx_models import agree, expected, linear, rows
@@ -19,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def test_the_receipt_tells_what_the_device_reports(stand_ins: Any, tmp_path: Path) -> None:
-    artifact = eb.convert(linear(tmp_path / "m.onnx"), backend="tensorrt", work_dir=tmp_path / "a")
+    artifact = eb.convert(linear(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=tmp_path / "a")
     with eb.load(artifact) as wrapper:
         assert wrapper.receipt.device == "cuda:0"
         assert wrapper.receipt.device_name == "NVIDIA Fake 1"
         assert wrapper.receipt.driver == "CUDA 13.0"
-        assert wrapper.receipt.engine == f"tensorrt {stand_ins.trt.__version__}"
+        assert wrapper.receipt.engine == f"tensorrt-rtx {stand_ins.trt.__version__}"
         assert wrapper.receipt.details["profiles"] == "1"
 
 
@@ -32,12 +31,11 @@ def test_the_receipt_tells_what_the_device_reports(stand_ins: Any, tmp_path: Pat
 def test_half_precision_is_in_the_graph(stand_ins: Any, tmp_path: Path, precision: str) -> None:
     source = linear(tmp_path / "m.onnx")
     artifact = eb.convert(
-        source, backend="tensorrt", work_dir=tmp_path / "a", params={"precision": precision}
+        source, backend="tensorrt-rtx", work_dir=tmp_path / "a", params={"precision": precision}
     )
-    plan = (artifact.path / "model.engine").read_bytes().split(b"\n", 2)[2]
+    _, graph = stand_ins.graph_of((artifact.path / "model.engine").read_bytes())
     kind = {"fp16": TensorProto.FLOAT16, "bf16": TensorProto.BFLOAT16}[precision]
-    weights = onnx.ModelProto.FromString(plan).graph.initializer
-    assert kind in {tensor.data_type for tensor in weights}
+    assert kind in {tensor.data_type for tensor in graph.graph.initializer}
     assert not list(artifact.path.glob("typed-*"))
     with eb.load(artifact) as wrapper:
         x = rows(2)
@@ -50,13 +48,13 @@ def test_8_bits_are_calibrated(stand_ins: Any, tmp_path: Path, precision: str) -
     np.savez(tmp_path / "c.npz", x=np.stack([rows(2) for _ in range(16)]))
     artifact = eb.convert(
         linear(tmp_path / "m.onnx"),
-        backend="tensorrt",
+        backend="tensorrt-rtx",
         work_dir=tmp_path / "a",
         params={"precision": precision},
         data=tmp_path / "c.npz",
     )
-    plan = (artifact.path / "model.engine").read_bytes().split(b"\n", 2)[2]
-    operators = {node.op_type for node in onnx.ModelProto.FromString(plan).graph.node}
+    _, graph = stand_ins.graph_of((artifact.path / "model.engine").read_bytes())
+    operators = {node.op_type for node in graph.graph.node}
     assert "QuantizeLinear" in operators
     with eb.load(artifact) as wrapper:
         x = rows(2)
@@ -80,11 +78,9 @@ def test_the_console_tool_converts(stand_ins: Any, tmp_path: Path) -> None:
 
 def test_the_order_of_calls(stand_ins: Any, tmp_path: Path) -> None:
     source = linear(tmp_path / "m.onnx")
-    artifact = eb.convert(source, backend="tensorrt", work_dir=tmp_path / "a")
-    eleven = stand_ins.trt.__version__.startswith("11.")
-    typed = 0 if eleven else 1 << int(stand_ins.trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
+    artifact = eb.convert(source, backend="tensorrt-rtx", work_dir=tmp_path / "a")
     assert [
-        ("create_network", typed),
+        ("create_network", 0),  # strongly typed without a flag
         ("parse_from_file", str(source)),
         ("build_serialized_network", 0),
     ] == stand_ins.LOG
@@ -101,7 +97,7 @@ def test_the_order_of_calls(stand_ins: Any, tmp_path: Path) -> None:
 
 
 def test_one_call_copies_enqueues_and_waits_once(machine: Any, tmp_path: Path) -> None:
-    artifact = eb.convert(linear(tmp_path / "m.onnx"), backend="tensorrt", work_dir=tmp_path / "a")
+    artifact = eb.convert(linear(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=tmp_path / "a")
     with eb.load(artifact) as wrapper:
         wrapper({"x": rows(2)})
         machine.log.clear()

@@ -30,7 +30,7 @@ machine = SimpleNamespace(
     driver=13000,
     runtime=RUNTIME,
     names=["NVIDIA Fake 1", "NVIDIA Fake 2"],
-    capability=(9, 0),
+    capability=(8, 9),
     log=[],
 )
 
@@ -91,7 +91,7 @@ def reset() -> None:
     streams[0] = Stream(0)
     memory.clear()
     machine.log.clear()
-    machine.driver, machine.runtime, machine.capability = 13000, RUNTIME, (9, 0)
+    machine.driver, machine.runtime, machine.capability = 13000, RUNTIME, (8, 9)
     machine.names = ["NVIDIA Fake 1", "NVIDIA Fake 2"]
     here.device = 0
 

@@ -60,20 +60,32 @@ def agree(found: dict[str, Any], wanted: dict[str, np.ndarray], tolerance: float
 
 
 def nonzero(path: Path) -> Path:
-    """The places of what is not zero, and the input doubled."""
-    graph = helper.make_graph(
-        [
-            helper.make_node("NonZero", ["x"], ["places"], name="nonzero"),
-            helper.make_node("Add", ["x", "x"], ["twice"], name="add"),
-        ],
-        "nonzero",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [6])],
-        [
-            helper.make_tensor_value_info("places", TensorProto.INT64, [1, "n"]),
-            helper.make_tensor_value_info("twice", TensorProto.FLOAT, [6]),
-        ],
-    )
-    onnx.save(helper.make_model(graph, opset_imports=OPSET, ir_version=8), path)
+    """The places of what is not zero, and the input doubled.
+
+    Beside it is a graph with the same ports and fixed shapes, for a parser that has no NonZero.
+    """
+    twice = helper.make_node("Add", ["x", "x"], ["twice"], name="add")
+    places = [
+        helper.make_node("Cast", ["x"], ["wide"], to=TensorProto.INT64),
+        helper.make_node("Unsqueeze", ["wide", "axes"], ["places"]),
+    ]
+    axes = numpy_helper.from_array(np.array([0]), "axes")
+    for target, nodes, size in (
+        (path, [helper.make_node("NonZero", ["x"], ["places"], name="nonzero")], "n"),
+        (path.with_suffix(".twin"), places, 6),
+    ):
+        graph = helper.make_graph(
+            [*nodes, twice],
+            "nonzero",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, [6])],
+            [
+                helper.make_tensor_value_info("places", TensorProto.INT64, [1, size]),
+                helper.make_tensor_value_info("twice", TensorProto.FLOAT, [6]),
+            ],
+            [axes] if nodes is places else [],
+        )
+        model = helper.make_model(graph, opset_imports=OPSET, ir_version=8)
+        target.write_bytes(model.SerializeToString())
     return path
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import ctypes
-import json
 from typing import Any
 
 import fake_cuda
 import numpy as np
 import onnx
 import onnxruntime as ort
-import tensorrt_bindings as trt
+import tensorrt_rtx_bindings as trt
 from onnx import TensorProto
 
-from tensorrt.shared import FAULTS, LOG, MAGIC, ParserError, dims_of, type_of, value_of
+from tensorrt_rtx.recording import graph_of
+from tensorrt_rtx.shared import FAULTS, LOG, ParserError, dims_of, value_of
 
 #: What an address is a multiple of.
 ALIGNMENT = 256
@@ -32,15 +32,26 @@ class Runtime:
     def deserialize_cuda_engine(self, serialized_engine: bytes) -> CudaEngine | None:
         LOG.append(("deserialize_cuda_engine", fake_cuda.here.device))
         LOG.extend(("DLA_core", core) for name, core in self._values.items() if name == "DLA_core")
-        if not serialized_engine.startswith(MAGIC):
-            self._logger.log(trt.ILogger.ERROR, "Magic tag does not match")
+        if fault := _what_is_wrong(serialized_engine):
+            self._logger.log(trt.ILogger.ERROR, fault)
             return None
-        _, header, model = serialized_engine.split(b"\n", 2)
-        facts = json.loads(header)
-        if facts["lean"] and not self._values["engine_host_code_allowed"]:
+        facts, model = graph_of(serialized_engine)
+        if "VERSION_COMPATIBLE" in facts["flags"] and not self._values["engine_host_code_allowed"]:
             self._logger.log(trt.ILogger.ERROR, "the engine carries host code")
             return None
-        return CudaEngine(facts, onnx.ModelProto.FromString(model), self._logger)
+        return CudaEngine(facts, model, self._logger)
+
+
+def _what_is_wrong(plan: bytes) -> str:
+    """Compare a plan with what the real builder writes: magic, length, version, a second magic."""
+    if plan[:4] != b"vtrt" or plan[28:32] != b"vtrt":
+        return "Magic tag does not match"
+    length = int.from_bytes(plan[16:24], "little")
+    if len(plan) < length:
+        return f"the plan has {len(plan)} of {length} bytes"
+    # A byte for each part: 1.7.1.116.
+    version = ".".join(str(number) for number in plan[24:28])
+    return "" if version == trt.__version__ else f"the plan is of version {version}"
 
 
 class CudaEngine:
@@ -48,11 +59,13 @@ class CudaEngine:
 
     def __init__(self, facts: dict[str, Any], model: Any, logger: Any) -> None:
         self._facts, self._model, self._logger = facts, model, logger
-        self._stripped = facts["stripped"]
+        self._stripped = "STRIP_PLAN" in facts["flags"]
         self._device = fake_cuda.here.device
-        self._values = {v.name: v for v in (*model.graph.input, *model.graph.output)}
+        #: As the real network had them: dtypes and shapes by name.
+        self._values = {name: rest for name, *rest in (*facts["inputs"], *facts["outputs"])}
+        values = (*model.graph.input, *model.graph.output)
         self._session: Any = None
-        kinds = {value.type.tensor_type.elem_type for value in self._values.values()}
+        kinds = {value.type.tensor_type.elem_type for value in values}
         kinds |= {tensor.data_type for tensor in model.graph.initializer}
         self._has_bf16 = TensorProto.BFLOAT16 in kinds
 
@@ -80,7 +93,7 @@ class CudaEngine:
 
     @property
     def num_layers(self) -> int:
-        return len(self._model.graph.node)
+        return int(self._facts["layers"])
 
     @property
     def device_memory_size_v2(self) -> int:
@@ -94,17 +107,17 @@ class CudaEngine:
         return trt.TensorLocation.HOST if host else trt.TensorLocation.DEVICE
 
     def get_tensor_mode(self, name: str) -> Any:
-        given = any(value.name == name for value in self._model.graph.input)
+        given = any(name == each for each, *_ in self._facts["inputs"])
         return trt.TensorIOMode.INPUT if given else trt.TensorIOMode.OUTPUT
 
     def get_tensor_shape(self, name: str) -> tuple[int, ...]:
-        return dims_of(self._values[name])
+        return tuple(self._values[name][1])
 
     def get_tensor_dtype(self, name: str) -> Any:
-        return type_of(self._values[name])
+        return getattr(trt.DataType, self._values[name][0])
 
     def get_tensor_profile_shape(self, name: str, profile_index: int) -> list[tuple[int, ...]]:
-        dims = dims_of(self._values[name])
+        dims = self.get_tensor_shape(name)
         if not self._facts["profiles"]:
             return [dims] * 3
         return self._facts["profiles"][profile_index].get(name, [dims] * 3)
@@ -279,7 +292,7 @@ class OnnxParserRefitter:
     def refit_from_file(self, model: str) -> bool:
         proto = onnx.load(model)
         mine = [node.op_type for node in self._engine._model.graph.node]
-        if not self._engine._facts["refittable"] or mine != [n.op_type for n in proto.graph.node]:
+        if not {"REFIT", "REFIT_IDENTICAL"} & {*self._engine._facts["flags"]} or mine != [n.op_type for n in proto.graph.node]:
             code = trt.ErrorCode.REFIT_FAILED
             self._errors = [ParserError(None, "the graph is another", code)]
             return False
@@ -293,15 +306,3 @@ class OnnxParserRefitter:
 
     def get_error(self, index: int) -> ParserError:
         return self._errors[index]
-
-
-class PluginRegistry:
-    """``IPluginRegistry``."""
-
-    def load_library(self, plugin_path: str) -> Any:
-        LOG.append(("load_library", plugin_path))
-        return None if "broken" in plugin_path else object()
-
-
-def get_plugin_registry() -> PluginRegistry:
-    return PluginRegistry()

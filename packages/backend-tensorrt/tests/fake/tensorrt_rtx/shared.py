@@ -1,40 +1,22 @@
-"""What the stand-ins share: the calls, what is to go wrong, ONNX's types in TensorRT's."""
+"""What the stand-ins share: the calls and what is to go wrong."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import tensorrt_bindings as trt
-from onnx import TensorProto
-
 #: What was called, in order.
 LOG: list[Any] = []
-#: Builder configs that were used, for tests to look at.
+#: The real configs of builds, for tests to look at.
 CONFIGS: list[Any] = []
-MAGIC = b"plan\n"
+#: The real profiles of builds.
+PROFILES: list[Any] = []
 #: What to do wrong, by name.
 FAULTS: dict[str, Any] = {}
-
-TYPES = {
-    TensorProto.FLOAT: "FLOAT",
-    TensorProto.FLOAT16: "HALF",
-    TensorProto.BFLOAT16: "BF16",
-    TensorProto.INT8: "INT8",
-    TensorProto.INT32: "INT32",
-    TensorProto.INT64: "INT64",
-    TensorProto.UINT8: "UINT8",
-    TensorProto.BOOL: "BOOL",
-    TensorProto.DOUBLE: "FLOAT",  # the parser casts
-}
 
 
 def dims_of(value: Any) -> tuple[int, ...]:
     shape = value.type.tensor_type.shape
     return tuple(d.dim_value if d.HasField("dim_value") else -1 for d in shape.dim)
-
-
-def type_of(value: Any) -> Any:
-    return getattr(trt.DataType, TYPES[value.type.tensor_type.elem_type])
 
 
 def value_of(name: str, kind: Any) -> property:

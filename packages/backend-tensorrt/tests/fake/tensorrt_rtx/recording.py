@@ -1,0 +1,130 @@
+"""The real builder and parser, which note what each plan was built from.
+
+Where the machine of ``fake_cuda`` has a GPU, what the builder needs one for is built without it:
+engines whose weights can be replaced, and those for the GPU of the machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import fake_cuda
+import onnx
+import tensorrt_rtx_bindings as real
+
+from tensorrt_rtx.shared import CONFIGS, FAULTS, LOG, PROFILES, dims_of
+
+#: Where the graphs lie, under the digests of their plans; child processes have it too.
+PLANS = Path(os.environ["ENGINEBAY_TENSORRT_PLANS"])
+#: Flags that fail in a builder without a GPU, or without a library that is in no wheel.
+NEED_MORE = ("REFIT", "REFIT_IDENTICAL", "STRIP_PLAN", "VERSION_COMPATIBLE")
+
+
+class OnnxParser(real.OnnxParser):
+    """Notes which file it read into which network.
+
+    TensorRT for RTX has no layer whose outputs' shapes depend on the data, and TensorRT has. For
+    such a graph it parses the file beside it that ends in ``.twin``, which has the same ports.
+    """
+
+    files: dict[int, Path] = {}  # noqa: RUF012  # of every parser in the process
+
+    def __init__(self, network: Any, logger: Any) -> None:
+        super().__init__(network, logger)
+        self._network = network
+
+    def parse_from_file(self, model: str) -> bool:
+        LOG.append(("parse_from_file", model))
+        self.files[id(self._network)] = Path(model)
+        twin = Path(model).with_suffix(".twin")
+        return bool(super().parse_from_file(str(twin) if twin.exists() else model))
+
+
+class Builder(real.Builder):
+    """Keeps the graph of each plan that it builds."""
+
+    def __init__(self, logger: Any) -> None:
+        super().__init__(logger)
+        self._profiles: list[Any] = []
+
+    def create_network(self, flags: int = 0) -> Any:
+        LOG.append(("create_network", flags))
+        return super().create_network(flags)
+
+    def create_builder_config(self) -> Any:
+        CONFIGS.append(super().create_builder_config())
+        return CONFIGS[-1]
+
+    def create_optimization_profile(self) -> Any:
+        self._profiles.append(super().create_optimization_profile())
+        PROFILES.append(self._profiles[-1])
+        return PROFILES[-1]
+
+    @property
+    def num_DLA_cores(self) -> int:
+        return FAULTS.get("dla_cores", super().num_DLA_cores)
+
+    def build_serialized_network(self, network: Any, config: Any) -> Any:
+        LOG.append(("build_serialized_network", fake_cuda.here.device))
+        flags = [each for each in NEED_MORE if config.get_flag(getattr(real.BuilderFlag, each))]
+        on_gpu = bool(fake_cuda.machine.names)
+        if on_gpu:
+            _leave_out(config, flags)
+        plan = super().build_serialized_network(network, config)
+        if plan is not None and id(network) in OnnxParser.files:
+            facts = {
+                "inputs": [_describe(network.get_input(n)) for n in range(network.num_inputs)],
+                "outputs": [_describe(network.get_output(n)) for n in range(network.num_outputs)],
+                "profiles": [_shapes(each, network) for each in self._profiles],
+                "layers": network.num_layers,
+                "flags": flags,
+            }
+            # Without its flags it has the bytes of a plan that never had any.
+            plan = bytes(memoryview(plan)) + "".join(flags).encode() if flags else plan
+            _keep(bytes(memoryview(plan)), OnnxParser.files[id(network)], facts)
+        return plan
+
+
+def _leave_out(config: Any, flags: list[str]) -> None:
+    for flag in flags:
+        config.clear_flag(getattr(real.BuilderFlag, flag))
+    for number in range(config.num_compute_capabilities):
+        if config.get_compute_capability(number) == real.ComputeCapability.CURRENT:
+            major, minor = fake_cuda.machine.capability
+            kind = getattr(real.ComputeCapability, f"SM{major}{minor}")
+            config.set_compute_capability(kind, number)
+
+
+def _describe(tensor: Any) -> tuple[str, str, tuple[int, ...]]:
+    return tensor.name, tensor.dtype.name, tuple(tensor.shape)
+
+
+def _shapes(profile: Any, network: Any) -> dict[str, list[tuple[int, ...]]]:
+    inputs = (network.get_input(number) for number in range(network.num_inputs))
+    return {
+        each.name: [tuple(shape) for shape in profile.get_shape(each.name)]
+        for each in inputs
+        if -1 in tuple(each.shape)
+    }
+
+
+def _keep(plan: bytes, source: Path, facts: dict[str, Any]) -> None:
+    name = hashlib.sha256(plan).hexdigest()
+    model = onnx.load(source)
+    shapes = {value.name: dims_of(value) for value in model.graph.output}
+    facts["outputs"] = [(name, kind, shapes[name]) for name, kind, _ in facts["outputs"]]
+    if "STRIP_PLAN" in facts["flags"]:
+        del model.graph.initializer[:]
+    (PLANS / f"{name}.onnx").write_bytes(model.SerializeToString())
+    (PLANS / f"{name}.json").write_text(json.dumps(facts))
+
+
+def graph_of(plan: bytes) -> tuple[dict[str, Any], Any]:
+    """The facts about a plan, and the graph that it was built from."""
+    name = hashlib.sha256(plan).hexdigest()
+    facts = json.loads((PLANS / f"{name}.json").read_text())
+    return facts, onnx.load(PLANS / f"{name}.onnx")
