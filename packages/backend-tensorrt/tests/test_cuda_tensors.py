@@ -39,7 +39,9 @@ def test_a_view_that_is_negative_only_by_name(on_cpu: Any, tmp_path: Path) -> No
     """As ``z.conj().imag``: the memory has the other sign."""
     import torch
 
-    artifact = eb.convert(linear(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=tmp_path / "a")
+    artifact = eb.convert(
+        linear(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=tmp_path / "a"
+    )
     with eb.load(artifact) as wrapper:
         x = torch._neg_view(torch.from_numpy(rows(2)).clone())
         found = wrapper({"x": x})
@@ -66,7 +68,9 @@ def test_a_context_waits_for_its_last_call_on_another_stream(
 ) -> None:
     import torch
 
-    artifact = eb.convert(linear(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=tmp_path / "a")
+    artifact = eb.convert(
+        linear(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=tmp_path / "a"
+    )
     with eb.load(artifact) as wrapper:
         first, second = torch.from_numpy(rows(2)), torch.from_numpy(rows(2))
         one = wrapper({"x": first})
@@ -120,7 +124,9 @@ def test_the_default_stream_is_left_to_the_caller(
     import torch
 
     on_cpu.cuda_stream = 0
-    artifact = eb.convert(linear(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=tmp_path / "a")
+    artifact = eb.convert(
+        linear(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=tmp_path / "a"
+    )
     with eb.load(artifact) as wrapper:
         x = torch.from_numpy(rows(2))
         machine.log.clear()
@@ -169,7 +175,9 @@ def test_memory_that_is_taken_late_is_waited_for(
         return empty(*args, **kwargs)
 
     on_cpu.cuda_stream = 0
-    artifact = eb.convert(nonzero(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=tmp_path / "a")
+    artifact = eb.convert(
+        nonzero(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=tmp_path / "a"
+    )
     with eb.load(artifact) as wrapper:
         monkeypatch.setattr(torch, "empty", used_before)
         found = wrapper({"x": torch.ones(6)})
@@ -210,7 +218,9 @@ def test_results_whose_shape_depends_on_the_data_are_let_go(
         return tensor
 
     monkeypatch.setattr(torch, "empty", noticed)
-    artifact = eb.convert(nonzero(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=tmp_path / "a")
+    artifact = eb.convert(
+        nonzero(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=tmp_path / "a"
+    )
     with eb.load(artifact) as wrapper:
         for _ in range(3):
             found = wrapper({"x": torch.ones(6)})
@@ -235,7 +245,9 @@ def test_no_memory_for_a_result_is_told_as_it_was_raised(
             raise torch.OutOfMemoryError("CUDA out of memory")
         return empty(*args, **kwargs)
 
-    artifact = eb.convert(nonzero(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=tmp_path / "a")
+    artifact = eb.convert(
+        nonzero(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=tmp_path / "a"
+    )
     with eb.load(artifact) as wrapper:
         with monkeypatch.context() as patch:
             patch.setattr(torch, "empty", full)

@@ -93,7 +93,9 @@ def test_a_profile_in_use_is_kept_where_it_will_do(stand_ins: Any, tmp_path: Pat
 def test_shapes_that_tensorrt_lacks(
     stand_ins: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    artifact = eb.convert(linear(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=tmp_path / "a")
+    artifact = eb.convert(
+        linear(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=tmp_path / "a"
+    )
     with eb.load(artifact) as wrapper:
         monkeypatch.setattr(stand_ins.ExecutionContext, "infer_shapes", lambda _: ["x"])
         with pytest.raises(InferenceError, match=r"TensorRT lacks the shapes of x$"):
@@ -102,7 +104,9 @@ def test_shapes_that_tensorrt_lacks(
 
 def test_a_dynamic_input_without_shapes(stand_ins: Any, tmp_path: Path) -> None:
     with pytest.raises(ParamsError) as caught:
-        eb.convert(linear(tmp_path / "m.onnx", "n"), backend="tensorrt-rtx", work_dir=tmp_path / "a")
+        eb.convert(
+            linear(tmp_path / "m.onnx", "n"), backend="tensorrt-rtx", work_dir=tmp_path / "a"
+        )
     assert str(caught.value) == (
         "input 'x' is dynamic ('?x3'): TensorRT needs its smallest, usual and largest shapes"
     )
@@ -133,7 +137,9 @@ def test_a_profile_that_tensorrt_refuses(stand_ins: Any, tmp_path: Path) -> None
 
 
 def test_an_engine_that_fails(stand_ins: Any, tmp_path: Path) -> None:
-    artifact = eb.convert(linear(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=tmp_path / "a")
+    artifact = eb.convert(
+        linear(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=tmp_path / "a"
+    )
     with eb.load(artifact) as wrapper:
         stand_ins.FAULTS["execute"] = "Cuda Runtime (misaligned address)"
         with pytest.raises(InferenceError) as caught:
@@ -193,14 +199,18 @@ def test_what_tensorrt_refuses_is_told_with_its_reason(
 
 
 def test_no_memory_for_a_context(stand_ins: Any, tmp_path: Path) -> None:
-    artifact = eb.convert(linear(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=tmp_path / "a")
+    artifact = eb.convert(
+        linear(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=tmp_path / "a"
+    )
     stand_ins.FAULTS["no_memory"] = True
     with pytest.raises(ConversionError, match="has no memory for another execution context"):
         eb.load(artifact)
 
 
 def test_an_output_in_host_memory_is_refused(stand_ins: Any, tmp_path: Path) -> None:
-    artifact = eb.convert(linear(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=tmp_path / "a")
+    artifact = eb.convert(
+        linear(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=tmp_path / "a"
+    )
     stand_ins.FAULTS["host_tensors"] = ("s",)
     with pytest.raises(ConversionError, match="the engine wants 's' in host memory"):
         eb.load(artifact)

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 def test_the_receipt_tells_what_the_device_reports(stand_ins: Any, tmp_path: Path) -> None:
-    artifact = eb.convert(linear(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=tmp_path / "a")
+    artifact = eb.convert(
+        linear(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=tmp_path / "a"
+    )
     with eb.load(artifact) as wrapper:
         assert wrapper.receipt.device == "cuda:0"
         assert wrapper.receipt.device_name == "NVIDIA Fake 1"
@@ -97,7 +99,9 @@ def test_the_order_of_calls(stand_ins: Any, tmp_path: Path) -> None:
 
 
 def test_one_call_copies_enqueues_and_waits_once(machine: Any, tmp_path: Path) -> None:
-    artifact = eb.convert(linear(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=tmp_path / "a")
+    artifact = eb.convert(
+        linear(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=tmp_path / "a"
+    )
     with eb.load(artifact) as wrapper:
         wrapper({"x": rows(2)})
         machine.log.clear()

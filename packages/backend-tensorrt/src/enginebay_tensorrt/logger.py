@@ -19,6 +19,8 @@ _LEVELS = {
     "VERBOSE": logging.DEBUG,
 }
 _LIMIT = 500
+#: Where there is no driver, every error is followed by this one.
+_NO_DRIVER = "cudaError 35: CUDA driver version is insufficient"
 
 
 class Messages:
@@ -32,13 +34,13 @@ class Messages:
         self._listeners: list[list[str]] = []
 
     def log(self, severity: Any, msg: str) -> None:
-        """Log one message of TensorRT's."""
+        """Log one message of TensorRT's; an error that is collected is raised, not shown."""
         level = _LEVELS[severity.name]
-        _log.log(level, "%s", msg)
-        if level >= logging.ERROR:
-            with self._lock:
-                for errors in self._listeners:
-                    errors.append(msg)
+        with self._lock:
+            collecting = self._listeners if level >= logging.ERROR else []
+            for errors in collecting:
+                errors.append(msg)
+        _log.log(logging.DEBUG if collecting else level, "%s", msg)
 
     @contextmanager
     def collecting(self) -> Iterator[list[str]]:
@@ -62,6 +64,7 @@ def reason(errors: list[str]) -> str:
         >>> reason([])
         'no reason was given'
     """
-    lines = (line.strip() for error in errors for line in error.splitlines())
-    text = "; ".join(dict.fromkeys(filter(None, lines))) or "no reason was given"
+    lines = [line.strip() for error in errors for line in error.splitlines() if line.strip()]
+    telling = [line for line in lines if _NO_DRIVER not in line] or lines
+    text = "; ".join(dict.fromkeys(telling)) or "no reason was given"
     return text if len(text) <= _LIMIT else f"{text[: _LIMIT - 1]}…"

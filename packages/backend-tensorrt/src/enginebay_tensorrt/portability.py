@@ -6,7 +6,7 @@ import platform
 import re
 from typing import TYPE_CHECKING
 
-from enginebay.errors import EnginebayError, ParamsError
+from enginebay.errors import BackendUnavailableError, MissingDependencyError, ParamsError
 from enginebay.hooks import BuiltFor
 from enginebay_tensorrt import cuda
 from enginebay_tensorrt.library import library_of
@@ -98,24 +98,31 @@ def needs_device(params: Params) -> bool:
 def _chosen(params: TensorrtRtxParams) -> dict[str, str]:
     if needs_device(params):
         return _hardware(cuda.device(params), "none")
-    wanted = _wanted(params)
-    try:
-        device = cuda.device(params)
-    except EnginebayError:
-        return {
-            "compute_capability": wanted
-        }  # to build, none is needed; loading says what is missing
+    wanted = ", ".join(_decimals(params)) or _PORTABLE
+    device = _device_or_reason(params)
+    if isinstance(device, str):  # none is needed to build; loading says what is missing
+        return {"compute_capability": wanted}
     return {"compute_capability": wanted if _fits(device, params) else device.compute_capability}
 
 
-def _wanted(params: TensorrtRtxParams) -> str:
-    return ", ".join(_decimal(_member(text)) for text in params.compute_capability) or _PORTABLE
+def _device_or_reason(params: Params) -> cuda.Device | str:
+    """This machine's GPU, or why it has none."""
+    try:
+        return cuda.device(params)
+    except MissingDependencyError as err:
+        return f"no way to find its GPU: {err}"
+    except BackendUnavailableError as err:
+        return str(err) if cuda.has_driver() else "no NVIDIA driver (libcuda.so.1)"
+
+
+def _decimals(params: TensorrtRtxParams) -> list[str]:
+    return [_decimal(_member(text)) for text in params.compute_capability]
 
 
 def _fits(device: cuda.Device, params: TensorrtRtxParams) -> bool:
     if not params.compute_capability:
         return _is_ampere(device)
-    return device.compute_capability in {_decimal(_member(t)) for t in params.compute_capability}
+    return device.compute_capability in _decimals(params)
 
 
 def built_for(params: Params) -> BuiltFor | None:
@@ -123,6 +130,9 @@ def built_for(params: Params) -> BuiltFor | None:
 
     Returns:
         None for an engine that is for this machine's GPU alone.
+
+    Raises:
+        ParamsError: The library cannot build for them.
     """
     if isinstance(params, TensorrtRtxParams):
         return None if needs_device(params) else _built_for_chosen(params)
@@ -130,27 +140,26 @@ def built_for(params: Params) -> BuiltFor | None:
 
 
 def _built_for_chosen(params: TensorrtRtxParams) -> BuiltFor:
-    names = [_decimal(_member(text)) for text in params.compute_capability]
+    capabilities(library_of(params), params)
+    names = _decimals(params)
     machines = (
         f"a GPU of compute capability {' or '.join(names)}"
         if names
         else "a GPU of Ampere or a newer generation"
     )
-    try:
-        device = cuda.device(params)
-    except EnginebayError as err:
-        lacking = str(err) if cuda.has_driver() else "no NVIDIA driver (libcuda.so.1)"
-        return BuiltFor(machines=machines, lacking=lacking)
+    device = _device_or_reason(params)
+    if isinstance(device, str):
+        return BuiltFor(machines, lacking=device)
     if _fits(device, params):
-        return BuiltFor(machines=machines)
+        return BuiltFor(machines)
     lacking = f"{device.name} of compute capability {device.compute_capability}"
-    return BuiltFor(machines=machines, lacking=lacking)
+    return BuiltFor(machines, lacking=lacking)
 
 
 def _built_for_compatible(params: TensorrtParams) -> BuiltFor | None:
     if params.hardware_compatibility == "none":
         return None
     if params.hardware_compatibility == "ampere_plus":
-        return BuiltFor(machines="a GPU of Ampere or a newer generation")
+        return BuiltFor("a GPU of Ampere or a newer generation")
     capability = cuda.device(params).compute_capability
-    return BuiltFor(machines=f"a GPU of compute capability {capability}")
+    return BuiltFor(f"a GPU of compute capability {capability}")

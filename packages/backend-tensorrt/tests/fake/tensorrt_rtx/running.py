@@ -292,7 +292,9 @@ class OnnxParserRefitter:
     def refit_from_file(self, model: str) -> bool:
         proto = onnx.load(model)
         mine = [node.op_type for node in self._engine._model.graph.node]
-        if not {"REFIT", "REFIT_IDENTICAL"} & {*self._engine._facts["flags"]} or mine != [n.op_type for n in proto.graph.node]:
+        if not {"REFIT", "REFIT_IDENTICAL"} & {*self._engine._facts["flags"]} or mine != [
+            n.op_type for n in proto.graph.node
+        ]:
             code = trt.ErrorCode.REFIT_FAILED
             self._errors = [ParserError(None, "the graph is another", code)]
             return False
