@@ -44,13 +44,6 @@ def backend_info():
     return msgspec.structs.replace(
         info, name="tensorrt-rtx-on-stand-ins", runtime_distributions=runtime
     )
-
-@eb.hookimpl
-def rewriters(request):
-    renamed = eb.RewriterSet(backend="tensorrt-rtx-on-stand-ins")
-    for each in rtx_plugin.rewriters(request):
-        renamed.function(each.name, ir=each.ir)(each.replacement)
-    return renamed
 """
 _folder = TemporaryDirectory(prefix="enginebay-tensorrt-")
 
