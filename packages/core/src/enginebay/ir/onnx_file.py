@@ -10,6 +10,7 @@ from enginebay.errors import ModelSourceError
 from enginebay.ir.description import KEY, Description, read_description
 from enginebay.ir.external_data import external_files
 from enginebay.ir.model import IRModel
+from enginebay.ir.onnx_outline import read_outline
 from enginebay.tensors import TensorSpec
 
 if TYPE_CHECKING:
@@ -54,7 +55,10 @@ def _parse(path: Path) -> onnx.ModelProto:
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # no stubs
 
     try:
-        return onnx.load(path, load_external_data=False)
+        try:
+            return onnx.ModelProto.FromString(read_outline(path))
+        except (ValueError, OSError, DecodeError):  # onnx's own reading says what is wrong
+            return onnx.load(path, load_external_data=False)
     except FileNotFoundError as err:
         raise ModelSourceError(f"no file '{path}'") from err
     except OSError as err:

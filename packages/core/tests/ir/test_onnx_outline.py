@@ -1,0 +1,68 @@
+"""An ONNX file is read without its weights, and refused for the same reasons as with them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import suppress
+
+import numpy as np
+import onnx
+import pytest
+from google.protobuf.message import DecodeError
+from onnx import TensorProto, helper, numpy_helper
+
+from enginebay.authors import read_onnx
+from enginebay.errors import ModelSourceError
+
+#: Prints how many kB more were in memory at once than before. ``ru_maxrss`` knows its parent's.
+_READ = """
+import re, sys
+from pathlib import Path
+import onnx
+from enginebay.authors import read_onnx
+def most():
+    return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+before = most()
+read_onnx(sys.argv[1])
+print(most() - before)
+"""
+
+
+def linear(rows: int) -> onnx.ModelProto:
+    weights = np.ones((rows, 256), np.float32)
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, rows])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 256])],
+        [numpy_helper.from_array(weights, "w")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+
+
+def test_the_weights_are_not_read(tmp_path) -> None:
+    onnx.save(linear(20_000), tmp_path / "m.onnx")
+    command = [sys.executable, "-c", _READ, str(tmp_path / "m.onnx")]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert int(found.stdout) < 10_000  # half of them
+
+
+def test_one_byte_that_differs(tmp_path) -> None:
+    data, path = linear(1).SerializeToString(), tmp_path / "m.onnx"
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        changed = bytearray(data)
+        changed[rng.integers(len(data))] = rng.integers(256)
+        path.write_bytes(changed)
+        try:
+            proto = onnx.load(path)
+        except DecodeError:
+            with pytest.raises(ModelSourceError):
+                read_onnx(path)
+            continue
+        if not (proto.ir_version and proto.graph.output and proto.opset_import):
+            continue
+        with suppress(ModelSourceError):  # no nodes, or weights that lie nowhere
+            names = [each.name for each in read_onnx(path).outputs]
+            assert names == [each.name for each in proto.graph.output]
