@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         Manifest,
         Part,
         PluginRecord,
+        RunRecord,
     )
     from enginebay.artifact.modules import read_modules, record_modules
     from enginebay.artifact.opening import (
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     )
     from enginebay.artifact.parts import SIMULATION_FOLDER, convert_parts, simulation_folder
     from enginebay.artifact.request import LoadRequest, load_request
+    from enginebay.artifact.runs import record_run, run_record
     from enginebay.artifact.stage import Staging, move_artifact, staging
     from enginebay.artifact.target import check_target
 
@@ -50,6 +52,7 @@ __all__ = [
     "Manifest",
     "Part",
     "PluginRecord",
+    "RunRecord",
     "Staging",
     "build_manifest",
     "check_target",
@@ -60,6 +63,8 @@ __all__ = [
     "portable",
     "read_modules",
     "record_modules",
+    "record_run",
+    "run_record",
     "simulation_folder",
     "staging",
     "use_artifact",
@@ -78,6 +83,7 @@ __getattr__ = lazy_names(
         "Manifest": "artifact.manifest",
         "Part": "artifact.manifest",
         "PluginRecord": "artifact.manifest",
+        "RunRecord": "artifact.manifest",
         "SAMPLES_FILE": "artifact.opening",
         "SIMULATION_FOLDER": "artifact.parts",
         "Staging": "artifact.stage",
@@ -90,6 +96,8 @@ __getattr__ = lazy_names(
         "portable": "artifact.description",
         "read_modules": "artifact.modules",
         "record_modules": "artifact.modules",
+        "record_run": "artifact.runs",
+        "run_record": "artifact.runs",
         "simulation_folder": "artifact.parts",
         "staging": "artifact.stage",
         "use_artifact": "artifact.opening",

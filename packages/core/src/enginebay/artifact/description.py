@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from enginebay.artifact.manifest import IRRecord, Manifest, Part, PluginRecord
+from enginebay.artifact.runs import run_record
 from enginebay.images import task_record
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ def build_manifest(
         comparators: What compares outputs that are sets.
     """
     built_for = backend.built_for(params)
+    # Here it ran as well as it will on the others: their verdicts do not replace this one.
+    ran = bool(built_for and not built_for.lacking and verification.reference)
     return Manifest(
         backend=backend.name,
         plugin=PluginRecord(backend.distribution, backend.distribution_version),
@@ -73,6 +76,7 @@ def build_manifest(
         command=command,
         pinned=backend.bound_to(params),
         built_for=built_for.machines if built_for else "",
+        runs=(run_record(backend, verification, receipt),) if ran else (),
     )
 
 

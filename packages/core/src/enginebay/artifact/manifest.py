@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -14,7 +15,7 @@ from enginebay.data import DataRecord
 from enginebay.errors import ArtifactError, UsageError
 from enginebay.inference import Receipt
 from enginebay.tensors import TensorSpec
-from enginebay.verdict import Verification
+from enginebay.verdict import Verdict, Verification
 from enginebay.version import __version__
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 MANIFEST_FORMAT: Final = 1
 
 MANIFEST_NAME: Final = "manifest.json"
+
+#: The names of a manifest that is being written in place of another; a killed writer leaves one.
+MANIFEST_PART: Final = re.compile(r"\.manifest\.json\.[0-9a-f]{16}\.part")
 
 _T = TypeVar("_T")
 
@@ -117,6 +121,43 @@ class Part(msgspec.Struct, frozen=True):
         return tuple(f"{self.folder}/{file}" for file in self.files)
 
 
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the machines that an engine is built for, on which its outputs were compared.
+
+    Attributes:
+        host: The machine's name.
+        device: The device's own name, or what the engine calls it; empty where it crashed.
+        engine_version: The version of the engine that ran.
+        enginebay_version: Here.
+        time: When it ran: UTC, ISO 8601.
+        verification: The verdict with its figures.
+        receipt: What the engine says that it ran; None where it crashed.
+    """
+
+    host: str
+    device: str
+    engine_version: str
+    enginebay_version: str = __version__
+    time: str
+    verification: Verification
+    receipt: Receipt | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict of this run."""
+        return self.verification.verdict
+
+    def describe(self) -> str:
+        """One line: the device, the verdict and the time.
+
+        Example:
+            >>> RunRecord(host="lab", device="B 1", engine_version="2", time="2026-01-31T08:00:00Z",
+            ...           verification=Verification(verdict="verified")).describe()
+            'B 1, verified, 2026-01-31T08:00:00Z on lab'
+        """
+        return f"{self.device or 'its device'}, {self.verdict}, {self.time} on {self.host}"
+
+
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Everything an artifact says about itself.
 
@@ -151,6 +192,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         pinned: Fields that must have these values where the artifact is loaded.
         built_for: The machines that the engine is built for; empty where that is the one that it
             was built on, or any.
+        runs: Of such an engine, what :func:`enginebay.verify` found on these machines, the latest
+            last, one record for each device; ``verification`` and ``receipt`` are those of the
+            worst of them.
     """
 
     format: int = MANIFEST_FORMAT
@@ -178,6 +222,14 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     command: str = ""
     pinned: dict[str, str] = {}
     built_for: str = ""
+    runs: tuple[RunRecord, ...] = ()
+
+    @property
+    def as_made(self) -> Manifest:
+        """The same without what :func:`enginebay.verify` writes into it later."""
+        if not self.built_for:
+            return self
+        return msgspec.structs.replace(self, verification=None, receipt=None, runs=())
 
 
 class _Header(msgspec.Struct):
@@ -212,7 +264,7 @@ def encode(manifest: Manifest) -> bytes:
 
     try:
         plain = msgspec.to_builtins(manifest, order="deterministic")
-        for name in ("parts", "data", "kept", "task", "comparators", "built_for"):
+        for name in ("parts", "data", "kept", "task", "comparators", "built_for", "runs"):
             if not plain[name]:
                 del plain[name]  # a model in one piece has a manifest without a word of pieces
         text = json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False)

@@ -85,8 +85,8 @@ class Artifact(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        """The sha256 of its manifest, which has the digest of every file."""
-        return sha256(manifests.encode(self.manifest)).hexdigest()
+        """The sha256 of its manifest as it was made, which has the digest of every file."""
+        return sha256(manifests.encode(self.manifest.as_made)).hexdigest()
 
     def __repr__(self) -> str:
         return f"<Artifact of {self.backend}, {self.verdict}, in '{self.path}'>"
@@ -130,7 +130,7 @@ class Artifact(msgspec.Struct, frozen=True):
             current = manifests.read(where)
         except OSError as error:
             raise ArtifactError(f'"{where}" cannot be read: {error.strerror}') from error
-        if current != self.manifest:
+        if current.as_made != self.manifest.as_made:
             raise ArtifactError(
                 f'"{self.path}" was replaced by another artifact after it was opened',
                 hint="open it again",

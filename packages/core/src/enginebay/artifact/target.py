@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from enginebay.artifact.files import walk
-from enginebay.artifact.manifest import MANIFEST_NAME, is_manifest, listed_paths
+from enginebay.artifact.manifest import MANIFEST_NAME, MANIFEST_PART, is_manifest, listed_paths
 from enginebay.artifact.replacement import read_whole
 from enginebay.errors import ArtifactError, ArtifactExistsError, check_text
 
@@ -83,6 +83,7 @@ def _check_content(target: Path, *, overwrite: bool) -> None:
         foreign = set(walk(target)) - listed_paths(where) - {MANIFEST_NAME}
     except ArtifactError as error:
         raise ArtifactExistsError(f"{error}; it is not overwritten", hint=_ELSEWHERE) from error
+    foreign = {path for path in foreign if not MANIFEST_PART.fullmatch(path)}
     if foreign:
         raise ArtifactExistsError(
             f'"{target}" also holds "{min(foreign)}", which is not part of the artifact',

@@ -58,7 +58,7 @@ def find_candidates(
 
 def _candidate(given: str | Path | Artifact, opened: Artifact) -> Candidate:
     name = str(given.path if isinstance(given, Artifact) else given)
-    identity = blake2b(msgspec.json.encode(opened.manifest), digest_size=16).hexdigest()
+    identity = blake2b(msgspec.json.encode(opened.manifest.as_made), digest_size=16).hexdigest()
     return Candidate(name, load_request(opened), identity, opened)
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from enginebay.operations.rewrite_model import rewrite
     from enginebay.operations.shown_steps import show_steps
     from enginebay.operations.steps import Step, Steps
-    from enginebay.operations.verify_artifact import verify
+    from enginebay.operations.verify_artifact import verify, verify_here
 
 __all__ = [
     "ROWS_FILE",
@@ -54,6 +54,7 @@ __all__ = [
     "sensitivity",
     "show_steps",
     "verify",
+    "verify_here",
 ]
 
 __getattr__ = lazy_names(
@@ -83,5 +84,6 @@ __getattr__ = lazy_names(
         "sensitivity": "operations.rank_layers",
         "show_steps": "operations.shown_steps",
         "verify": "operations.verify_artifact",
+        "verify_here": "operations.verify_artifact",
     },
 )

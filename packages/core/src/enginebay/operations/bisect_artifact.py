@@ -98,7 +98,7 @@ def bisect(
 
 def _check(opened: Artifact) -> None:
     """Refuse what cannot be built again in one piece and compared place by place."""
-    from enginebay.backend import get_backend
+    from enginebay.backend import check_runs_here, get_backend
 
     manifest = opened.manifest
     if manifest.parts:
@@ -107,7 +107,9 @@ def _check(opened: Artifact) -> None:
             hint="deploy the model without its cuts",
         )
     engine = get_backend(manifest.backend)
-    precision = engine.allowed_precision(engine.params_from(manifest.params))
+    params = engine.params_from(manifest.params)
+    check_runs_here(engine, params, "bisecting runs the engine", "bisect it on one of them")
+    precision = engine.allowed_precision(params)
     if precision in engine.info.calibrated:
         raise UsageError(
             f"'{opened.path}' computes in {precision}, where every layer is off by a little",

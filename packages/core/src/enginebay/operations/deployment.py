@@ -81,6 +81,12 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
         """``verified``, ``mismatched``, ``unverified`` or ``crashed``."""
         return self.verification.verdict
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """True if the engine is built for other machines, so that it did not run here."""
+        ran = self.receipt is not None or self.verdict == "crashed"
+        return bool(self.artifact.manifest.built_for) and not ran
+
     def __repr__(self) -> str:
         backend = self.artifact.backend
         return f"<Deployment on {backend}, {self.verdict}, in '{self.artifact.path}'>"
@@ -265,6 +271,13 @@ class Line:
 def _raise_on_mismatch(verification: Verification, target: Path) -> None:
     if verification.verdict in ("mismatched", "crashed"):
         here = Path.cwd()
+        if verification.simulation is not None:  # no engine runs here that could be bisected
+            raise MismatchError(
+                verification.summary(),
+                verdict=verification,
+                hint="look at the model, the rewriters or the params; --allow-mismatch publishes "
+                "the artifact with this verdict",
+            )
         typed = str(target.relative_to(here) if target.is_relative_to(here) else target)
         raise MismatchError(
             verification.summary(),

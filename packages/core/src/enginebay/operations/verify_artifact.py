@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from enginebay.artifact import SAMPLES_FILE, Artifact, load_request, use_artifact
+from enginebay.artifact import (
+    SAMPLES_FILE,
+    Artifact,
+    load_request,
+    record_run,
+    run_record,
+    use_artifact,
+)
+from enginebay.backend import get_backend
 from enginebay.comparators import find_comparators, recorded_comparators
 from enginebay.data import DataSet
 from enginebay.errors import UsageError
 from enginebay.inference import InputCheck
 from enginebay.tensors import Sample, save_samples, to_numpy
-from enginebay.verdict import EXAMPLE, Basis
+from enginebay.verdict import EXAMPLE, Basis, VerdictWarning
 from enginebay.verification import RecordedReference, check_comparators, judge
 
 if TYPE_CHECKING:
+    from enginebay.artifact import RunRecord
     from enginebay.comparators import Comparator
     from enginebay.tensors import NumpyArray
     from enginebay.verdict import Verification
+
+#: Seconds that loading and running the engine may take by default.
+TIMEOUT = 1800.0
 
 
 def verify(
@@ -30,9 +43,13 @@ def verify(
     rtol: float | None = None,
     atol: float | None = None,
     compare: Any = None,
-    timeout: float = 1800.0,
+    timeout: float = TIMEOUT,
 ) -> Verification:
     """Compare an artifact with its model, here and now.
+
+    An artifact that is built for more machines than this one keeps what is found: called with the
+    artifact alone, it writes the verdict and a record of this run into the manifest, whose verdict
+    is then that of the worst run. Any other artifact stays as it is.
 
     Args:
         artifact: The folder, or what :func:`enginebay.deploy` returned.
@@ -57,8 +74,51 @@ def verify(
         UsageError: There are inputs without a reference, nothing is recorded, or a comparator
             cannot be found or cannot compare these outputs.
     """
+    outcome = verify_here(
+        *(artifact, inputs, reference),
+        rtol=rtol,
+        atol=atol,
+        compare=compare,
+        timeout=timeout,
+    )
+    outcome.verification.warn()
+    outcome.warn()
+    return outcome.verification
 
-    def judge_opened(opened: Artifact) -> Verification:
+
+class Outcome(NamedTuple):
+    """What :func:`verify_here` found, and wrote into the manifest.
+
+    Attributes:
+        verification: The verdict with its figures.
+        run: What was recorded; None for nothing.
+        fault: Why it could not be; else empty.
+    """
+
+    verification: Verification
+    run: RunRecord | None = None
+    fault: str = ""
+
+    def warn(self) -> None:
+        """Warn where the verdict could not be recorded."""
+        if self.fault:
+            warnings.warn(self.fault, VerdictWarning, stacklevel=3)
+
+
+def verify_here(
+    artifact: str | Path | Artifact,
+    inputs: Any = None,
+    reference: Any = None,
+    *,
+    rtol: float | None = None,
+    atol: float | None = None,
+    compare: Any = None,
+    timeout: float = TIMEOUT,
+) -> Outcome:
+    """Verify as :func:`verify` does, and return what was recorded as well."""
+    is_alone = all(one is None for one in (inputs, reference, rtol, atol, compare))
+
+    def judge_opened(opened: Artifact) -> Outcome:
         comparators = _comparators(opened, compare)
         request = load_request(opened)
         given = input_sets(opened, inputs)
@@ -67,7 +127,7 @@ def verify(
         with TemporaryDirectory(prefix="enginebay-verify-") as folder:
             path = Path(folder) / SAMPLES_FILE
             save_samples(path, recorded.samples)
-            found, _ = judge(
+            found, receipt = judge(
                 *(request, path, recorded.description),
                 basis=recorded.basis.traced(opened.manifest.ir.notes if opened.manifest.ir else ()),
                 rtol=rtol,
@@ -75,11 +135,19 @@ def verify(
                 comparators=comparators,
                 timeout=timeout,
             )
-        return found
+        # A crash may be no more than a time limit that was too short.
+        is_fact = is_alone and (receipt is not None or timeout >= TIMEOUT)
+        if not (is_fact and opened.manifest.built_for):
+            return Outcome(found)
+        run = run_record(get_backend(opened.backend), found, receipt)
+        try:
+            record_run(opened, run)
+        except OSError as err:
+            message = f"the verdict could not be recorded in '{opened.path}': {err.strerror}"
+            return Outcome(found, fault=message)
+        return Outcome(found, run)
 
-    verification = use_artifact(artifact, judge_opened)
-    verification.warn()
-    return verification
+    return use_artifact(artifact, judge_opened)
 
 
 def _comparators(opened: Artifact, compare: Any) -> tuple[Comparator, ...]:
