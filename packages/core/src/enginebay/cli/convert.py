@@ -92,7 +92,9 @@ def _next(artifact: Artifact) -> list[str]:
         for spec in artifact.inputs
         if not spec.is_static and spec.dims
     ]
-    return [" ".join(["enginebay run", folder, *inputs]), f"enginebay inspect {folder}"]
+    run = " ".join(["enginebay run", folder, *inputs])
+    machines = artifact.manifest.built_for
+    return [f"on {machines}: {run}" if machines else run, f"enginebay inspect {folder}"]
 
 
 def _sizes(dims: tuple[int | str, ...]) -> tuple[int, ...]:

@@ -193,7 +193,7 @@ def _print(deployment: Deployment) -> None:
             ("artifact", artifact_text(deployment.artifact)),
         )
     )
-    if deployment.verification.outputs:
+    if deployment.verification.outputs or deployment.verification.simulation:
         sys.stdout.write("\n")
         print_outputs(deployment.verification)
     print_next(_next(deployment))
@@ -217,6 +217,10 @@ def _rewriter_lines(deployment: Deployment) -> Iterator[str]:
 
 def _next(deployment: Deployment) -> Iterator[str]:
     folder = shlex.quote(short_path(deployment.artifact.path))
+    if deployment.is_elsewhere:
+        yield f"on {deployment.artifact.manifest.built_for}: enginebay verify {folder}"
+        yield f"enginebay inspect {folder}"
+        return
     commands = {"crashed": ("inspect",), "unverified": ("run", "inspect")}
     for command in commands.get(deployment.verdict, ("run", "verify", "inspect")):
         yield f"enginebay {command} {folder}"

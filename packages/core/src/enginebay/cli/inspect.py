@@ -78,6 +78,8 @@ def _print(artifact: Artifact) -> None:
             ("task", _task_text(manifest.task)),
             ("made", f"{manifest.created} by enginebay {manifest.enginebay_version}{torch}"),
             ("on", f"{manifest.platform}, Python {manifest.python}"),
+            ("built for", manifest.built_for),
+            *(("run", run.describe()) for run in manifest.runs),
             *(("pinned", f"{field} {value}") for field, value in manifest.pinned.items()),
             ("command", manifest.command),
             *(("input", spec.describe()) for spec in manifest.inputs),
@@ -85,7 +87,7 @@ def _print(artifact: Artifact) -> None:
             *(("part", _part_text(part)) for part in manifest.parts),
         )
     )
-    if verification and verification.outputs:
+    if verification and (verification.outputs or verification.simulation):
         sys.stdout.write("\n")
         print_outputs(verification)
     sys.stdout.write("\n")

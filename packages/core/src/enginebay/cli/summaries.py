@@ -68,8 +68,24 @@ def quiet_verdict() -> Iterator[None]:
 
 
 def print_outputs(verification: Verification) -> None:
-    """Print a row for each output that was compared, and a line for each that differs."""
-    if not verification.outputs:
+    """Print a row for each output that was compared, and a line for each that differs.
+
+    The figures of a simulation stand below a line that says whose they are.
+    """
+    _print_compared(verification.outputs)
+    if simulation := verification.simulation:
+        count = f"{simulation.samples} sample{'' if simulation.samples == 1 else 's'}"
+        sys.stdout.write("\n" if verification.outputs else "")
+        print_labelled(
+            "",
+            f"The graph that the engine is built from, run by {simulation.engine} on {count}; the "
+            "engine itself gave none of these figures:",
+        )
+        _print_compared(simulation.outputs)
+
+
+def _print_compared(outputs: Sequence[OutputComparison]) -> None:
+    if not outputs:
         return
     print_table(
         ("OUTPUT", "DTYPE", "SHAPE", "MAX ERROR", "RTOL", "ATOL", "RESULT"),
@@ -83,11 +99,11 @@ def print_outputs(verification: Verification) -> None:
                 f"{output.atol:.3g}",
                 _result(output),
             )
-            for output in verification.outputs
+            for output in outputs
         ],
         right=("MAX ERROR", "RTOL", "ATOL"),
     )
-    for output in verification.outputs:
+    for output in outputs:
         if not output.passed and output.worst_index is not None:
             print_labelled("worst in ", output.describe())
 

@@ -61,7 +61,7 @@ def run(args: Namespace) -> int:
     import msgspec
 
     from enginebay.artifact import open_artifact
-    from enginebay.operations import verify
+    from enginebay.operations import verify_here
 
     if args.against and not args.bisect:
         raise UsageError("--against chooses what --bisect compares with", hint="add --bisect")
@@ -80,7 +80,7 @@ def run(args: Namespace) -> int:
     if args.bisect:
         return run_bisect(args, artifact, _inputs(artifact, args.inputs))
     with stdout_on_stderr(), quiet_verdict():
-        verification = verify(
+        outcome = verify_here(
             artifact,
             _inputs(artifact, args.inputs),
             args.model,
@@ -89,13 +89,21 @@ def run(args: Namespace) -> int:
             compare=args.compare,
             timeout=args.timeout,
         )
+    verification = outcome.verification
+    outcome.warn()
     if args.json:
-        document = {"artifact": str(artifact.path), "verification": verification}
+        document = {
+            "artifact": str(artifact.path),
+            "verification": verification,
+            "recorded": outcome.run,
+        }
         print_json(msgspec.to_builtins(document))
     else:
         print_labelled("", verdict_text(verification))
         print_fields(basis_fields(verification))
         print_outputs(verification)
+        if outcome.run is not None:
+            print_labelled("recorded: ", outcome.run.describe())
     write_report(args, artifact, verification)
     return 0 if verification.passed else 1
 
