@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import enginebay as eb
 from enginebay.authors import quiet
-from enginebay.errors import MissingDependencyError
+from enginebay.errors import ConversionError, MissingDependencyError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,6 +45,7 @@ class GraphWrapper(eb.Wrapper):
 
     Raises:
         MissingDependencyError: ONNX Runtime is not installed.
+        ConversionError: It lacks an operator in this precision, bf16 above all.
     """
 
     def __init__(self, request: WrapperRequest[Params]) -> None:
@@ -62,10 +63,14 @@ class GraphWrapper(eb.Wrapper):
         options.log_severity_level = 3
         # Fused, Q/DQ nodes would become 8-bit operators, and those of fp8 have no kernel.
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        with quiet():
-            self._session: Any = onnxruntime.InferenceSession(
-                graph, options, providers=["CPUExecutionProvider"]
-            )
+        try:
+            with quiet():
+                self._session: Any = onnxruntime.InferenceSession(
+                    graph, options, providers=["CPUExecutionProvider"]
+                )
+        except Exception as err:
+            reason = str(err).splitlines()[0].rpartition(" : ")[2]
+            raise ConversionError(f"ONNX Runtime cannot run the graph: {reason}") from err
         self._receipt = eb.Receipt(
             engine=f"onnxruntime {onnxruntime.__version__}",
             device="cpu",
