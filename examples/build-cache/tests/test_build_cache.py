@@ -112,6 +112,37 @@ def test_the_second_deployment_hits(backend: str, ir: Path) -> None:
     assert len(entries()) == 1
 
 
+#: What makes the loopback a backend for other machines.
+AHEAD = """pass
+    if request.simulation:
+        import shutil
+        shutil.copyfile(request.ir.path, request.simulation / "graph.onnx")
+    return loopback.to_backend(request)
+
+@eb.hookimpl
+def built_for(request):
+    from enginebay.hooks import BuiltFor
+    return BuiltFor("a board", "no board")
+
+@eb.hookimpl
+def simulate(request):
+    import msgspec
+    graph = msgspec.structs.replace(request, files=("simulation/graph.onnx",))
+    return loopback.LoopbackWrapper(graph)
+
+def unused(request):"""
+
+
+def test_a_graph_that_is_run_in_the_engines_place_comes_back_too(ir: Path) -> None:
+    with loop(AHEAD):
+        first, _ = deploy(ir, "loop", "first")
+        second, said = deploy(ir, "loop", "second")
+    assert said.endswith(" hit")
+    assert first.verification.simulation is not None
+    assert second.verification.simulation is not None
+    assert second.artifact.manifest.model_files == first.artifact.manifest.model_files
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_model_that_is_exported_twice_hits(backend: str) -> None:
     torch.manual_seed(0)

@@ -61,6 +61,7 @@ def key_of(request: ConvertRequest) -> Key:
         "calibration": None if request.calibration is None else _data_digest(request.calibration),
         "keep": request.keep,
         "unordered": request.unordered,
+        "simulation": request.simulation is not None,  # an entry without the graph will not do
         **_under("version", _versions(backend)),
         **_under("bound_to", backend.bound_to(request.params)),
         "source": _source_digest(backend.name),

@@ -50,12 +50,16 @@ class Lookup:
 
     def _look(self) -> None:
         try:
-            self.files = self._store.take(self._digest, self._request.work_dir)
+            files = self._store.take(self._digest, self._request.work_dir)
         except DamagedError as err:
             self.missed = [f"the entry was damaged: {err}"]
             return
-        if self.files is None:
+        if files is None:
             self.missed = why_missed(self._key, self._store)
+            return
+        # The graph is back in its folder, and none of the engine's files.
+        graph = self._request.simulation
+        self.files = [file for file in files if graph is None or not file.is_relative_to(graph)]
 
     def keep(self, files: list[Any]) -> None:
         """Keep the files that the backend wrote, if all of them are in the work_dir."""
@@ -63,6 +67,8 @@ class Lookup:
         found = [(root / file).resolve() for file in files]
         if not found or not all(file.is_file() and file.is_relative_to(root) for file in found):
             return  # core is about to refuse it
+        if graph := self._request.simulation:
+            found += [path.resolve() for path in sorted(graph.rglob("*")) if path.is_file()]
         paths = [file.relative_to(root).as_posix() for file in found]
         seconds = time.perf_counter() - self._started
         try:
