@@ -101,6 +101,7 @@ def _detail(entry: Entry) -> dict[str, Any]:
     facts = [
         ("compared with", verification.reference),
         ("on", verification.extent() if verification.outputs else ""),
+        ("its graph alone", verification.simulation.describe() if verification.simulation else ""),
         *(("limit", text) for text in verification.warnings),
         *(("signal", signal.describe()) for signal in verification.signals),
         ("accuracy", verification.accuracy.describe() if verification.accuracy else ""),
@@ -109,6 +110,8 @@ def _detail(entry: Entry) -> dict[str, Any]:
         ("device", f"{receipt.device} {receipt.device_name}".strip() if receipt else ""),
         ("computes in", receipt.precision if receipt else ""),
         *(("fell back", text) for text in (receipt.fallbacks if receipt else ())),
+        ("built for", manifest.built_for if manifest else ""),
+        *(("ran on", run.describe()) for run in (manifest.runs if manifest else ())),
         *(("note", text) for text in entry.notes),
         ("folder", entry.path),
         ("made", manifest.created if manifest else ""),

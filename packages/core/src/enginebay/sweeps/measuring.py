@@ -29,7 +29,9 @@ def measured(row: SweepRow, seconds: float, timeout: float) -> SweepRow:
         with _alone():
             found = benchmark(row.artifact, seconds=seconds, timeout=timeout)
     except EnginebayError as err:
-        note = f"the artifact could not be measured: {err}"
+        # The folder is that of an attempt, and has another name by the time that it is read.
+        reason = str(err).replace(f"'{Path(row.artifact).resolve()}'", "it")
+        note = f"the artifact could not be measured: {reason}"
         return msgspec.structs.replace(row, notes=(*row.notes, note))
     return msgspec.structs.replace(
         row, speed=found.rows[0], machine=found.machine, notes=(*row.notes, *found.notes)
