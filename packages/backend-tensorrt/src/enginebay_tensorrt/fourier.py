@@ -48,17 +48,19 @@ def _matrices(
     """Return the real and the imaginary numbers of an axis's matrix, scaled as ``norm`` says."""
     import torch
 
-    size: Any = like.shape[dim]  # in a trace no int
-    rows = torch.arange(size, device=like.device)
-    columns = rows[: size // 2 + 1] if onesided else rows
+    length: Any = like.shape[dim]  # in a trace no int
+    rows = torch.arange(length, device=like.device)
+    columns = rows[: length // 2 + 1] if onesided else rows
+    # As a tensor, since the default exporter takes no open number as a modulus.
+    size = rows[-1:] + 1
     # Whole turns are removed while the numbers are exact.
     turns = (rows[:, None] * columns % size).to(like.dtype) / size
     angles = turns * (math.tau if inverse else -math.tau)
-    scale = _scale(size, norm, inverse=inverse)
+    scale = _scale(size.to(like.dtype), norm, inverse=inverse)
     return angles.cos() * scale, angles.sin() * scale
 
 
-def _scale(size: Any, norm: str | None, *, inverse: bool) -> Any:
+def _scale(size: Tensor, norm: str | None, *, inverse: bool) -> Any:
     if norm == "ortho":
         return size**-0.5
     return 1 / size if inverse == (norm != "forward") else 1

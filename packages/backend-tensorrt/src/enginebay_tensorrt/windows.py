@@ -78,6 +78,7 @@ def _fitted(
 
     (height, width), (top, left) = size, padding
     ends = (width + left - image.shape[-1], height + top - image.shape[-2])
-    if (top, left, *ends) != (0, 0, 0, 0):
+    # Of an open size nobody knows whether something is left, whatever the example's is.
+    if any(type(n) is not int or n for n in (top, left, *ends)):
         image = functional.pad(image, (-left, ends[0], -top, ends[1]))
     return image.reshape(*windows.shape[:-2], -1, height, width)
