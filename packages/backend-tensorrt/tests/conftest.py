@@ -55,10 +55,9 @@ if HAS_RTX and not ON_GPU:
     sys.path.insert(0, str(FAKE))
     os.environ["ENGINEBAY_TENSORRT_PLANS"] = _folder.name
     # Child processes find the stand-ins too.
-    paths = (str(FAKE), os.environ.get("PYTHONPATH", ""))
+    paths = (str(FAKE), str(TESTS / "helpers"), os.environ.get("PYTHONPATH", ""))
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
 elif HAS_BINDINGS and not ON_GPU:
-    sys.path.append(str(FAKE))  # for its helpers: TensorRT itself is not looked for there
     import stub_libraries
 
     stub_libraries.compile_stubs(Path(_folder.name))
@@ -122,10 +121,14 @@ def stand_ins(one_logger: None) -> Iterator[Any]:
 
 
 @pytest.fixture
-def machine(stand_ins: Any) -> Any:
+def machine(request: pytest.FixtureRequest) -> Any:
     """The machine that the stand-in for CUDA describes."""
     import fake_cuda
 
+    if HAS_RTX:
+        request.getfixturevalue("stand_ins")
+    fake_cuda.install()
+    fake_cuda.reset()
     return fake_cuda.machine
 
 

@@ -1,11 +1,11 @@
-"""What is kept beside an engine and across engines: bindings, timing caches, weights, plugins."""
+"""What is kept beside an engine: what it is bound to, weights, plugins; and what is logged."""
 
 from __future__ import annotations
 
 import json
 import subprocess
-import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -20,10 +20,8 @@ from enginebay.errors import (
     ParamsError,
     UsageError,
 )
-from enginebay_tensorrt.params import TensorrtParams
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from enginebay_tensorrt.library import library_of
+from enginebay_tensorrt.params import TensorrtParams, TensorrtRtxParams
 
 
 def scaled(path: Path, by: float = 2.0) -> Path:
@@ -232,12 +230,37 @@ def test_plugin_libraries_travel_with_the_artifact(stand_ins: Any, tmp_path: Pat
     assert not [entry for entry in stand_ins.LOG if entry[0] == "load_library"]
 
 
-def test_plugin_libraries_that_do_not_load(stand_ins: Any, tmp_path: Path) -> None:
+def load(plugins: list[str]) -> None:
+    from enginebay_tensorrt.plugin_libraries import load_plugins
+
+    load_plugins(library_of(TensorrtRtxParams()), map(Path, plugins))
+
+
+def test_plugin_libraries_that_do_not_load(tmp_path: Path) -> None:
     with pytest.raises(ConversionError, match=r"plugin library 'no\.so' is not a file"):
-        artifact(tmp_path, plugins=["no.so"])
-    (tmp_path / "libbroken.so").write_bytes(b"broken")
-    with pytest.raises(ConversionError, match="does not load: TensorRT gave no reason"):
-        artifact(tmp_path, plugins=[str(tmp_path / "libbroken.so")])
+        load(plugins=["no.so"])
+    broken = tmp_path / "libbroken.so"
+    broken.write_bytes(b"broken")
+    with pytest.raises(ConversionError) as caught:
+        load(plugins=[str(broken)])
+    text = str(caught.value)
+    assert text.startswith(f"plugin library '{broken}' does not load: ")
+    assert f"{broken}: file too short" in text
+    assert "cudaError" not in text  # without a driver it is logged beside each error
+
+
+def test_a_library_without_plugins(tmp_path: Path) -> None:
+    source, library = tmp_path / "empty.c", tmp_path / "libempty.so"
+    source.write_text(
+        "void *getCreators(int *count) { *count = 0; return 0; }\n"
+        "void *getPluginCreators(int *count) { *count = 0; return 0; }\n"
+        "void setLoggerFinder(void *finder) {}\n"
+    )
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
+    # The first is logged only while there is a builder.
+    wanted = "No creator returned by getPluginCreators in |no reason was given"
+    with pytest.raises(ConversionError, match=wanted):
+        load(plugins=[str(library)])
 
 
 def test_two_libraries_of_one_name(stand_ins: Any, tmp_path: Path) -> None:
@@ -245,7 +268,7 @@ def test_two_libraries_of_one_name(stand_ins: Any, tmp_path: Path) -> None:
     for number in range(2):
         folder = tmp_path / str(number)
         folder.mkdir()
-        (folder / "libmine.so").write_bytes(bytes([number]))
+        (folder / "libmine.so").write_bytes(b"a library, %d" % number)
         paths.append(str(folder / "libmine.so"))
     with pytest.raises(UsageError, match=r"two plugin libraries are called 'libmine\.so'"):
         artifact(tmp_path, plugins=paths)
@@ -255,14 +278,13 @@ def test_two_libraries_of_one_name(stand_ins: Any, tmp_path: Path) -> None:
 
 
 def test_messages_go_to_logging(stand_ins: Any, caplog: pytest.LogCaptureFixture) -> None:
-    from enginebay_tensorrt.logger import LOGGER
-
+    logger = library_of(TensorrtParams()).logger
     severity = stand_ins.trt.ILogger
     caplog.set_level("DEBUG", "enginebay_tensorrt")
-    with LOGGER.collecting() as errors:
+    with logger.collecting() as errors:
         for level in (severity.VERBOSE, severity.INFO, severity.WARNING, severity.ERROR):
-            LOGGER.log(level, f"about {level.name}")
-    LOGGER.log(severity.INTERNAL_ERROR, "of another call")
+            logger.log(level, f"about {level.name}")
+    logger.log(severity.INTERNAL_ERROR, "of another call")
     assert errors == ["about ERROR"]
     names = [record.levelname for record in caplog.records]
     assert names == ["DEBUG", "DEBUG", "WARNING", "DEBUG", "ERROR"]  # what is collected is raised

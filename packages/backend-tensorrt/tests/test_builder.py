@@ -1,34 +1,53 @@
-"""The builder's settings, on the stand-ins, and what it and the parser return."""
+"""What the real parser and builder of TensorRT for RTX return for models and settings."""
 
 from __future__ import annotations
 
+import os
+import signal
+import time
+from threading import Timer
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
-from onnx_models import agree, expected, linear, rows
+from onnx import TensorProto, helper, numpy_helper
+from onnx_models import OPSET, linear, nonzero
 
 import enginebay as eb
 from enginebay.authors import read_onnx
-from enginebay.errors import ConversionError, ParamsError
+from enginebay.errors import BackendUnavailableError, ConversionError, ParamsError
+from enginebay_tensorrt.api import from_onnx
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def config_of(stand_ins: Any, tmp_path: Path, data: Any = None, **params: Any) -> Any:
-    source = linear(tmp_path / "m.onnx")
-    eb.convert(source, backend="tensorrt", work_dir=tmp_path / "a", params=params, data=data)
+def config_of(stand_ins: Any, tmp_path: Path, **params: Any) -> Any:
+    from_onnx(linear(tmp_path / "m.onnx"), backend="tensorrt-rtx", **params)
     return stand_ins.CONFIGS[-1]
+
+
+def flags_of(stand_ins: Any, config: Any) -> set[str]:
+    members = stand_ins.trt.BuilderFlag.__members__
+    return {name for name, flag in members.items() if config.get_flag(flag)}
+
+
+# -- settings -------------------------------------------------------------------------------------
 
 
 def test_defaults_turn_tf32_off_and_leave_the_rest(stand_ins: Any, tmp_path: Path) -> None:
     config = config_of(stand_ins, tmp_path)
-    assert config._flags == set()
-    assert set(config._values) == {"progress_monitor", "hardware_compatibility_level"}
-    assert config.hardware_compatibility_level.name == "NONE"
+    untouched = stand_ins.trt.Builder(config_logger()).create_builder_config()
+    assert flags_of(stand_ins, untouched) - flags_of(stand_ins, config) == {"TF32"}
+    assert config.num_compute_capabilities == 0  # Ampere and newer
+
+
+def config_logger() -> Any:
+    from enginebay_tensorrt.library import library_of
+    from enginebay_tensorrt.params import TensorrtRtxParams
+
+    return library_of(TensorrtRtxParams()).logger
 
 
 def test_what_the_builder_is_told(stand_ins: Any, tmp_path: Path) -> None:
@@ -36,135 +55,136 @@ def test_what_the_builder_is_told(stand_ins: Any, tmp_path: Path) -> None:
         stand_ins,
         tmp_path,
         workspace_size=1 << 30,
-        optimization_level=5,
-        version_compatible=True,
-        hardware_compatibility="ampere_plus",
         sparsity=True,
-        refit=True,
+        compute_capability=("sm89", "12.0", "89"),
     )
-    flags = stand_ins.trt.BuilderFlag
-    assert config._flags == {flags.VERSION_COMPATIBLE, flags.SPARSE_WEIGHTS, flags.REFIT}
+    assert "SPARSE_WEIGHTS" in flags_of(stand_ins, config)
     assert config.get_memory_pool_limit(stand_ins.trt.MemoryPoolType.WORKSPACE) == 1 << 30
-    assert config.builder_optimization_level == 5
-    assert config.hardware_compatibility_level.name == "AMPERE_PLUS"
-    with eb.load(tmp_path / "a") as wrapper:  # it needs leave to run the runtime inside
-        agree(wrapper({"x": np.ones((2, 3), np.float32)}), expected(np.ones((2, 3), np.float32)))
+    numbers = range(config.num_compute_capabilities)
+    names = [config.get_compute_capability(number).name for number in numbers]
+    assert names == ["SM89", "SM120"]
 
 
-def test_a_level_that_this_version_has_not(
-    stand_ins: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("wanted", "message", "hint"),
+    [
+        (
+            ("sm90",),
+            (
+                "compute_capability 'sm90' is not in TensorRT for RTX 1.7.1.116: "
+                "it has current, sm75, sm80, sm86, sm89, sm120, sm121"
+            ),
+            "leave it out for every GPU from Ampere on",
+        ),
+        (
+            ("sm89", "current"),
+            "compute_capability current stands beside others: wanted it alone",
+            "name this machine's too: --compute-capability sm89",
+        ),
+    ],
+)
+def test_capabilities_that_cannot_be_built_for(
+    stand_ins: Any, tmp_path: Path, wanted: tuple[str, ...], message: str, hint: str
 ) -> None:
-    from types import SimpleNamespace
-
-    from enginebay_tensorrt.installation import trt
-
-    older = SimpleNamespace(__members__={"NONE": 0, "AMPERE_PLUS": 1})
-    monkeypatch.setattr(trt, "HardwareCompatibilityLevel", older)
     with pytest.raises(ParamsError) as caught:
-        config_of(stand_ins, tmp_path, hardware_compatibility="same_compute_capability")
+        config_of(stand_ins, tmp_path, compute_capability=wanted)
+    assert (str(caught.value), caught.value.hint) == (message, hint)
+
+
+def test_current_needs_a_gpu(machine: Any, tmp_path: Path) -> None:
+    machine.names = []
+    with pytest.raises(BackendUnavailableError) as caught:
+        config_of(None, tmp_path, compute_capability=("current",))
+    assert str(caught.value).startswith("device cuda:0 does not answer: cudaGetDeviceProperties")
+    assert caught.value.hint == "enginebay check-env tensorrt-rtx"
+
+
+@pytest.mark.parametrize("how", ["refit", "strip_plan"])
+def test_engines_without_weights_need_a_gpu(machine: Any, tmp_path: Path, how: str) -> None:
+    machine.driver, machine.names = 0, []
+    with pytest.raises(BackendUnavailableError) as caught:
+        config_of(None, tmp_path, **{how: True})
     assert str(caught.value) == (
-        f"hardware_compatibility same_compute_capability is not in TensorRT {trt.__version__}: "
-        "it has none, ampere_plus"
+        "engines whose weights can be replaced are built on a GPU: this machine has no NVIDIA "
+        "driver (libcuda.so.1)"
     )
 
 
-def test_dla(stand_ins: Any, tmp_path: Path, is_eleven: bool) -> None:
-    config = config_of(stand_ins, tmp_path, dla_core=1, precision="fp16")
-    flags = stand_ins.trt.BuilderFlag
-    assert config.DLA_core == 1
-    assert config.default_device_type == stand_ins.trt.DeviceType.DLA
-    assert config._flags == {flags.GPU_FALLBACK} | (set() if is_eleven else {flags.FP16})
-    assert ("parser", "ADJUST_FOR_DLA") in stand_ins.LOG
-    assert ("create_network", 0) in stand_ins.LOG  # not strongly typed in 10, always in 11
-    eb.load(tmp_path / "a").close()
-    assert ("DLA_core", 1) in stand_ins.LOG
+def test_a_workspace_that_is_too_small(stand_ins: Any, tmp_path: Path) -> None:
+    with pytest.raises(ConversionError, match="within workspace limit") as caught:
+        config_of(stand_ins, tmp_path, workspace_size=1)
+    assert caught.value.hint == "a larger --workspace-size than 1, or none"
 
 
-def test_a_dla_core_that_is_not_there(stand_ins: Any, tmp_path: Path) -> None:
-    stand_ins.FAULTS["dla_cores"] = 0
+def test_a_device_of_another_kind(stand_ins: Any, tmp_path: Path) -> None:
     with pytest.raises(ParamsError) as caught:
-        config_of(stand_ins, tmp_path, dla_core=0, precision="fp16")
-    assert str(caught.value) == (
-        f"there is no DLA core 0: TensorRT {stand_ins.trt.__version__} finds 0 on this device"
-    )
+        config_of(stand_ins, tmp_path, compute_capability=("current",), device="gpu")
+    assert str(caught.value) == "device 'gpu' is not one of TensorRT's: wanted cuda or cuda:N"
 
 
-def test_dla_before_the_parser_knew_of_it(
-    stand_ins: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from types import SimpleNamespace
-
-    from enginebay_tensorrt.installation import trt
-
-    monkeypatch.setattr(trt, "OnnxParserFlag", SimpleNamespace(__members__={}))
-    config_of(stand_ins, tmp_path, dla_core=0, precision="fp16")
-    assert not [entry for entry in stand_ins.LOG if entry[0] == "parser"]
+# -- what the parser refuses ----------------------------------------------------------------------
 
 
-def test_8_bits_are_in_the_graph_of_both_versions(stand_ins: Any, tmp_path: Path) -> None:
-    data = [{"x": rows(2)} for _ in range(3)]
-    config = config_of(stand_ins, tmp_path, data=data, precision="int8")
-    assert config._flags == set()
-    assert [entry for entry in stand_ins.LOG if entry[0] == "parse_from_file"][-1][1].endswith(
-        "typed.onnx"
+def refused(path: Path) -> Path:
+    model = onnx.load(linear(path))
+    for number in range(5):
+        model.graph.node.add(
+            op_type="Unique", name=f"unique_{number}", input=["y"], output=[f"u{number}"]
+        )
+    model.graph.node.add(op_type="Mine", name="own", domain="mine", input=["y"], output=["o"])
+    onnx.save(model, path)
+    return path
+
+
+def test_parser_errors_name_the_nodes(stand_ins: Any, tmp_path: Path) -> None:
+    work_dir = tmp_path / "a"
+    with pytest.raises(ConversionError) as caught:
+        eb.convert(refused(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=work_dir)
+    one = "node 'unique_{}' (Unique): Unique is not supported [UNSUPPORTED_NODE]"
+    told = "; ".join(one.format(number) for number in range(3))
+    assert str(caught.value) == f"TensorRT for RTX cannot parse 'm.onnx': {told}; and 3 more"
+    assert "plugin" in (caught.value.hint or "")
+    assert not work_dir.exists()
+
+
+def unsupported(path: Path) -> dict[str, str]:
+    backend = eb.get_backend("tensorrt-rtx")
+    return backend.unsupported_operators(read_onnx(path), backend.Params(), path.parent)
+
+
+def test_the_preview_lists_all_that_the_parser_refuses(stand_ins: Any, tmp_path: Path) -> None:
+    assert unsupported(refused(tmp_path / "m.onnx")) == {
+        **{f"unique_{number}": "Unique is not supported" for number in range(5)},
+        "own": "Plugin not found, are the plugin name, version, and namespace correct?",
+    }
+    assert stand_ins.CONFIGS == []  # nothing is built
+
+
+def test_a_shape_that_depends_on_the_data(stand_ins: Any, tmp_path: Path) -> None:
+    """TensorRT has NonZero; TensorRT for RTX refuses it, or what is built from it."""
+    source = nonzero(tmp_path / "m.onnx")
+    source.with_suffix(".twin").unlink()
+    assert unsupported(source)["nonzero"].endswith(
+        "NonZero plugin creator version 1 was not found in plugin registry."
     )
 
 
 @pytest.mark.parametrize(
-    ("params", "message"),
-    [
-        ({"dla_core": 0}, "DLA computes in fp16, found precision fp32"),
-        ({"dla_core": 0, "precision": "int8"}, "DLA computes in fp16, found precision int8"),
-        ({"device": "gpu"}, "device 'gpu' is not one of TensorRT's: wanted cuda or cuda:N"),
-    ],
+    ("content", "reason"), [(b"no model", "Failed to parse the ONNX model."), (b"", "one output")]
 )
-def test_parameters_that_do_not_go_together(
-    stand_ins: Any, tmp_path: Path, params: dict[str, Any], message: str
+def test_files_that_hold_no_model(
+    stand_ins: Any, tmp_path: Path, content: bytes, reason: str
 ) -> None:
-    with pytest.raises(ParamsError) as caught:
-        config_of(stand_ins, tmp_path, data=[{"x": rows(2)}], **params)
-    assert str(caught.value) == message
-    assert caught.value.hint
+    from io import BytesIO
 
+    from enginebay_tensorrt.builder import build_plan
+    from enginebay_tensorrt.params import TensorrtRtxParams
 
-def test_parser_errors_name_the_nodes(stand_ins: Any, tmp_path: Path) -> None:
-    model = onnx.load(linear(tmp_path / "m.onnx"))
-    for number in range(5):
-        model.graph.node.add(
-            op_type="Unique", name=f"unique_{number}", input=["y"], output=[f"u{number}"]
-        )
-    onnx.save(model, tmp_path / "m.onnx")
-    with pytest.raises(ConversionError) as caught:
-        eb.convert(tmp_path / "m.onnx", backend="tensorrt", work_dir=tmp_path / "a")
-    one = "node 'unique_{}' (Unique): no importer for Unique [UNSUPPORTED_NODE]"
-    told = "; ".join(one.format(number) for number in range(3))
-    assert str(caught.value) == f"TensorRT cannot parse 'm.onnx': {told}; and 2 more"
-    assert "plugin" in (caught.value.hint or "")
-    assert not (tmp_path / "a").exists()
-
-
-def test_a_build_that_fails_says_why(stand_ins: Any, tmp_path: Path) -> None:
-    stand_ins.FAULTS["build"] = "Error Code 10: no implementation\nfor node product"
-    with pytest.raises(ConversionError) as caught:
-        eb.convert(linear(tmp_path / "m.onnx"), backend="tensorrt", work_dir=tmp_path / "a")
-    assert str(caught.value) == (
-        "TensorRT cannot build an engine from 'm.onnx': "
-        "Error Code 10: no implementation; for node product"
-    )
-
-
-def test_the_preview_lists_all_that_the_parser_refuses(stand_ins: Any, tmp_path: Path) -> None:
-    model = onnx.load(linear(tmp_path / "m.onnx"))
-    for number in range(5):
-        model.graph.node.add(
-            op_type="Unique", name=f"unique_{number}", input=["y"], output=[f"u{number}"]
-        )
-    onnx.save(model, tmp_path / "m.onnx")
-    backend = eb.get_backend("tensorrt")
-    found = backend.unsupported_operators(
-        read_onnx(tmp_path / "m.onnx"), backend.Params(), tmp_path
-    )
-    assert found == {f"unique_{number}": "no importer for Unique" for number in range(5)}
+    path = tmp_path / "m.onnx"
+    path.write_bytes(content)
+    ports: dict[str, Any] = {"inputs": (), "outputs": (), "shapes": {}}
+    with pytest.raises(ConversionError, match=f"'m.onnx': .*{reason}"):
+        build_plan(path, TensorrtRtxParams(), None, BytesIO(), **ports, progress=print)
 
 
 def test_dtypes_that_the_parser_changes_are_refused(stand_ins: Any, tmp_path: Path) -> None:
@@ -175,8 +195,10 @@ def test_dtypes_that_the_parser_changes_are_refused(stand_ins: Any, tmp_path: Pa
     model.graph.output.append(helper.make_tensor_value_info("d", TensorProto.DOUBLE, [2, 3]))
     onnx.save(model, tmp_path / "m.onnx")
     with pytest.raises(ConversionError) as caught:
-        eb.convert(tmp_path / "m.onnx", backend="tensorrt", work_dir=tmp_path / "a")
-    assert str(caught.value) == ("TensorRT reads output 'd' of 'm.onnx' as float32, wanted float64")
+        eb.convert(tmp_path / "m.onnx", backend="tensorrt-rtx", work_dir=tmp_path / "a")
+    assert str(caught.value) == (
+        "TensorRT for RTX reads output 'd' of 'm.onnx' as float32, wanted float64"
+    )
 
 
 def test_an_output_that_is_an_input_by_name(stand_ins: Any, tmp_path: Path) -> None:
@@ -185,29 +207,66 @@ def test_an_output_that_is_an_input_by_name(stand_ins: Any, tmp_path: Path) -> N
     model.graph.output.append(helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3]))
     onnx.save(model, tmp_path / "m.onnx")
     with pytest.raises(ConversionError) as caught:
-        eb.convert(tmp_path / "m.onnx", backend="tensorrt", work_dir=tmp_path / "a")
-    assert str(caught.value) == ("TensorRT's network has no input 'x' as 'm.onnx' has: found __x")
+        eb.convert(tmp_path / "m.onnx", backend="tensorrt-rtx", work_dir=tmp_path / "a")
+    assert str(caught.value) == (
+        "TensorRT for RTX's network has no input 'x' as 'm.onnx' has: found __x"
+    )
 
 
 def test_an_input_that_decides_shapes_is_refused(stand_ins: Any, tmp_path: Path) -> None:
-    stand_ins.FAULTS["shape_tensors"] = ("x",)
-    with pytest.raises(ConversionError, match=r"input 'x' of 'm\.onnx' decides shapes"):
-        eb.convert(linear(tmp_path / "m.onnx"), backend="tensorrt", work_dir=tmp_path / "a")
+    graph = helper.make_graph(
+        [helper.make_node("Reshape", ["x", "shape"], ["y"], name="reshape")],
+        "reshaped",
+        [
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3]),
+            helper.make_tensor_value_info("shape", TensorProto.INT64, [2]),
+        ],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [None, None])],
+    )
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=OPSET, ir_version=8), path)
+    with pytest.raises(ConversionError, match=r"input 'shape' of 'm\.onnx' decides shapes"):
+        from_onnx(path, backend="tensorrt-rtx")
+
+
+# -- progress and the end of a build --------------------------------------------------------------
+
+
+def slow(path: Path) -> Path:
+    """A model whose build takes seconds: forty convolutions with a profile each."""
+    rng = np.random.default_rng(0)
+    nodes, weights, name = [], [], "x"
+    for number in range(40):
+        kernel = rng.standard_normal((64 + number % 8, 64 + (number - 1) % 8, 3, 3))
+        kernel = kernel if number else kernel[:, :64]
+        weights.append(numpy_helper.from_array(kernel.astype(np.float32), f"w{number}"))
+        nodes.append(
+            helper.make_node("Conv", [name, f"w{number}"], [f"c{number}"], pads=[1, 1, 1, 1])
+        )
+        nodes.append(helper.make_node("Sigmoid", [f"c{number}"], [f"y{number}"]))
+        name = f"y{number}"
+    graph = helper.make_graph(
+        nodes,
+        "slow",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 64, 32, 32])],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None)],
+        weights,
+    )
+    onnx.save(helper.make_model(graph, opset_imports=OPSET, ir_version=8), path)
+    return path
 
 
 def test_progress_is_told_step_by_step(stand_ins: Any, tmp_path: Path) -> None:
-    from enginebay_tensorrt.api import from_onnx
-
     told: list[str] = []
-    from_onnx(linear(tmp_path / "m.onnx"), precision="fp16", progress=told.append)
-    assert told == [
+    source = linear(tmp_path / "m.onnx")
+    from_onnx(source, backend="tensorrt-rtx", precision="fp16", progress=told.append)
+    assert told[:3] == [
         "converting to fp16",
-        "Building Engine",
-        "Building Engine: Tactic Selection",
-        "Tactic Selection 1/3",
-        "Tactic Selection 2/3",
-        "Tactic Selection 3/3",
+        "Building engine",
+        "Building engine: Cloning network graph",
     ]
+    assert "Optimizing graph 1/30" in told
+    assert told[-1] == "Building engine 5/6"  # the plan is serialised after the last step
 
 
 def test_progress_reaches_whoever_watches_a_deployment(stand_ins: Any, tmp_path: Path) -> None:
@@ -217,41 +276,64 @@ def test_progress_reaches_whoever_watches_a_deployment(stand_ins: Any, tmp_path:
     eb.deploy(
         torch.nn.ReLU(),
         torch.ones(2),
-        backend="tensorrt",
+        backend="tensorrt-rtx",
         work_dir=tmp_path / "a",
         watch=lambda step: details.append(f"{step.name}: {step.detail}"),
     )
-    assert "convert: Tactic Selection 2/3" in details
+    assert "convert: Optimizing graph 1/30" in details
 
 
 def test_ctrl_c_calls_the_build_off(stand_ins: Any, tmp_path: Path) -> None:
-    from enginebay_tensorrt.api import from_onnx
-
     def tell(text: str) -> None:
-        if text.startswith("Tactic Selection 1"):
+        if text.startswith("Optimizing graph 1"):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        from_onnx(linear(tmp_path / "m.onnx"), progress=tell)
+        from_onnx(linear(tmp_path / "m.onnx"), backend="tensorrt-rtx", progress=tell)
 
 
 def test_ctrl_c_is_heard_while_tensorrt_works(stand_ins: Any, tmp_path: Path) -> None:
     """Heard in a call of the monitor it would be swallowed, and the build be called a failure."""
-    import os
-    import signal
-    from threading import Timer
-
-    from enginebay_tensorrt.api import from_onnx
-
-    stand_ins.FAULTS["slow"] = 0.5
-    source = linear(tmp_path / "m.onnx")
+    source = slow(tmp_path / "m.onnx")
     told: list[str] = []
+    sent: list[float] = []
+
+    def send() -> None:
+        sent.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
 
     def tell(text: str) -> None:
         told.append(text)
-        if len(told) == 2:  # the first step has begun
-            Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+        if text == "Optimizing graph 1/30":
+            Timer(0.02, send).start()
 
     with pytest.raises(KeyboardInterrupt):
-        from_onnx(source, progress=tell)
-    assert told[-1] == "Tactic Selection 1/3"  # the build has ended, at its next step
+        from_onnx(source, backend="tensorrt-rtx", progress=tell)
+    assert time.monotonic() - sent[0] < 3
+    assert told[-1] != "Building engine 5/6"  # it has ended before its end
+
+
+# -- what TensorRT has and TensorRT for RTX has not ------------------------------------------------
+
+
+def test_dla_is_in_the_config_and_in_the_parser(stand_ins: Any, tmp_path: Path) -> None:
+    """TensorRT for RTX takes what DLA is set to, and finds no core that it could build for."""
+    source = linear(tmp_path / "m.onnx")
+    with pytest.raises(ParamsError) as caught:
+        from_onnx(source, dla_core=0, precision="fp16")
+    assert str(caught.value) == "there is no DLA core 0: TensorRT 1.7.1.116 finds 0 on this device"
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_dla_computes_in_fp16(stand_ins: Any, tmp_path: Path, precision: str) -> None:
+    data = [{"x": np.ones((2, 3), np.float32)}]
+    with pytest.raises(ParamsError) as caught:
+        from_onnx(
+            linear(tmp_path / "m.onnx"), dla_core=0, precision=precision, calibration_data=data
+        )
+    assert str(caught.value) == f"DLA computes in fp16, found precision {precision}"
+
+
+def test_a_level_of_optimisation(stand_ins: Any, tmp_path: Path) -> None:
+    from_onnx(linear(tmp_path / "m.onnx"), optimization_level=4)
+    assert stand_ins.CONFIGS[-1].builder_optimization_level == 4

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +16,33 @@ import enginebay as eb
 from enginebay.environment import Check, Tier
 from enginebay.hooks import CheckEnvRequest
 from enginebay_tensorrt import environment
-from enginebay_tensorrt.params import TensorrtParams
+from enginebay_tensorrt.params import TensorrtParams, TensorrtRtxParams
+
+HAS_RTX = find_spec("tensorrt_rtx_bindings") is not None
+#: What is installed: TensorRT for RTX whole, or the bindings of TensorRT 10 or 11 alone.
+INSTALLED = TensorrtRtxParams if HAS_RTX else TensorrtParams
+needs_rtx = pytest.mark.skipif(not HAS_RTX, reason="TensorRT for RTX is not installed")
+needs_tensorrt = pytest.mark.skipif(HAS_RTX, reason="about the bindings of TensorRT 10 and 11")
 
 
-def checks(tier: Tier, *, with_custom_ops: bool = False, **params: Any) -> tuple[Check, ...]:
+@pytest.fixture(scope="session")
+def is_eleven() -> bool:
+    """Whether the bindings are TensorRT 11's."""
+    import stub_libraries
+
+    return stub_libraries.wanted_major() == 11
+
+
+def checks(
+    tier: Tier,
+    *,
+    with_custom_ops: bool = False,
+    kind: type[Any] = INSTALLED,
+    **params: Any,
+) -> tuple[Check, ...]:
     request = CheckEnvRequest(
         tier=tier,
-        params=TensorrtParams(**params),
+        params=kind(**params),
         with_custom_ops=with_custom_ops,
         work_dir=Path(),
     )
@@ -42,34 +64,63 @@ def wheels(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 # -- metadata -------------------------------------------------------------------------------------
 
 
-def test_one_pair_of_wheels_is_fine(wheels: dict[str, str]) -> None:
-    assert checks(Tier.METADATA) == ()
-    wheels.update({"tensorrt-cu13-bindings": "11.4.0", "tensorrt-cu13-libs": "11.4.0"})
-    assert checks(Tier.METADATA) == ()
+@pytest.mark.parametrize(
+    ("kind", "wheel"),
+    [(TensorrtParams, "tensorrt-cu13"), (TensorrtRtxParams, "tensorrt-rtx-cu13")],
+)
+def test_one_pair_of_wheels_is_fine(wheels: dict[str, str], kind: type[Any], wheel: str) -> None:
+    assert checks(Tier.METADATA, kind=kind) == ()
+    wheels.update({f"{wheel}-bindings": "11.4.0", f"{wheel}-libs": "11.4.0"})
+    assert checks(Tier.METADATA, kind=kind) == ()
 
 
-@pytest.mark.parametrize("second", ["tensorrt-cu12-bindings", "tensorrt-cu12-libs"])
-def test_wheels_for_two_versions_of_cuda(wheels: dict[str, str], second: str) -> None:
-    wheels.update({"tensorrt-cu13-bindings": "11.4.0", second: "10.16.1"})
-    check = failure(Tier.METADATA)
+@pytest.mark.parametrize("part", ["bindings", "libs"])
+@pytest.mark.parametrize(
+    ("kind", "name", "extra"),
+    [(TensorrtParams, "tensorrt", "cu13"), (TensorrtRtxParams, "tensorrt-rtx", "rtx")],
+)
+def test_wheels_for_two_versions_of_cuda(
+    wheels: dict[str, str], kind: type[Any], name: str, extra: str, part: str
+) -> None:
+    second = f"{name}-cu12-{part}"
+    wheels.update({f"{name}-cu13-bindings": "11.4.0", second: "10.16.1"})
+    check = failure(Tier.METADATA, kind=kind)
     assert check.name == "one CUDA"
-    assert "tensorrt-cu13-bindings 11.4.0" in check.found
+    assert f"{name}-cu13-bindings 11.4.0" in check.found
     assert f"{second} 10.16.1" in check.found
-    assert check.fix.startswith("pip uninstall -y tensorrt-cu12 tensorrt-cu12-bindings")
-    assert check.fix.endswith("pip install 'enginebay-tensorrt[cu13]'")
+    assert check.fix.startswith(f"pip uninstall -y {name}-cu13 {name}-cu13-bindings")
+    assert check.fix.endswith(f"pip install 'enginebay-tensorrt[{extra}]'")
 
 
-def test_bindings_and_libraries_of_two_versions(wheels: dict[str, str]) -> None:
-    wheels.update({"tensorrt-cu12-bindings": "11.4.0", "tensorrt-cu12-libs": "10.16.1"})
-    check = failure(Tier.METADATA)
+def test_both_products_side_by_side(wheels: dict[str, str]) -> None:
+    wheels.update({"tensorrt-cu13-bindings": "11.4.0", "tensorrt-rtx-cu12-bindings": "1.7.1"})
+    assert checks(Tier.METADATA, kind=TensorrtParams) == ()
+    assert checks(Tier.METADATA, kind=TensorrtRtxParams) == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "index"),
+    [
+        (TensorrtParams, "tensorrt", " --extra-index-url https://pypi.nvidia.com"),
+        (TensorrtRtxParams, "tensorrt-rtx", ""),
+    ],
+)
+def test_bindings_and_libraries_of_two_versions(
+    wheels: dict[str, str], kind: type[Any], name: str, index: str
+) -> None:
+    wheels.update({f"{name}-cu12-bindings": "1.8.0", f"{name}-cu12-libs": "1.7.1"})
+    check = failure(Tier.METADATA, kind=kind)
     assert check.name == "one version"
-    assert check.fix == "pip install --force-reinstall 'tensorrt-cu12==11.4.0'"
+    assert check.fix == (
+        f"pip install --force-reinstall '{name}-cu12-bindings==1.8.0' "
+        f"'{name}-cu12-libs==1.8.0'{index}"
+    )
 
 
 def test_nothing_installed_is_cores_own_check(monkeypatch: pytest.MonkeyPatch) -> None:
     from enginebay.environment import check_distributions
 
-    requirements = eb.get_backend("tensorrt").info.runtime_distributions
+    requirements = eb.get_backend(INSTALLED.product.backend).info.runtime_distributions
     assert check_distributions(requirements).ok  # the bindings alone will do for metadata
     missing = check_distributions([text.replace("tensorrt", "absent") for text in requirements])
     assert missing.failed is not None
@@ -81,7 +132,7 @@ def test_nothing_installed_is_cores_own_check(monkeypatch: pytest.MonkeyPatch) -
 
 def in_a_child(stand_ins_too: bool, code: str) -> str:
     """Run code where the real bindings are found, with the stand-ins or without any library."""
-    paths = os.environ["PYTHONPATH"].split(os.pathsep)
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     kept = [path for path in paths if stand_ins_too or not path.endswith("fake")]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(kept)}
     command = [sys.executable, "-c", code]
@@ -95,7 +146,7 @@ from pathlib import Path
 from enginebay.environment import Tier
 from enginebay.hooks import CheckEnvRequest
 from enginebay_tensorrt.environment import check_tier
-from enginebay_tensorrt.params import TensorrtParams
+from enginebay_tensorrt.params import *
 params = TensorrtParams()
 request = CheckEnvRequest(
     tier=Tier.IMPORT, params=params, with_custom_ops=False, work_dir=Path()
@@ -105,48 +156,74 @@ for check in check_tier(request).checks:
 """
 
 
+@needs_tensorrt
 def test_bindings_without_libraries(is_eleven: bool) -> None:
     """NVIDIA's bindings as they are on a machine that has nothing else of TensorRT."""
     first, second = in_a_child(False, IMPORT).splitlines()
     major, wheel = (11, "cu13-libs==11.4.0.106") if is_eleven else (10, "cu12-libs==10.16.1.11")
     status, name, found, fix = first.split("|")
-    assert (status, name) == ("failed", "TensorRT's libraries")
+    assert (status, name) == ("failed", "the libraries of TensorRT")
     assert found.startswith("the bindings are here, libnv")
     assert found.endswith(f".so.{major} is not")
     assert fix == f"pip install 'tensorrt-{wheel}' --extra-index-url https://pypi.nvidia.com"
     assert second.startswith("ok|cuda.bindings.runtime|")
 
 
+@needs_tensorrt
 def test_a_conversion_without_libraries_says_what_to_ask() -> None:
     told = in_a_child(
         False,
-        "try: import enginebay_tensorrt.installation\n"
+        "from enginebay_tensorrt import library, params\n"
+        "try: library.library_of(params.TensorrtParams())\n"
         "except Exception as err: print(type(err).__name__, err, err.hint, sep='|')",
     )
     kind, text, hint = told.strip().split("|")
     assert kind == "MissingDependencyError"
-    assert text.startswith("TensorRT's Python bindings are installed and do not import: libnv")
+    assert text.startswith("the Python bindings of TensorRT are installed and do not import: libnv")
     assert hint == "enginebay check-env tensorrt"
 
 
+@needs_rtx
 def test_everything_imports(stand_ins: Any) -> None:
     found = checks(Tier.IMPORT, precision="int8")
-    assert [check.status for check in found] == ["ok"] * 3
-    assert [check.name for check in found] == [
-        "tensorrt",
-        "cuda.bindings.runtime",
-        "onnxruntime.quantization",
+    assert [(check.status, check.name) for check in found] == [
+        ("ok", "tensorrt_rtx"),
+        ("ok", "parser and builder"),
+        ("ok", "cuda.bindings.runtime"),
+        ("ok", "onnxruntime.quantization"),
     ]
+    assert re.fullmatch(r"built [\d,]+ bytes for Ampere and newer, without a GPU", found[1].found)
     assert [check.name for check in checks(Tier.IMPORT, precision="bf16")][-1] == "onnx_ir"
 
 
+@needs_rtx
+def test_a_builder_that_builds_for_no_such_gpu(stand_ins: Any) -> None:
+    check = failure(Tier.IMPORT, compute_capability=("sm90",))
+    assert check.name == "parser and builder"
+    assert check.found.startswith("compute_capability 'sm90' is not in TensorRT for RTX 1.7.1.116")
+
+
+@needs_rtx
+def test_an_engine_for_this_gpu_is_built_where_it_is(stand_ins: Any) -> None:
+    found = checks(Tier.IMPORT, compute_capability=("current",))
+    assert [check.name for check in found] == ["tensorrt_rtx", "cuda.bindings.runtime"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(TensorrtParams, "tensorrt"), (TensorrtRtxParams, "tensorrt-rtx")]
+)
 def test_cudas_bindings_are_those_of_the_wheels(
-    stand_ins: Any, wheels: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    wheels: dict[str, str], monkeypatch: pytest.MonkeyPatch, kind: type[Any], name: str
 ) -> None:
     monkeypatch.setitem(sys.modules, "cuda.bindings.runtime", None)
-    assert failure(Tier.IMPORT).fix == "pip install 'cuda-bindings==13.*'"
-    wheels["tensorrt-cu12-bindings"] = "10.16.1"
-    assert failure(Tier.IMPORT).fix == "pip install 'cuda-bindings==12.*'"
+
+    def fix() -> str:
+        (check,) = (c for c in checks(Tier.IMPORT, kind=kind) if c.name == "cuda.bindings.runtime")
+        return check.fix
+
+    assert fix() == "pip install 'cuda-bindings==13.*'"
+    wheels[f"{name}-cu12-bindings"] = "10.16.1"
+    assert fix() == "pip install 'cuda-bindings==12.*'"
 
 
 # -- device ---------------------------------------------------------------------------------------
@@ -155,7 +232,7 @@ def test_cudas_bindings_are_those_of_the_wheels(
 def test_a_gpu_that_answers(machine: Any) -> None:
     driver, gpu = checks(Tier.DEVICE, device="cuda:1")
     assert (driver.name, driver.found) == ("driver", "CUDA 13.0")
-    assert (gpu.name, gpu.found) == ("cuda:1", "NVIDIA Fake 2, sm 9.0")
+    assert (gpu.name, gpu.found) == ("cuda:1", "NVIDIA Fake 2, sm 8.9")
 
 
 def test_no_driver(machine: Any) -> None:
@@ -165,6 +242,7 @@ def test_no_driver(machine: Any) -> None:
     assert "--gpus all" in check.fix
 
 
+@needs_tensorrt
 def test_a_driver_that_is_too_old(machine: Any, is_eleven: bool) -> None:
     machine.driver = 12080 if is_eleven else 11080
     check = failure(Tier.DEVICE)
@@ -179,7 +257,7 @@ def test_a_driver_that_is_too_old(machine: Any, is_eleven: bool) -> None:
 
 def test_cudas_bindings_are_newer_than_the_driver(machine: Any, wheels: dict[str, str]) -> None:
     """CUDA says only that the driver is too old; TensorRT has no need of a newer one."""
-    wheels["tensorrt-cu12-bindings"] = "10.16.1"
+    wheels[f"{INSTALLED.product.backend}-cu12-bindings"] = "10.16.1"
     machine.driver, machine.runtime = 12080, 13000
     check = failure(Tier.DEVICE)
     assert check.name == "one CUDA"
@@ -189,6 +267,17 @@ def test_cudas_bindings_are_newer_than_the_driver(machine: Any, wheels: dict[str
     assert checks(Tier.DEVICE)[0].status == "ok"
 
 
+def test_a_driver_for_an_older_cuda(machine: Any, wheels: dict[str, str]) -> None:
+    name = INSTALLED.product.backend
+    wheels[f"{name}-cu13-bindings"] = "1.7.1"
+    machine.driver = 12080
+    check = failure(Tier.DEVICE)
+    assert check.found == "a driver for CUDA 12.8"
+    assert check.wanted == "a driver for CUDA 13 (580.65 or newer)"
+    extra = INSTALLED.product.extras["12"]
+    assert check.fix.endswith(f" && pip install 'enginebay-tensorrt[{extra}]'")
+
+
 def test_a_gpu_that_is_not_there(machine: Any) -> None:
     check = failure(Tier.DEVICE, device="cuda:2")
     assert (check.found, check.wanted) == ("2 GPUs", "cuda:2")
@@ -196,6 +285,7 @@ def test_a_gpu_that_is_not_there(machine: Any) -> None:
     assert check.found.startswith("device 'gpu' is not one of TensorRT's")
 
 
+@needs_rtx
 def test_plugins_are_part_of_the_custom_ops(machine: Any, tmp_path: Path) -> None:
     broken = tmp_path / "libbroken.so"
     broken.write_bytes(b"nothing")
@@ -207,22 +297,45 @@ def test_plugins_are_part_of_the_custom_ops(machine: Any, tmp_path: Path) -> Non
     assert own.found == "TensorRT's own plugins; no library is named in plugins"
 
 
+@needs_rtx
 def test_all_four_tiers_in_children(stand_ins: Any) -> None:
-    """As ``enginebay check-env tensorrt`` asks: the last one builds, runs and compares."""
-    report = eb.get_backend("tensorrt").check_env()
+    """As ``enginebay check-env tensorrt-rtx`` asks: the last one builds, runs and compares."""
+    report = eb.get_backend("tensorrt-rtx").check_env()
     assert report.ok, report.failed
     assert [check.tier for check in report.checks][-1] == Tier.SMOKE
     assert "worst difference 0" in report.checks[-1].found
 
 
+ALL = """
+import enginebay as eb
+for c in eb.get_backend({!r}).check_env().checks: print(c.tier, c.status, c.name, c.found, sep="|")
+"""
+
+
+@needs_tensorrt
 def test_this_machine_without_stand_ins_has_no_libraries() -> None:
-    told = in_a_child(
-        False,
-        "import enginebay as eb\n"
-        "for c in eb.get_backend('tensorrt').check_env().checks: print(c.tier, c.status, c.name)",
+    told = in_a_child(False, ALL.format("tensorrt"))
+    rows = [line.split("|")[:3] for line in told.splitlines()]
+    assert rows[0][:2] == ["metadata", "ok"]
+    assert rows[1] == ["import", "failed", "the libraries of TensorRT"]
+    assert ["smoke", "skipped", "smoke"] in rows
+
+
+@needs_rtx
+def test_without_a_driver_the_build_is_checked_and_the_run_says_what_is_missing() -> None:
+    told = in_a_child(False, ALL.format("tensorrt-rtx"))
+    rows = [line.split("|") for line in told.splitlines()]
+    assert ["import", "ok", "parser and builder"] in [row[:3] for row in rows]
+    assert ["device", "failed", "driver", "no NVIDIA driver (libcuda.so.1)"] in rows
+
+
+@needs_rtx
+def test_bindings_of_tensorrt_for_rtx_without_libraries() -> None:
+    """The real bindings, where the loader does not find the libraries beside them."""
+    code = "import sys; sys.modules['tensorrt_rtx_libs'] = None\n" + IMPORT.replace(
+        "TensorrtParams()", "TensorrtRtxParams()"
     )
-    assert told.splitlines()[:2] == [
-        "metadata ok " + told.split()[2],
-        "import failed TensorRT's libraries",
-    ]
-    assert "smoke skipped smoke" in told
+    status, name, found, fix = in_a_child(False, code).splitlines()[0].split("|")
+    assert (status, name) == ("failed", "the libraries of TensorRT for RTX")
+    assert found.startswith("the bindings are here, libtensorrt_")
+    assert re.fullmatch(r"pip install 'tensorrt-rtx-cu13-libs==[\d.]+'", fix)

@@ -1,17 +1,35 @@
-"""What the backend uses of TensorRT's and CUDA's bindings is there, under these very names."""
+"""What the backend uses of TensorRT's and CUDA's bindings is there, under these very names.
+
+The bindings are those that are installed: TensorRT for RTX with its libraries, or TensorRT 10 or 11
+over stub libraries, whose factories return null.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
+from importlib import import_module
+from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from enginebay_tensorrt.context import Allocator
+from enginebay_tensorrt.library import Library, library_of
+from enginebay_tensorrt.monitor import Monitor
+from enginebay_tensorrt.params import TensorrtParams, TensorrtRtxParams
+from enginebay_tensorrt.plan_file import PlanWriter
+from enginebay_tensorrt.products import TENSORRT_RTX
+
 SOURCE = Path(__file__).parents[1] / "src" / "enginebay_tensorrt"
-#: Names of TensorRT 10 that are used behind HAS_PRECISION_FLAGS only.
-ONLY_IN_10 = {"BuilderFlag.FP16"}
+#: Names that some bindings lack, and are used behind a question or for one product only.
+LACKS = {
+    "10": {"ComputeCapability", "ComputeCapability.__members__"},
+    "11": {"BuilderFlag.FP16", "ComputeCapability", "ComputeCapability.__members__"},
+    "rtx": {"BuilderFlag.FP16"},
+}
 
 
 def names_used() -> set[str]:
@@ -23,8 +41,11 @@ def names_used() -> set[str]:
             while isinstance(node, ast.Attribute):
                 parts.insert(0, node.attr)
                 node = node.value
-            if parts and isinstance(node, ast.Name) and node.id == "trt":
-                found.add(".".join(parts[:2]))
+            if parts[:1] == ["trt"] and len(parts) > 1:  # library.trt.A
+                parts.pop(0)
+            elif not (parts and isinstance(node, ast.Name) and node.id == "trt"):
+                continue
+            found.add(".".join(parts[:2]))
     return found
 
 
@@ -35,24 +56,43 @@ def resolve(root: Any, name: str) -> Any:
 
 
 @pytest.fixture(scope="module")
-def real() -> Any:
-    import tensorrt
+def library() -> Library:
+    """The library that is installed: for RTX, or TensorRT itself."""
+    params = TensorrtRtxParams if find_spec("tensorrt_rtx_bindings") else TensorrtParams
+    return library_of(params())
 
-    return tensorrt.real
+
+@pytest.fixture(scope="module")
+def real(library: Library) -> Any:
+    """NVIDIA's own module, which the stand-ins for the GPU are around."""
+    name = library.product.modules[-1]
+    assert name.endswith("_bindings")
+    return import_module(name)
+
+
+@pytest.fixture(scope="module")
+def kind(library: Library) -> str:
+    """Which it is: ``rtx``, ``10`` or ``11``."""
+    return "rtx" if library.product is TENSORRT_RTX else library.version.partition(".")[0]
 
 
 def test_the_source_was_read() -> None:
-    assert {"Builder", "Runtime", "IOutputAllocator.__init__", "BuilderFlag.FP16"} <= names_used()
+    assert {"Builder", "Runtime", "OnnxParser", "BuilderFlag.FP16"} <= names_used()
 
 
-def test_every_name_is_in_the_real_module(real: Any, is_eleven: bool) -> None:
+def test_every_name_is_in_the_real_module(real: Any, kind: str) -> None:
     missing = {name for name in names_used() if resolve(real, name) is None}
-    assert missing == (ONLY_IN_10 if is_eleven else set())
+    assert missing == LACKS[kind]
+
+
+def test_interfaces_are_there(real: Any) -> None:
+    sources = "".join(file.read_text() for file in SOURCE.glob("*.py"))
+    interfaces = set(re.findall(r'interface = "(\w+)"', sources))
+    assert {"ILogger", "IProgressMonitor", "IOutputAllocator", "IStreamWriter"} <= interfaces
+    assert [name for name in interfaces if not hasattr(real, name)] == []
 
 
 def test_names_that_are_put_together_are_there(real: Any) -> None:
-    from enginebay_tensorrt.params import TensorrtParams
-
     for flag in ("VERSION_COMPATIBLE", "SPARSE_WEIGHTS", "STRIP_PLAN", "REFIT", "REFIT_IDENTICAL"):
         assert hasattr(real.BuilderFlag, flag)
     levels = TensorrtParams.__annotations__["hardware_compatibility"]
@@ -61,12 +101,9 @@ def test_names_that_are_put_together_are_there(real: Any) -> None:
         assert hasattr(real.HardwareCompatibilityLevel, level.upper())
 
 
-def test_the_version_switch(real: Any, is_eleven: bool) -> None:
-    from enginebay_tensorrt.installation import HAS_PRECISION_FLAGS, trt
-
-    assert trt.__version__ == real.__version__
-    assert trt.__version__.startswith("11." if is_eleven else "10.")
-    assert is_eleven is not HAS_PRECISION_FLAGS
+def test_the_version_switch(library: Library, real: Any, kind: str) -> None:
+    assert library.version == real.__version__
+    assert library.has_precision_flags is (kind == "10")
     assert hasattr(real.NetworkDefinitionCreationFlag, "STRONGLY_TYPED")
 
 
@@ -78,6 +115,7 @@ def test_dtypes_are_named_as_in_the_real_enum(real: Any) -> None:
     assert dtype_name(real.DataType.INT4) == "int4"
 
 
+@pytest.mark.skipif(not find_spec("tensorrt_rtx_bindings"), reason="it has no stand-ins")
 def test_the_stand_ins_are_like_the_real_classes(stand_ins: Any) -> None:
     from pybind_signatures import differences
 
@@ -103,15 +141,13 @@ def test_stand_ins_that_differ_are_noticed(real: Any) -> None:
     ]
 
 
-def test_what_we_derive_from_is_made_by_the_real_bindings(real: Any) -> None:
-    """Loggers, monitors and allocators are NVIDIA's own classes, with our methods in them."""
-    from enginebay_tensorrt.context import Allocator
-    from enginebay_tensorrt.logger import LOGGER
-    from enginebay_tensorrt.monitor import Monitor
-
-    assert isinstance(LOGGER, real.ILogger)
-    assert isinstance(Monitor(print), real.IProgressMonitor)
-    assert isinstance(Allocator(), real.IOutputAllocator)
+def test_what_we_derive_from_is_made_by_the_real_bindings(library: Library, real: Any) -> None:
+    """Loggers, monitors, writers and allocators are NVIDIA's own classes, with our methods."""
+    monitor = library.derived(Monitor)(print)
+    assert isinstance(library.logger, real.ILogger)
+    assert isinstance(monitor, real.IProgressMonitor)
+    assert isinstance(library.derived(PlanWriter)(BytesIO(), monitor), real.IStreamWriter)
+    assert isinstance(library.derived(Allocator)(), real.IOutputAllocator)
     document = real.IOutputAllocator.__doc__
     for line in (
         "reallocate_output_async(self, tensor_name, memory, size, alignment, stream)",
@@ -125,21 +161,19 @@ def test_monitor_methods_are_named_as_the_real_ones(real: Any) -> None:
 
     from pybind_signatures import overloads
 
-    from enginebay_tensorrt.monitor import Monitor
-
     for name in ("phase_start", "step_complete", "phase_finish"):
         mine = list(inspect.signature(getattr(Monitor, name)).parameters)[1:]
         assert mine in overloads(getattr(real.IProgressMonitor, name))
 
 
-def test_real_factories_answer_null_over_the_stubs(real: Any) -> None:
-    from enginebay_tensorrt.logger import LOGGER
-
+def test_real_factories_return_null_over_the_stubs(library: Library, real: Any, kind: str) -> None:
+    if kind == "rtx":
+        pytest.skip("its libraries are no stubs")
     with pytest.raises(TypeError, match="nullptr"):
-        real.Builder(LOGGER)
+        real.Builder(library.logger)
     with pytest.raises(TypeError, match="nullptr"):
-        real.Runtime(LOGGER)
-    assert real.init_libnvinfer_plugins(LOGGER, "") is True
+        real.Runtime(library.logger)
+    assert real.init_libnvinfer_plugins(library.logger, "") is True
 
 
 def test_the_stand_in_for_cuda_takes_what_cuda_takes() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from onnx_models import agree, dynamic, expected, linear, nonzero, rows
+from onnx_models import agree, built, dynamic, expected, linear, nonzero, rows
 
 import enginebay as eb
 from enginebay.errors import InferenceError
@@ -20,7 +20,7 @@ def test_tensors_are_handed_over_by_address(
     import torch
 
     source = linear(tmp_path / "m.onnx", "n")
-    artifact = eb.convert(source, backend="tensorrt-rtx", work_dir=tmp_path / "a", params=dynamic())
+    artifact = built(source, dynamic())
     with eb.load(artifact) as wrapper:
         x = torch.from_numpy(rows(4))
         machine.log.clear()
@@ -54,7 +54,7 @@ def test_an_empty_tensor_has_no_address(on_cpu: Any, tmp_path: Path) -> None:
 
     shapes = {"min_shapes": "0x3", "input_shapes": "4x3", "max_shapes": "8x3"}
     source = linear(tmp_path / "m.onnx", "n")
-    artifact = eb.convert(source, backend="tensorrt-rtx", work_dir=tmp_path / "a", params=shapes)
+    artifact = built(source, shapes)
     with eb.load(artifact) as wrapper:
         x = torch.empty(0, 3)
         assert x.data_ptr() == 0
@@ -87,7 +87,7 @@ def test_tensors_and_a_shape_that_depends_on_the_data(on_cpu: Any, tmp_path: Pat
     import torch
 
     source = nonzero(tmp_path / "m.onnx")
-    artifact = eb.convert(source, backend="tensorrt-rtx", work_dir=tmp_path / "a")
+    artifact = built(source)
     with eb.load(artifact) as wrapper:
         for x in (torch.tensor([0.0, 1, 0, 2, 0, 3]), torch.zeros(6), torch.ones(6)):
             found = wrapper({"x": x})
@@ -146,7 +146,7 @@ def test_the_default_stream_and_a_cuda_graph(on_cpu: Any, machine: Any, tmp_path
 
     on_cpu.cuda_stream = 0
     source, params = linear(tmp_path / "m.onnx"), {"cuda_graph": True}
-    artifact = eb.convert(source, backend="tensorrt-rtx", work_dir=tmp_path / "a", params=params)
+    artifact = built(source, params)
     with eb.load(artifact) as wrapper:
         x, wanted = torch.zeros(2, 3), torch.from_numpy(rows(2))
         # What the caller has put on the default stream comes first.
@@ -192,7 +192,7 @@ def test_views_that_begin_anywhere(on_cpu: Any, tmp_path: Path) -> None:
     import torch
 
     source = linear(tmp_path / "m.onnx", "n")
-    artifact = eb.convert(source, backend="tensorrt-rtx", work_dir=tmp_path / "a", params=dynamic())
+    artifact = built(source, dynamic())
     with eb.load(artifact) as wrapper:
         view = torch.from_numpy(rows(9))[1:]
         assert view.is_contiguous()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from onnx_models import agree, dynamic, expected, linear, nonzero, rows
+from onnx_models import agree, built, dynamic, expected, linear, nonzero, rows
 
 import enginebay as eb
 from enginebay.authors import read_onnx
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 def test_dynamic_shapes(stand_ins: Any, tmp_path: Path) -> None:
     source = linear(tmp_path / "m.onnx", "n")
-    artifact = eb.convert(source, backend="tensorrt-rtx", work_dir=tmp_path / "a", params=dynamic())
+    artifact = built(source, dynamic())
     (profile,) = stand_ins.PROFILES
     assert [tuple(shape) for shape in profile.get_shape("x")] == [(1, 3), (4, 3), (8, 3)]
     with eb.load(artifact) as wrapper:
@@ -65,7 +66,7 @@ def test_a_deployment_says_the_shapes(stand_ins: Any, tmp_path: Path) -> None:
 def test_several_profiles(stand_ins: Any, tmp_path: Path) -> None:
     source = linear(tmp_path / "m.onnx", "n")
     more = dynamic(profiles=("x:16x3 / x:32x3 / x:64x3",))
-    artifact = eb.convert(source, backend="tensorrt-rtx", work_dir=tmp_path / "a", params=more)
+    artifact = built(source, more)
     assert stand_ins.CONFIGS[-1].num_optimization_profiles == 2
     with eb.load(artifact) as wrapper:
         stand_ins.LOG.clear()
@@ -83,7 +84,7 @@ def test_a_profile_in_use_is_kept_where_it_will_do(stand_ins: Any, tmp_path: Pat
     """Changing it has TensorRT prepare its layers again."""
     source = linear(tmp_path / "m.onnx", "n")
     more = dynamic(profiles=("x:4x3 / x:8x3 / x:16x3",))
-    artifact = eb.convert(source, backend="tensorrt-rtx", work_dir=tmp_path / "a", params=more)
+    artifact = built(source, more)
     with eb.load(artifact) as wrapper:
         for number in (16, 8, 16, 1, 8):  # 4 to 8 rows fit both
             wrapper({"x": rows(number)})
@@ -121,6 +122,7 @@ def test_a_profile_that_tensorrt_refuses(stand_ins: Any, tmp_path: Path) -> None
             ir.path,
             TensorrtRtxParams(),
             None,
+            BytesIO(),
             inputs=ir.inputs,
             outputs=ir.outputs,
             shapes={"x": ShapeProfile((5, 3), (4, 3), (8, 3))},
@@ -158,7 +160,7 @@ def test_a_call_that_is_refused_takes_no_memory(
     stand_ins: Any, machine: Any, tmp_path: Path
 ) -> None:
     source = linear(tmp_path / "m.onnx", "n")
-    artifact = eb.convert(source, backend="tensorrt-rtx", work_dir=tmp_path / "a", params=dynamic())
+    artifact = built(source, dynamic())
     with eb.load(artifact) as wrapper:
         machine.log.clear()
         with pytest.raises(InputError, match="was not built for"):
@@ -186,7 +188,7 @@ def test_what_tensorrt_refuses_is_told_with_its_reason(
         source = linear(tmp_path / "m.onnx", "n")
         params = dynamic(profiles=("x:16x3 / x:32x3 / x:64x3",))
     x = np.ones(6, np.float32) if not params else rows(16 if "profile" in method else 2)
-    artifact = eb.convert(source, backend="tensorrt-rtx", work_dir=tmp_path / "a", params=params)
+    artifact = built(source, params)
 
     def refuse(context: Any, *_: Any) -> bool:
         context._engine._logger.log(stand_ins.trt.ILogger.ERROR, "Error Code 3: API Usage")
@@ -220,7 +222,7 @@ def test_closing_gives_everything_back(stand_ins: Any, tmp_path: Path) -> None:
     import fake_cuda
 
     source = linear(tmp_path / "m.onnx", "n")
-    artifact = eb.convert(source, backend="tensorrt-rtx", work_dir=tmp_path / "a", params=dynamic())
+    artifact = built(source, dynamic())
     wrapper = eb.load(artifact)
     for number in (1, 8, 4):
         wrapper({"x": rows(number)})
@@ -240,7 +242,7 @@ def test_a_device_by_its_number(stand_ins: Any, tmp_path: Path) -> None:
     with eb.load(artifact) as wrapper:
         wrapper({"x": rows(2)})
         assert wrapper.receipt.device == "cuda:1"
-    calls = ("build_serialized_network", "deserialize_cuda_engine", "execute_async_v3")
+    calls = ("build_serialized_network_to_stream", "deserialize_cuda_engine", "execute_async_v3")
     assert [e[-1] for name in calls for e in stand_ins.LOG if e[0] == name] == [1, 1, 1]
     assert fake_cuda.here.device == 0  # the caller's is as it was
 

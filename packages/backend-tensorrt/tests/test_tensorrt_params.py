@@ -13,7 +13,7 @@ import pytest
 import enginebay as eb
 from enginebay.errors import ConfigError, ParamsError
 from enginebay.params import ShapeProfile
-from enginebay_tensorrt.params import TensorrtParams
+from enginebay_tensorrt.params import TensorrtParams, TensorrtRtxParams
 from enginebay_tensorrt.profiles import profiles_for
 
 X = {"x": (-1, 3)}
@@ -33,6 +33,19 @@ def test_flags() -> None:
     assert len(params.profiles) == 2
     assert params.device_index == 1
     assert TensorrtParams.from_mapping(params.to_mapping()) == params
+
+
+def test_flags_of_tensorrt_for_rtx() -> None:
+    parser = argparse.ArgumentParser()
+    TensorrtRtxParams.add_arguments(parser)
+    given = parser.parse_args(["--compute-capability", "sm89,12.0", "--precision", "fp16"])
+    params = TensorrtRtxParams.from_args(given)
+    assert params.compute_capability == ("sm89", "12.0")
+    assert TensorrtRtxParams.from_mapping(params.to_mapping()) == params
+    ours = {*TensorrtParams.__struct_fields__}
+    assert {*TensorrtRtxParams.__struct_fields__} - ours == {"compute_capability"}
+    with pytest.raises(ParamsError, match="'timing_cache', which is not one of its fields"):
+        TensorrtRtxParams(timing_cache="cache")
 
 
 def test_files() -> None:
@@ -200,17 +213,30 @@ def test_the_console_tool_says_what_is_wrong_in_one_line(tmp_path: Any) -> None:
     assert "invalid choice: 'fp31'" in ran.stderr
 
 
-def test_without_tensorrt_there_is_one_clear_line() -> None:
+@pytest.mark.parametrize(
+    ("params", "title", "hint"),
+    [
+        (
+            "TensorrtParams",
+            "TensorRT",
+            "pip install 'enginebay-tensorrt[cu13]', or [cu12] for a driver of CUDA 12",
+        ),
+        (
+            "TensorrtRtxParams",
+            "TensorRT for RTX",
+            "pip install 'enginebay-tensorrt[rtx]', or [rtx-cu12] for a driver of CUDA 12",
+        ),
+    ],
+)
+def test_without_tensorrt_there_is_one_clear_line(params: str, title: str, hint: str) -> None:
     code = (
-        "import sys; sys.modules.update(tensorrt=None, tensorrt_bindings=None)\n"
         "from importlib import util\n"
         "real = util.find_spec\n"
         "util.find_spec = lambda n, *a: None if n.startswith('tensorrt') else real(n, *a)\n"
-        "try: import enginebay_tensorrt.installation\n"
+        "from enginebay_tensorrt import library, params\n"
+        f"try: library.library_of(params.{params}())\n"
         "except Exception as e: print(type(e).__name__, '|', e, '|', e.hint)"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stdout.strip() == (
-        "MissingDependencyError | TensorRT's Python bindings are not installed | "
-        "pip install 'enginebay-tensorrt[cu13]', or [cu12] for a driver of CUDA 12"
-    )
+    message = f"the Python bindings of {title} are not installed"
+    assert ran.stdout.strip() == f"MissingDependencyError | {message} | {hint}"

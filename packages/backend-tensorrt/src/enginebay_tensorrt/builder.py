@@ -93,9 +93,6 @@ def build_plan(
 
 def _build_hint(params: Params, device: cuda.Device | None) -> str | None:
     """What to type where a build failed for a reason that a parameter gives."""
-    if device is None and (params.refit or params.strip_plan):
-        # Seen with 1.7.1: its compiler then calls the driver, and fails where there is none.
-        return "engines without their weights are built on a GPU: leave out --refit, --strip-plan"
     if params.compute_capability and device is None:
         return "another --precision, or other GPUs in --compute-capability"
     if params.workspace_size:
@@ -189,7 +186,7 @@ def _parse(library: Library, network: Any, source: Path, params: Params) -> None
         parser.set_flag(trt.OnnxParserFlag.ADJUST_FOR_DLA)
     if parser.parse_from_file(str(source)):
         return
-    errors = [_describe(parser.get_error(n)) for n in range(parser.num_errors)]
+    errors = [_with_node(parser.get_error(n)) for n in range(parser.num_errors)]
     distinct = list(dict.fromkeys(errors)) or ["no reason was given"]
     more = f"; and {len(distinct) - _MAX_ERRORS} more" if len(distinct) > _MAX_ERRORS else ""
     raise ConversionError(
@@ -199,11 +196,24 @@ def _parse(library: Library, network: Any, source: Path, params: Params) -> None
     )
 
 
-def _describe(error: Any) -> str:
+def _with_node(error: Any) -> str:
     """Return a parser's error with the node that it is about."""
     node, operator = error.node_name(), error.node_operator()
     where = f"node '{node}' ({operator}): " if node or operator else ""
-    return f"{where}{error.desc().strip()} [{error.code().name}]"
+    return f"{where}{describe(error)} [{error.code().name}]"
+
+
+def describe(error: Any) -> str:
+    """Return a parser's error in one line; an assertion is all that it says about some operators.
+
+    The code of the parser is in the text: ``false`` for an operator that it never takes, and a
+    condition with a text for one that is no operator of ONNX's.
+    """
+    text = " ".join(error.desc().split())
+    if text == "false":
+        return f"{error.node_operator()} is not supported"
+    condition, both, rest = text.partition(' && "')
+    return rest.removesuffix('"') if both and condition.isidentifier() else text
 
 
 def _ports(network: Any) -> tuple[list[Any], list[Any]]:
@@ -305,7 +315,11 @@ def _add_profiles(library: Library, builder: Any, config: Any, profiles: Iterabl
         made = builder.create_optimization_profile()
         for name, shapes in profile.items():
             made.set_shape(name, shapes.min, shapes.opt, shapes.max)
-        if config.add_optimization_profile(made) < 0:
-            described = ", ".join(f"{name} {p.min} to {p.max}" for name, p in profile.items())
-            title = library.product.title
-            raise ConversionError(f"{title} refuses the optimisation profile {described}")
+        with library.logger.collecting() as errors:
+            if config.add_optimization_profile(made) >= 0:
+                continue
+        described = ", ".join(f"{name} {p.min} to {p.max}" for name, p in profile.items())
+        raise ConversionError(
+            f"{library.product.title} refuses the optimisation profile {described}: "
+            f"{reason(errors)}"
+        )

@@ -6,6 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, BinaryIO
 
+from enginebay.errors import BackendUnavailableError
 from enginebay_tensorrt import cuda
 from enginebay_tensorrt.builder import build_plan
 from enginebay_tensorrt.library import library_of
@@ -67,13 +68,25 @@ def check_params(params: Params) -> None:
 
     Raises:
         ParamsError: The installed library does not have what is requested.
+        BackendUnavailableError: What is requested cannot be built without a GPU.
         ConversionError: A plugin library does not load.
     """
     library = library_of(params)
     check_precision(params)
     if isinstance(params, TensorrtRtxParams):
         capabilities(library, params)
+        _check_builder(params)
     load_plugins(library, map(Path, params.plugins))
+
+
+def _check_builder(params: TensorrtRtxParams) -> None:
+    if (params.refit or params.strip_plan) and not cuda.has_driver():
+        # Seen with 1.7.1: its compiler calls the driver for weights that are apart.
+        raise BackendUnavailableError(
+            "engines whose weights can be replaced are built on a GPU: this machine has no NVIDIA "
+            "driver (libcuda.so.1)",
+            hint="leave out --refit and --strip-plan",
+        )
 
 
 def build(

@@ -167,13 +167,15 @@ def _check_driver(product: Product) -> eb.EnvReport:
         )
     if number // 1000 < major:
         older = str(number // 1000)
-        other = f", or {product.uninstall} && {product.install_for(older)}"
+        other = ""
+        if older in product.wheels:
+            other = f", or {product.uninstall} && {product.install_for(older)}"
         return failed(
             Tier.DEVICE,
             "driver",
             found=f"a driver for CUDA {cuda.version_text(number)}",
             wanted=wanted,
-            fix="update NVIDIA's driver" + (other if older in product.wheels else ""),
+            fix=f"update NVIDIA's driver{other}",
         )
     if number // 1000 < runtime // 1000:
         return failed(

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _log = logging.getLogger(__name__)
+# Without any handler Python prints errors, and they are in the exceptions already.
+_log.addHandler(logging.NullHandler())
 _LEVELS = {
     "INTERNAL_ERROR": logging.ERROR,
     "ERROR": logging.ERROR,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import shutil
 from pathlib import Path
@@ -36,8 +37,18 @@ def load_plugins(library: Library, paths: Iterable[Path]) -> None:
             continue  # TensorRT refuses a plugin that it knows already, wherever it lies
         with library.logger.collecting() as errors:
             if trt.get_plugin_registry().load_library(str(path.resolve())) is None:
-                raise ConversionError(f"plugin library '{path}' does not load: {reason(errors)}")
+                why = reason(errors or _loader_errors(path))
+                raise ConversionError(f"plugin library '{path}' does not load: {why}")
         library.loaded.add(digest)
+
+
+def _loader_errors(path: Path) -> list[str]:
+    """Return what the system's loader says, which TensorRT logs only while there is a builder."""
+    try:
+        ctypes.CDLL(str(path.resolve()))
+    except OSError as err:
+        return [str(err)]
+    return []
 
 
 def copy_plugins(libraries: Iterable[str], work_dir: Path) -> list[Path]:

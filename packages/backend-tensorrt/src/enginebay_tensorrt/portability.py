@@ -66,7 +66,7 @@ def capabilities(library: Library, params: Params) -> list[str]:
     for name, text in zip(names, params.compute_capability, strict=True):
         if name not in known:
             raise ParamsError(
-                f"compute_capability {text} is not in {library.title}: "
+                f"compute_capability '{text}' is not in {library.title}: "
                 f"it has {', '.join(map(str.lower, known))}",
                 hint="leave it out for every GPU from Ampere on",
             )

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enginebay.errors import ConversionError
-from enginebay_tensorrt.builder import parser_errors
+from enginebay_tensorrt.builder import describe, parser_errors
 from enginebay_tensorrt.library import library_of
 from enginebay_tensorrt.plugin_libraries import load_plugins
 
@@ -25,7 +25,7 @@ def unsupported_operators(request: ConvertRequest[Params]) -> dict[str, str]:
     load_plugins(library, map(Path, request.params.plugins))
     found: dict[str, str] = {}
     for error in parser_errors(request.ir.path, request.params):
-        text = " ".join(error.desc().split())
+        text = describe(error)
         if not error.node_name():
             raise ConversionError(
                 f"{library.product.title} cannot parse '{request.ir.path.name}': {text}"

@@ -32,8 +32,8 @@ def profiles_for(
         ParamsError: A dynamic input has no shapes, or shapes do not fit the network.
 
     Example:
-        >>> from enginebay_tensorrt.params import Params
-        >>> params = Params(min_shapes="1x3", input_shapes="4x3", max_shapes="8x3")
+        >>> from enginebay_tensorrt.params import TensorrtParams
+        >>> params = TensorrtParams(min_shapes="1x3", input_shapes="4x3", max_shapes="8x3")
         >>> profiles_for({"x": (-1, 3)}, params, {})
         [{'x': ShapeProfile(min=(1, 3), opt=(4, 3), max=(8, 3))}]
     """

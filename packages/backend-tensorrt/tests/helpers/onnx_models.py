@@ -8,6 +8,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+import enginebay as eb
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -57,6 +59,13 @@ def agree(found: dict[str, Any], wanted: dict[str, np.ndarray], tolerance: float
     for name, array in wanted.items():
         assert found[name].dtype == array.dtype
         np.testing.assert_allclose(found[name], array, rtol=tolerance, atol=tolerance)
+
+
+def built(source: Path, params: dict[str, Any] | None = None) -> eb.Artifact:
+    """An artifact beside the model."""
+    return eb.convert(
+        source, backend="tensorrt-rtx", work_dir=source.with_name("a"), params=params or {}
+    )
 
 
 def nonzero(path: Path) -> Path:

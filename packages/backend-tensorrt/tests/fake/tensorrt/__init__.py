@@ -13,4 +13,5 @@ from tensorrt_rtx import (  # noqa: F401  # what the star leaves out
     Refitter,
     Runtime,
     __version__,
+    get_plugin_registry,
 )

@@ -12,4 +12,9 @@ from tensorrt_rtx_bindings import __version__  # noqa: F401
 fake_cuda.install()
 
 from tensorrt_rtx.recording import Builder, OnnxParser  # noqa: E402, F401
-from tensorrt_rtx.running import OnnxParserRefitter, Refitter, Runtime  # noqa: E402, F401
+from tensorrt_rtx.running import (  # noqa: E402, F401
+    OnnxParserRefitter,
+    Refitter,
+    Runtime,
+    get_plugin_registry,
+)

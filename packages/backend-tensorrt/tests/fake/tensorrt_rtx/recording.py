@@ -31,15 +31,18 @@ class OnnxParser(real.OnnxParser):
     such a graph it parses the file beside it that ends in ``.twin``, which has the same ports.
     """
 
-    files: dict[int, Path] = {}  # noqa: RUF012  # of every parser in the process
+    _files: dict[int, Path] = {}  # of every parser in the process
 
     def __init__(self, network: Any, logger: Any) -> None:
         super().__init__(network, logger)
         self._network = network
 
+    def __del__(self) -> None:
+        """Not the bindings' own, which only warns that nobody should call it."""
+
     def parse_from_file(self, model: str) -> bool:
         LOG.append(("parse_from_file", model))
-        self.files[id(self._network)] = Path(model)
+        self._files[id(self._network)] = Path(model)
         twin = Path(model).with_suffix(".twin")
         return bool(super().parse_from_file(str(twin) if twin.exists() else model))
 
@@ -50,6 +53,9 @@ class Builder(real.Builder):
     def __init__(self, logger: Any) -> None:
         super().__init__(logger)
         self._profiles: list[Any] = []
+
+    def __del__(self) -> None:
+        """Not the bindings' own, which only warns that nobody should call it."""
 
     def create_network(self, flags: int = 0) -> Any:
         LOG.append(("create_network", flags))
@@ -68,25 +74,38 @@ class Builder(real.Builder):
     def num_DLA_cores(self) -> int:
         return FAULTS.get("dla_cores", super().num_DLA_cores)
 
-    def build_serialized_network(self, network: Any, config: Any) -> Any:
-        LOG.append(("build_serialized_network", fake_cuda.here.device))
+    def build_serialized_network_to_stream(self, network: Any, config: Any, writer: Any) -> bool:
+        LOG.append(("build_serialized_network_to_stream", fake_cuda.here.device))
         flags = [each for each in NEED_MORE if config.get_flag(getattr(real.BuilderFlag, each))]
-        on_gpu = bool(fake_cuda.machine.names)
-        if on_gpu:
+        if fake_cuda.machine.names:
             _leave_out(config, flags)
-        plan = super().build_serialized_network(network, config)
-        if plan is not None and id(network) in OnnxParser.files:
-            facts = {
-                "inputs": [_describe(network.get_input(n)) for n in range(network.num_inputs)],
-                "outputs": [_describe(network.get_output(n)) for n in range(network.num_outputs)],
-                "profiles": [_shapes(each, network) for each in self._profiles],
-                "layers": network.num_layers,
-                "flags": flags,
-            }
-            # Without its flags it has the bytes of a plan that never had any.
-            plan = bytes(memoryview(plan)) + "".join(flags).encode() if flags else plan
-            _keep(bytes(memoryview(plan)), OnnxParser.files[id(network)], facts)
-        return plan
+        copy = Copy(writer)
+        if not super().build_serialized_network_to_stream(network, config, copy):
+            return False
+        if flags:  # without them it has the bytes of a plan that never had any
+            copy.write("".join(flags).encode())
+        facts = {
+            "inputs": [_describe(network.get_input(n)) for n in range(network.num_inputs)],
+            "outputs": [_describe(network.get_output(n)) for n in range(network.num_outputs)],
+            "profiles": [_shapes(each, network) for each in self._profiles],
+            "layers": network.num_layers,
+            "flags": flags,
+        }
+        _keep(copy.digest.hexdigest(), OnnxParser._files[id(network)], facts)
+        return True
+
+
+class Copy(real.IStreamWriter):
+    """Notes what passes on its way to another writer."""
+
+    def __init__(self, writer: Any) -> None:
+        super().__init__()
+        self._writer = writer
+        self.digest = hashlib.sha256()
+
+    def write(self, data: Any) -> int:
+        self.digest.update(data)
+        return int(self._writer.write(data))
 
 
 def _leave_out(config: Any, flags: list[str]) -> None:
@@ -112,8 +131,7 @@ def _shapes(profile: Any, network: Any) -> dict[str, list[tuple[int, ...]]]:
     }
 
 
-def _keep(plan: bytes, source: Path, facts: dict[str, Any]) -> None:
-    name = hashlib.sha256(plan).hexdigest()
+def _keep(name: str, source: Path, facts: dict[str, Any]) -> None:
     model = onnx.load(source)
     shapes = {value.name: dims_of(value) for value in model.graph.output}
     facts["outputs"] = [(name, kind, shapes[name]) for name, kind, _ in facts["outputs"]]

@@ -9,15 +9,15 @@ from __future__ import annotations
 import fake_cuda
 import tensorrt_rtx_bindings as trt
 
+from tensorrt_rtx.recording import Builder, OnnxParser, graph_of
 from tensorrt_rtx.running import (
     CudaEngine,
     ExecutionContext,
     OnnxParserRefitter,
+    PluginRegistry,
     Refitter,
     Runtime,
 )
-
-from tensorrt_rtx.recording import Builder, OnnxParser, graph_of
 from tensorrt_rtx.shared import CONFIGS, FAULTS, LOG, PROFILES, ParserError
 
 __all__ = ["CONFIGS", "FAULTS", "LOG", "PROFILES", "STANDS_FOR", "graph_of", "reset"]
@@ -42,4 +42,5 @@ STANDS_FOR = (
     (ExecutionContext, trt.IExecutionContext),
     (Refitter, trt.Refitter),
     (OnnxParserRefitter, trt.OnnxParserRefitter),
+    (PluginRegistry, trt.IPluginRegistry),
 )

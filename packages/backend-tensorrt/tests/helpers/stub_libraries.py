@@ -1,7 +1,7 @@
 """The three libraries that TensorRT's bindings link, compiled without anything in them.
 
 With them the real module imports, so that each class, method and enum can be looked at. A factory
-answers null, and the bindings raise for it.
+returns null, and the bindings raise for it.
 """
 
 from __future__ import annotations
@@ -47,4 +47,4 @@ def compile_stubs(folder: Path) -> None:
 def load_stubs(folder: Path) -> None:
     """Load them, so that the bindings find libraries of these names in the process."""
     for name in LIBRARIES:
-        ctypes.CDLL(str(folder / f"lib{name}.so.{wanted_major()}"), ctypes.RTLD_GLOBAL)
+        ctypes.CDLL(str(folder / f"lib{name}.so.{wanted_major()}"))

@@ -1,0 +1,114 @@
+"""What differs between TensorRT 10, 11 and TensorRT for RTX: networks' flags, DLA, levels.
+
+Where the bindings are those of TensorRT over stub libraries, there is no builder; a recorder takes
+what a config is set to.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from enginebay.errors import ParamsError
+from enginebay_tensorrt import builder
+from enginebay_tensorrt.library import Library, library_of
+from enginebay_tensorrt.params import TensorrtParams
+
+pytestmark = pytest.mark.skipif(
+    find_spec("tensorrt_rtx_bindings") is not None,
+    reason="these flags are TensorRT's; test_builder.py has those of TensorRT for RTX",
+)
+
+
+class Config(SimpleNamespace):
+    """``IBuilderConfig``, as far as it is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flags: set[Any] = set()
+        self.cleared: list[str] = []
+
+    def set_flag(self, flag: Any) -> None:
+        self.flags.add(flag)
+
+    def clear_flag(self, flag: Any) -> None:
+        self.cleared.append(flag.name)
+
+    def set_memory_pool_limit(self, pool: Any, size: int) -> None:
+        setattr(self, pool.name, size)
+
+
+@pytest.fixture
+def library() -> Library:
+    """The installed TensorRT."""
+    return library_of(TensorrtParams())
+
+
+def configured(library: Library, **params: Any) -> Config:
+    config = Config()
+    builder._configure(library, config, TensorrtParams(**params))
+    return config
+
+
+def test_defaults_turn_tf32_off_and_leave_the_rest(library: Library) -> None:
+    assert configured(library) == SimpleNamespace(flags=set(), cleared=["TF32"])
+
+
+def test_what_the_builder_is_told(library: Library) -> None:
+    config = configured(
+        library,
+        workspace_size=1 << 30,
+        optimization_level=5,
+        version_compatible=True,
+        hardware_compatibility="ampere_plus",
+        sparsity=True,
+        refit=True,
+    )
+    flag = library.trt.BuilderFlag
+    assert config.flags == {flag.VERSION_COMPATIBLE, flag.SPARSE_WEIGHTS, flag.REFIT}
+    assert config.WORKSPACE == 1 << 30
+    assert config.builder_optimization_level == 5
+    assert config.hardware_compatibility_level.name == "AMPERE_PLUS"
+    assert configured(library, strip_plan=True).flags == {flag.STRIP_PLAN, flag.REFIT_IDENTICAL}
+
+
+def test_networks_are_typed_in_both(library: Library) -> None:
+    typed = 1 << int(library.trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
+    eleven = library.version.startswith("11.")
+    assert builder._creation_flags(library, TensorrtParams()) == (0 if eleven else typed)
+    assert builder._creation_flags(library, TensorrtParams(dla_core=0, precision="fp16")) == 0
+
+
+def test_dla(library: Library) -> None:
+    config = configured(library, dla_core=1, precision="fp16")
+    assert config.DLA_core == 1
+    assert config.default_device_type == library.trt.DeviceType.DLA
+    eleven = library.version.startswith("11.")
+    flag = library.trt.BuilderFlag
+    assert config.flags == {flag.GPU_FALLBACK} | (set() if eleven else {flag.FP16})
+    assert hasattr(library.trt.OnnxParserFlag, "ADJUST_FOR_DLA")
+
+
+def test_a_dla_core_that_is_not_there(library: Library) -> None:
+    params = TensorrtParams(dla_core=0, precision="fp16")
+    with pytest.raises(ParamsError) as caught:
+        builder._check_dla(library, SimpleNamespace(num_DLA_cores=0), params)
+    assert str(caught.value) == (
+        f"there is no DLA core 0: TensorRT {library.version} finds 0 on this device"
+    )
+
+
+def test_a_level_that_this_version_has_not(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = SimpleNamespace(__members__={"NONE": 0, "AMPERE_PLUS": 1})
+    monkeypatch.setattr(library.trt, "HardwareCompatibilityLevel", older)
+    with pytest.raises(ParamsError) as caught:
+        configured(library, hardware_compatibility="same_compute_capability")
+    assert str(caught.value) == (
+        f"hardware_compatibility same_compute_capability is not in TensorRT {library.version}: "
+        "it has none, ampere_plus"
+    )
