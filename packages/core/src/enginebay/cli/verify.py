@@ -28,7 +28,13 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
     parser.usage = (
         "enginebay verify ARTIFACT [--model MODEL] [--input NAME=SPEC] [--bisect] [flags]"
     )
-    parser.add_argument("artifact", metavar="ARTIFACT", type=Path)
+    parser.add_argument(
+        "artifact",
+        metavar="ARTIFACT",
+        type=Path,
+        help="the folder of an artifact; one that is built for several machines keeps what is "
+        "found, where nothing but its folder, --timeout and forms of output are given",
+    )
     parser.add_argument(
         "--model",
         metavar="MODEL",
