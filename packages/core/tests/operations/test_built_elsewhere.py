@@ -81,7 +81,9 @@ def test_a_graph_that_does_not_run_loses_no_artifact(
     assert found.summary().endswith(f"; {NEXT}")
 
 
-def test_the_graphs_of_a_model_that_is_cut(ahead: str, tmp_path: Path) -> None:
+def test_the_graphs_of_a_model_that_is_cut(
+    ahead: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Two(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return torch.relu(eb.mark(torch.sigmoid(x), "middle") - 0.5)
@@ -93,6 +95,8 @@ def test_the_graphs_of_a_model_that_is_cut(ahead: str, tmp_path: Path) -> None:
     assert made.verification.simulation.samples == 5
     assert len(made.artifact.manifest.parts) == 2
     assert not list((tmp_path / "out").rglob("simulation"))
+    monkeypatch.setenv("AHEAD_DEVICE", "Board 1")
+    assert eb.verify(made.artifact).verdict == "verified"
 
 
 def test_what_has_to_run_the_engine_is_refused_in_one_line(ahead: str, tmp_path: Path) -> None:
@@ -102,6 +106,8 @@ def test_what_has_to_run_the_engine_is_refused_in_one_line(ahead: str, tmp_path:
         "strict looks at what the engine falls back on, and it cannot run here: it is built for "
         "a board of kind 1 or 2, and this machine has no board"
     )
+    with pytest.raises(UsageError, match=r"^max_drop measures the engine's accuracy, and it "):
+        deploy(tmp_path / "gate", metric="accuracy", max_drop=0.1)
     artifact = deploy(tmp_path / "out").artifact
     x = {"input": torch.zeros(6).numpy()}
     for use in (eb.load, eb.benchmark, eb.verify, lambda one: eb.evaluate(one, [x], "accuracy")):
@@ -111,6 +117,22 @@ def test_what_has_to_run_the_engine_is_refused_in_one_line(ahead: str, tmp_path:
             use(artifact.path)
         assert err.value.hint == "copy it to one of them"
         assert err.value.exit_code == 3
+
+
+def test_a_model_that_nothing_can_judge_is_to_be_run(ahead: str, tmp_path: Path) -> None:
+    import onnx
+    from onnx import helper
+
+    spec = [helper.make_tensor_value_info(name, 1, [2]) for name in "xy"]
+    node = helper.make_node("Strange", ["x"], ["y"], domain="mine")
+    graph = helper.make_graph([node], "g", spec[:1], spec[1:])
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("mine", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets), tmp_path / "strange.onnx")
+    found = eb.deploy(tmp_path / "strange.onnx", backend=ahead, work_dir=tmp_path / "out")
+    reason = found.verification.reason
+    assert reason.startswith(f"{MACHINES}; its graph was not run either: ")
+    assert reason.endswith("; on one of them: enginebay run ARTIFACT")
+    assert found.verification.reference == ""
 
 
 def test_a_comparison_measures_the_engines_that_run_here(

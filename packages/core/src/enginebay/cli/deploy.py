@@ -218,7 +218,8 @@ def _rewriter_lines(deployment: Deployment) -> Iterator[str]:
 def _next(deployment: Deployment) -> Iterator[str]:
     folder = shlex.quote(short_path(deployment.artifact.path))
     if deployment.is_elsewhere:
-        yield f"on {deployment.artifact.manifest.built_for}: enginebay verify {folder}"
+        verb = "verify" if deployment.verification.reference else "run"
+        yield f"on {deployment.artifact.manifest.built_for}: enginebay {verb} {folder}"
         yield f"enginebay inspect {folder}"
         return
     commands = {"crashed": ("inspect",), "unverified": ("run", "inspect")}

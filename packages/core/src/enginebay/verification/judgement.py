@@ -76,13 +76,13 @@ def judge(
     )
     if request.built_for is None:
         return judged()
-    try:
-        found = simulated(*judged(), request.built_for)
-    except EnginebayError as err:
-        found = not_simulated(request.built_for, str(err))
-    # Whatever became of the graph, the engine will be held to the same samples.
     against = "" if missing else reference
-    return msgspec.structs.replace(found, reference=against, basis=basis), None
+    try:
+        found = simulated(*judged(), request.built_for, against)
+    except EnginebayError as err:
+        found = not_simulated(request.built_for, str(err), against)
+    # Whatever became of the graph, the engine will be held to the same samples.
+    return msgspec.structs.replace(found, basis=basis), None
 
 
 def _judge(

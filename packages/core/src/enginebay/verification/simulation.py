@@ -13,25 +13,29 @@ if TYPE_CHECKING:
     from enginebay.inference import Receipt
 
 
-def not_simulated(built_for: BuiltFor, why: str) -> Verification:
+def not_simulated(built_for: BuiltFor, why: str, reference: str) -> Verification:
     """The verdict without any figures, and why there are none."""
-    return Verification.unverified(_unrun(built_for, f"its graph was not run either: {why}"))
+    reason = _unrun(built_for, f"its graph was not run either: {why}", reference)
+    return Verification(verdict="unverified", reason=reason, reference=reference)
 
 
-def simulated(found: Verification, receipt: Receipt | None, built_for: BuiltFor) -> Verification:
+def simulated(
+    found: Verification, receipt: Receipt | None, built_for: BuiltFor, reference: str
+) -> Verification:
     """The verdict on an engine, from the verdict on its graph.
 
     Args:
         found: The verdict on the graph.
         receipt: The other engine's; None where it crashed.
         built_for: The machines that the engine is built for, and what this one lacks.
+        reference: What gave the recorded outputs; empty where there are none.
 
     Returns:
         ``mismatched`` where the graph is wrong, as no engine makes it right again; else
         ``unverified``, as nothing shows that the engine computes what its graph says.
     """
     if receipt is None:
-        return not_simulated(built_for, found.reason)
+        return not_simulated(built_for, found.reason, reference)
     simulation = Simulation(
         engine=receipt.engine,
         precision=found.precision,
@@ -47,11 +51,12 @@ def simulated(found: Verification, receipt: Receipt | None, built_for: BuiltFor)
             f"{found.reason or _difference(found)}"
         )
     else:
-        reason = _unrun(built_for, found.reason)
+        reason = _unrun(built_for, found.reason, reference)
     return msgspec.structs.replace(
         found,
         verdict="mismatched" if found.verdict == "mismatched" else "unverified",
         reason=reason,
+        reference=reference,
         simulation=simulation if found.outputs else None,
         outputs=(),
         samples=0,
@@ -69,8 +74,8 @@ def _difference(found: Verification) -> str:
     return next(signal.describe() for signal in found.signals if not signal.passed)
 
 
-def _unrun(built_for: BuiltFor, doubt: str) -> str:
+def _unrun(built_for: BuiltFor, doubt: str, reference: str) -> str:
     """Say why the engine did not run, what else is in doubt, and what to type to run it."""
     where = f"built for {built_for.machines}, and this machine has {built_for.lacking}"
-    command = "on one of them: enginebay verify ARTIFACT"
+    command = f"on one of them: enginebay {'verify' if reference else 'run'} ARTIFACT"
     return "; ".join(filter(None, (where, doubt, command)))
