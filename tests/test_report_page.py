@@ -15,7 +15,9 @@ import msgspec
 import pytest
 
 import enginebay as eb
+from enginebay.artifact import RunRecord
 from enginebay.bisection import Place
+from enginebay.evidence import Simulation
 from enginebay.measurement import Layer
 from enginebay.operations import NodeSensitivity
 from enginebay.reports import json_schema, sweep_parts
@@ -113,6 +115,28 @@ def test_what_the_page_shows(found: eb.Report, show: Any) -> None:
     commands = page.locator("#commands pre").all_inner_texts()
     words = [command.rpartition("&& ")[2].split()[1] for command in commands]
     assert words == ["deploy", "benchmark", "evaluate", "report"]
+
+
+def test_the_page_says_whose_figures_they_are(found: eb.Report) -> None:
+    """The figures of a graph that another engine ran are none of the engine's."""
+    first, *others = found.artifacts
+    verification = first.manifest.verification
+    assert verification is not None
+    simulation = Simulation(engine="another 1", samples=5, outputs=verification.outputs)
+    run = RunRecord(
+        host="lab", device="B 1", engine_version="1", time="then", verification=verification
+    )
+    manifest = msgspec.structs.replace(
+        first.manifest,
+        built_for="a board",
+        runs=(run,),
+        verification=msgspec.structs.replace(verification, simulation=simulation),
+    )
+    first = msgspec.structs.replace(first, manifest=manifest)
+    page = msgspec.structs.replace(found, comparisons=(), artifacts=(first, *others)).to_html()
+    assert "<dt>its graph alone</dt><dd>another 1 ran the graph: " in page
+    assert "<dt>built for</dt><dd>a board</dd>" in page
+    assert "<dt>ran on</dt><dd>B 1, verified, then on lab</dd>" in page
 
 
 def test_a_click_on_a_header_sorts(found: eb.Report, show: Any) -> None:

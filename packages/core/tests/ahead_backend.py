@@ -12,6 +12,8 @@ import os
 import shutil
 import signal
 
+import msgspec
+
 import enginebay as eb
 from enginebay.errors import MissingDependencyError
 from enginebay.hooks import BuiltFor
@@ -68,7 +70,7 @@ def simulate(request):
         os.kill(os.getpid(), signal.SIGSEGV)
     if fate == "missing":
         raise MissingDependencyError("'onnx' is needed to run the graph", hint="pip install onnx")
-    replace = eb.hooks.msgspec.structs.replace
+    replace = msgspec.structs.replace
     graph = replace(request, directory=request.directory / "simulation", files=("graph.onnx",))
     return Wrapper(graph, request.params.gain, "")
 

@@ -104,19 +104,6 @@ def test_a_sweep_builds_what_it_cannot_run(ahead_cli: Run, here: Path) -> None:
     )
 
 
-def test_a_report_shows_whose_figures_they_are(
-    ahead_cli: Run, here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ahead_cli(*DEPLOY)
-    monkeypatch.setenv("AHEAD_DEVICE", "Board 1")
-    ahead_cli("verify", "out")
-    assert ahead_cli("report", "out", "--output", "page.html").code == 0
-    page = (here / "page.html").read_text()
-    assert "<dt>its graph alone</dt><dd>onnx.reference " in page
-    assert "<dt>built for</dt><dd>a board of kind 1 or 2</dd>" in page
-    assert "<dt>ran on</dt><dd>Board 1, verified, 2" in page
-
-
 def test_commands_that_run_the_engine_say_what_is_lacking(ahead_cli: Run, here: Path) -> None:
     ahead_cli(*DEPLOY)
     for code, *command in (
