@@ -29,11 +29,14 @@ def external_files(model: ModelProto, path: Path) -> tuple[Path, ...]:
         ModelSourceError: A location is absolute, leaves the folder (by ``..`` or by a link), is
             missing, or holds too little; the message names the tensor.
     """
-    files: dict[Path, None] = {}
+    files: dict[str, Path] = {}  # by their locations: one file has the data of many tensors
     for tensor in tensors(model):
         if tensor.data_location == tensor.EXTERNAL:
-            files[_checked(tensor, path)] = None
-    return tuple(files)
+            location = _location(tensor, path)
+            if location not in files:
+                files[location] = _contained(tensor, location, path)
+            _check_size(tensor, files[location], path)
+    return tuple(dict.fromkeys(files.values()))
 
 
 def tensors(message: Any) -> Iterator[TensorProto]:
@@ -54,14 +57,11 @@ def tensors(message: Any) -> Iterator[TensorProto]:
                 yield from tensors(part)
 
 
-def _checked(tensor: TensorProto, path: Path) -> Path:
+def _location(tensor: TensorProto, path: Path) -> str:
     entries = [entry for entry in tensor.external_data if entry.key == "location"]
     if len(entries) != 1:
         raise _refused(tensor, path, f"has {len(entries)} locations for its data, wanted one")
-    location = entries[0].value
-    file = _contained(tensor, location, path)
-    _check_size(tensor, file, path)
-    return file
+    return str(entries[0].value)
 
 
 def _contained(tensor: TensorProto, location: str, path: Path) -> Path:
