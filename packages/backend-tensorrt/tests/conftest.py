@@ -7,6 +7,7 @@ tensorrt`` brings all of it, in an environment for each.
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from importlib.util import find_spec
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 TESTS = Path(__file__).parent
 FAKE = TESTS / "fake"
@@ -46,6 +47,7 @@ def backend_info():
     )
 """
 _folder = TemporaryDirectory(prefix="enginebay-tensorrt-")
+atexit.register(_folder.cleanup)
 
 sys.path.insert(0, str(TESTS / "helpers"))
 HAS_CUDA = find_spec("cuda") is not None
@@ -75,6 +77,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         elif not HAS_RTX and not (HAS_BINDINGS and item.path.name in NAMES):
             reason = "TensorRT for RTX is not installed: nox -s tensorrt"
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture
+def no_stand_ins() -> dict[str, str]:
+    """The environment of a child process that has TensorRT for RTX as it is, and no GPU."""
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    kept = [path for path in paths if path != str(FAKE)]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(kept), "PYTHONWARNINGS": "ignore"}
 
 
 @pytest.fixture
@@ -130,6 +140,21 @@ def machine(request: pytest.FixtureRequest) -> Any:
     fake_cuda.install()
     fake_cuda.reset()
     return fake_cuda.machine
+
+
+@pytest.fixture
+def no_gpu(stand_ins: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """A machine without a GPU, here and in child processes; a call puts them in."""
+    import fake_cuda
+
+    def put_in() -> None:
+        monkeypatch.delenv("ENGINEBAY_NO_GPU")
+        fake_cuda.reset()
+
+    monkeypatch.setenv("ENGINEBAY_NO_GPU", "1")
+    fake_cuda.reset()
+    yield put_in
+    monkeypatch.undo()
 
 
 @pytest.fixture

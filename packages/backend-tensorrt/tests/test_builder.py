@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
-from onnx_models import OPSET, linear, nonzero
+from onnx import TensorProto, helper
+from onnx_models import OPSET, linear, nonzero, slow
 
 import enginebay as eb
 from enginebay.authors import read_onnx
@@ -89,6 +89,13 @@ def test_capabilities_that_cannot_be_built_for(
     with pytest.raises(ParamsError) as caught:
         config_of(stand_ins, tmp_path, compute_capability=wanted)
     assert (str(caught.value), caught.value.hint) == (message, hint)
+
+
+def test_turing_computes_no_products_in_fp32(stand_ins: Any, tmp_path: Path) -> None:
+    with pytest.raises(ConversionError, match="FP32 GEMM is not supported") as caught:
+        config_of(stand_ins, tmp_path, compute_capability=("sm75",))
+    assert caught.value.hint == "another --precision, or other GPUs in --compute-capability"
+    config_of(stand_ins, tmp_path, compute_capability=("sm75",), precision="fp16")
 
 
 def test_current_needs_a_gpu(machine: Any, tmp_path: Path) -> None:
@@ -230,30 +237,6 @@ def test_an_input_that_decides_shapes_is_refused(stand_ins: Any, tmp_path: Path)
 
 
 # -- progress and the end of a build --------------------------------------------------------------
-
-
-def slow(path: Path) -> Path:
-    """A model whose build takes seconds: forty convolutions with a profile each."""
-    rng = np.random.default_rng(0)
-    nodes, weights, name = [], [], "x"
-    for number in range(40):
-        kernel = rng.standard_normal((64 + number % 8, 64 + (number - 1) % 8, 3, 3))
-        kernel = kernel if number else kernel[:, :64]
-        weights.append(numpy_helper.from_array(kernel.astype(np.float32), f"w{number}"))
-        nodes.append(
-            helper.make_node("Conv", [name, f"w{number}"], [f"c{number}"], pads=[1, 1, 1, 1])
-        )
-        nodes.append(helper.make_node("Sigmoid", [f"c{number}"], [f"y{number}"]))
-        name = f"y{number}"
-    graph = helper.make_graph(
-        nodes,
-        "slow",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 64, 32, 32])],
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None)],
-        weights,
-    )
-    onnx.save(helper.make_model(graph, opset_imports=OPSET, ir_version=8), path)
-    return path
 
 
 def test_progress_is_told_step_by_step(stand_ins: Any, tmp_path: Path) -> None:

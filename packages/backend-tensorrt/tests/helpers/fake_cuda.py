@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import inspect
+import os
 import threading
 from collections import deque
 from types import SimpleNamespace
@@ -25,14 +26,18 @@ LOST = runtime.cudaError_t.cudaErrorInvalidResourceHandle
 #: The CUDA that the bindings were made for.
 RUNTIME = runtime.cudaRuntimeGetVersion()[1]
 
-#: What the machine looks like; tests change it.
-machine = SimpleNamespace(
-    driver=13000,
-    runtime=RUNTIME,
-    names=["NVIDIA Fake 1", "NVIDIA Fake 2"],
-    capability=(8, 9),
-    log=[],
-)
+#: What the machine looks like; tests change it, and the variable that child processes have too.
+machine = SimpleNamespace(log=[])
+
+
+def set_up() -> None:
+    """Put two GPUs and a driver into the machine, unless ``ENGINEBAY_NO_GPU`` is set."""
+    has_gpu = not os.environ.get("ENGINEBAY_NO_GPU")
+    machine.driver, machine.runtime, machine.capability = 13000 * has_gpu, RUNTIME, (8, 9)
+    machine.names = ["NVIDIA Fake 1", "NVIDIA Fake 2"] * has_gpu
+
+
+set_up()
 
 
 class Here(threading.local):
@@ -91,8 +96,7 @@ def reset() -> None:
     streams[0] = Stream(0)
     memory.clear()
     machine.log.clear()
-    machine.driver, machine.runtime, machine.capability = 13000, RUNTIME, (8, 9)
-    machine.names = ["NVIDIA Fake 1", "NVIDIA Fake 2"]
+    set_up()
     here.device = 0
 
 

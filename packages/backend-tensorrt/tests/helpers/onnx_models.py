@@ -119,3 +119,26 @@ def reshaped(path: Path, dtype: str) -> Path:
     )
     onnx.save(helper.make_model(graph, opset_imports=OPSET, ir_version=8), path)
     return path
+
+
+def slow(path: Path, rows: int | str = 1) -> Path:
+    """A model whose build takes half a second, and again for each profile: forty convolutions."""
+    nodes, weights, name = [], [], "x"
+    for number in range(40):
+        kernel = RNG.standard_normal((64 + number % 8, 64 + (number - 1) % 8, 3, 3))
+        kernel = kernel if number else kernel[:, :64]
+        weights.append(numpy_helper.from_array(kernel.astype(np.float32), f"w{number}"))
+        nodes.append(
+            helper.make_node("Conv", [name, f"w{number}"], [f"c{number}"], pads=[1, 1, 1, 1])
+        )
+        nodes.append(helper.make_node("Sigmoid", [f"c{number}"], [f"y{number}"]))
+        name = f"y{number}"
+    graph = helper.make_graph(
+        nodes,
+        "slow",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [rows, 64, 32, 32])],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None)],
+        weights,
+    )
+    onnx.save(helper.make_model(graph, opset_imports=OPSET, ir_version=8), path)
+    return path

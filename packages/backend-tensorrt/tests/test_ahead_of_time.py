@@ -1,0 +1,103 @@
+"""Engines that are built where no GPU is: judged by their graph here, and verified on a GPU."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import nn
+
+import enginebay as eb
+from enginebay.errors import BackendUnavailableError, MismatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+REASON = (
+    "built for a GPU of compute capability 8.9 or 12.0, and this machine has no NVIDIA driver "
+    "(libcuda.so.1); on one of them: enginebay verify ARTIFACT"
+)
+
+
+def deployed(tmp_path: Path, data: Any = None, exporter: Any = "torchscript", **more: Any) -> Any:
+    """Two layers that 8 bits are for, on a machine without a GPU."""
+    torch.manual_seed(0)
+    layers = (nn.Conv2d(3, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 2))
+    params = {"compute_capability": ["sm89", "sm120"], **more.pop("params", {})}
+    return eb.deploy(
+        nn.Sequential(*layers).eval(),
+        torch.randn(2, 3, 8, 8),
+        backend="tensorrt-rtx",
+        work_dir=tmp_path / "a",
+        input_names=["x"],
+        params=params,
+        data=data,
+        exporter=exporter,
+        **more,
+    )
+
+
+@pytest.mark.filterwarnings("ignore::enginebay.verdict.VerdictWarning")
+def test_a_gpu_makes_the_verdict(no_gpu: Callable[[], None], tmp_path: Path) -> None:
+    made = deployed(tmp_path)
+    found = made.artifact.manifest.verification
+    assert (made.verdict, found.reason) == ("unverified", REASON)
+    assert found.simulation is not None
+    assert found.simulation.engine.startswith("onnxruntime ")
+    assert [(one.name, one.passed) for one in found.simulation.outputs] == [("output", True)]
+    assert not (made.artifact.path / "simulation").exists()
+    assert dict(made.artifact.manifest.pinned)["compute_capability"] == "8.9, 12.0"
+    assert made.artifact.manifest.runs == ()
+    lacking = "is built for a GPU .* and this machine has no NVIDIA driver"
+    with pytest.raises(BackendUnavailableError, match=lacking):
+        eb.load(made.artifact)
+
+    no_gpu()
+    assert eb.verify(made.artifact).verdict == "verified"
+    again = eb.open_artifact(made.artifact.path).manifest
+    assert again.verification.verdict == "verified"
+    assert len(again.runs) == 1
+
+
+@pytest.mark.filterwarnings("ignore::enginebay.verdict.VerdictWarning")
+def test_a_gpu_that_it_was_not_built_for(
+    no_gpu: Callable[[], None], machine: Any, tmp_path: Path
+) -> None:
+    made = deployed(tmp_path)
+    no_gpu()
+    machine.capability = (8, 6)
+    lacking = r"12\.0, and this machine has NVIDIA Fake 1 of compute capability 8\.6"
+    with pytest.raises(BackendUnavailableError, match=lacking):
+        eb.load(made.artifact)
+
+
+@pytest.mark.parametrize("precision", ["int8", "fp8"])
+@pytest.mark.filterwarnings("ignore::enginebay.verdict.VerdictWarning")
+def test_quantised_graphs_are_built(
+    no_gpu: Callable[[], None], tmp_path: Path, precision: str
+) -> None:
+    """The real parser and builder take the Q/DQ nodes of a convolution and a Gemm."""
+    data = [{"x": torch.randn(2, 3, 8, 8).numpy()} for _ in range(16)]
+    made = deployed(tmp_path, data, params={"precision": precision})
+    found = made.artifact.manifest.verification
+    assert (made.verdict, found.reason) == ("unverified", REASON)
+    assert found.simulation is not None
+    assert found.simulation.precision == precision
+    assert found.simulation.failed == ()
+
+
+def test_a_wrong_rewriter_is_found_without_a_gpu(
+    no_gpu: Callable[[], None], tmp_path: Path
+) -> None:
+    wrong = eb.RewriterSet(backend="tensorrt-rtx")
+
+    @wrong.function("torch.nn.functional.relu")
+    def relu(ctx: Any, x: torch.Tensor, inplace: bool = False) -> torch.Tensor:
+        return torch.clamp(x, min=0.5)
+
+    with pytest.raises(MismatchError) as caught:
+        deployed(tmp_path, rewriters=[wrong])
+    assert "output" in str(caught.value)
+    assert not (tmp_path / "a").exists()
