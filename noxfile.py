@@ -229,15 +229,18 @@ def tensorrt(session: nox.Session, version: str) -> None:
 
 
 @nox.session(requires=BASE)
-def gpu(session: nox.Session) -> None:
+@nox.parametrize("backend", ["tensorrt", "tensorrt-rtx"])
+def gpu(session: nox.Session, backend: str) -> None:
     """TensorRT and a slice of the zoo on a GPU; skipped with check-env's reason elsewhere."""
     install(session, "enginebay[export]", "enginebay-tensorrt[int8]", "cuda-bindings>=13,<14")
     probe = "from enginebay_tensorrt import cuda; print(cuda.call('cudaDriverGetVersion') // 1000)"
     driver = int(session.run("python", "-c", probe, silent=True) or 0)
     if driver >= 12:  # the oldest CUDA that TensorRT has wheels for
-        install(session, "enginebay[export]", f"enginebay-tensorrt[int8,cu{min(driver, 13)}]", ZOO)
+        extras = {"tensorrt": ("cu12", "cu13"), "tensorrt-rtx": ("rtx-cu12", "rtx")}
+        extra = extras[backend][min(driver, 13) - 12]
+        install(session, "enginebay[export]", f"enginebay-tensorrt[int8,{extra}]", ZOO)
     answer = session.run(
-        *("enginebay", "check-env", "tensorrt", "--json"), silent=True, success_codes=[0, 3]
+        *("enginebay", "check-env", backend, "--json"), silent=True, success_codes=[0, 3]
     )
     (report,) = json.loads(str(answer))["backends"]
     for check in report["checks"]:
@@ -246,7 +249,7 @@ def gpu(session: nox.Session) -> None:
             end = session.error if check["tier"] == "smoke" else session.skip
             end(f"{check['tier']}: {check['name']}: {check['found']}")
     tests = ("packages/backend-tensorrt", "tests/zoo/test_gpu.py")
-    pytest(session, *tests, env={"ENGINEBAY_GPU": "1"})
+    pytest(session, *tests, env={"ENGINEBAY_GPU": backend})
 
 
 @nox.session(requires=ENGINES)

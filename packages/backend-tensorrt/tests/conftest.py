@@ -29,8 +29,8 @@ BEFORE = (
 )
 #: Tests of names, wheels and flags, for which the bindings of TensorRT 10 and 11 will do.
 NAMES = ("test_contract.py", "test_flags.py", "test_check_env.py")
-#: What ``nox -s gpu`` says: TensorRT and a GPU are here, and the stand-ins keep away.
-ON_GPU = os.environ.get("ENGINEBAY_GPU") == "1"
+#: The backend that ``nox -s gpu`` runs: it and a GPU are here, and the stand-ins keep away.
+ON_GPU = os.environ.get("ENGINEBAY_GPU", "")
 #: Not TensorRT: the same hooks under another name, and ONNX Runtime, which computes for them.
 ON_STAND_INS = """
 import msgspec
@@ -90,20 +90,20 @@ def no_stand_ins() -> dict[str, str]:
 @pytest.fixture
 def on_gpu() -> bool:
     """Whether TensorRT and a GPU are here."""
-    return ON_GPU
+    return bool(ON_GPU)
 
 
 @pytest.fixture
 def backend(on_gpu: bool) -> str:
     """The backend of tests that run on a GPU and without one."""
-    return "tensorrt" if on_gpu else "tensorrt-rtx"
+    return ON_GPU or "tensorrt-rtx"
 
 
 @pytest.fixture(scope="session")
 def tensorrt_or_stand_in() -> Iterator[str]:
     """The backend for the laws; on the stand-ins its name says that it is not TensorRT."""
     if ON_GPU or not HAS_RTX:
-        yield "tensorrt"
+        yield ON_GPU or "tensorrt"
         return
     from enginebay.testing import temporary_backend
 
