@@ -367,7 +367,8 @@ def zoo(session: nox.Session) -> None:
     Not part of the default run. ``nox -s zoo -- vit bert --backend ncnn`` measures a part of it,
     ``nox -s zoo -- --missing`` what has no result yet.
     """
-    install(session, *EVERY_ENGINE, ZOO, extras=(), shared=ENGINES)
+    rtx = "enginebay-tensorrt[rtx]"
+    install(session, *EVERY_ENGINE, rtx, ZOO, extras=(), shared=ENGINES)
     session.run(
         *("python", "-m", "tests.zoo", *session.posargs),
         env={"OMP_NUM_THREADS": "1"},

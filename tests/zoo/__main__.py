@@ -12,18 +12,17 @@ from typing import TYPE_CHECKING
 from .cells import measure_model
 from .models import ZOO
 from .page import PAGE, render
-from .results import COLUMNS, RESULTS, Results, installed, load, save
+from .results import COLUMNS, RESULTS, installed, load, save
 
 if TYPE_CHECKING:
-    from .results import Cell, Column
+    from .results import Cell, Column, Results
 
 
 def main() -> int:
     """Measure what was asked for, keep it, and write the page."""
     wanted = _arguments()
     results = load()
-    if results.versions != (versions := installed()):
-        results = Results(versions=versions)  # figures of other versions stand on no page of these
+    results.renew(installed())
     work = _work(wanted, results)
     start = time.perf_counter()
     with ThreadPoolExecutor(wanted.jobs) as pool:

@@ -11,6 +11,9 @@ from .results import COLUMNS, State
 if TYPE_CHECKING:
     from .results import Cell, Results
 
+#: What each state that needs no reason is in the table of all models.
+GOOD: dict[State, str] = {"verified": "✓", "built": "built"}
+
 PAGE = Path(__file__).parents[2] / "docs" / "zoo.md"
 
 TEXT = """\
@@ -27,7 +30,9 @@ Measured on {date} with {versions}.
 
 {counts}
 
-*Verified*: the engine gives what the PyTorch model gives, within the tolerance of fp32.
+*Verified*: the engine gives what the PyTorch model gives, within the tolerance of fp32. *Built*:
+the engine is for a GPU of compute capability 8.9, and was parsed and built where there is none; its
+graph gives what the model gives, run by ONNX Runtime. That is no verdict on the engine.
 *Mismatched*: it runs and gives something else. *Unsupported*: the deployment ends with an error
 that says why. *Crashed*: a process went down or did not end in time.
 
@@ -43,7 +48,7 @@ model to the verdict.
 """
 
 REST = """
-## What is not verified, and why
+## What is neither verified nor built, and why
 
 {table}
 """
@@ -51,7 +56,8 @@ REST = """
 OTHER = """
 ## What went another way
 
-Verified, but not by the exporter in the heading: that failed, and the backend's next IR was used.
+Verified or built, but not by the exporter in the heading: that failed, and the backend's next IR
+was used.
 
 {table}
 """
@@ -71,7 +77,7 @@ def render(results: Results) -> str:
     rest = [
         [cell.model, cell.column.title, cell.state, _escaped(cell.reason)]
         for cell in cells
-        if cell.state != "verified"
+        if cell.state not in GOOD
     ]
     other = [[c.model, c.column.title, c.via] for c in cells if _went_another_way(c)]
     if rest:
@@ -104,14 +110,14 @@ def _table(cells: list[Cell]) -> str:
 def _shown(cell: Cell | None) -> str:
     if cell is None:
         return "–"
-    mark = "✓" if cell.state == "verified" else f"**{cell.state}**"
+    mark = GOOD.get(cell.state) or f"**{cell.state}**"
     worst = "" if cell.worst is None else f" {cell.worst:.0e},"
     return f"{mark}{worst} {cell.seconds:.0f} s"
 
 
 def _went_another_way(cell: Cell) -> bool:
     usual = f"onnx by torch.onnx {cell.column.exporter}"
-    return cell.state == "verified" and cell.column.exporter is not None and cell.via != usual
+    return cell.state in GOOD and cell.column.exporter is not None and cell.via != usual
 
 
 def _escaped(text: str) -> str:

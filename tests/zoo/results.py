@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 State: TypeAlias = Literal[
-    "verified", "mismatched", "unverified", "crashed", "unsupported", "broken"
+    "verified", "built", "mismatched", "unverified", "crashed", "unsupported", "broken"
 ]
 
 RESULTS = Path(__file__).parent / "results.json"
@@ -42,10 +43,15 @@ COLUMNS = (
     Column("openvino", "dynamo"),
     Column("openvino", "torchscript"),
     Column("ncnn", None),
+    Column("tensorrt-rtx", "dynamo"),
+    Column("tensorrt-rtx", "torchscript"),
 )
 
 #: What the figures depend on.
-DISTRIBUTIONS = ("torch", "transformers", "onnx", "onnxruntime", "openvino", "ncnn", "pnnx")
+DISTRIBUTIONS = (
+    *("torch", "transformers", "onnx", "onnxruntime", "openvino", "ncnn", "pnnx"),
+    "tensorrt-rtx-cu13-bindings",
+)
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,12 +60,15 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         model: Its name in the zoo.
         column: The backend and the exporter.
-        state: The verdict of ``deploy``; ``unsupported`` where it raised one of Enginebay's
-            errors; ``broken`` where anything else went wrong, which is the zoo's own mistake.
-        worst: The largest absolute difference over all outputs; None where nothing was compared.
+        state: The verdict of ``deploy``; ``built`` where it is ``unverified`` because the engine
+            is for a GPU that is not here, and all that can be said here is good; ``unsupported``
+            where it raised one of Enginebay's errors; ``broken`` where anything else went wrong,
+            which is the zoo's own mistake.
+        worst: The largest absolute difference over all outputs, of the graph's where it was built;
+            None where nothing was compared.
         seconds: From the model to the verdict.
         via: The IR and the exporter that the deployment went through.
-        reason: Why it is not verified, on one line.
+        reason: Why it is neither verified nor built, on one line.
     """
 
     model: str
@@ -84,6 +93,17 @@ class Results(msgspec.Struct, kw_only=True):
     versions: dict[str, str] = {}
     cells: list[Cell] = []
 
+    def renew(self, versions: dict[str, str]) -> None:
+        """Drop all cells where one of the versions is another: no page shows figures of both.
+
+        Args:
+            versions: Of what is installed now; what is not keeps its figures.
+        """
+        known = self.versions | versions
+        if any(known[name] != number for name, number in self.versions.items()):
+            self.cells = []
+        self.versions = known
+
     def put(self, cells: Iterable[Cell], date: str, models: Iterable[str]) -> None:
         """Add cells in the place of older ones; what the zoo has no longer goes.
 
@@ -100,8 +120,12 @@ class Results(msgspec.Struct, kw_only=True):
 
 
 def installed() -> dict[str, str]:
-    """The versions of what the figures depend on."""
-    return {name: version(name) for name in DISTRIBUTIONS}
+    """The versions of what the figures depend on, as far as it is there."""
+    found = {}
+    for name in DISTRIBUTIONS:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def load(path: Path = RESULTS) -> Results:

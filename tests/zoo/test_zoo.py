@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import signal
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path  # noqa: TC003  # child processes read the annotations
 
 import pytest
 import torch
 from tests.zoo import cells
+from tests.zoo import results as results_of_the_zoo
 from tests.zoo.cells import measure, measure_here, measure_model
 from tests.zoo.models import ZOO
 from tests.zoo.page import PAGE, render
@@ -18,7 +20,10 @@ from torch import nn
 
 #: This module as child processes find it: pytest calls it otherwise.
 HERE = "tests.zoo.test_zoo"
-FEW = [Column("onnxruntime", "torchscript"), Column("openvino", "torchscript"), COLUMNS[-1]]
+FEW = [
+    *(Column(backend, "torchscript") for backend in ("onnxruntime", "openvino")),
+    Column("ncnn", None),
+]
 
 
 @pytest.mark.parametrize("model", ["llama", "resnet", "swin"])
@@ -28,6 +33,16 @@ def test_a_few_models_are_verified_on_every_engine(model: str) -> None:
         (column, "verified", "") for column in FEW
     ]
     assert all(cell.worst is not None and cell.worst < 1e-4 and cell.via for cell in found)
+
+
+@pytest.mark.skipif(
+    find_spec("tensorrt_rtx_bindings") is None, reason="TensorRT for RTX is not installed"
+)
+def test_a_model_is_built_for_a_gpu_that_is_not_here() -> None:
+    (found,) = measure_model("fnet", [Column("tensorrt-rtx", "torchscript")])
+    assert (found.state, found.reason) == ("built", "")
+    assert found.worst is not None
+    assert 0 < found.worst < 1e-4
 
 
 class Fourier(nn.Module):
@@ -131,6 +146,32 @@ def test_results_keep_the_newest_of_each_cell_in_the_order_of_the_zoo(tmp_path: 
     assert installed()["torch"] == version("torch")
 
 
+def test_a_new_engine_keeps_the_figures_of_the_others() -> None:
+    results = Results(versions={"torch": "2", "ncnn": "1"}, cells=[a_cell("vit", COLUMNS[0])])
+    results.renew({"torch": "2", "tensorrt": "11"})
+    assert results.versions == {"torch": "2", "ncnn": "1", "tensorrt": "11"}
+    assert results.cells == [a_cell("vit", COLUMNS[0])]
+    results.renew({"torch": "3"})
+    assert (results.versions["torch"], results.cells) == ("3", [])
+
+
+def test_what_is_not_installed_has_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results_of_the_zoo, "DISTRIBUTIONS", ("torch", "no-such-engine"))
+    assert installed() == {"torch": version("torch")}
+
+
+def test_what_is_built_does_not_count_as_verified() -> None:
+    rtx = COLUMNS[-1]
+    page = render(Results(cells=[a_cell("bert", rtx, state="built", worst=1e-6, seconds=2.0)]))
+    for line in (
+        "|  | verified | built | models |",
+        "| tensorrt-rtx, torchscript | 0 | 1 | 1 |",
+        "| bert | text | – | – | – | – | – | – | built 1e-06, 2 s |",
+    ):
+        assert line in page
+    assert "and why" not in page
+
+
 def test_the_page_shows_every_state() -> None:
     ort, ncnn = COLUMNS[1], COLUMNS[4]
     results = Results(
@@ -151,8 +192,8 @@ def test_the_page_shows_every_state() -> None:
         "| onnxruntime, torchscript | 2 | 0 | 0 | 2 |",
         "| onnxruntime, dynamo | 0 | 0 | 0 | 0 |",
         "| ncnn | 0 | 1 | 1 | 2 |",
-        "| bert | text | – | ✓ 1e-06, 2 s | – | – | **mismatched** 5e-01, 3 s |",
-        "| vit | vision | – | ✓ 0e+00, 1 s | – | – | **unsupported** 0 s |",
+        "| bert | text | – | ✓ 1e-06, 2 s | – | – | **mismatched** 5e-01, 3 s | – | – |",
+        "| vit | vision | – | ✓ 0e+00, 1 s | – | – | **unsupported** 0 s | – | – |",
         "| bert | ncnn | mismatched | a \\| b &lt;c> |",
         "| vit | ncnn | unsupported | no layer |",
         "| vit | onnxruntime, torchscript | torchscript by torch.jit.trace |",
@@ -162,7 +203,7 @@ def test_the_page_shows_every_state() -> None:
 
 def test_a_page_without_failures_has_no_list_of_them() -> None:
     page = render(Results(cells=[a_cell("bert", COLUMNS[4])]))
-    assert "not verified" not in page
+    assert "neither verified nor built" not in page
     assert "another way" not in page
 
 
