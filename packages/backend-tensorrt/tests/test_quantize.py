@@ -93,6 +93,19 @@ def test_nobodys_logging_is_set_up(net: Path, tmp_path: Path) -> None:
     assert (ran.stdout.strip(), ran.stderr) == ("[]", "")
 
 
+@pytest.mark.parametrize("precision", ["int8", "fp8"])
+def test_values_that_are_all_alike_have_a_scale(net: Path, tmp_path: Path, precision: Any) -> None:
+    target = tmp_path / "q.onnx"
+    quantize(net, target, [{"x": np.ones((1, 3, 16, 16), np.float32)}] * 16, precision)
+    graph = onnx.load(target).graph
+    weights = {each.name: numpy_helper.to_array(each) for each in graph.initializer}
+    scales = [weights[n.input[1]] for n in graph.node if n.op_type == "QuantizeLinear"]
+    assert all((scale > 0).all() for scale in scales)  # TensorRT refuses 0
+    feed = {"x": np.ones((1, 3, 16, 16), np.float32)}
+    wanted, found = outputs(net, feed), outputs(target, feed)
+    assert np.abs(found - wanted).max() < 0.1 * np.abs(wanted).max()
+
+
 def test_nothing_to_quantise(tmp_path: Path) -> None:
     import torch
 

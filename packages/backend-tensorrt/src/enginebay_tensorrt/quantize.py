@@ -72,6 +72,7 @@ def quantize(
             f"'{source.name}' cannot be quantised: {str(err).splitlines()[0]}"
         ) from err
     _check_quantized(target, source)
+    _set_scales_of_zero(target)
 
 
 def quantizable_nodes(source: Path) -> dict[str, str]:
@@ -152,6 +153,28 @@ def _check_quantized(target: Path, source: Path) -> None:
             f"'{source.name}' holds nothing to quantise: wanted {', '.join(QUANTIZED)}",
             hint="--precision fp16",
         )
+
+
+def _set_scales_of_zero(target: Path) -> None:
+    """Give values that are all alike a scale: the quantiser writes 0, which TensorRT refuses."""
+    import onnx
+    from onnx import numpy_helper
+
+    model = onnx.load(target, load_external_data=False)
+    nodes = (node for node in model.graph.node if node.op_type == "QuantizeLinear")
+    names = {node.input[1] for node in nodes}
+    changed = False
+    for tensor in model.graph.initializer:
+        if tensor.name not in names or tensor.data_location == onnx.TensorProto.EXTERNAL:
+            continue
+        scales = numpy_helper.to_array(tensor)
+        if not (scales > 0).all():
+            fixed = scales.copy()
+            fixed[scales <= 0] = 1
+            tensor.CopyFrom(numpy_helper.from_array(fixed, tensor.name))
+            changed = True
+    if changed:
+        onnx.save(model, target)
 
 
 def _nodes(path: Path) -> Any:
