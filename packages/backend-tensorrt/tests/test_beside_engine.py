@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -144,15 +145,36 @@ def test_no_gpu_to_build_on_is_one_clear_line(machine: Any, tmp_path: Path, devi
     assert caught.value.hint == "enginebay check-env tensorrt"
 
 
-def test_a_plan_that_tensorrt_refuses(stand_ins: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda plan: b"something else", "Magic tag does not match"),
+        (lambda plan: plan[:1000], r"the plan has 1000 of \d+ bytes"),
+        (lambda plan: plan[:26] + b"\2" + plan[27:], r"the plan is of version 1\.7\.2\.116"),
+    ],
+    ids=["another file", "truncated", "another version"],
+)
+def test_a_plan_that_tensorrt_refuses(
+    stand_ins: Any, tmp_path: Path, damage: Any, reason: str
+) -> None:
+    """The real one reads no plan without a driver; the stand-in looks at the real plan's head."""
     from enginebay_tensorrt import api
 
-    (tmp_path / "m.engine").write_bytes(b"something else")
+    plan = api.from_onnx(scaled(tmp_path / "m.onnx"), backend="tensorrt-rtx")
+    (tmp_path / "m.engine").write_bytes(damage(plan))
     with pytest.raises(ConversionError) as caught:
-        api.load(tmp_path / "m.engine")
-    assert str(caught.value) == (
-        f"TensorRT {stand_ins.trt.__version__} cannot load 'm.engine': Magic tag does not match"
-    )
+        api.load(tmp_path / "m.engine", backend="tensorrt-rtx")
+    text = str(caught.value)
+    assert re.fullmatch(rf"TensorRT for RTX 1\.7\.1\.116 cannot load 'm.engine': {reason}", text)
+
+
+def test_a_truncated_plan_in_an_artifact(stand_ins: Any, tmp_path: Path) -> None:
+    made = artifact(tmp_path)
+    engine = made.path / "model.engine"
+    engine.write_bytes(engine.read_bytes()[:1000])
+    with pytest.raises(ArtifactError, match=r"model\.engine"):
+        eb.load(made.path)
+    assert "deserialize_cuda_engine" not in {entry[0] for entry in stand_ins.LOG}
 
 
 # -- weights beside the engine --------------------------------------------------------------------

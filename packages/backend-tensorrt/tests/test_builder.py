@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
-from onnx_models import OPSET, linear, nonzero, slow
+from onnx import TensorProto, helper, numpy_helper
+from onnx_models import OPSET, RNG, linear, nonzero, slow
 
 import enginebay as eb
 from enginebay.authors import read_onnx
@@ -127,6 +127,50 @@ def test_a_device_of_another_kind(stand_ins: Any, tmp_path: Path) -> None:
     with pytest.raises(ParamsError) as caught:
         config_of(stand_ins, tmp_path, compute_capability=("current",), device="gpu")
     assert str(caught.value) == "device 'gpu' is not one of TensorRT's: wanted cuda or cuda:N"
+
+
+@pytest.mark.parametrize("precision", ["int8", "fp8"])
+@pytest.mark.parametrize(
+    ("operator", "shape", "weights"),
+    [
+        ("Conv", (1, 8, 9), (4, 8, 3)),
+        ("Conv", (1, 8, 9, 9), (4, 8, 3, 3)),
+        ("Conv", (1, 8, 9, 9, 9), (4, 8, 3, 3, 3)),
+        ("ConvTranspose", (1, 8, 9, 9), (8, 4, 3, 3)),
+        ("MatMul", (2, 9, 8), (8, 4)),
+        ("Gemm", (9, 8), (8, 4)),
+    ],
+    ids=lambda value: value if isinstance(value, str) else f"{len(value)}d",
+)
+def test_quantised_nodes_are_built(
+    stand_ins: Any, tmp_path: Path, precision: str, operator: str, shape: Any, weights: Any
+) -> None:
+    """The scales for each output channel in int8, and E4M3, as the quantiser writes them."""
+    values = RNG.standard_normal(weights).astype(np.float32)
+    graph = helper.make_graph(
+        [helper.make_node(operator, ["x", "w"], ["y"], name="product")],
+        "product",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(values, "w")],
+    )
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=OPSET, ir_version=8), path)
+    plan = from_onnx(
+        path,
+        backend="tensorrt-rtx",
+        precision=precision,
+        calibration_data=[{"x": RNG.standard_normal(shape).astype(np.float32)} for _ in range(16)],
+    )
+    _, built = stand_ins.graph_of(plan)
+    assert [node.op_type for node in built.graph.node].count("QuantizeLinear") == 2
+
+
+def test_fp8_needs_ada(stand_ins: Any, tmp_path: Path) -> None:
+    data = [{"x": np.ones((2, 3), np.float32)}] * 16
+    params = {"precision": "fp8", "compute_capability": ("sm86",), "calibration_data": data}
+    with pytest.raises(ConversionError, match=r"sm86, .* HW-specific datatypes: fp8"):
+        config_of(stand_ins, tmp_path, **params)
 
 
 # -- what the parser refuses ----------------------------------------------------------------------

@@ -66,6 +66,37 @@ def test_each_bad_input_is_one_line(start: Start, tmp_path: Path) -> None:
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".onnx"] * 2 + [".so"]
 
 
+NET = """
+import torch
+
+class Det(torch.nn.Module):
+    def forward(self, x):
+        return torch.linalg.det(x)
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = Det(), Det()
+
+    def forward(self, x):
+        return self.first(x) + self.second(x * 2)
+
+def net():
+    return Net().eval(), torch.randn(2, 3, 3)
+"""
+
+
+def test_the_preview_names_the_modules(start: Start, tmp_path: Path) -> None:
+    """The parser's errors end with it: read afterwards, they ended the process."""
+    (tmp_path / "net.py").write_text(NET)
+    child = start("preview", "net.py:net", "--backend", "tensorrt-rtx")
+    printed, errors = child.communicate(timeout=60)
+    assert (child.returncode, errors) == (1, "")
+    row = next(line for line in printed.splitlines() if line.startswith("tensorrt-rtx"))
+    assert row.split()[1:4] == ["Det", "first,", "second"]
+    assert "Det is not supported" in row
+
+
 # -- builds that end before their end -------------------------------------------------------------
 
 SLOW = convert(

@@ -166,8 +166,12 @@ def _creation_flags(library: Library, params: Params) -> int:
     return 1 << int(library.trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
 
 
-def parser_errors(source: Path, params: Params) -> list[Any]:
-    """Return the parser's errors about a file, without building anything."""
+def parser_errors(source: Path, params: Params) -> list[tuple[str, str]]:
+    """Return the parser's errors about a file, without building anything.
+
+    Returns:
+        The name of a node, which may be empty, and what the parser says about it.
+    """
     library = library_of(params)
     trt, logger = library.trt, library.logger
     with logger.collecting():
@@ -175,7 +179,9 @@ def parser_errors(source: Path, params: Params) -> list[Any]:
         parser = trt.OnnxParser(network, logger)
         if parser.parse_from_file(str(source)):
             return []
-        return [parser.get_error(number) for number in range(parser.num_errors)]
+        # Its errors are gone with the parser.
+        errors = [parser.get_error(number) for number in range(parser.num_errors)]
+        return [(error.node_name(), describe(error)) for error in errors]
 
 
 def _parse(library: Library, network: Any, source: Path, params: Params) -> None:

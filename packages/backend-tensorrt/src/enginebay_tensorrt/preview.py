@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enginebay.errors import ConversionError
-from enginebay_tensorrt.builder import describe, parser_errors
+from enginebay_tensorrt.builder import parser_errors
 from enginebay_tensorrt.library import library_of
 from enginebay_tensorrt.plugin_libraries import load_plugins
 
@@ -24,11 +24,10 @@ def unsupported_operators(request: ConvertRequest[Params]) -> dict[str, str]:
     library = library_of(request.params)
     load_plugins(library, map(Path, request.params.plugins))
     found: dict[str, str] = {}
-    for error in parser_errors(request.ir.path, request.params):
-        text = describe(error)
-        if not error.node_name():
+    for node, text in parser_errors(request.ir.path, request.params):
+        if not node:
             raise ConversionError(
                 f"{library.product.title} cannot parse '{request.ir.path.name}': {text}"
             )
-        found.setdefault(error.node_name(), text)
+        found.setdefault(node, text)
     return found
