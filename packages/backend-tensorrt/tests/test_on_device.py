@@ -52,12 +52,12 @@ def insist_on(on_gpu: bool) -> Callable[[str], None]:
 
 
 @pytest.fixture
-def convert(tmp_path: Path) -> Callable[..., eb.Artifact]:
+def convert(tmp_path: Path, backend: str) -> Callable[..., eb.Artifact]:
     """Convert an ONNX file with parameters."""
 
     def make(source: Path, data: Any = None, **params: Any) -> eb.Artifact:
         return eb.convert(
-            source, backend="tensorrt", work_dir=tmp_path / "a", params=params, data=data
+            source, backend=backend, work_dir=tmp_path / "a", params=params, data=data
         )
 
     return make
@@ -86,7 +86,9 @@ def test_precisions(
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
-def test_a_torch_model_is_deployed_and_verified(tmp_path: Path, precision: str) -> None:
+def test_a_torch_model_is_deployed_and_verified(
+    tmp_path: Path, backend: str, precision: str
+) -> None:
     import torch
 
     torch.manual_seed(0)
@@ -97,7 +99,7 @@ def test_a_torch_model_is_deployed_and_verified(tmp_path: Path, precision: str) 
     made = eb.deploy(
         model,
         torch.randn(2, 3, 8, 8),
-        backend="tensorrt",
+        backend=backend,
         work_dir=tmp_path / "a",
         params={"precision": precision},
         input_names=["x"],
@@ -160,10 +162,10 @@ def test_an_empty_batch(convert: Any, tmp_path: Path) -> None:
     "dtype", ["float32", "float16", "bfloat16", "int32", "int64", "uint8", "bool"]
 )
 def test_every_dtype_comes_back_as_it_went_in(
-    convert: Any, insist_on: Any, tmp_path: Path, dtype: str
+    convert: Any, insist_on: Any, tmp_path: Path, backend: str, dtype: str
 ) -> None:
     insist_on("bf16" if dtype == "bfloat16" else "fp32")
-    assert dtype in eb.get_backend("tensorrt").info.dtypes
+    assert dtype in eb.get_backend(backend).info.dtypes
     x = np.array([[0, 1, 3], [1, 0, 2]]).astype(numpy_dtype(dtype))
     with eb.load(convert(reshaped(tmp_path / "m.onnx", dtype))) as wrapper:
         found = wrapper({"x": x})["y"]
@@ -228,7 +230,9 @@ def test_two_wrappers_at_once(convert: Any, tmp_path: Path) -> None:
     ],
     ids=lambda params: next(iter(params)),
 )
-def test_ways_to_build(convert: Any, tmp_path: Path, params: dict[str, Any]) -> None:
+def test_ways_to_build(convert: Any, tmp_path: Path, backend: str, params: dict[str, Any]) -> None:
+    if not {*params} <= {*eb.get_backend(backend).Params.__struct_fields__}:
+        pytest.skip(f"{backend} has no {' and no '.join(params)}")
     tolerance = 5e-3 if "precision" in params else 1e-5
     with eb.load(convert(linear(tmp_path / "m.onnx"), **params), strict=True) as wrapper:
         for _ in range(3):
@@ -236,42 +240,44 @@ def test_ways_to_build(convert: Any, tmp_path: Path, params: dict[str, Any]) -> 
             agree(wrapper({"x": x}), expected(x), tolerance)
 
 
-def test_weights_are_replaced(tmp_path: Path) -> None:
+def test_weights_are_replaced(tmp_path: Path, backend: str) -> None:
     from enginebay_tensorrt import api
 
     source = linear(tmp_path / "m.onnx")
-    api.save(api.from_onnx(source, refit=True), tmp_path / "m.engine")
+    api.save(api.from_onnx(source, backend=backend, refit=True), tmp_path / "m.engine")
     other = linear(tmp_path / "other.onnx", scale=3)
     names = ("y", "s")
-    with api.load(tmp_path / "m.engine", weights=other, output_names=names, refit=True) as wrapper:
+    given = {"backend": backend, "weights": other, "refit": True}
+    with api.load(tmp_path / "m.engine", output_names=names, **given) as wrapper:
         x = rows(2)
         agree(wrapper({"x": x}), expected(x, scale=3))
 
 
-def test_calibration_data_from_an_iterable(tmp_path: Path) -> None:
+def test_calibration_data_from_an_iterable(tmp_path: Path, backend: str) -> None:
     from enginebay_tensorrt import api
 
     data = [{"x": rows(2)} for _ in range(16)]
-    plan = api.from_onnx(linear(tmp_path / "m.onnx"), precision="int8", calibration_data=data)
+    params: dict[str, Any] = {"backend": backend, "precision": "int8"}
+    plan = api.from_onnx(linear(tmp_path / "m.onnx"), calibration_data=data, **params)
     api.save(plan, tmp_path / "m.engine")
     names = ("y", "s")
-    with api.load(tmp_path / "m.engine", output_names=names, precision="int8") as wrapper:
+    with api.load(tmp_path / "m.engine", output_names=names, **params) as wrapper:
         x = rows(2)
         agree(wrapper({"x": x}), expected(x), 0.4)
 
 
-def test_outputs_in_the_order_that_is_asked_for(tmp_path: Path) -> None:
+def test_outputs_in_the_order_that_is_asked_for(tmp_path: Path, backend: str) -> None:
     from enginebay_tensorrt import api
 
-    api.save(api.from_onnx(linear(tmp_path / "m.onnx")), tmp_path / "m.engine")
-    with api.load(tmp_path / "m.engine", output_names=["s"]) as wrapper:
+    api.save(api.from_onnx(linear(tmp_path / "m.onnx"), backend=backend), tmp_path / "m.engine")
+    with api.load(tmp_path / "m.engine", backend=backend, output_names=["s"]) as wrapper:
         assert list(wrapper({"x": rows(2)})) == ["s"]
     with pytest.raises(UsageError, match="the engine has no output 'z': it has "):
-        api.load(tmp_path / "m.engine", output_names=["z"])
+        api.load(tmp_path / "m.engine", backend=backend, output_names=["z"])
 
 
-def test_a_timing_cache_is_used_again(on_gpu: bool, tmp_path: Path) -> None:
-    if not on_gpu:
+def test_a_timing_cache_is_used_again(on_gpu: bool, tmp_path: Path, backend: str) -> None:
+    if not on_gpu or backend != "tensorrt":
         pytest.skip("TensorRT for RTX keeps no timing cache; test_timing_cache.py has a stand-in")
     from enginebay_tensorrt import api
 
