@@ -220,12 +220,15 @@ def tensorrt(session: nox.Session, version: str) -> None:
     tests = "packages/backend-tensorrt/tests"
     if version == "rtx":
         pytest(session, tests, *REPORT)
+        session.install("-c", "constraints.txt", ZOO)
+        pytest(session, "tests/zoo/test_zoo.py", "-k", "gpu_that_is_not_here")
     else:
         names = ("contract", "flags", "check_env")
         pytest(session, *(f"{tests}/test_{name}.py" for name in names))
-    if version == "11":
+    if version != "10":
         # Without stand-ins: the laws that need no device, and what check-env says about the others.
-        pytest(session, "--pyargs", "enginebay.testing", "--backend", "tensorrt", *REPORT)
+        backend = "tensorrt-rtx" if version == "rtx" else "tensorrt"
+        pytest(session, "--pyargs", "enginebay.testing", "--backend", backend, *REPORT)
 
 
 @nox.session(requires=BASE)

@@ -33,7 +33,7 @@ class EnvironmentLaws:
                 assert check.fix, f"check '{check.name}' failed and names no fix"
 
     def test_green_means_that_it_runs(self, kit: Kit, tmp_path: Path) -> None:
-        """A small model deploys where check-env is green, and only there."""
+        """A small model is verified where check-env is green, and only there."""
         kit.require_dtypes("float32")
         example = kit.example("fixed")
         try:
