@@ -86,7 +86,11 @@ def test_another_gpu_is_refused_before_the_engine_is_read(
     import torch
 
     made = eb.deploy(
-        torch.nn.ReLU(), torch.ones(2), backend="tensorrt", work_dir=tmp_path / "a", keep_ir=True
+        *(torch.nn.ReLU(), torch.ones(2)),
+        backend="tensorrt",
+        exporter="torchscript",
+        work_dir=tmp_path / "a",
+        keep_ir=True,
     )
     stand_ins.LOG.clear()
     machine.names = ["NVIDIA Other"]

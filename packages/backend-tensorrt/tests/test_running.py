@@ -45,6 +45,7 @@ def test_a_deployment_says_the_shapes(stand_ins: Any, tmp_path: Path) -> None:
         torch.nn.ReLU(),
         torch.ones(2, 3),
         backend="tensorrt-rtx",
+        exporter="torchscript",
         work_dir=tmp_path / "a",
         input_names=["x"],
         dynamic_shapes={"x": {0: ("batch", 1, 4, 8)}},
