@@ -10,6 +10,9 @@ from torch import nn
 
 import enginebay as eb
 from enginebay.errors import BackendUnavailableError, MismatchError
+from enginebay.hooks import BuiltFor
+from enginebay_tensorrt.params import TensorrtRtxParams
+from enginebay_tensorrt.portability import built_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,6 +89,19 @@ def test_quantised_graphs_are_built(
     assert found.simulation is not None
     assert found.simulation.precision == precision
     assert found.simulation.failed == ()
+
+
+@pytest.mark.parametrize(
+    ("precision", "generation", "lacking"),
+    [("fp16", "Ampere", ""), ("fp8", "Ada", "NVIDIA Fake 1 of compute capability 8.6")],
+)
+def test_the_first_gpus_that_have_the_precision(
+    machine: Any, precision: Any, generation: str, lacking: str
+) -> None:
+    machine.capability = (8, 6)
+    params = TensorrtRtxParams(precision=precision)
+    machines = f"a GPU of {generation} or a newer generation"
+    assert built_for(params) == BuiltFor(machines, lacking=lacking)
 
 
 def test_a_wrong_rewriter_is_found_without_a_gpu(

@@ -48,8 +48,12 @@ def _hardware(device: cuda.Device, compatibility: str) -> dict[str, str]:
 
 
 def _is_ampere(device: cuda.Device) -> bool:
+    return _numbers(device) >= _AMPERE
+
+
+def _numbers(device: cuda.Device) -> tuple[int, int]:
     major, _, minor = device.compute_capability.partition(".")
-    return (int(major), int(minor)) >= _AMPERE
+    return int(major), int(minor)
 
 
 # -- TensorRT for RTX: built for chosen compute capabilities, here or elsewhere -------------------
@@ -98,7 +102,7 @@ def needs_device(params: Params) -> bool:
 def _chosen(params: TensorrtRtxParams) -> dict[str, str]:
     if needs_device(params):
         return _hardware(cuda.device(params), "none")
-    wanted = ", ".join(_decimals(params)) or _PORTABLE
+    wanted = ", ".join(_decimals(params)) or f"{_oldest(params)[0]} or newer"
     device = _device_or_reason(params)
     if isinstance(device, str):  # none is needed to build; loading says what is missing
         return {"compute_capability": wanted}
@@ -119,9 +123,15 @@ def _decimals(params: TensorrtRtxParams) -> list[str]:
     return [_decimal(_member(text)) for text in params.compute_capability]
 
 
+def _oldest(params: TensorrtRtxParams) -> tuple[str, tuple[int, int]]:
+    """The first generation, and its compute capability, for engines for no GPU in particular."""
+    # The builder refuses fp8 for the GPUs before, and says nothing where none is named.
+    return ("Ada", (8, 9)) if params.precision == "fp8" else ("Ampere", _AMPERE)
+
+
 def _fits(device: cuda.Device, params: TensorrtRtxParams) -> bool:
     if not params.compute_capability:
-        return _is_ampere(device)
+        return _numbers(device) >= _oldest(params)[1]
     return device.compute_capability in _decimals(params)
 
 
@@ -145,7 +155,7 @@ def _built_for_chosen(params: TensorrtRtxParams) -> BuiltFor:
     machines = (
         f"a GPU of compute capability {' or '.join(names)}"
         if names
-        else "a GPU of Ampere or a newer generation"
+        else f"a GPU of {_oldest(params)[0]} or a newer generation"
     )
     device = _device_or_reason(params)
     if isinstance(device, str):
