@@ -108,6 +108,14 @@ def test_a_file_that_becomes_too_large(folder: Path) -> None:
     assert printed == failure(folder, "File too large")
 
 
+def test_an_engine_that_cannot_be_saved_replaces_nothing(folder: Path) -> None:
+    (folder / "our.engine").write_bytes(b"an engine")
+    printed = run(folder, *python(SAVE, 1_000_000))
+    assert printed == "'our.engine' cannot be written: File too large\n[]\n"
+    assert (folder / "our.engine").read_bytes() == b"an engine"
+    assert sorted(each.name for each in folder.iterdir()) == ["disk", "m.onnx", "our.engine"]
+
+
 def test_a_full_disk_loses_nothing(folder: Path) -> None:
     mounted = [*_DISK, _MOUNT, "sh", *python(CONVERT)]
     try:

@@ -87,8 +87,14 @@ def from_onnx(
 
 
 def save(plan: bytes, path: str | Path) -> None:
-    """Write an engine to a file."""
-    Path(path).write_bytes(plan)
+    """Write an engine to a file, whole or not at all.
+
+    Raises:
+        EnginebayError: The disk is full or read-only; a file that was there before is as it was.
+    """
+    from enginebay.authors import write_whole
+
+    write_whole(Path(path), plan)
 
 
 def load(

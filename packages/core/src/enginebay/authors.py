@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from enginebay.files import write_whole
     from enginebay.inference import count_time
     from enginebay.ir import quiet, read_exported_program, read_onnx, read_torchscript, to_half
     from enginebay.isolation import call, check_time_limit, run
@@ -65,6 +66,7 @@ __all__ = [
     "run",
     "take_weights",
     "to_half",
+    "write_whole",
 ]
 
 __getattr__ = lazy_names(
@@ -98,6 +100,7 @@ __getattr__ = lazy_names(
         "measure_norms": "models",
         "take_weights": "models",
         "to_half": "ir",
+        "write_whole": "files",
     },
 )
 
