@@ -419,6 +419,7 @@ def benchmarks(session: nox.Session) -> None:
         session,
         *EVERY_ENGINE,
         "enginebay[dask]",
+        "enginebay-tensorrt[rtx]",
         extras=("psutil", "pygal", *PEERS),
         shared=ENGINES,
     )

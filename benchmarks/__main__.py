@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 #: Each is a module of this package; its ``run()`` returns rows, or names that end with a unit,
 #: figures and limits.
 GROUPS = (
-    *("wrapper", "peers", "openvino", "ncnn", "startup"),
+    *("wrapper", "peers", "openvino", "ncnn", "tensorrt", "startup"),
     *("rewriting", "deploy", "evaluate", "calibration", "sweep"),
 )
 

@@ -81,6 +81,35 @@ def digits() -> tuple[nn.Module, Tensor]:
     return Digits().eval(), torch.zeros(1, 1, 8, 8)
 
 
+class EncoderLayer(nn.Module):
+    """A layer of BERT-base: attention with 12 heads, and a network of 3072."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.query, self.key, self.value, self.out = (nn.Linear(768, 768) for _ in range(4))
+        self.wide = nn.Sequential(nn.Linear(768, 3072), nn.GELU(), nn.Linear(3072, 768))
+        self.norms = nn.ModuleList([nn.LayerNorm(768), nn.LayerNorm(768)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        """N×tokens×768 → N×tokens×768."""
+        heads = [each(x).unflatten(2, (12, 64)).transpose(1, 2) for each in self._projections()]
+        found = nn.functional.scaled_dot_product_attention(*heads)
+        x = self.norms[0](x + self.out(found.transpose(1, 2).flatten(2)))
+        output: Tensor = self.norms[1](x + self.wide(x))
+        return output
+
+    def _projections(self) -> tuple[nn.Module, nn.Module, nn.Module]:
+        return self.query, self.key, self.value
+
+
+def bert_base() -> tuple[nn.Module, Tensor]:
+    """BERT-base's embedding and layers with random weights: 108 M parameters; 128 tokens."""
+    torch.manual_seed(0)
+    layers = (EncoderLayer() for _ in range(12))
+    model = nn.Sequential(nn.Embedding(30522, 768), nn.LayerNorm(768), *layers)
+    return model.eval(), torch.randint(0, 30522, (1, 128))
+
+
 #: Bytes of weights in :func:`linear_stack`: 16 square matrices of float32.
 LINEAR_BYTES = 16 * 4096 * 4096 * 4
 

@@ -21,7 +21,7 @@ PLOTS = (
     (
         "benchmarks-bare.svg",
         "Time beside the bare engine, or a script by hand (1 is equal)",
-        {"wrapper", "openvino", "ncnn", "deploy", "evaluate", "calibration"},
+        {"wrapper", "openvino", "ncnn", "tensorrt", "deploy", "evaluate", "calibration"},
     ),
 )
 #: Colours that can be read on a light and on a dark page.

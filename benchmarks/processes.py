@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import psutil
@@ -13,8 +15,6 @@ import psutil
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: ``ru_maxrss`` is in units of 1024 bytes on Linux.
-_RUSAGE_UNIT = 1024
 _INTERVAL = 0.005
 
 
@@ -38,20 +38,20 @@ def peak_memory(command: Sequence[str]) -> int:
     """The most resident memory that a command and its children held at one moment, in bytes.
 
     Sampled every 5 ms as the sum over the processes, pages that they share counted in each; never
-    less than what the system has seen in the largest of them.
+    less than what the system has seen in the command's own process.
     """
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     root = psutil.Process(process.pid)
     peak = 0
     while True:
-        pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+        pid, status = os.waitpid(process.pid, os.WNOHANG)
         if pid:
             break
         peak = max(peak, _resident(root))
         time.sleep(_INTERVAL)
     process.returncode = os.waitstatus_to_exitcode(status)
     _finished(process, command)
-    return max(peak, usage.ru_maxrss * _RUSAGE_UNIT)
+    return peak
 
 
 def _resident(root: psutil.Process) -> int:
@@ -63,9 +63,21 @@ def _resident(root: psutil.Process) -> int:
     try:
         command = root.cmdline()
         children = [child for child in root.children(recursive=True) if child.cmdline() != command]
-        return sum(process.memory_info().rss for process in (root, *children))
-    except psutil.Error:  # one has ended in between; there will be another sample
+        now = sum(process.memory_info().rss for process in (root, *children))
+        return max(now, _highest(root.pid))
+    except (psutil.Error, OSError):  # one has ended in between; there will be another sample
         return 0
+
+
+def _highest(pid: int) -> int:
+    """The most that a process has held until now; 0 for one that has ended.
+
+    The end's ``ru_maxrss`` will not do: before it runs the command, the child is a part of this
+    process, and what this one holds counts.
+    """
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
+    found = re.search(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE)
+    return int(found[1]) * 1024 if found else 0
 
 
 def _finished(process: subprocess.Popen[bytes], command: Sequence[str]) -> None:

@@ -1,0 +1,52 @@
+"""Builds in a process of their own: ``python -m benchmarks.tensorrt_build SIDE FOLDER MODEL …``.
+
+Prints the seconds of the last one, by the clock and of the processors. A small model before it
+takes the imports out of them. Several large ones in one process would favour the bare side: its
+allocator keeps memory for the next.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+
+def bare(model: Path, folder: Path) -> None:
+    """Parse, build and write with NVIDIA's bindings alone."""
+    import tensorrt_rtx_bindings as trt
+
+    logger = trt.Logger(trt.Logger.ERROR)
+    builder = trt.Builder(logger)
+    network = builder.create_network(0)
+    parser = trt.OnnxParser(network, logger)
+    assert parser.parse_from_file(str(model))
+    config = builder.create_builder_config()
+    config.clear_flag(trt.BuilderFlag.TF32)  # as Enginebay does, which computes fp32 in fp32
+    plan = builder.build_serialized_network(network, config)
+    (folder / "bare.engine").write_bytes(plan)
+
+
+def ours(model: Path, folder: Path) -> None:
+    """Build as every deployment does."""
+    import enginebay as eb
+    from enginebay.authors import read_onnx
+
+    backend = eb.get_backend("tensorrt-rtx")
+    backend.convert(read_onnx(model), backend.params_from(None), folder)
+
+
+def main(side: str, folder: str, *onnx_files: str) -> None:
+    """Build the models one after the other."""
+    build = {"bare": bare, "ours": ours}[side]
+    taken = (0.0, 0.0)
+    for model in onnx_files:
+        wall, processor = time.perf_counter(), time.process_time()
+        build(Path(model), Path(folder))
+        taken = (time.perf_counter() - wall, time.process_time() - processor)
+    print(json.dumps(taken))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
