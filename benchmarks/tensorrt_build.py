@@ -8,6 +8,7 @@ allocator keeps memory for the next.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -28,6 +29,20 @@ def bare(model: Path, folder: Path) -> None:
     (folder / "bare.engine").write_bytes(plan)
 
 
+def polygraphy(model: Path, folder: Path) -> None:
+    """Build with NVIDIA's Polygraphy, which imports the bindings by their other name."""
+    import tensorrt_rtx_bindings as trt
+
+    os.environ["POLYGRAPHY_USE_TENSORRT_RTX"] = "1"
+    sys.modules["tensorrt_rtx"] = trt
+    from polygraphy.backend.tensorrt_rtx import CreateConfigRTX
+    from polygraphy.backend.trt import engine_bytes_from_network, network_from_onnx_path
+
+    network = network_from_onnx_path(str(model))
+    plan = engine_bytes_from_network(network, CreateConfigRTX())
+    (folder / "polygraphy.engine").write_bytes(plan)
+
+
 def ours(model: Path, folder: Path) -> None:
     """Build as every deployment does."""
     import enginebay as eb
@@ -39,7 +54,7 @@ def ours(model: Path, folder: Path) -> None:
 
 def main(side: str, folder: str, *onnx_files: str) -> None:
     """Build the models one after the other."""
-    build = {"bare": bare, "ours": ours}[side]
+    build = {"bare": bare, "polygraphy": polygraphy, "ours": ours}[side]
     taken = (0.0, 0.0)
     for model in onnx_files:
         wall, processor = time.perf_counter(), time.process_time()
