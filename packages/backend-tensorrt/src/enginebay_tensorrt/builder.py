@@ -1,4 +1,4 @@
-"""The parser and the builder: from an ``.onnx`` file to a serialized engine."""
+"""The builder: from an ``.onnx`` file to a serialized engine."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from enginebay.errors import ConversionError, ParamsError
 from enginebay_tensorrt import cuda
-from enginebay_tensorrt.dtypes import dtype_name
 from enginebay_tensorrt.library import library_of
 from enginebay_tensorrt.logger import reason
 from enginebay_tensorrt.monitor import Monitor
+from enginebay_tensorrt.parser import check_ports, creation_flags, input_shapes, parse
 from enginebay_tensorrt.plan_file import write_plan
 from enginebay_tensorrt.portability import capabilities
 from enginebay_tensorrt.precision import uses_flags
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from enginebay_tensorrt.library import Library
     from enginebay_tensorrt.params import Params
     from enginebay_tensorrt.profiles import Profile
-
-#: Parser errors in a message; a model with one unsupported operator often has hundreds of it.
-_MAX_ERRORS = 3
 
 
 def build_plan(
@@ -67,23 +64,22 @@ def build_plan(
     with _on(device), library.logger.collecting() as errors:
         builder = trt.Builder(library.logger)
         _check_dla(library, builder, params)
-        network = builder.create_network(_creation_flags(library, params))
-        _parse(library, network, source, params)
-        _check(library, network, source, inputs, outputs)
+        network = builder.create_network(creation_flags(library, params))
+        parse(library, network, source, params)
+        check_ports(library, network, source, inputs, outputs)
         monitor = library.derived(Monitor)(progress)
         config = builder.create_builder_config()
         config.progress_monitor = monitor
         _configure(library, config, params)
-        _add_profiles(library, builder, config, profiles_for(_shapes(network), params, shapes))
+        _add_profiles(library, builder, config, profiles_for(input_shapes(network), params, shapes))
         with timing_cache(config, _cache_file(library, params, device)):
 
             def write() -> bool:
                 with _on(device):
                     return write_plan(library, builder, network, config, file, monitor)
 
-            if not _in_thread(
-                write, monitor
-            ):  # inside the block, so that the cache keeps nothing of this build
+            # Raised inside the block, so that the cache keeps nothing of this build.
+            if not _in_thread(write, monitor):
                 raise ConversionError(
                     f"{library.product.title} cannot build an engine from '{source.name}': "
                     f"{reason(errors)}",
@@ -111,7 +107,7 @@ def build_identity(params: Params) -> int:
     trt = library.trt
     with library.logger.collecting() as errors:
         builder = trt.Builder(library.logger)
-        network = builder.create_network(_creation_flags(library, params))
+        network = builder.create_network(creation_flags(library, params))
         source = network.add_input("x", trt.DataType.FLOAT, (4,))
         network.mark_output(network.add_identity(source).get_output(0))
         config = builder.create_builder_config()
@@ -158,111 +154,6 @@ def _check_dla(library: Library, builder: Any, params: Params) -> None:
             f"{builder.num_DLA_cores} on this device",
             hint="leave --dla-core out, and all of it runs on the GPU",
         )
-
-
-def _creation_flags(library: Library, params: Params) -> int:
-    if not library.has_precision_flags or uses_flags(params):
-        return 0  # since 11 every network is strongly typed
-    return 1 << int(library.trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
-
-
-def parser_errors(source: Path, params: Params) -> list[tuple[str, str]]:
-    """Return the parser's errors about a file, without building anything.
-
-    Returns:
-        The name of a node, which may be empty, and what the parser says about it.
-    """
-    library = library_of(params)
-    trt, logger = library.trt, library.logger
-    with logger.collecting():
-        network = trt.Builder(logger).create_network(_creation_flags(library, params))
-        parser = trt.OnnxParser(network, logger)
-        if parser.parse_from_file(str(source)):
-            return []
-        # Its errors are gone with the parser.
-        errors = [parser.get_error(number) for number in range(parser.num_errors)]
-        return [(error.node_name(), describe(error)) for error in errors]
-
-
-def _parse(library: Library, network: Any, source: Path, params: Params) -> None:
-    trt = library.trt
-    parser = trt.OnnxParser(network, library.logger)
-    # The parser has the flag since 10.16.
-    if params.dla_core is not None and "ADJUST_FOR_DLA" in trt.OnnxParserFlag.__members__:
-        parser.set_flag(trt.OnnxParserFlag.ADJUST_FOR_DLA)
-    if parser.parse_from_file(str(source)):
-        return
-    errors = [_with_node(parser.get_error(n)) for n in range(parser.num_errors)]
-    distinct = list(dict.fromkeys(errors)) or ["no reason was given"]
-    more = f"; and {len(distinct) - _MAX_ERRORS} more" if len(distinct) > _MAX_ERRORS else ""
-    raise ConversionError(
-        f"{library.product.title} cannot parse '{source.name}': "
-        f"{'; '.join(distinct[:_MAX_ERRORS])}{more}",
-        hint="rewrite the operator with a rewriter, or bring a plugin with --plugins",
-    )
-
-
-def _with_node(error: Any) -> str:
-    """Return a parser's error with the node that it is about."""
-    node, operator = error.node_name(), error.node_operator()
-    where = f"node '{node}' ({operator}): " if node or operator else ""
-    return f"{where}{describe(error)} [{error.code().name}]"
-
-
-def describe(error: Any) -> str:
-    """Return a parser's error in one line; an assertion is all that it says about some operators.
-
-    The code of the parser is in the text: ``false`` for an operator that it never takes, and a
-    condition with a text for one that is no operator of ONNX's.
-    """
-    text = " ".join(error.desc().split())
-    if text == "false":
-        return f"{error.node_operator()} is not supported"
-    condition, both, rest = text.partition(' && "')
-    return rest.removesuffix('"') if both and condition.isidentifier() else text
-
-
-def _ports(network: Any) -> tuple[list[Any], list[Any]]:
-    inputs = [network.get_input(n) for n in range(network.num_inputs)]
-    return inputs, [network.get_output(n) for n in range(network.num_outputs)]
-
-
-def _shapes(network: Any) -> dict[str, tuple[int, ...]]:
-    return {tensor.name: tuple(tensor.shape) for tensor in _ports(network)[0]}
-
-
-def _check(
-    library: Library,
-    network: Any,
-    source: Path,
-    inputs: Sequence[TensorSpec],
-    outputs: Sequence[TensorSpec],
-) -> None:
-    """Raise if the network has other inputs or outputs than the model."""
-    title = library.product.title
-    ports = _ports(network)
-    for tensor in ports[0]:
-        if tensor.is_shape_tensor:
-            raise ConversionError(
-                f"input '{tensor.name}' of '{source.name}' decides shapes: {title} builds "
-                "for a range of its values, which shapes do not give",
-                hint="make it a constant of the model",
-            )
-    for kind, tensors, specs in (("input", ports[0], inputs), ("output", ports[1], outputs)):
-        found = {tensor.name: dtype_name(tensor.dtype) for tensor in tensors}
-        for spec in specs:
-            if spec.name not in found:
-                raise ConversionError(
-                    f"{title}'s network has no {kind} '{spec.name}' as '{source.name}' has: "
-                    f"found {', '.join(found) or 'none'}",
-                    hint="no output may have the name of an input",
-                )
-            if found[spec.name] != spec.dtype:
-                raise ConversionError(
-                    f"{title} reads {kind} '{spec.name}' of '{source.name}' as "
-                    f"{found[spec.name]}, wanted {spec.dtype}",
-                    hint="convert it inside the model, to a dtype that TensorRT has",
-                )
 
 
 def _configure(library: Library, config: Any, params: Params) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enginebay.errors import ConversionError
-from enginebay_tensorrt.builder import parser_errors
 from enginebay_tensorrt.library import library_of
+from enginebay_tensorrt.parser import parser_errors
 from enginebay_tensorrt.plugin_libraries import load_plugins
 
 if TYPE_CHECKING:
