@@ -124,7 +124,7 @@ def test_an_unknown_name_lists_what_there_is(good: Callable[..., str]) -> None:
     assert "gone" not in str(caught.value)
     assert caught.value.hint == (
         "pip install enginebay-ncnn or 'enginebay-onnxruntime[cpu]' or enginebay-openvino "
-        "or enginebay-tensorrt, or the package that has it"
+        "or enginebay-tensorrt or 'enginebay-tensorrt[rtx]', or the package that has it"
     )
     assert caught.value.exit_code == 3
 
