@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from enginebay.errors import ParamsError
-from enginebay_tensorrt import builder
+from enginebay_tensorrt import builder, parser
 from enginebay_tensorrt.library import Library, library_of
 from enginebay_tensorrt.params import TensorrtParams
 
@@ -78,8 +78,8 @@ def test_what_the_builder_is_told(library: Library) -> None:
 def test_networks_are_typed_in_both(library: Library) -> None:
     typed = 1 << int(library.trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
     eleven = library.version.startswith("11.")
-    assert builder._creation_flags(library, TensorrtParams()) == (0 if eleven else typed)
-    assert builder._creation_flags(library, TensorrtParams(dla_core=0, precision="fp16")) == 0
+    assert parser.creation_flags(library, TensorrtParams()) == (0 if eleven else typed)
+    assert parser.creation_flags(library, TensorrtParams(dla_core=0, precision="fp16")) == 0
 
 
 def test_dla(library: Library) -> None:
