@@ -235,12 +235,16 @@ class BuiltFor(msgspec.Struct, frozen=True):
             "this machine has": ``no NVIDIA driver (libcuda.so.1)``. Empty where it is one.
 
     Example:
-        >>> BuiltFor("a GPU of compute capability 8.9", lacking="a GPU of 7.5").lacking
-        'a GPU of 7.5'
+        >>> BuiltFor("a GPU of compute capability 8.9", lacking="a GPU of 7.5").describe()
+        'built for a GPU of compute capability 8.9, and this machine has a GPU of 7.5'
     """
 
     machines: str
     lacking: str = ""
+
+    def describe(self) -> str:
+        """The part of a sentence that says why an engine cannot run here."""
+        return f"built for {self.machines}, and this machine has {self.lacking}"
 
 
 class BindingRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):

@@ -109,12 +109,8 @@ def load_request(
     opened = open_artifact(artifact)
     manifest = opened.manifest
     params = manifest.params if device is None else {**manifest.params, "device": device}
-    if manifest.built_for:
+    if manifest.built_for or manifest.pinned:
         _check_machine(opened, params)
-    if manifest.pinned:
-        backend = get_backend(manifest.backend)
-        found = backend.bound_to(backend.Params.from_mapping(params))
-        check_pinned(manifest, found, hint=_command_to_rebuild(opened))
     return LoadRequest(
         backend=manifest.backend,
         directory=opened.path,
@@ -128,14 +124,17 @@ def load_request(
 
 
 def _check_machine(opened: Artifact, params: dict[str, Any]) -> None:
-    """Refuse an artifact that is built for other machines, before its engine is loaded."""
-    backend = get_backend(opened.backend)
-    if other := elsewhere(backend, backend.Params.from_mapping(params)):
+    """Refuse an artifact that is for other machines, before its engine is loaded."""
+    manifest = opened.manifest
+    backend = get_backend(manifest.backend)
+    given = backend.Params.from_mapping(params)
+    if manifest.built_for and (other := elsewhere(backend, given)):
+        built_for = BuiltFor(manifest.built_for, other.lacking)
         raise BackendUnavailableError(
-            f"'{opened.path}' is built for {opened.manifest.built_for}, and this machine has "
-            f"{other.lacking}",
-            hint="copy it to one of them",
+            f"'{opened.path}' is {built_for.describe()}", hint="copy it to one of them"
         )
+    if manifest.pinned:
+        check_pinned(manifest, backend.bound_to(given), hint=_command_to_rebuild(opened))
 
 
 def _command_to_rebuild(opened: Artifact) -> str:

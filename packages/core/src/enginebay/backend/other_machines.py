@@ -35,8 +35,4 @@ def check_runs_here(backend: Backend, params: BackendParams, purpose: str, hint:
         UsageError: It is built for other machines.
     """
     if found := elsewhere(backend, params):
-        raise UsageError(
-            f"{purpose}, and it cannot run here: it is built for {found.machines}, and this "
-            f"machine has {found.lacking}",
-            hint=hint,
-        )
+        raise UsageError(f"{purpose}, and it cannot run here: it is {found.describe()}", hint=hint)

@@ -76,7 +76,7 @@ def convert(
         files = engine.convert(model, given, stage.dir, calibration=calibration, keep=kept)
         reason = "converted without a reference to compare with"
         if other := elsewhere(engine, given):
-            reason += f"; built for {other.machines}, and this machine has {other.lacking}"
+            reason += f"; {other.describe()}"
         else:
             check_loads(
                 LoadRequest(

@@ -76,6 +76,5 @@ def _difference(found: Verification) -> str:
 
 def _unrun(built_for: BuiltFor, doubt: str, reference: str) -> str:
     """Say why the engine did not run, what else is in doubt, and what to type to run it."""
-    where = f"built for {built_for.machines}, and this machine has {built_for.lacking}"
     command = f"on one of them: enginebay {'verify' if reference else 'run'} ARTIFACT"
-    return "; ".join(filter(None, (where, doubt, command)))
+    return "; ".join(filter(None, (built_for.describe(), doubt, command)))
