@@ -83,8 +83,8 @@ def _check_builder(params: TensorrtRtxParams) -> None:
     if (params.refit or params.strip_plan) and not cuda.has_driver():
         # Seen with 1.7.1: its compiler calls the driver for weights that are apart.
         raise BackendUnavailableError(
-            "engines whose weights can be replaced are built on a GPU: this machine has no NVIDIA "
-            "driver (libcuda.so.1)",
+            "engines whose weights can be replaced are built on a GPU: this machine has "
+            f"{cuda.NO_DRIVER}",
             hint="leave out --refit and --strip-plan",
         )
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from enginebay_tensorrt.params import Params
 
+#: What a machine without a driver is said to have.
+NO_DRIVER = "no NVIDIA driver (libcuda.so.1)"
 INSTALL = "pip install 'cuda-bindings>=13,<14', or 'cuda-bindings>=12.6,<13' for CUDA 12"
 
 

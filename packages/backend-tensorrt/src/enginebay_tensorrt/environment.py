@@ -161,7 +161,7 @@ def _check_driver(product: Product) -> eb.EnvReport:
         return failed(
             Tier.DEVICE,
             "driver",
-            found="no NVIDIA driver (libcuda.so.1)",
+            found=cuda.NO_DRIVER,
             wanted=wanted,
             fix="install NVIDIA's driver; in a container, start it with --gpus all",
         )

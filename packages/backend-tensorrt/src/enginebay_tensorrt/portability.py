@@ -116,7 +116,7 @@ def _device_or_reason(params: Params) -> cuda.Device | str:
     except MissingDependencyError as err:
         return f"no way to find its GPU: {err}"
     except BackendUnavailableError as err:
-        return str(err) if cuda.has_driver() else "no NVIDIA driver (libcuda.so.1)"
+        return str(err) if cuda.has_driver() else cuda.NO_DRIVER
 
 
 def _decimals(params: TensorrtRtxParams) -> list[str]:
