@@ -379,6 +379,24 @@ def zoo(session: nox.Session) -> None:
 
 
 @nox.session(requires=ENGINES)
+def wild(session: nox.Session) -> None:
+    """Every model of the wild zoo on every engine that runs on a CPU; writes docs/wild.md.
+
+    An hour on two cores and 2 GB of packages, so not part of the default run. ``nox -s wild -- gcn
+    --backend ncnn`` measures a part of it, ``nox -s wild -- --missing`` what has no result yet.
+    """
+    install(session, *EVERY_ENGINE, extras=(), shared=ENGINES)
+    # Without their requirements: some of these hold a torch that would replace the shared one.
+    session.install("--no-deps", "-r", "tests/wild/requirements.txt")
+    (packages,) = Path(session.bin).parent.glob("lib/python*/site-packages")
+    shutil.rmtree(packages / "tests", ignore_errors=True)  # which two of them have, is not ours
+    # torchaudio's library was linked with a torch for GPUs; where there is none, Python does it.
+    for library in (packages / "torchaudio" / "lib").glob("*.so"):
+        library.unlink()
+    session.run("python", "-m", "tests.wild", *session.posargs, env={"OMP_NUM_THREADS": "1"})
+
+
+@nox.session(requires=ENGINES)
 def verdicts(session: nox.Session) -> None:
     """Wrong models and rewriters that must not be verified, in a table.
 

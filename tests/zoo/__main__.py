@@ -1,4 +1,7 @@
-"""``python -m tests.zoo``: measure the zoo, or a part of it, and write the page."""
+"""``python -m tests.zoo``: measure the zoo, or a part of it, and write the page.
+
+``python -m tests.wild`` does the same with the models of its collection.
+"""
 
 from __future__ import annotations
 
@@ -10,44 +13,55 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from .cells import measure_model
-from .models import ZOO
-from .page import PAGE, render
-from .results import COLUMNS, RESULTS, installed, load, save
+from .results import collection, installed, keep_first, load, save
 
 if TYPE_CHECKING:
-    from .results import Cell, Column, Results
+    from .results import Cell, Collection, Column, Results
 
 
-def main() -> int:
-    """Measure what was asked for, keep it, and write the page."""
-    wanted = _arguments()
-    results = load()
-    results.renew(installed())
-    work = _work(wanted, results)
+def main(package: str = "tests.zoo") -> int:
+    """Measure what was asked for, keep it, and write the page.
+
+    Args:
+        package: Where the collection of models is.
+    """
+    models = collection(package)
+    wanted = _arguments(models, package.rpartition(".")[2])
+    results = load(models.results)
+    results.renew(installed(models.distributions))
+    work = _work(wanted, models, results)
     start = time.perf_counter()
     with ThreadPoolExecutor(wanted.jobs) as pool:
-        running = [pool.submit(measure_model, *item) for item in work.items()]
+        running = [
+            pool.submit(measure_model, model, columns, package=package)
+            for model, columns in work.items()
+        ]
         for number, done in enumerate(as_completed(running), 1):
             cells = done.result()
-            results.put(cells, datetime.now(UTC).date().isoformat(), ZOO)
-            save(results)
+            today = datetime.now(UTC).date().isoformat()
+            results.put(cells, today, models.models, models.columns)
+            save(results, models.results)
+            keep_first(results, models)
             print(f"[{number}/{len(running)}] {_told(cells)}", flush=True)
-    PAGE.write_text(render(results))
-    print(f"{RESULTS}\n{PAGE}\n{(time.perf_counter() - start) / 60:.1f} minutes")
+    models.page.write_text(models.render(results))
+    minutes = (time.perf_counter() - start) / 60
+    print(f"{models.results}\n{models.page}\n{minutes:.1f} minutes")
     return any(cell.state == "broken" for cell in results.cells)
 
 
-def _work(wanted: argparse.Namespace, results: Results) -> dict[str, list[Column]]:
+def _work(
+    wanted: argparse.Namespace, models: Collection, results: Results
+) -> dict[str, list[Column]]:
     """The columns to measure, by model."""
     there = {(cell.model, cell.column) for cell in results.cells} if wanted.missing else set()
     columns = [
         column
-        for column in COLUMNS
+        for column in models.columns
         if wanted.backend in (None, column.backend) and wanted.exporter in (None, column.exporter)
     ]
     work = {
         model: [column for column in columns if (model, column) not in there]
-        for model in wanted.models or ZOO
+        for model in wanted.models or models.models
     }
     return {model: left for model, left in work.items() if left}
 
@@ -57,16 +71,17 @@ def _told(cells: list[Cell]) -> str:
     return f"{cells[0].model} · {' · '.join(told)}"
 
 
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="nox -s zoo --", description=__doc__)
+def _arguments(models: Collection, session: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog=f"nox -s {session} --", description=__doc__)
     parser.add_argument("models", nargs="*", metavar="MODEL", help="by default all of them")
-    parser.add_argument("--backend", choices=sorted({column.backend for column in COLUMNS}))
+    parser.add_argument("--backend", choices=sorted({column.backend for column in models.columns}))
     parser.add_argument("--exporter", choices=["dynamo", "torchscript"])
     parser.add_argument("--missing", action="store_true", help="only what has no result yet")
     parser.add_argument("--jobs", type=int, default=2, help="models at a time; by default 2")
     wanted = parser.parse_args()
-    if unknown := [name for name in wanted.models if name not in ZOO]:
-        parser.error(f"no model '{unknown[0]}' in the zoo; it has {', '.join(ZOO)}")
+    if unknown := [name for name in wanted.models if name not in models.models]:
+        known = ", ".join(models.models)
+        parser.error(f"no model '{unknown[0]}' in the {session} collection; it has {known}")
     return wanted
 
 

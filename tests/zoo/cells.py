@@ -13,33 +13,36 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import torch
 
 import enginebay as eb
 from enginebay.errors import ChildCrashedError, ChildTimeoutError, ModelError
 from enginebay.isolation import call
 
-from .models import build
-from .results import Cell, Column
+from .results import Cell, Collection, Column, collection
 
 if TYPE_CHECKING:
     from enginebay import Verification
 
-#: Seconds that one cell may take; they take 2 to 20.
-LIMIT = 180
 #: The parameters of a backend, besides its own.
 PARAMS: dict[str, dict[str, Any]] = {"tensorrt-rtx": {"compute_capability": ("sm89",)}}
 
 
 def measure_model(
-    model: str, columns: list[Column], function: str = f"{__name__}:measure_here"
+    model: str,
+    columns: list[Column],
+    function: str = f"{__name__}:measure_here",
+    package: str = "tests.zoo",
 ) -> list[Cell]:
     """The cells of a model, whatever happens to the process that measures them.
 
     Args:
-        model: Its name in the zoo.
+        model: Its name in the collection.
         columns: The ways to go.
         function: What the child process calls.
+        package: Where the collection is.
     """
+    limit = collection(package).limit
     cells: list[Cell] = []
     with TemporaryDirectory(prefix="enginebay-zoo-") as folder:
         journal = Path(folder) / "cells.jsonl"
@@ -49,12 +52,12 @@ def measure_model(
             try:
                 call(
                     function,
-                    *(model, left, journal),
-                    timeout=LIMIT * (len(left) + 1),
+                    *(model, left, journal, package),
+                    timeout=limit * (len(left) + 1),
                     result_type=type(None),
                 )
             except (ChildCrashedError, ChildTimeoutError) as err:
-                died = f"it ran past {LIMIT} s" if "SIGALRM" in str(err) else _line(str(err))
+                died = f"it ran past {limit} s" if "SIGALRM" in str(err) else _line(str(err))
             cells = msgspec.json.Decoder(Cell).decode_lines(journal.read_bytes())
             if died and len(cells) < len(columns):
                 at = columns[len(cells)]
@@ -63,30 +66,28 @@ def measure_model(
     return cells
 
 
-def measure_here(model: str, columns: list[Column], journal: Path) -> None:
+def measure_here(model: str, columns: list[Column], journal: Path, package: str) -> None:
     """Measure cells one after the other, and write down each when it is done."""
-    import transformers
-
-    transformers.logging.set_verbosity_error()
+    models = collection(package)
     for column in columns:
-        signal.alarm(LIMIT)  # its default action ends a process that is deep in an engine, too
-        cell = measure(model, column)
+        signal.alarm(models.limit)  # its default action ends a process deep in an engine, too
+        cell = measure(models, model, column)
         signal.alarm(0)
         _write(journal, cell)
 
 
-def measure(model: str, column: Column) -> Cell:
+def measure(models: Collection, model: str, column: Column) -> Cell:
     """Deploy a model and say what came of it."""
     start = time.perf_counter()
-    found = _deployed(model, column)
+    found = _deployed(models, model, column)
     seconds = round(time.perf_counter() - start, 1)
     return Cell(model=model, column=column, seconds=seconds, **found)
 
 
-def _deployed(name: str, column: Column) -> dict[str, Any]:
+def _deployed(models: Collection, name: str, column: Column) -> dict[str, Any]:
     with TemporaryDirectory(prefix="enginebay-zoo-") as folder:
         try:
-            model, inputs = build(name)
+            model, inputs = models.build(name)
             deployment = eb.deploy(
                 model,
                 inputs,
@@ -95,7 +96,7 @@ def _deployed(name: str, column: Column) -> dict[str, Any]:
                 work_dir=Path(folder) / "artifact",
                 params=PARAMS.get(column.backend),
                 allow_mismatch=True,
-                timeout=LIMIT / 2,
+                timeout=models.limit / 2,
             )
         except eb.EnginebayError as err:
             state = "broken" if isinstance(err, ModelError) else "unsupported"
@@ -103,6 +104,9 @@ def _deployed(name: str, column: Column) -> dict[str, Any]:
         except Exception as err:  # the zoo goes on, and the page says what it was
             return {"state": "broken", "reason": _line(f"{type(err).__name__}: {err}")}
     verification = deployment.verification
+    if _became_constant(inputs, len(deployment.artifact.manifest.inputs)):
+        reason = "tensors in an object of the example are constants of the artifact"
+        return {"state": "unverified", "reason": reason}
     figures = verification.simulation or verification
     errors = [o.max_abs_error for o in figures.outputs if o.max_abs_error is not None]
     state = "built" if _is_built(verification) else deployment.verdict
@@ -123,6 +127,19 @@ def _is_built(verification: Verification) -> bool:
         and not simulation.failed
         and not (basis and basis.doubt)
     )
+
+
+def _became_constant(inputs: Any, artifact_inputs: int) -> bool:
+    """Whether an object, a cache for instance, has no inputs of its own in the artifact."""
+    plain, objects, left = 0, 0, [inputs]
+    while left:
+        value = left.pop()
+        if type(value) in (tuple, list, dict):
+            left.extend(value.values() if isinstance(value, dict) else value)
+        else:
+            plain += isinstance(value, torch.Tensor)
+            objects += not isinstance(value, (torch.Tensor, str, int, float, type(None)))
+    return objects > 0 and artifact_inputs <= plain
 
 
 def _write(journal: Path, cell: Cell) -> None:

@@ -569,6 +569,7 @@ def build(name: str) -> tuple[nn.Module, Inputs]:
     import torch
     import transformers
 
+    transformers.logging.set_verbosity_error()
     torch.manual_seed(0)
     architecture: Any = getattr(transformers, animal.architecture)
     model = architecture(architecture.config_class(**{**SMALL, **animal.config})).eval()

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from .models import ZOO
 from .results import COLUMNS, State
 
 if TYPE_CHECKING:
-    from .results import Cell, Results
+    from collections.abc import Mapping
+
+    from .results import Cell, Column, Results
 
 #: What each state that needs no reason is in the table of all models.
 GOOD: dict[State, str] = {"verified": "✓", "built": "built"}
-
-PAGE = Path(__file__).parents[2] / "docs" / "zoo.md"
 
 TEXT = """\
 # The zoo
@@ -71,40 +70,58 @@ def render(results: Results) -> str:
         models=len({cell.model for cell in cells}),
         date=results.date,
         versions=versions,
-        counts=_counts(cells),
-        table=_table(cells),
+        counts=counts(cells),
+        table=every_model(cells, {name: animal.family for name, animal in ZOO.items()}),
     )
-    rest = [
-        [cell.model, cell.column.title, cell.state, _escaped(cell.reason)]
-        for cell in cells
-        if cell.state not in GOOD
-    ]
+    page += reasons(cells)
     other = [[c.model, c.column.title, c.via] for c in cells if _went_another_way(c)]
-    if rest:
-        page += REST.format(table=markdown(["model", "way", "", "why"], rest))
     if other:
         page += OTHER.format(table=markdown(["model", "way", "through"], other))
     return page
 
 
-def _counts(cells: list[Cell]) -> str:
+def reasons(cells: list[Cell]) -> str:
+    """The part of a page about what is neither verified nor built; nothing where all are."""
+    rest = [
+        [cell.model, cell.column.title, cell.state, _escaped(cell.reason)]
+        for cell in cells
+        if cell.state not in GOOD
+    ]
+    return REST.format(table=markdown(["model", "way", "", "why"], rest)) if rest else ""
+
+
+def counts(cells: list[Cell], columns: tuple[Column, ...] = COLUMNS) -> str:
+    """The cells of each state, by column, as a table."""
     seen = {cell.state for cell in cells} | {"verified"}
     states = [state for state in get_args(State) if state in seen]
     rows = []
-    for column in COLUMNS:
+    for column in columns:
         here = [cell.state for cell in cells if cell.column == column]
         rows.append([column.title, *(str(here.count(s)) for s in states), str(len(here))])
     return markdown(["", *states, "models"], rows)
 
 
-def _table(cells: list[Cell]) -> str:
+def every_model(
+    cells: list[Cell],
+    families: Mapping[str, str],
+    columns: tuple[Column, ...] = COLUMNS,
+    heading: str = "family",
+) -> str:
+    """One row for each model, as a table.
+
+    Args:
+        cells: What was measured.
+        families: The family of each model.
+        columns: The ways that they went.
+        heading: Over the families.
+    """
     found = {(cell.model, cell.column): cell for cell in cells}
     names = dict.fromkeys(cell.model for cell in cells)
     rows = [
-        [name, ZOO[name].family, *(_shown(found.get((name, column))) for column in COLUMNS)]
+        [name, families[name], *(_shown(found.get((name, column))) for column in columns)]
         for name in names
     ]
-    return markdown(["model", "family", *(column.title for column in COLUMNS)], rows)
+    return markdown(["model", heading, *(column.title for column in columns)], rows)
 
 
 def _shown(cell: Cell | None) -> str:

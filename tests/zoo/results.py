@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
 State: TypeAlias = Literal[
     "verified", "built", "mismatched", "unverified", "crashed", "unsupported", "broken"
@@ -34,6 +35,39 @@ class Column(NamedTuple):
     def title(self) -> str:
         """What it is called on the page."""
         return f"{self.backend}, {self.exporter}" if self.exporter else self.backend
+
+
+class Collection(NamedTuple):
+    """Models that are measured together, and where what came of them is kept.
+
+    Attributes:
+        models: The family or the batch of each model, by its name, in order.
+        build: Makes a model and its example inputs from its name.
+        columns: The ways that each of them goes.
+        limit: Seconds that one cell may take.
+        results: The file of the results.
+        page: The page in the docs.
+        distributions: The packages that the figures depend on.
+        render: Makes the page's text from the results.
+        first: The file of each model's first results, which later ones never replace; None where
+            these are not kept.
+    """
+
+    models: Mapping[str, str]
+    build: Callable[[str], tuple[Any, Any]]
+    columns: tuple[Column, ...]
+    limit: int
+    results: Path
+    page: Path
+    distributions: tuple[str, ...]
+    render: Callable[[Results], str]
+    first: Path | None = None
+
+
+def collection(package: str) -> Collection:
+    """The ``COLLECTION`` of a package: ``tests.zoo`` or ``tests.wild``."""
+    found: Collection = importlib.import_module(f"{package}.collection").COLLECTION
+    return found
 
 
 #: ncnn reads what torch.jit.trace makes of a model, and ONNX only where that fails.
@@ -104,28 +138,52 @@ class Results(msgspec.Struct, kw_only=True):
             self.cells = []
         self.versions = known
 
-    def put(self, cells: Iterable[Cell], date: str, models: Iterable[str]) -> None:
-        """Add cells in the place of older ones; what the zoo has no longer goes.
+    def put(
+        self,
+        cells: Iterable[Cell],
+        date: str,
+        models: Iterable[str],
+        columns: tuple[Column, ...] = COLUMNS,
+    ) -> None:
+        """Add cells in the place of older ones; what the collection has no longer goes.
 
         Args:
             cells: The new cells.
             date: The day they were measured.
-            models: The zoo, in order.
+            models: The collection's, in order.
+            columns: The ways that they go, in order.
         """
         row = {name: place for place, name in enumerate(models)}
         known = {(cell.model, cell.column): cell for cell in (*self.cells, *cells)}
-        kept = [c for c in known.values() if c.model in row and c.column in COLUMNS]
-        self.cells = sorted(kept, key=lambda c: (row[c.model], COLUMNS.index(c.column)))
+        kept = [c for c in known.values() if c.model in row and c.column in columns]
+        self.cells = sorted(kept, key=lambda c: (row[c.model], columns.index(c.column)))
         self.date = date
 
 
-def installed() -> dict[str, str]:
+def installed(distributions: Iterable[str] = DISTRIBUTIONS) -> dict[str, str]:
     """The versions of what the figures depend on, as far as it is there."""
     found = {}
-    for name in DISTRIBUTIONS:
+    for name in distributions:
         with suppress(PackageNotFoundError):
             found[name] = version(name)
     return found
+
+
+def keep_first(results: Results, models: Collection) -> None:
+    """Add what was measured for the first time to the file that is never renewed.
+
+    Args:
+        results: All results; of what could not be built, which is the collection's mistake, the
+            next one counts.
+        models: The collection.
+    """
+    if models.first is None:
+        return
+    first = load(models.first)
+    new = [cell for cell in results.cells if cell.state != "broken"]
+    first.put([*new, *first.cells], first.date or results.date, models.models, models.columns)
+    first.versions = first.versions or results.versions
+    save(first, models.first)
 
 
 def load(path: Path = RESULTS) -> Results:

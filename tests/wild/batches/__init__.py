@@ -1,0 +1,39 @@
+"""Each batch: models that nobody had deployed before it was measured, with their users' inputs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from . import (
+    audio,
+    caches,
+    detectors,
+    diffusion,
+    documents,
+    lucidrains,
+    masks,
+    newer_transformers,
+    tables,
+    timm_models,
+    torchvision_models,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: What builds a model with its example inputs.
+Build: TypeAlias = "Callable[[], tuple[Any, Any]]"
+
+BATCHES: dict[str, dict[str, Build]] = {
+    "timm": timm_models.MODELS,
+    "torchvision": torchvision_models.MODELS,
+    "detectors": detectors.MODELS,
+    "masks and restoration": masks.MODELS,
+    "diffusion": diffusion.MODELS,
+    "audio": audio.MODELS,
+    "documents, faces, matching": documents.MODELS,
+    "tables, graphs, series, control": tables.MODELS,
+    "layers of lucidrains": lucidrains.MODELS,
+    "newer transformers": newer_transformers.MODELS,
+    "caches and states": caches.MODELS,
+}

@@ -1,0 +1,28 @@
+"""The models of people's packages: how they go, and where their results and their page are."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.zoo.results import Collection
+
+from .models import MODELS, build
+from .page import COLUMNS, FIRST, LIMIT, render
+
+HERE = Path(__file__).parent
+#: What the session installs: the packages of the models, and below them what these need.
+REQUIREMENTS = (HERE / "requirements.txt").read_text(encoding="utf-8")
+PACKAGES = re.findall(r"^([\w.-]+)==", REQUIREMENTS.partition("# What these")[0], re.MULTILINE)
+
+COLLECTION = Collection(
+    models=MODELS,
+    build=build,
+    columns=COLUMNS,
+    limit=LIMIT,
+    results=HERE / "results.json",
+    page=Path(__file__).parents[2] / "docs" / "wild.md",
+    distributions=("torch", "onnx", "onnxruntime", "openvino", "ncnn", "pnnx", *PACKAGES),
+    render=render,
+    first=FIRST,
+)

@@ -1,0 +1,87 @@
+"""Every model by its name, built with random weights and nothing downloaded."""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from .batches import BATCHES
+from .shim import import_torchvision
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+#: The standard deviation below which numbers say nothing.
+SMALL = 1e-3
+#: The batch of each model, in order.
+MODELS = {name: batch for batch, models in BATCHES.items() for name in models}
+
+
+def build(name: str) -> tuple[nn.Module, Any]:
+    """The model, with its package's own start, and its example inputs; the same at every call."""
+    import torch
+
+    import_torchvision()
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")  # the packages' own
+        torch.manual_seed(0)
+        model, inputs = BATCHES[MODELS[name]][name]()
+        model.eval()
+        if _fades(model, inputs):
+            _train(model, inputs)
+    return model, inputs
+
+
+def run(model: nn.Module, inputs: Any) -> list[torch.Tensor]:
+    """The tensors that the model returns, however it packs them."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    arguments = copy.deepcopy(inputs)  # a cache grows by what a model adds to it
+    if not isinstance(arguments, (tuple, dict)):
+        arguments = (arguments,)
+    named = isinstance(arguments, dict)
+    outputs = model(**arguments) if named else model(*arguments)
+    leaves = tree_leaves(dict(outputs) if hasattr(outputs, "keys") else outputs)
+    return [leaf for leaf in leaves if torch.is_tensor(leaf)]
+
+
+def _fades(model: nn.Module, inputs: Any) -> bool:
+    """True if all outputs are so much as constant: an engine that agrees with them shows nothing.
+
+    Only then: the statistics of random weights make some networks chaotic, whose float32 is off
+    from their float64 by more than any tolerance.
+    """
+    floats = [leaf for leaf in run(model, inputs) if leaf.is_floating_point() and leaf.numel() > 1]
+    return bool(floats) and all(leaf.isfinite().all() and leaf.std() < SMALL for leaf in floats)
+
+
+def _train(model: nn.Module, inputs: Any) -> None:
+    """Replace zeros, from which packages start, and statistics, as training does."""
+    from torch import nn
+    from torch.utils._pytree import tree_map
+
+    for parameter in model.parameters():
+        if parameter.dim() > 1 and parameter.abs().max() < SMALL:
+            parameter.normal_(std=1 / math.sqrt(parameter[0].numel()))
+    norms = [m for m in model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    for norm in norms:
+        norm.momentum = 1.0  # the last batch counts
+        norm.train()
+    if norms:
+        run(model, tree_map(_eight, inputs))
+    model.eval()
+
+
+def _eight(value: Any) -> Any:
+    """Eight random tensors in the place of one, for statistics that hold for others as well."""
+    import torch
+
+    if not torch.is_tensor(value) or not value.dim():
+        return value
+    if value.is_floating_point():
+        return torch.randn(8 * len(value), *value.shape[1:])
+    return value.repeat_interleave(8, 0)

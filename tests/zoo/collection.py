@@ -1,0 +1,20 @@
+"""The zoo: how its models are built, which ways they go, and where its results and its page are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .models import ZOO, build
+from .page import render
+from .results import COLUMNS, DISTRIBUTIONS, RESULTS, Collection
+
+COLLECTION = Collection(
+    models={name: animal.family for name, animal in ZOO.items()},
+    build=build,
+    columns=COLUMNS,
+    limit=180,  # they take 2 to 20
+    results=RESULTS,
+    page=Path(__file__).parents[2] / "docs" / "zoo.md",
+    distributions=DISTRIBUTIONS,
+    render=render,
+)
