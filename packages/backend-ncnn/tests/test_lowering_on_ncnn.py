@@ -199,3 +199,21 @@ def test_an_output_that_no_input_changes(deploy):
     wrapper = eb.load(deployed.artifact.path)
     (_, anchors) = wrapper({"x": torch.full((1, 16, 8), math.inf)}).values()
     assert anchors.flatten().tolist() == [0, 1, 2, 3, 4, 5]
+
+
+class Frames(nn.Module):
+    """Sees the pictures of a video one by one, each with a token, as timesformer does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(3, 4, 2, 2)
+        self.token = nn.Parameter(torch.randn(1, 1, 4))
+
+    def forward(self, video: torch.Tensor) -> torch.Tensor:
+        batch, frames, *picture = video.shape
+        patches = self.patches(video.reshape(batch * frames, *picture)).flatten(2).transpose(1, 2)
+        return torch.cat([self.token.expand(batch * frames, -1, -1), patches], 1).cumsum(1)
+
+
+def test_a_video_has_more_dimensions_than_ncnn(deploy):
+    assert deploy(Frames(), torch.randn(1, 3, 3, 4, 4)).verdict == "verified"

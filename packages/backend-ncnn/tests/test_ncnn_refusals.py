@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
 
+import psutil
 import pytest
 import torch
 from torch import nn
@@ -17,6 +19,7 @@ from enginebay.errors import (
     ParamsError,
 )
 from enginebay.isolation import time_limit
+from enginebay_ncnn import pnnx
 from enginebay_ncnn.lowering.retrace import retrace
 from enginebay_ncnn.network import load, vulkan_index
 from enginebay_ncnn.params import NcnnParams
@@ -79,6 +82,56 @@ def test_nothing_is_left_where_a_conversion_failed(deploy, tmp_path):
 def test_a_time_limit_ends_pnnx(deploy, convolutions):
     with pytest.raises(ConversionError, match=r"pnnx failed: 'pnnx' ran past its time limit"):
         deploy(*convolutions, ir="onnx", params={"pnnx_timeout": 0.001})
+
+
+class Bag(nn.Module):
+    """Sums of a table's rows, in whose ONNX pnnx crashes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bag = nn.EmbeddingBag(10, 4)
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return self.bag(rows)
+
+
+def test_a_crash_of_pnnx_is_an_error_with_its_signal(deploy, tmp_path):
+    with pytest.raises(ConversionError, match=r"^pnnx failed: 'pnnx' ended with SIG[A-Z]+"):
+        deploy(Bag(), torch.randint(10, (2, 3)), ir="onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+#: Runs for ever, as pnnx does on RAFT, and so does what it starts.
+ENDLESS = """#!{python}
+import subprocess, sys, time
+if len(sys.argv) > 2:
+    subprocess.Popen([sys.executable, __file__, "{mark}"])
+print("foldop", flush=True)
+while True:
+    time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize(
+    ("limits", "error", "message"),
+    [
+        ({"params": {"pnnx_timeout": 1.5}}, ConversionError, "pnnx failed: 'pnnx' ran past its"),
+        ({"timeout": 1.5}, ChildTimeoutError, "the conversion ran past its"),
+    ],
+)
+def test_a_pnnx_without_end_is_ended_with_all_that_it_started(
+    limits, error, message, deploy, convolutions, tmp_path, tmp_path_factory, monkeypatch
+):
+    folder = tmp_path_factory.mktemp("endless")
+    program = folder / "pnnx"
+    program.write_text(ENDLESS.format(python=sys.executable, mark=folder.name))
+    program.chmod(0o755)
+    monkeypatch.setattr(pnnx, "program", lambda: program)
+    with pytest.raises(error, match=f"^{message} time limit of 1.5 s"):
+        deploy(*convolutions, ir="onnx", **limits)
+    assert list(tmp_path.iterdir()) == []
+    commands = [" ".join(each.info["cmdline"] or ()) for each in psutil.process_iter(["cmdline"])]
+    assert not [command for command in commands if str(program) in command]
 
 
 class ManyMaxima(nn.Module):

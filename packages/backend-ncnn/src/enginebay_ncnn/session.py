@@ -84,6 +84,10 @@ class Session:
         return mat
 
 
+#: The dimensions of an ncnn.Mat at most.
+_RANK = 4
+
+
 def _encoder(port: Port) -> Callable[[NumpyArray], ncnn.Mat]:
     import ncnn
 
@@ -103,6 +107,9 @@ def _encoder(port: Port) -> Callable[[NumpyArray], ncnn.Mat]:
             array = array.squeeze(axis)
         if not array.ndim:
             array = array.reshape(1)
+        if array.ndim > _RANK and 1 in array.shape:
+            # A video: what reads so many dimensions is a reshape, which needs only their order.
+            array = array.squeeze(array.shape.index(1))
         # A Mat made from an array borrows its memory, which lacks the padding that layers need, and
         # does not keep it alive: what is copied here must have a name until the clone is made.
         array = np.ascontiguousarray(array)
