@@ -53,6 +53,19 @@ def test_a_bare_name_takes_the_range_given_elsewhere() -> None:
         }
 
 
+KEYS = [TensorSpec(f"past.{layer}.key", "float32", (1, 2, 4, 8)) for layer in (0, 1)]
+
+
+def test_a_containers_name_opens_the_inputs_in_it_together() -> None:
+    shared = {2: DynamicDim("past_2", 1, 8)}
+    assert normalise({"past": {2: (1, 8)}}, [X, *KEYS]) == {spec.name: shared for spec in KEYS}
+    given = {"past": {2: "n"}, "past.1.key": {}}
+    assert normalise(given, KEYS) == {"past.0.key": {2: DynamicDim("n")}}
+    sizes = ((1, 2, 1, 8), (1, 2, 4, 8), (1, 2, 8, 8))
+    found = from_profiles({spec.name: sizes for spec in KEYS}, ["past"])
+    assert found == {spec.name: {2: DynamicDim("past_2", 1, 8, 4)} for spec in KEYS}
+
+
 def test_outputs_may_stand_among_the_inputs() -> None:
     shapes = normalise({"x": {0: "n"}, "output": {0: "n"}}, [X], outputs=["output"])
     assert list(shapes) == ["x"]

@@ -379,3 +379,27 @@ def test_a_runner_gives_what_single_runs_give_and_leaves_the_inputs_alone() -> N
     assert [array.tolist() for array in found] == [[1, 1], [2, 2], [3, 3]]
     assert [each["x"][0] for each in inputs] == [0, 1, 2]
     assert model.training
+
+
+class State:
+    """Holds a tensor, and is no container that anybody knows."""
+
+    def __init__(self) -> None:
+        self.scale = torch.full((3,), 2.0)
+
+
+def test_objects_whose_tensors_stay_constant_are_said_by_the_arguments_name() -> None:
+    net = Net(lambda x, state, lines: x * state["own"].scale)
+    given = (X, {"own": State()}, (line for line in "ab"))
+    signature = read_signature(net, given)
+    assert [spec.name for spec in signature.inputs] == ["x"]
+    assert signature.notes == (
+        (
+            "argument 'state.own' is of type State, whose tensors (1) stay as they are in the "
+            "example: register it with torch.utils._pytree.register_pytree_node to change them"
+        ),
+        (
+            "argument 'lines' is of type generator, which cannot be copied: "
+            "every run gets the same one"
+        ),
+    )

@@ -41,8 +41,6 @@ def raising():
     raise RuntimeError("no weights\\nhere")
 def leaving():
     raise SystemExit(3)
-def needy(path):
-    return Net()
 def nothing():
     return None
 def weights():
@@ -164,11 +162,6 @@ MODULE = "wanted an nn.Module, or a callable that returns one"
             "{folder}/nets.py:leaving",
             "calling '{folder}/nets.py:leaving' raised SystemExit: 3",
             None,
-        ),
-        (
-            "{folder}/nets.py:needy",
-            "'{folder}/nets.py:needy' cannot be called without arguments: it wants path",
-            "name a function without arguments that returns the model",
         ),
         (
             "{folder}/nets.py:Needy",

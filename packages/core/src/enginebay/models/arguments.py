@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import InputError, nearest
 from enginebay.models.forward import detached
 from enginebay.models.names import unused
-from enginebay.tensors import leaves, map_leaves, to_torch
+from enginebay.tensors import is_cache, leaves, map_leaves, map_named, to_torch
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -39,11 +39,15 @@ class Call:
         args: Positional arguments.
         kwargs: Keyword arguments.
         mutated: Indices of the inputs that the forward writes into.
+        caches: True if a decoder's cache is among the arguments, even one that is empty yet.
+        notes: For the user: what of the arguments is no input though it may matter.
     """
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     mutated: frozenset[int] = frozenset()
+    caches: bool = False
+    notes: tuple[str, ...] = ()
 
     def fill(self, tensors: Sequence[Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments with these tensors in the slots, and a copy of every object.
@@ -86,7 +90,8 @@ def bind_arguments(model: nn.Module, args: Any) -> tuple[Call, dict[str, Tensor]
         call = _extended(call, parameter, _slotted(parameter, value, put), name in named)
     if not tensors:
         raise InputError(f"the example inputs for forward{parameters} hold no tensor")
-    return call, tensors
+    caches = any(is_cache(leaf) for _, leaf in leaves((positional, keywords), caches=False))
+    return replace(call, caches=caches, notes=tuple(put.notes)), tensors
 
 
 def recorded_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Call, dict[str, Tensor]]:
@@ -94,7 +99,8 @@ def recorded_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Call,
     tensors: dict[str, Tensor] = {}
     put = _Put(tensors)
     positional = tuple(put(f"arg_{index}", value) for index, value in enumerate(args))
-    return Call(positional, {name: put(name, value) for name, value in kwargs.items()}), tensors
+    keywords = {name: put(name, value) for name, value in kwargs.items()}
+    return Call(positional, keywords, caches=True), tensors
 
 
 def _named_arguments(
@@ -148,6 +154,16 @@ def forward_parameters(model: nn.Module) -> inspect.Signature:
         return inspect.signature(model.forward)
     except ValueError:
         return _script_parameters(model)
+
+
+def required_parameters(function: Callable[..., Any]) -> list[str]:
+    """The parameters without which a callable cannot be called; none where it hides them."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (ValueError, TypeError):
+        return []
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [p.name for p in parameters if p.default is p.empty and p.kind not in variadic]
 
 
 def _script_parameters(model: Any) -> inspect.Signature:
@@ -216,18 +232,21 @@ class _Put:
 
     Args:
         tensors: Gets the tensors by their names.
+
+    Attributes:
+        notes: For the user: the objects that no container is, and whose tensors stay constant.
     """
 
     def __init__(self, tensors: dict[str, Tensor]) -> None:
         from enginebay.models.copies import CopyObjects
 
+        self.notes: list[str] = []
         self._tensors = tensors
         self._copied = CopyObjects()
 
     def __call__(self, name: str, value: Any) -> Any:
         """The value of the argument that is called ``name``, nested or not."""
-        paths = iter([path for path, _ in leaves(value, name)])
-        return map_leaves(lambda leaf: self._leaf(next(paths), leaf), value)
+        return map_named(self._leaf, value, name)
 
     def _leaf(self, path: str, leaf: Any) -> Any:
         tensor = _as_tensor(leaf)
@@ -236,10 +255,19 @@ class _Put:
             return _Slot(len(self._tensors) - 1)
         if isinstance(leaf, _CONSTANTS):
             return leaf
+        held = f"argument '{path}' is of type {type(leaf).__name__}"
+        before = self._copied.tensors
         try:
-            return _Object(self._copied(leaf))
+            copied = self._copied(leaf)
         except Exception:  # noqa: BLE001  # a lock, a generator: what cannot be copied is shared
+            self.notes.append(f"{held}, which cannot be copied: every run gets the same one")
             return leaf
+        if tensors := self._copied.tensors - before:
+            self.notes.append(
+                f"{held}, whose tensors ({tensors}) stay as they are in the "
+                "example: register it with torch.utils._pytree.register_pytree_node to change them"
+            )
+        return _Object(copied)
 
 
 def _as_tensor(leaf: Any) -> Tensor | None:

@@ -22,10 +22,14 @@ class CopyObjects(TorchFunctionMode):
 
     torch itself refuses to copy a tensor that a forward computed with gradients on. What several
     objects share, their copies share.
+
+    Attributes:
+        tensors: The number of tensors that were copied.
     """
 
     def __init__(self) -> None:
         super().__init__()
+        self.tensors = 0
         self._memo: dict[int, Any] = {}
 
     def __call__(self, value: Any) -> Any:
@@ -44,4 +48,5 @@ class CopyObjects(TorchFunctionMode):
         if function is not torch.Tensor.__deepcopy__:
             return function(*args, **(kwargs or {}))
         tensor = args[0]
+        self.tensors += id(tensor) not in self._memo
         return self._memo.setdefault(id(tensor), detached(tensor))

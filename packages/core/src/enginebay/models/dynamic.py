@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from enginebay.errors import InputError, nearest
-from enginebay.params import ShapeProfile
+from enginebay.params import ShapeProfile, inputs_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from enginebay.tensors import TensorSpec
 
@@ -42,19 +42,23 @@ class DynamicDim(msgspec.Struct, frozen=True):
 DynamicShapes: TypeAlias = dict[str, dict[int, DynamicDim]]
 
 
-def from_profiles(profiles: Mapping[str, tuple[Shape, Shape, Shape]]) -> DynamicShapes:
+def from_profiles(
+    profiles: Mapping[str, tuple[Shape, Shape, Shape]], containers: Iterable[str] = ()
+) -> DynamicShapes:
     """The open dimensions of shape profiles: those whose smallest and largest size differ.
 
     Args:
         profiles: Input name → its smallest, its usual and its largest shape.
+        containers: Names that stand for all inputs in them, which share their dimensions.
 
     Example:
         >>> from_profiles({"x": ((1, 3), (4, 3), (8, 3))})
         {'x': {0: DynamicDim(name='x_0', min=1, max=8, opt=4)}}
     """
+    owners = {name: each for each in containers for name in inputs_in(each, profiles)}
     return {
         name: {
-            axis: DynamicDim(_identifier(name, axis), low, high, usual)
+            axis: DynamicDim(_identifier(owners.get(name, name), axis), low, high, usual)
             for axis, (low, usual, high) in enumerate(zip(*shapes, strict=True))
             if low != high
         }
@@ -166,7 +170,8 @@ def normalise(
     """Dynamic shapes in one form, checked against the inputs.
 
     Args:
-        dynamic_shapes: Input name → axis → one of ``"batch"``, ``("batch", 1, 8)``,
+        dynamic_shapes: Input name, or the name of a container of inputs, such as a cache, which
+            share the dimension → axis → one of ``"batch"``, ``("batch", 1, 8)``,
             ``("batch", 1, 4, 8)`` (smallest, usual, largest), ``(1, 8)``, ``(1, 4, 8)``, a
             ``torch.export.Dim``, a :class:`DynamicDim`, or None for a fixed axis.
         inputs: The model's inputs.
@@ -178,10 +183,13 @@ def normalise(
             with two ranges.
     """
     specs = {spec.name: spec for spec in inputs}
+    given = dynamic_shapes or {}
     shapes = {
-        name: _axes(_spec(name, specs), axes)
-        for name, axes in (dynamic_shapes or {}).items()
-        if name in specs or name not in outputs
+        own: _axes(_spec(own, specs), axes, name)
+        for name, axes in given.items()
+        for own in inputs_in(name, specs) or [name]
+        if own in specs or own not in outputs
+        if own == name or own not in given
     }
     return _agreed({name: axes for name, axes in shapes.items() if axes})
 
@@ -194,14 +202,22 @@ def _spec(name: str, specs: Mapping[str, TensorSpec]) -> TensorSpec:
     raise InputError(message, hint=f"did you mean '{guess}'?" if guess else None)
 
 
-def _axes(spec: TensorSpec, axes: Any) -> dict[int, DynamicDim]:
+def _axes(spec: TensorSpec, axes: Any, name: str) -> dict[int, DynamicDim]:
+    """The open axes of one input.
+
+    Args:
+        spec: The input.
+        axes: What the caller gave for it.
+        name: Its name, or that of the container that the caller gave it for.
+    """
     if axes is None:
         return {}
     if not isinstance(axes, Mapping):
         message = f"dynamic_shapes['{spec.name}'] is {axes!r}; wanted axes and names"
         raise InputError(message, hint=f'write {{"{spec.name}": {{0: "batch"}}}}')
     found = {_axis(spec, axis): value for axis, value in axes.items()}
-    dims = {axis: _dim(spec, axis, value) for axis, value in found.items()}
+    named = msgspec.structs.replace(spec, name=name)
+    dims = {axis: _dim(named, axis, value) for axis, value in found.items()}
     return {axis: dim for axis, dim in dims.items() if dim is not None}
 
 

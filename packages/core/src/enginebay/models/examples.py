@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from enginebay.errors import InputError
+from enginebay.errors import InputError, ModelSourceError
+from enginebay.models.arguments import required_parameters
 from enginebay.models.dynamic import from_profiles, normalise
 from enginebay.params import name_shapes, resolve_profiles
-from enginebay.tensors import TensorSpec, generate_input, resize
+from enginebay.tensors import TensorSpec, generate_input, leaves, map_named, resize
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from enginebay.models.dynamic import DynamicShapes
     from enginebay.models.signature import Signature
     from enginebay.models.sources import ModelSource
@@ -106,15 +109,22 @@ def _stretched(source: ModelSource, shapes: Shapes) -> Any:
     args = source.example_inputs
     if isinstance(args, Mapping):
         # A forward may take more than the model is deployed with: these are its inputs.
-        wanted = name_shapes(shapes, list(args))
-        return {name: _at(value, wanted.get(name)) for name, value in args.items()}
-    names = source.input_names
-    wanted = name_shapes(shapes, names)
+        return dict(_at_shapes(args, args, shapes))
     values = args if isinstance(args, tuple | list) else (args,)
-    return tuple(
-        _at(value, wanted.get(names[index]) if index < len(names) else None)
-        for index, value in enumerate(values)
-    )
+    names = source.input_names
+    given = dict(zip(names, values, strict=False))
+    rest = values[len(given) :]
+    return (*(value for _, value in _at_shapes(given, names, shapes)), *rest)
+
+
+def _at_shapes(
+    values: Mapping[str, Any], names: Iterable[str], shapes: Shapes
+) -> Iterator[tuple[str, Any]]:
+    """Each argument by name, the tensors in it at their shapes."""
+    inside = [path for name, value in values.items() for path, _ in leaves(value, name)]
+    wanted = name_shapes(shapes, dict.fromkeys((*names, *inside)))
+    for name, value in values.items():
+        yield name, map_named(lambda path, leaf: _at(leaf, wanted.get(path)), value, name)
 
 
 def _at(value: Any, dims: tuple[int | None, ...] | None) -> Any:
@@ -127,6 +137,8 @@ def _at(value: Any, dims: tuple[int | None, ...] | None) -> Any:
 
 
 def _specs_from_shapes(source: ModelSource, shapes: Shapes) -> dict[str, TensorSpec]:
+    from enginebay.models.functions import FunctionModel  # imports torch
+
     known = source.ir.inputs if source.ir else ()
     if known and all(spec.is_static for spec in known):
         return {spec.name: spec for spec in known}
@@ -134,6 +146,8 @@ def _specs_from_shapes(source: ModelSource, shapes: Shapes) -> dict[str, TensorS
         kept = source.ir.example_shapes
         shapes = {spec.name: kept[spec.name] for spec in known if spec.name in kept}
     if not shapes:
+        if isinstance(source.model, FunctionModel):
+            raise _neither_factory_nor_inputs(source)
         raise InputError(
             f"'{source.description}' comes without example inputs",
             hint="pass --input NAME=1x3x224x224, or let the model's callable return "
@@ -144,6 +158,16 @@ def _specs_from_shapes(source: ModelSource, shapes: Shapes) -> dict[str, TensorS
         name: TensorSpec(name, dtypes.get(name, "float32"), dims)  # type: ignore[arg-type]  # random_inputs refuses open ones
         for name, dims in name_shapes(shapes, source.input_names).items()
     }
+
+
+def _neither_factory_nor_inputs(source: ModelSource) -> ModelSourceError:
+    parameters = required_parameters(source.module.forward)
+    message = f"'{source.description}' cannot be called without arguments"
+    return ModelSourceError(
+        f"{message}: it wants {', '.join(parameters)}",
+        hint="name a function without arguments that returns the model; where the function is the "
+        f"model itself, pass --input {parameters[0]}=1x3x224x224",
+    )
 
 
 def open_dimensions(
@@ -166,7 +190,9 @@ def open_dimensions(
     usual = {spec.name: _sizes(spec) for spec in signature.inputs}
     resolved = range_profiles(usual, min_shapes, max_shapes)
     profiles = {name: (p.min, p.opt, p.max) for name, p in resolved.items()}
-    return normalise(from_profiles(profiles), signature.inputs, outputs)  # type: ignore[arg-type]  # no size is None: the usual ones are all known
+    # No size is None: the usual ones are all known.
+    dynamic = from_profiles(profiles, (*min_shapes, *max_shapes))  # type: ignore[arg-type]  # see above
+    return normalise(dynamic, signature.inputs, outputs)
 
 
 def range_profiles(

@@ -14,8 +14,13 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
-def output_tensors(result: Any, expected: int) -> list[Tensor]:
+def output_tensors(result: Any, expected: int, *, caches: bool = False) -> list[Tensor]:
     """The tensors of a forward's result, in the order of their names.
+
+    Args:
+        result: What the forward returned.
+        expected: As many tensors as it returns for its example inputs.
+        caches: Opens the caches in it; their tensors are no outputs otherwise.
 
     Raises:
         ModelError: They are not as many as expected: the result depends on the input, or a
@@ -23,7 +28,9 @@ def output_tensors(result: Any, expected: int) -> list[Tensor]:
     """
     import torch
 
-    found = [leaf for _, leaf in output_leaves(result) if isinstance(leaf, torch.Tensor)]
+    found = [
+        leaf for _, leaf in output_leaves(result, caches=caches) if isinstance(leaf, torch.Tensor)
+    ]
     if len(found) != expected:
         message = f"the model's forward returned {len(found)} tensors"
         raise ModelError(f"{message}; for its example inputs it returned {expected}")

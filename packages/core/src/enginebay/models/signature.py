@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import InputError, ModelError, first_line
@@ -20,7 +20,7 @@ from enginebay.models.arguments import (
 )
 from enginebay.models.forward import detached, evaluation, output_tensors
 from enginebay.models.names import renamed, unused
-from enginebay.tensors import TensorSpec, specs
+from enginebay.tensors import TensorSpec, is_cache, specs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,6 +28,12 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from enginebay.models.observation import Observation, Observer
+
+
+#: For whoever names a function that builds a model out of arguments.
+_FACTORY = (
+    "a function that takes arguments is the model itself; name one without that returns the model"
+)
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,7 @@ class Signature:
             raise InputError(f"the model takes {', '.join(names)}; got {', '.join(inputs)}")
         ordered = {name: inputs[name] for name in names}
         result, _ = _forward(eager(model), self.call, ordered, observer)
-        tensors = output_tensors(result, len(self.outputs))
+        tensors = output_tensors(result, len(self.outputs), caches=self.call.caches)
         named = zip(self.outputs, tensors, strict=True)
         return {spec.name: detached(tensor) for spec, tensor in named}
 
@@ -96,7 +102,7 @@ class Signature:
                 result = _called(called, args, kwargs)
             if len(self.outputs) == 1 and isinstance(result, torch.Tensor):
                 return [result]
-            return output_tensors(result, len(self.outputs))
+            return output_tensors(result, len(self.outputs), caches=self.call.caches)
 
         with torch.inference_mode(mode=False), evaluation(called):
             yield run
@@ -138,15 +144,17 @@ def read_signature(
                 f"forward{forward_parameters(model)} has no parameter called "
                 f"{', '.join(map(str, args))}, so it was given one dict"
             )
+        elif hasattr(model, "function_name"):
+            err.hint = _FACTORY
         raise
-    outputs, notes = _name_outputs(result, inputs, output_names)
+    outputs, notes = _name_outputs(result, inputs, output_names, caches=call.caches)
     return Signature(
         inputs=specs(inputs),
         outputs=specs(outputs),
         example_inputs=inputs,
         example_outputs=outputs,
-        call=Call(call.args, call.kwargs, mutated),
-        notes=tuple(notes),
+        call=replace(call, mutated=mutated),
+        notes=(*call.notes, *notes),
         observation=observer.observation,
     )
 
@@ -179,7 +187,7 @@ def _called(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
 
 
 def _name_outputs(
-    result: Any, inputs: Iterable[str], names: Sequence[str] | None
+    result: Any, inputs: Iterable[str], names: Sequence[str] | None, *, caches: bool
 ) -> tuple[dict[str, Tensor], list[str]]:
     import torch
 
@@ -189,17 +197,24 @@ def _name_outputs(
     notes: list[str] = []
     # A graph needs two names where an input and an output have the same key.
     taken = set() if names else set(inputs)
-    for path, leaf in output_leaves(result):
+    for path, leaf in output_leaves(result, caches=caches):
+        if caches:  # the names that decoders exported to ONNX have: one step's are the next's past
+            path = path.replace("past_key_values.", "present.", 1)
         if isinstance(leaf, torch.Tensor):
             name = f"{path}_out" if path in taken else path
             found[unused(name, {*found, *taken})] = detached(leaf)
         elif leaf is not None:
-            kind = type(leaf).__name__
-            notes.append(f"output '{path}' is of type {kind}, not a tensor, and is left out")
+            notes.append(_left_out(path, leaf))
     if not found:
         kind = type(result).__name__
-        raise ModelError(f"the model's forward returned no tensor; it returned a {kind}")
+        message = f"the model's forward returned no tensor; it returned a {kind}"
+        raise ModelError(message, hint=_FACTORY if isinstance(result, torch.nn.Module) else None)
     return _distinct(renamed("output", found, names), set(inputs)), notes
+
+
+def _left_out(path: str, leaf: Any) -> str:
+    note = f"output '{path}' is of type {type(leaf).__name__}, not a tensor, and is left out"
+    return f"{note}; its tensors are outputs where a cache is an input" if is_cache(leaf) else note
 
 
 def _distinct(outputs: dict[str, Tensor], inputs: set[str]) -> dict[str, Tensor]:

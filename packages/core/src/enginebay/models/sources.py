@@ -7,6 +7,7 @@ a plugin, or an object that is at hand.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +20,7 @@ from enginebay.errors import (
     UsageError,
     check_text,
 )
-from enginebay.models.arguments import eager, forward_parameters
+from enginebay.models.arguments import eager, forward_parameters, required_parameters
 from enginebay.models.python_source import missing_file, named_object, one_error
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 Schemes: TypeAlias = Mapping[str, Callable[[str], Any]]
 
 _FORMS = "file.py:attr, package.module:attr, or a .onnx, .pt (TorchScript) or .pt2 file"
+
+_PAIR = "one that is the model itself comes in a pair with its inputs: (function, inputs)"
 
 _WEIGHTS = (".pth", ".ckpt", ".bin", ".safetensors", ".h5", ".npz")
 
@@ -95,7 +98,10 @@ class ModelSource:
         _, colon, attribute = self.description.rpartition(":")
         # A codebase's config: mmpretrain:configs/resnet18.py
         own = Path(attribute).name.removesuffix(".py")
-        return own if colon else type(self.model).__name__.lower()
+        if colon:
+            return own
+        named = getattr(self.model, "function_name", type(self.model).__name__)
+        return re.sub(r"\W", "", named).lower()
 
 
 def load_model(source: Any, *, schemes: Schemes | None = None) -> ModelSource:
@@ -103,9 +109,10 @@ def load_model(source: Any, *, schemes: Schemes | None = None) -> ModelSource:
 
     Args:
         source: One of the texts above; or a module, a TorchScript module, an exported program, or
-            a callable without arguments (a class, say) that returns one; or a tuple of a model,
-            its example inputs and, if there is a third, what it is for: an ``eb.Task``. What was
-            found before is returned as it is.
+            a callable without arguments (a class, say) that returns one; or a function that takes
+            arguments, which is the model itself; or a tuple of a model or any function, its
+            example inputs and, if there is a third, what it is for: an ``eb.Task``. What was found
+            before is returned as it is.
         schemes: Model sources of plugins, for ``scheme:name``.
 
     Raises:
@@ -192,6 +199,7 @@ def _from_object(found: Any, description: str) -> ModelSource:
     if isinstance(found, tuple) and len(found) in (2, 3):
         found, inputs, *said = found
         task = _task(said, description)
+        found = _function(found) or found
     if not _is_model(found):
         wanted = "an nn.Module, or a callable that returns one"
         message = f"'{description}' leads to {_describe(found)}; wanted {wanted}"
@@ -220,7 +228,9 @@ def _task(said: Sequence[Any], description: str) -> Task | None:
 
 
 def _built(function: Callable[..., Any], description: str) -> Any:
-    wanted = _missing_arguments(function)
+    wanted = required_parameters(function)
+    if wanted and not isinstance(function, type):
+        return _function(function)
     if wanted:
         message = (
             f"'{description}' cannot be called without arguments: it wants {', '.join(wanted)}"
@@ -231,18 +241,23 @@ def _built(function: Callable[..., Any], description: str) -> Any:
     return _called(function, description)
 
 
-def _missing_arguments(function: Callable[..., Any]) -> list[str]:
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (ValueError, TypeError):
-        return []
-    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [p.name for p in parameters if p.default is p.empty and p.kind not in variadic]
+def _function(found: Any) -> Any:
+    """A function as the model that it is; None for anything else."""
+    from enginebay.models.functions import FunctionModel
+
+    if _is_model(found) or isinstance(found, type) or not callable(found):
+        return None
+    return FunctionModel(found)
 
 
 def _called(function: Callable[[], Any], description: str) -> Any:
-    with one_error("calling", description):
-        return function()
+    try:
+        with one_error("calling", description):
+            return function()
+    except ModelSourceError as err:
+        if inspect.isfunction(function) and inspect.signature(function).parameters:
+            err.hint = err.hint or f"it was called for the model; {_PAIR}"
+        raise
 
 
 def _is_model(found: Any) -> bool:
@@ -260,12 +275,18 @@ def _is_program(found: Any) -> bool:
 def _describe(found: Any) -> str:
     if isinstance(found, type):
         return f"the class {found.__qualname__}"
+    if inspect.isroutine(found):
+        return f"the function {found.__name__}"
     return f"an object of type {type(found).__qualname__}"
 
 
 def _advice(found: Any) -> str | None:
+    import torch
+
     if isinstance(found, Mapping):
         return "a state_dict holds weights only: load it into a model, and name that"
+    if isinstance(found, torch.Tensor):
+        return f"a function that needs no arguments is called for the model; {_PAIR}"
     return None
 
 

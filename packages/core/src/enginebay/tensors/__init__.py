@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         to_numpy,
         to_torch,
     )
+    from enginebay.tensors.caches import is_cache
     from enginebay.tensors.inputs import generate_input, inputs_for, parse_inputs, resize
     from enginebay.tensors.samples import (
         Sample,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
         save_samples,
     )
     from enginebay.tensors.spec import Array, TensorSpec, dtype_name, specs
-    from enginebay.tensors.tree import leaves, map_leaves, output_leaves
+    from enginebay.tensors.tree import leaves, map_leaves, map_named, output_leaves
 
 __all__ = [
     "Array",
@@ -38,11 +39,13 @@ __all__ = [
     "host_tensor",
     "host_view",
     "inputs_for",
+    "is_cache",
     "is_recorded",
     "is_torch",
     "leaves",
     "load_samples",
     "map_leaves",
+    "map_named",
     "numpy_dtype",
     "output_leaves",
     "parse_inputs",
@@ -66,12 +69,14 @@ __getattr__ = lazy_names(
         "host_tensor": "tensors.arrays",
         "host_view": "tensors.arrays",
         "inputs_for": "tensors.inputs",
+        "is_cache": "tensors.caches",
         "is_recorded": "tensors.samples",
         "is_torch": "tensors.arrays",
         "leaves": "tensors.tree",
         "load_samples": "tensors.samples",
         "generate_input": "tensors.inputs",
         "map_leaves": "tensors.tree",
+        "map_named": "tensors.tree",
         "numpy_dtype": "tensors.arrays",
         "output_leaves": "tensors.tree",
         "parse_inputs": "tensors.inputs",

@@ -2,7 +2,8 @@
 
 torch's own pytree knows a dataclass only once it is registered, and a model may return one that is
 not, whose outputs need names too. So mappings, sequences, named tuples and dataclasses are walked
-here, and pytree does everything else that is registered with it.
+here, and pytree does everything else that is registered with it. A decoder's cache is opened
+whether it is registered or not: transformers registers some of its caches, some of the time.
 """
 
 from __future__ import annotations
@@ -12,31 +13,43 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from enginebay.tensors.caches import cache_items, is_cache, rebuilt_cache
 
-def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+
+def leaves(value: Any, path: str = "", *, caches: bool = True) -> Iterator[tuple[str, Any]]:
     """Yield every leaf with its dotted path, in order.
+
+    Args:
+        value: The leaf, or the container.
+        path: Stands before every path.
+        caches: Opens a decoder's caches; each is a leaf otherwise.
 
     Example:
         >>> list(leaves({"logits": 1, "aux": [2, 3]}))
         [('logits', 1), ('aux.0', 2), ('aux.1', 3)]
     """
-    parts = _children(value)
+    parts = _children(value, caches=caches)
     if parts is None:
         yield path, value
         return
     for key, child in parts:
-        yield from leaves(child, f"{path}.{key}" if path else key)
+        yield from leaves(child, f"{path}.{key}" if path else key, caches=caches)
 
 
-def output_leaves(result: Any) -> Iterator[tuple[str, Any]]:
-    """Yield every leaf of a forward's result by path; ``output``, ``output_0 …`` where none is."""
-    if _children(result) is None:
+def output_leaves(result: Any, *, caches: bool = True) -> Iterator[tuple[str, Any]]:
+    """Yield every leaf of a forward's result by path; ``output``, ``output_0 …`` where none is.
+
+    Args:
+        result: What the forward returned.
+        caches: Opens a decoder's caches; each is a leaf otherwise.
+    """
+    if _children(result, caches=caches) is None:
         yield "output", result
     elif isinstance(result, list | tuple) and not hasattr(result, "_fields"):
         for index, part in enumerate(result):
-            yield from leaves(part, f"output_{index}")
+            yield from leaves(part, f"output_{index}", caches=caches)
     else:
-        yield from leaves(result)
+        yield from leaves(result, caches=caches)
 
 
 def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
@@ -52,8 +65,21 @@ def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
     return _rebuild(value, [map_leaves(function, child) for _, child in parts])
 
 
-def _children(value: Any) -> list[tuple[str, Any]] | None:
+def map_named(function: Callable[[str, Any], Any], value: Any, path: str) -> Any:
+    """Return the same structure with every leaf replaced, given its dotted path.
+
+    Example:
+        >>> map_named(lambda path, n: f"{path} is {n}", [1, 2], "x")
+        ['x.0 is 1', 'x.1 is 2']
+    """
+    paths = iter([each for each, _ in leaves(value, path)])
+    return map_leaves(lambda leaf: function(next(paths), leaf), value)
+
+
+def _children(value: Any, *, caches: bool = True) -> list[tuple[str, Any]] | None:
     """List a container's items by key; None for a leaf."""
+    if is_cache(value):
+        return cache_items(value) if caches else None
     if isinstance(value, Mapping):
         return [(str(key), child) for key, child in value.items()]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -78,6 +104,8 @@ def _registered(value: Any) -> list[tuple[str, Any]] | None:
 
 
 def _rebuild(value: Any, parts: list[Any]) -> Any:
+    if is_cache(value):
+        return rebuilt_cache(value, parts)
     if isinstance(value, Mapping):
         return _refilled(value, zip(value, parts, strict=True))
     if isinstance(value, tuple) and hasattr(value, "_make"):
@@ -94,6 +122,8 @@ def _rebuild(value: Any, parts: list[Any]) -> Any:
 
 
 def _refilled(mapping: Any, items: Iterator[tuple[Any, Any]]) -> Any:
+    if type(mapping) is dict:  # torch's strict capture knows no copy of one
+        return dict(items)
     # Key by key: transformers' ModelOutput has no update(), and sets its attributes with its keys.
     clone = copy.copy(mapping)
     for key, part in items:
