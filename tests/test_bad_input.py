@@ -610,7 +610,10 @@ def test_a_forward_that_raises_at_the_largest_size_only(cli: Run, here: Path) ->
             "broken.py:x",
             "def x(depth): pass\n",
             "'broken.py:x' cannot be called without arguments: it wants depth",
-            "name a function without arguments that returns the model",
+            (
+                "name a function without arguments that returns the model; where the function is "
+                "the model itself, pass --input depth=1x3x224x224"
+            ),
         ),
         (
             "broken.py:x",

@@ -43,6 +43,15 @@ def test_pooling_with_a_window_larger_than_the_input(
     assert deployment.verdict == "verified"
 
 
+def test_determinants_are_lowered(as_model: Any, tmp_path: Path) -> None:
+    """OpenVINO has no ``Det`` of ONNX, of which both exporters would write one."""
+    model, x = as_model(lambda x: torch.linalg.det(x @ x.mT + torch.eye(4))), torch.randn(2, 4, 5)
+    deployment = eb.deploy(model, x, backend="openvino", ir="onnx", work_dir=tmp_path / "out")
+    assert deployment.verdict == "verified"
+    assert deployment.rewriting is not None
+    assert deployment.rewriting.fired == {"aten.linalg_det": 1}
+
+
 def test_a_window_that_fits_is_left_alone(tmp_path: Path) -> None:
     model = nn.Sequential(nn.AvgPool2d(2, ceil_mode=True), nn.MaxPool2d(2, 1, 1, 1))
     deployment = eb.deploy(
@@ -78,3 +87,36 @@ def test_sums_of_exponentials_do_not_overflow(ir: Any, as_model: Any, tmp_path: 
         found = wrapper({wrapper.input_names[0]: x.numpy()})
     for each, expected in zip(found.values(), model(x), strict=True):
         np.testing.assert_allclose(each, expected.numpy(), rtol=1e-5, atol=1e-5)
+
+
+#: An equation of three tensors with an ellipsis, and their shapes.
+ELLIPSES = {
+    "...de,...nd,...n->...ne": ((1, 4, 6, 8), (1, 4, 5, 6), (1, 4, 5)),
+    "...ij, ...jk, ...k": ((2, 3, 4), (2, 4, 5), (2, 5)),
+    "a...,b...,c...->...abc": ((2, 3), (4, 3), (5, 3)),
+}
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+@pytest.mark.parametrize("equation", ELLIPSES)
+def test_contraction_of_three_tensors_with_an_ellipsis(
+    equation: str, as_list: bool, tmp_path: Path
+) -> None:
+    class Contraction(nn.Module):
+        def forward(self, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
+            return torch.einsum(equation, [a, b, c]) if as_list else torch.einsum(equation, a, b, c)
+
+    inputs = tuple(torch.randn(shape) for shape in ELLIPSES[equation])
+    deployment = eb.deploy(Contraction(), inputs, backend="openvino", work_dir=tmp_path / "out")
+    assert deployment.verdict == "verified"
+    assert deployment.rewriting is not None
+
+
+def test_a_contraction_that_openvino_has_is_left_alone(tmp_path: Path) -> None:
+    class Contraction(nn.Module):
+        def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+            return torch.einsum("...ij,jk->...ik", a, b) + torch.einsum("ij,jk,kl->il", b, b, b)
+
+    inputs = (torch.randn(2, 4, 4), torch.randn(4, 4))
+    deployment = eb.deploy(Contraction(), inputs, backend="openvino", work_dir=tmp_path / "out")
+    assert deployment.verdict == "verified"

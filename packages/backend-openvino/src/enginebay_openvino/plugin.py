@@ -37,6 +37,7 @@ def backend_info() -> eb.BackendInfo:
         calibrated=("int8",),
         precisions=("fp32", "fp16", "bf16", "int8"),
         runtime_distributions=("openvino>=2026.4",),
+        lacking=frozenset(("aten.linalg_det", "aten._linalg_det")),  # ONNX's Det
     )
 
 

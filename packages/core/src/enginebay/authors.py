@@ -34,12 +34,13 @@ if TYPE_CHECKING:
         parse_shapes,
         resolve_profiles,
     )
-    from enginebay.rewriting import Context
+    from enginebay.rewriting import Context, LoweringContext
     from enginebay.tensors import Array, NumpyArray, is_torch, numpy_dtype
 
 __all__ = [
     "Array",
     "Context",
+    "LoweringContext",
     "NumpyArray",
     "Options",
     "ShapeProfile",
@@ -74,6 +75,7 @@ __getattr__ = lazy_names(
     {
         "Array": "tensors",
         "Context": "rewriting",
+        "LoweringContext": "rewriting",
         "NumpyArray": "tensors",
         "Options": "models",
         "ShapeProfile": "params",

@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from enginebay.advice import in_python
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from enginebay.verdict import Verification
 
@@ -179,6 +179,25 @@ class ExportError(EnginebayError):
 
 class ConversionError(EnginebayError):
     """The engine's converter refused the IR or did not write what it promised."""
+
+
+class LackingOperatorsError(ConversionError):
+    """The engine does not have operators of the model, and nothing lowers them.
+
+    Attributes:
+        operators: For each one, such as ``aten.sort``, the paths of the modules that use it; empty
+            where it was raised in a child process, from which the message alone comes back.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        operators: Mapping[str, tuple[str, ...]] | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.operators = operators or {}
 
 
 class InferenceError(EnginebayError):

@@ -21,12 +21,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias
 
 import msgspec
 import pluggy
 
 from enginebay.environment import EnvReport, Tier
+from enginebay.errors import ConversionError
 from enginebay.inference import TimedLayer
 from enginebay.ir import IRKind, IRModel
 from enginebay.matching import Aligned, ComparisonRequest, ComparisonResult
@@ -98,6 +99,14 @@ class BackendInfo(msgspec.Struct, frozen=True, kw_only=True):
         pinned: Manifest fields that must be the same where the artifact is loaded.
         calibrated: Precisions that need a data set to be calibrated with. Core refuses to convert
             in one of them without ``ConvertRequest.calibration``.
+        operators: The operators that the engine has, as in ``torch.ops``: ``aten.add``, or one
+            overload, ``aten.max.dim``. In an IR of torch's, all others are lowered: by the declared
+            lowerings, then by torch's own decompositions; a model of which any are left is refused.
+            None where the backend does not say; then only what has a lowering is lowered.
+        lacking: Operators that the engine lacks, of those that torch's exporters write, where it
+            does not list those that it has: core's lowerings take their place.
+        lowers_itself: True if :func:`to_backend` calls ``request.lower`` where it needs it. By
+            default every IR comes lowered.
     """
 
     name: str
@@ -111,6 +120,9 @@ class BackendInfo(msgspec.Struct, frozen=True, kw_only=True):
     runtime_distributions: tuple[str, ...] = ()
     pinned: tuple[Literal["engine_version"], ...] = ()
     calibrated: tuple[Precision, ...] = ()
+    operators: frozenset[str] | None = None
+    lacking: frozenset[str] = frozenset()
+    lowers_itself: bool = False
 
 
 class CheckEnvRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
@@ -147,6 +159,14 @@ class CalibrationData(Protocol):
         ...
 
 
+#: Captures and lowers a module: see ``ConvertRequest.lower``.
+Lower: TypeAlias = Callable[[Any, Sequence[Any]], Any]
+
+
+def _not_lowered(module: Any, inputs: Sequence[Any]) -> Any:  # noqa: ARG001  # as a Lower
+    raise ConversionError("this request was not made by a conversion, and lowers nothing")
+
+
 class ConvertRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
     """Request to convert an IR into the engine's files.
 
@@ -173,6 +193,10 @@ class ConvertRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
             :func:`simulate` will load, where :func:`built_for` says that the engine cannot run
             here and there is something to compare its outputs with; else None. It is removed
             before the artifact is published.
+        lower: Captures a module, or TorchScript, with example inputs whose sizes the result is
+            bound to, and lowers it to the operators in ``BackendInfo.operators``. Returns a
+            ``torch.export.ExportedProgram``; raises a ``ConversionError`` that lists all operators
+            that are left. For backends with ``BackendInfo.lowers_itself``.
     """
 
     ir: IRModel
@@ -186,6 +210,7 @@ class ConvertRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
     keep: tuple[str, ...] = ()
     unordered: tuple[str, ...] = ()
     simulation: Path | None = None
+    lower: Lower = _not_lowered
 
 
 class WrapperRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):

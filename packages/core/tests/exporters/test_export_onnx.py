@@ -290,12 +290,14 @@ def test_the_operator_set_is_the_wanted_one(tmp_path, opset: int, exporter: str)
     assert (ir.opset, ir.exporter) == (opset, f"torch.onnx {exporter}")
 
 
-def test_an_open_length_stays_open_through_an_lstm(tmp_path) -> None:
-    model, x = nn.LSTM(4, 3, batch_first=True), torch.randn(1, 5, 4)
-    ir = export(model, x, path=tmp_path / "m", dynamic_shapes={"input": {1: "t"}})
-    assert ir.outputs[0].dims == (1, "t", 3)
-    assert read_onnx(ir.path).outputs[0].dims == (1, "t", 3)
-    inputs = {"input": torch.randn(1, 7, 4)}
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+@pytest.mark.parametrize("time", [0, 1])
+def test_an_open_length_stays_open_through_a_recurrent_layer(kind, time: int, tmp_path) -> None:
+    model, x = kind(4, 3, batch_first=time == 1), torch.randn(5, 5, 4)
+    ir = export(model, x, path=tmp_path / "m", dynamic_shapes={"input": {time: "t"}})
+    assert ir.outputs[0].dims[time] == "t"
+    assert read_onnx(ir.path).outputs[0].dims[time] == "t"
+    inputs = {"input": torch.randn(7, 5, 4) if time == 0 else torch.randn(5, 7, 4)}
     assert_same(run(ir, inputs), read_signature(model, x).run(model, inputs))
 
 

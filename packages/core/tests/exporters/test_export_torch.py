@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 import torch
 from msgspec.structs import replace
@@ -13,9 +14,11 @@ from enginebay.exporters import write_ir
 from enginebay.ir.torch_file import read_exported_program, read_torchscript
 from enginebay.models import bind, find_model
 from enginebay.models.signature import read_signature
+from enginebay.rewriting import RewriterSet, rewrite
 from enginebay.verification.onnx_evaluator import reference_outputs
 
 if TYPE_CHECKING:
+    from enginebay.ir import IRKind
     from enginebay.ir.model import IRModel
 
 
@@ -80,6 +83,42 @@ def test_the_suffix_and_the_exporter_are_the_kinds(written) -> None:
         "exported_program": ("m.pt2", "torch.export"),
     }
     assert found == (*wanted[written.kind], (written.path,), None)
+
+
+class Sine(nn.Module):
+    """Goes through NumPy, which torch cannot run on stand-ins for tensors, but can read."""
+
+    def forward(self, x, *, scale, power=2):
+        sine = torch.from_numpy(np.sin(x.numpy()))
+        return torch.nn.functional.silu(sine) * scale["all"] ** power
+
+
+@pytest.mark.parametrize(("ir", "reason"), [("onnx", ""), ("exported_program", ": RuntimeError: ")])
+def test_a_model_that_must_be_read_is_captured_strictly_with_its_rewriters(
+    ir: IRKind, reason: str, tmp_path
+) -> None:
+    mine = RewriterSet()
+
+    @mine.function("torch.nn.functional.silu")
+    def tripled(ctx, x, inplace=False):
+        return ctx.origin_func(x) * 3
+
+    given = (torch.ones(2, 3), {"scale": {"all": torch.full((3,), 2.0)}})
+    wanted = Sine()(given[0], **given[1])
+    with rewrite(Sine(), backend="", ir=ir, rewriters=[mine]) as rewriting:
+        written = export(rewriting.model, given, ir=ir, path=tmp_path / "sine")
+    assert rewriting.report.fired["torch.nn.functional.silu"]
+    (note,) = written.notes
+    assert note.startswith(
+        f"captured in torch.export's strict mode, because its default one failed{reason}"
+    )
+    inputs = {"x": given[0], "scale.all": given[1]["scale"]["all"]}
+    if ir == "onnx":
+        arrays = {name: tensor.numpy() for name, tensor in inputs.items()}
+        found = reference_outputs(written.path, arrays)["output"]
+    else:
+        found = read_exported_program(written.path)[0].module()(*inputs.values())[0].numpy()
+    np.testing.assert_allclose(found, wanted.numpy() * 3, rtol=1e-6)
 
 
 def test_the_model_is_left_in_its_mode(model, written) -> None:

@@ -33,6 +33,7 @@ class Exported(NamedTuple):
     path: Path
     kind: str
     report: Any
+    notes: tuple[str, ...] = ()
 
     def run_on_target(self, *args):
         """The outputs by ONNX Runtime, whose missing kernels are what is rewritten for."""
@@ -107,6 +108,7 @@ def export(tmp_path):
     from enginebay.rewriting import rewrite
 
     def run(model, args, *sets, exporter="dynamo", backend="any", builtin=False, **kwargs):
+        operators = kwargs.pop("operators", None)
         kind, chosen = EXPORTERS[exporter]
         rewritings = []
 
@@ -120,12 +122,13 @@ def export(tmp_path):
                 exporter=name,
                 opset=kwargs.get("opset"),
                 builtin=builtin,
+                operators=operators,
             ) as rewriting:
                 rewritings.append(rewriting)
                 yield rewriting.model
 
         path = tmp_path / f"{exporter}{len(list(tmp_path.iterdir()))}"
         ir = write(model.eval(), args, ir=kind, path=path, exporter=chosen, patch=patch, **kwargs)
-        return Exported(ir.path, kind, rewritings[-1].report)
+        return Exported(ir.path, kind, rewritings[-1].report, ir.notes)
 
     return run

@@ -44,6 +44,48 @@ GROUPS = (
 )
 
 
+class Projected(nn.Module):
+    """An LSTM with projections, and one of its three results: output, hidden, cell."""
+
+    def __init__(self, result: int, **options):
+        super().__init__()
+        self.result = result
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            self.lstm = nn.LSTM(4, 6, proj_size=3, **options)
+
+    def forward(self, x, hidden=None, cell=None):
+        output, states = self.lstm(x, None if hidden is None else (hidden, cell))
+        return (output, *states)[self.result]
+
+
+class Packed(nn.Module):
+    """A GRU over sequences of their own lengths, one of which may be as long as the input."""
+
+    def __init__(self, **options):
+        super().__init__()
+        self.options = {"batch_first": True, **options}
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            self.gru = nn.GRU(4, 6, batch_first=True)
+
+    def forward(self, x, lengths):
+        rnn = nn.utils.rnn
+        packed = rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        return rnn.pad_packed_sequence(self.gru(packed)[0], **self.options)[0]
+
+
+UNPACKED = "torch.nn.utils.rnn.pad_packed_sequence"
+DEEP = {"num_layers": 2, "bidirectional": True, "batch_first": True, "bias": False}
+# torch says on the first call in a process that it computes these itself.
+WITHOUT_ONEDNN = pytest.mark.filterwarnings("ignore:LSTM with projections is not supported")
+PROJECTED = (
+    (Projected(0), (rand(5, 2, 4),)),
+    (Projected(1, **DEEP), (rand(2, 5, 4), rand(4, 2, 3), rand(4, 2, 6))),
+    (Projected(2, **DEEP), (rand(2, 5, 4), rand(4, 2, 3), rand(4, 2, 6))),
+)
+
+
 def angles(positions):
     """As in rotary embeddings: what broadcasts misleads the exporter about the shape."""
     frequencies = FREQUENCIES[None, :, None].expand(positions.shape[0], -1, 1)
@@ -305,12 +347,26 @@ def fallback():
         ),
         ("dynamo", F.logsigmoid, (FAR,), "log_sigmoid"),
         ("torchscript", F.logsigmoid, (FAR,), "log_sigmoid"),
-        ("dynamo", lambda x: x + (x > 9)._is_all_true(), (rand(3),), "_is_all_true"),
-        ("dynamo", lambda x: x + (x < 9)._is_all_true(), (rand(3),), "_is_all_true"),
+        ("dynamo", lambda x: x + (x > 9)._is_all_true(), (rand(3),), "aten._is_all_true"),
+        ("dynamo", lambda x: x + (x < 9)._is_all_true(), (rand(3),), "aten._is_all_true"),
         *(("torchscript", transform, (rand(2, 3, 4),), name) for name, transform in FOURIER),
         ("dynamo", lambda x: x.squeeze(1) + 0, (rand(1, 4, 1),), "torch.Tensor.squeeze"),
         ("torchscript", lambda x: torch.squeeze(x, (0, 2)), (rand(1, 4, 1),), "torch.squeeze"),
         *(("torchscript", function, (x,), name) for name, function, x in UNBATCHED),
+        *(
+            pytest.param(exporter, module, args, "torch.lstm", marks=WITHOUT_ONEDNN)
+            for module, args in PROJECTED
+            for exporter in ("dynamo", "torchscript")
+        ),
+        *(
+            ("torchscript", Packed(**options), (rand(2, 5, 4), torch.tensor([3, 4])), UNPACKED)
+            for options in (
+                {},
+                {"batch_first": False},
+                {"padding_value": -1.0},
+                {"padding_value": 2.0, "total_length": 5},
+            )
+        ),
     ],
 )
 @pytest.mark.skipif(
@@ -449,8 +505,17 @@ def test_open_sizes_stay_open(export, exporter, function, args, dims, others):
             {"x": {0: "n"}},
             [(rand(5, 4),)],
         ),
+        # Dynamo fixes the length of any LSTM.
+        (
+            "torchscript",
+            Projected(0, bidirectional=True),
+            (rand(5, 2, 4),),
+            {"x": {0: "t"}},
+            [(rand(9, 2, 4),), (rand(1, 2, 4),)],
+        ),
     ],
 )
+@WITHOUT_ONEDNN
 def test_what_it_writes_holds_for_other_sizes(export, exporter, function, args, dims, others):
     model = Model(function)
     exported = export(model, args, exporter=exporter, dynamic_shapes=dims, builtin=True)
@@ -535,9 +600,12 @@ def test_every_one_is_tested_here():
         *("torch.histc", "torch.Tensor.histc", "torch.autograd.Function.apply"),
         *("torch.nn.functional.grouped_mm", "torch._grouped_mm", FALLBACK),
         *("torch.Tensor.mT", "torch.Tensor.mH", "torch.Tensor.adjoint", "torch.adjoint"),
-        *("torch.Tensor.unfold", "col2im", "_is_all_true", "log_sigmoid", POOL + "2d", POOL + "3d"),
+        *("torch.Tensor.unfold", "col2im", "log_sigmoid", POOL + "2d", POOL + "3d"),
         *(CROSS_ENTROPY, *(name for _, name in SUMS)),
         *(name for name, _ in FOURIER),
         *(name for name, _, _ in UNBATCHED),
+        *("torch.lstm", UNPACKED),
     }
-    assert {rewriter.name for rewriter in builtin_rewriters()} == named
+    builtin = builtin_rewriters()
+    # Those of lowerings are in test_builtin_lowerings.py.
+    assert {rewriter.name for rewriter in builtin if rewriter.kind != "lowering"} == named

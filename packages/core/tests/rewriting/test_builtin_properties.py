@@ -311,6 +311,47 @@ def test_grouped_mm(sizes, left, dtype):
 
 
 @given(
+    lengths=st.lists(st.integers(1, 5), min_size=1, max_size=4),
+    batch_first=st.booleans(),
+    padding=st.sampled_from([0.0, -1.0]),
+    total=st.none() | st.integers(4, 6),
+)
+def test_pad_packed_sequence(lengths, batch_first, padding, total):
+    x = torch.randn(len(lengths), 5, 2)
+    packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths, True, enforce_sorted=False)
+    pad = torch.nn.utils.rnn.pad_packed_sequence
+    check(lambda: pad(packed, batch_first, padding, total)[0])
+
+
+@pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
+@given(
+    x=tensors(ranks=(2, 3), sizes=(1, 4), dtypes=(torch.float32, torch.float64)),
+    options=st.fixed_dictionaries(
+        {
+            "hidden_size": st.integers(2, 5),
+            "num_layers": st.integers(1, 3),
+            **dict.fromkeys(("bias", "batch_first", "bidirectional"), st.booleans()),
+            "proj_size": st.integers(0, 1),
+        }
+    ),
+    states=st.booleans(),
+)
+def test_lstm(x, options, states):
+    torch.manual_seed(0)
+    lstm = torch.nn.LSTM(x.shape[-1], dtype=x.dtype, **options).eval().requires_grad_(False)
+    number = options["num_layers"] * (2 if options["bidirectional"] else 1)
+    batch = [x.shape[0 if options["batch_first"] else 1]] if x.dim() == 3 else []
+    sizes = (options["proj_size"] or lstm.hidden_size, lstm.hidden_size)
+    hx = tuple(torch.randn(number, *batch, size, dtype=x.dtype) for size in sizes)
+
+    def flat():
+        output, last = lstm(x, hx if states else None)
+        return torch.cat([each.flatten() for each in (output, *last)])
+
+    check(flat)
+
+
+@given(
     x=tensors(sizes=(0, 2)),
     dims=st.none() | st.integers(-4, 4) | st.lists(st.integers(-4, 4), max_size=3).map(tuple),
     function=st.sampled_from([torch.squeeze, torch.Tensor.squeeze]),

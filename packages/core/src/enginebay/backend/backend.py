@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from enginebay.backend.contributed import collect_rewriters
+from enginebay.backend.lowered import Lowering
 from enginebay.backend.machines import checked_machines
 from enginebay.backend.written import written_files
 from enginebay.errors import (
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from enginebay.environment import EnvReport
-    from enginebay.hooks import BackendInfo, CalibrationData, CheckEnvRequest
+    from enginebay.hooks import BackendInfo, CalibrationData, CheckEnvRequest, Lower
     from enginebay.inference import Wrapper
     from enginebay.ir import IRKind, IRModel
     from enginebay.params import BackendParams, ShapeProfile
@@ -210,6 +211,7 @@ class Backend:
         keep: Iterable[str] = (),
         unordered: tuple[str, ...] = (),
         simulation: Path | None = None,
+        lower: Lower | None = None,
     ) -> tuple[Path, ...]:
         """Ask the plugin to convert, and check the files that it lists.
 
@@ -239,6 +241,7 @@ class Backend:
             keep=tuple(keep),
             unordered=unordered,
             simulation=simulation,
+            lower=lower or self.lowering(ir.kind, params),
         )
         try:
             listed = self._plugin.call("to_backend", request=request)
@@ -273,6 +276,7 @@ class Backend:
             progress=_ignore,
             backend=self.name,
             calibration=calibration,
+            lower=self.lowering(ir.kind, params),
         )
         found = self._plugin.call_typed("quantizable_nodes", Mapping, request)  # type: ignore[type-abstract]  # for isinstance
         if found is None:
@@ -290,7 +294,12 @@ class Backend:
             ConversionError: The IR cannot be read.
         """
         request = ConvertRequest(
-            ir=ir, params=params, work_dir=work_dir, progress=_ignore, backend=self.name
+            ir=ir,
+            params=params,
+            work_dir=work_dir,
+            progress=_ignore,
+            backend=self.name,
+            lower=self.lowering(ir.kind, params),
         )
         found = self._plugin.call_typed("unsupported_operators", Mapping, request)  # type: ignore[type-abstract]  # for isinstance
         return None if found is None else dict(found)
@@ -434,6 +443,28 @@ class Backend:
             PluginError: A plugin returned something else.
         """
         return collect_rewriters(self._plugin, RewritersRequest(backend=self.name, ir=ir))
+
+    def operators(self, params: BackendParams | None = None) -> frozenset[str] | None:
+        """Return the operators that the engine has; None where the backend does not say.
+
+        Args:
+            params: The parameters that they may depend on; None for the default ones.
+        """
+        own = (params or self.Params()).operators
+        return self.info.operators if own is None else own
+
+    def lowering(
+        self, ir: IRKind, params: BackendParams, rewriters: Sequence[RewriterSet] = ()
+    ) -> Lowering:
+        """Return what a conversion lowers models with.
+
+        Args:
+            ir: The IR that is converted.
+            params: The parameters of the conversion.
+            rewriters: The caller's own.
+        """
+        own = self.rewriters(ir) if self.info.lowers_itself else []
+        return Lowering(self.name, ir, self.operators(params), [*rewriters, *own])
 
     def build_param_from_config(
         self, config: Mapping[str, Any], work_dir: str | Path | None = None, **over: Any

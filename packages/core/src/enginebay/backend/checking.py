@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -18,8 +20,12 @@ from enginebay.environment import (
 from enginebay.errors import EnginebayError, PluginError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch import nn
+
     from enginebay.backend.backend import Backend
-    from enginebay.ir import IRModel
+    from enginebay.ir import IRKind, IRModel
     from enginebay.params import BackendParams
 
 #: relu(2 x) on float32[1, 3, 4, 4] as an ONNX file (opset 13), so that checking an engine needs
@@ -135,4 +141,25 @@ def _tiny_ir(backend: Backend, folder: Path) -> IRModel:
     kind = backend.info.irs[0]
     path = folder / f"smoke-ir{SUFFIXES[kind]}"
     model = bind(find_model(Smoke()), torch.ones(_TINY_SHAPE), output_names=["y"])
-    return write_ir(model, kind, path)
+    return write_ir(model, kind, path, patch=partial(_lowered, backend, kind))
+
+
+@contextmanager
+def _lowered(
+    backend: Backend,
+    kind: IRKind,
+    model: nn.Module,
+    exporter: str,  # noqa: ARG001  # as every patch of an export
+) -> Iterator[nn.Module]:
+    """Export with the backend's lowerings where it lists what its engine has."""
+    from enginebay.rewriting import rewrite
+
+    operators = None if backend.info.lowers_itself else backend.operators()
+    if operators is None:
+        yield model
+        return
+    sets = backend.rewriters(kind)
+    with rewrite(
+        model, backend=backend.name, ir=kind, rewriters=sets, operators=operators
+    ) as rewriting:
+        yield rewriting.model

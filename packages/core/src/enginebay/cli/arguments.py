@@ -16,7 +16,8 @@ IRS = ("onnx", "torchscript", "exported_program")
 EXPORTERS = ("dynamo", "torchscript")
 MODEL_HELP = (
     "file.py:attr, package.module:attr, or a .onnx, .pt (TorchScript) or .pt2 file; attr is an "
-    "nn.Module or a callable that returns one, optionally with its example inputs and its task"
+    "nn.Module, a callable that returns one, or a function of tensors, optionally with its example "
+    "inputs and its task"
 )
 
 METRIC_HELP = (

@@ -32,7 +32,8 @@ class FlatModel(nn.Module):
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         """The model's output tensors, in the order of their names."""
         args, kwargs = self.call.fill(self._protected(tensors))
-        return tuple(output_tensors(self.model(*args, **kwargs), self.outputs))
+        result = self.model(*args, **kwargs)
+        return tuple(output_tensors(result, self.outputs, caches=self.call.caches))
 
     def _protected(self, tensors: tuple[Tensor, ...]) -> list[Tensor]:
         # Only where the model writes into an input: a copy is a node in the graph.

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import ExportError
+from enginebay.exporters.capture import STRICT, lowered, torch_dims
 from enginebay.exporters.exact_constants import exact_constants
 from enginebay.exporters.job import Job, Written, writing
 from enginebay.exporters.probe import output_dims
 from enginebay.ir import describe, no_graph_dump, quiet, read_onnx
+from enginebay.rewriting import has_symbolic
 from enginebay.tensors import TensorSpec
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ def export_dynamo(job: Job) -> Written:
         )
         assert program is not None
         check_open(_specs(program.model.graph.inputs), job)
-        _mend_outputs(program, job)
+        _check_outputs(program, job)
         program.model.metadata_props.update(describe((), (), job.example_shapes))
         return _saved(program, job.target, job.opset)
 
@@ -55,8 +57,9 @@ def export_torchscript(job: Job) -> Written:
 
     with quiet() as notes, no_graph_dump():
         outputs = output_dims(job)
+        model, reasons = lowered(job, has_symbolic)
         torch.onnx.export(
-            _traced(job),
+            _traced(model, job),
             job.tensors,
             str(job.target),
             dynamo=False,
@@ -69,7 +72,7 @@ def export_torchscript(job: Job) -> Written:
     written = read_onnx(job.target)
     kept = {spec.name for spec in written.inputs}
     unused = [name for name in job.samples if name not in kept]
-    notes += outputs.notes
+    notes += [*reasons, *outputs.notes]
     notes += [f"input '{name}' is not used by the model and is left out" for name in unused]
     return Written(
         "torch.onnx torchscript", written.inputs, written.outputs, written.opset, tuple(notes)
@@ -87,21 +90,6 @@ def _add_metadata(path: Path, metadata: dict[str, str]) -> None:
     entries = [onnx.StringStringEntryProto(key=key, value=text) for key, text in metadata.items()]
     with writing(path), path.open("ab") as file:
         file.write(onnx.ModelProto(metadata_props=entries).SerializeToString())
-
-
-def torch_dims(job: Job) -> tuple[dict[int, Any] | None, ...]:
-    """The open dimensions as ``torch.export`` takes them: one entry for every input."""
-    from torch.export import Dim
-
-    dims = {
-        dim.name: Dim(dim.name, min=dim.min, max=dim.max)
-        for axes in job.dynamic.values()
-        for dim in axes.values()
-    }
-    return tuple(
-        {axis: dims[dim.name] for axis, dim in job.dynamic.get(name, {}).items()} or None
-        for name in job.samples
-    )
 
 
 def check_open(inputs: Sequence[TensorSpec], job: Job) -> None:
@@ -127,30 +115,33 @@ def _saved(program: Any, target: Path, opset: int | None) -> Written:
     size = sum(value.nbytes for value in values if value is not None)
     with writing(target):
         program.save(target, external_data=size > INLINE_WEIGHTS)
-    return Written("torch.onnx dynamo", _specs(graph.inputs), _specs(graph.outputs), found)
+    strict = getattr(program, "_capture_strategy", None) == "TorchExportStrictStrategy"
+    notes = (STRICT,) if strict else ()
+    return Written("torch.onnx dynamo", _specs(graph.inputs), _specs(graph.outputs), found, notes)
 
 
-def _mend_outputs(program: Any, job: Job) -> None:
-    """Open the outputs of an LSTM or GRU over an open length, which torch writes down as fixed.
+def _check_outputs(program: Any, job: Job) -> None:
+    """Check that an output whose size follows an open dimension was not written with a fixed one.
 
-    The graph is right and its outputs are described wrongly (torch 2.13). Two forward passes find
-    that out, spent only where an output is all fixed and something is open.
+    torch 2.13 ends an LSTM or GRU over an open length with a Reshape to the example's. Two forward
+    passes find that out, spent only where an output is all fixed and something is open.
     """
     fixed = [value for value in program.model.graph.outputs if value.shape.is_static()]
     axes = output_dims(job).axes if job.dynamic and fixed else None
     for value in fixed if axes else ():
         for axis, name in (axes or {}).get(value.name, {}).items():
-            value.shape[axis] = name
+            where = f"axis {axis} of output '{value.name}'"
+            raise ExportError(f"{where} came out as {value.shape[axis]}, and follows '{name}'")
 
 
-def _traced(job: Job) -> Any:
+def _traced(model: Any, job: Job) -> Any:
     """The model, or its trace where it holds TorchScript: the exporter's own tracer cannot."""
     import torch
 
-    if any(isinstance(module, torch.jit.ScriptModule) for module in job.flat.modules()):
+    if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
         trace: Any = torch.jit.trace
-        return trace(job.flat, job.tensors, check_trace=False)
-    return job.flat
+        return trace(model, job.tensors, check_trace=False)
+    return model
 
 
 def open_axes(job: Job) -> dict[str, dict[int, str]]:

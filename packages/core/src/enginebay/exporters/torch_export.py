@@ -5,10 +5,12 @@ from __future__ import annotations
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
+from enginebay.exporters.capture import captured, lowered
 from enginebay.exporters.job import Job, Written, writing
-from enginebay.exporters.onnx_export import check_open, open_axes, torch_dims
+from enginebay.exporters.onnx_export import check_open, open_axes
 from enginebay.exporters.probe import output_dims
 from enginebay.ir import describe, program_specs, quiet
+from enginebay.rewriting import active_lowerings, lower_program
 from enginebay.tensors import TensorSpec, specs
 
 if TYPE_CHECKING:
@@ -27,9 +29,10 @@ def export_trace(job: Job) -> Written:
 
     with quiet() as notes, torch.no_grad():
         expected = job.flat(*job.tensors)  # the warm-up
+        model, reasons = lowered(job)
         # torch's own check would run the model twice more, and only warn.
         trace: Any = torch.jit.trace
-        traced = trace(job.flat, job.tensors, check_trace=False)
+        traced = trace(model, job.tensors, check_trace=False)
         different = _differences(job.output_names, expected, traced(*job.tensors))
         inputs = _opened(specs(job.samples), open_axes(job))
         outputs = specs(dict(zip(job.output_names, expected, strict=True)))
@@ -37,7 +40,9 @@ def export_trace(job: Job) -> Written:
         outputs = _opened(outputs, found.axes)
         extra_files = describe(inputs, outputs, job.example_shapes)
         _write(job, lambda file: torch.jit.save(traced, file, _extra_files=extra_files))
-    return Written("torch.jit.trace", inputs, outputs, notes=(*notes, *found.notes, *different))
+    return Written(
+        "torch.jit.trace", inputs, outputs, notes=(*notes, *reasons, *found.notes, *different)
+    )
 
 
 def export_torch(job: Job) -> Written:
@@ -49,15 +54,15 @@ def export_torch(job: Job) -> Written:
     import torch
 
     with quiet():
-        program = torch.export.export(
-            job.flat, job.tensors, dynamic_shapes=(torch_dims(job),) if job.dynamic else None
-        )
+        program, notes = captured(job)
+        if (lowerings := active_lowerings()) is not None:
+            program = lower_program(program, lowerings)
         symbols = _symbols(program, job)
         inputs, outputs = program_specs(program, list(job.samples), job.output_names, symbols)
         check_open(inputs, job)
         extra_files = describe(inputs, outputs, job.example_shapes)
         _write(job, lambda file: torch.export.save(program, file, extra_files=extra_files))
-    return Written("torch.export", inputs, outputs)
+    return Written("torch.export", inputs, outputs, notes=notes)
 
 
 def _write(job: Job, save: Callable[[BytesIO], None]) -> None:

@@ -22,14 +22,14 @@ from enginebay.exporters import split, write_ir
 from enginebay.ir import IR_FOLDER, SUFFIXES
 from enginebay.isolation import check_time_limit, time_limit
 from enginebay.operations.rewrite_model import ExportPatch
-from enginebay.rewriting import mark_nodes
+from enginebay.rewriting import joined, mark_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from enginebay.artifact import Part
     from enginebay.data import DataSet
-    from enginebay.hooks import BuiltFor, CalibrationData
+    from enginebay.hooks import BuiltFor, CalibrationData, Lower
     from enginebay.ir import IRKind, IRModel
     from enginebay.models import BoundModel
     from enginebay.operations.settings import Settings
@@ -219,7 +219,9 @@ def _through(build: Build, kind: IRKind) -> Engine:
             files = tuple(Path(path) for part in parts for path in part.paths)
         else:
             kept = kept_nodes(_quantizable(build, exported), build.keep) if build.keep else ()
-            files = _convert_whole(build, exported, kept, set_detail)
+            lower = settings.engine.lowering(kind, settings.params, build.rewriters)
+            files = _convert_whole(build, exported, kept, set_detail, lower)
+            rewriting = joined(rewriting, lower.report)
         show(", ".join(file.as_posix() for file in files))
     return Engine(build, exported, files, parts, rewriting, kept=kept)
 
@@ -229,6 +231,7 @@ def _convert_whole(
     exported: IRModel,
     kept: Sequence[str],
     progress: Callable[[str], None] | None = None,
+    lower: Lower | None = None,
 ) -> tuple[Path, ...]:
     settings = build.settings
     samples = _used(build.reference.samples, exported)
@@ -240,6 +243,7 @@ def _convert_whole(
         kept,
         build.unordered,
         simulation,
+        lower,
     )
 
 
@@ -281,6 +285,7 @@ def _export(build: Build, kind: IRKind) -> tuple[IRModel, RewriteReport | None]:
         rewriters=[*build.rewriters, *([mark_nodes()] if settings.partition else [])],
         config=settings.values,
         opset=opset,
+        params=settings.params,
     )
     path = build.folder / IR_FOLDER / f"model{SUFFIXES[kind]}"
     exporter = settings.exporter if kind == "onnx" else None
@@ -292,7 +297,8 @@ def _export(build: Build, kind: IRKind) -> tuple[IRModel, RewriteReport | None]:
     if build.exports is None:
         return write()
     shapes = repr(build.model.dynamic), tuple(build.model.example_shapes.items())
-    choices = (exporter, opset, shapes, bool(settings.partition))
+    operators = None if kind == "onnx" else settings.engine.operators(settings.params)
+    choices = (exporter, opset, shapes, bool(settings.partition), operators)
     return build.exports.get(build.model, kind, patch, choices, path, write)
 
 

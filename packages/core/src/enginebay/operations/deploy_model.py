@@ -68,8 +68,8 @@ def deploy(
     appears under its final name complete, or not at all.
 
     Args:
-        model: An ``nn.Module``, or text: ``file.py:attr``, ``module:attr``, or a ``.onnx``,
-            ``.pt`` (TorchScript) or ``.pt2`` file.
+        model: An ``nn.Module``, a function of tensors, or text: ``file.py:attr``,
+            ``module:attr``, or a ``.onnx``, ``.pt`` (TorchScript) or ``.pt2`` file.
         args: Example inputs: a tensor, a tuple of positional arguments, or a dict by name; by
             default the model's own, else an item of the data.
         work_dir: The folder that the artifact becomes; it must not exist yet.

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from enginebay.backend import get_backend
-from enginebay.errors import EnginebayError, ModelError, UsageError
+from enginebay.errors import EnginebayError, LackingOperatorsError, ModelError, UsageError
 from enginebay.exporters import Obstacle, merged, write_draft, write_ir
-from enginebay.ir import IRModel
+from enginebay.ir import IRKind, IRModel
 from enginebay.models import bind, find_model, shapes_of, unchanged
-from enginebay.operations.previewed_ir import explained, replacement
+from enginebay.operations.previewed_ir import explained, replacement, unlowered
 from enginebay.operations.rewrite_model import ExportPatch
 from enginebay.plugins import installed_backends
 
@@ -69,9 +69,17 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Drafted(msgspec.Struct, frozen=True, kw_only=True):
-    """An IR to ask an engine about, and what stood in its way already."""
+    """An IR to ask an engine about, and what stood in its way already.
 
-    ir: IRModel
+    Attributes:
+        kind: The IR's kind.
+        ir: The IR; None where the backend lists its operators and some are lacking.
+        obstacles: What the exporter or the engine lacks.
+        rewritten: How often each rewriter has fired.
+    """
+
+    kind: IRKind
+    ir: IRModel | None = None
     obstacles: tuple[Obstacle, ...] = ()
     rewritten: dict[str, int] = {}
 
@@ -129,9 +137,9 @@ def preview(
 def _preview(model: Any, args: Any, name: str, timeout: float) -> BackendPreview:
     with TemporaryDirectory(prefix="enginebay-preview-") as text:
         folder, error = Path(text), ""
-        lacking: list[Obstacle] = []
+        asked: list[Obstacle] = []
         try:
-            lacking = _lacking(model, args, name, folder, timeout)
+            asked = _asked(model, args, name, folder, timeout)
         except (UsageError, ModelError):
             raise
         except EnginebayError as err:
@@ -143,18 +151,18 @@ def _preview(model: Any, args: Any, name: str, timeout: float) -> BackendPreview
             return BackendPreview(backend=name, error=error)
         obstacles = [
             msgspec.structs.replace(one, rewriter=replacement(name, one.operator))
-            for one in (*drafted.obstacles, *lacking)
+            for one in (*drafted.obstacles, *asked)
         ]
         return BackendPreview(
             backend=name,
-            ir=drafted.ir.kind,
+            ir=drafted.kind,
             obstacles=tuple(merged(obstacles)),
             rewritten=drafted.rewritten,
             error=error,
         )
 
 
-def _lacking(model: Any, args: Any, name: str, folder: Path, timeout: float) -> list[Obstacle]:
+def _asked(model: Any, args: Any, name: str, folder: Path, timeout: float) -> list[Obstacle]:
     """What the engine lacks; all in one child process if the model can be sent to it."""
     from enginebay.isolation import call
 
@@ -187,12 +195,13 @@ def draft(model: Any, args: Any, name: str, folder: Path) -> None:
     """Write the IR that a backend prefers, whatever stands in its way, and what it is."""
     source = find_model(model, None, shapes_of(args))
     if source.model is None and source.ir is not None:
-        _write(folder, _Drafted(ir=source.ir))
+        _write(folder, _Drafted(kind=source.ir.kind, ir=source.ir))
         return
     kind = get_backend(name).info.irs[0]
     with unchanged(source):
         bound = bind(source, args)
         patch = ExportPatch(backend=name, ir=kind, rewriters=(), config=None, opset=None)
+        ir: IRModel | None = None
         obstacles: tuple[Obstacle, ...] = ()
         if kind == "onnx":
             drafted = write_draft(
@@ -203,9 +212,12 @@ def draft(model: Any, args: Any, name: str, folder: Path) -> None:
             )
             ir, obstacles = drafted.ir, drafted.obstacles
         else:
-            ir = write_ir(bound, kind, folder / "draft", patch=patch)
+            try:
+                ir = write_ir(bound, kind, folder / "draft", patch=patch)
+            except LackingOperatorsError as err:
+                obstacles = tuple(unlowered(err))
     rewritten = patch.report.fired if patch.report else {}
-    _write(folder, _Drafted(ir=ir, obstacles=obstacles, rewritten=rewritten))
+    _write(folder, _Drafted(kind=kind, ir=ir, obstacles=obstacles, rewritten=rewritten))
 
 
 def ask_engine(name: str, folder: Path) -> list[Obstacle]:
@@ -216,6 +228,8 @@ def ask_engine(name: str, folder: Path) -> list[Obstacle]:
     """
     drafted = _read(folder)
     assert drafted is not None
+    if drafted.ir is None:
+        return []  # nothing that it could read
     backend = get_backend(name)
     work_dir = folder / "engine"
     work_dir.mkdir()

@@ -12,7 +12,9 @@ from enginebay.rewriting import PLACEHOLDER_DOMAIN, builtin_rewriters, list_rewr
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from enginebay.errors import LackingOperatorsError
     from enginebay.ir import IRModel
+    from enginebay.rewriting import Rewriter
 
 
 def explained(ir: IRModel, lacking: Mapping[str, str]) -> Iterator[Obstacle]:
@@ -25,6 +27,13 @@ def explained(ir: IRModel, lacking: Mapping[str, str]) -> Iterator[Obstacle]:
         modules = _script_modules(ir, lacking) if ir.kind == "torchscript" else {}
         for operator, reason in lacking.items():
             yield Obstacle(operator=operator, modules=modules.get(operator, ()), reason=reason)
+
+
+def unlowered(error: LackingOperatorsError) -> Iterator[Obstacle]:
+    """Yield an obstacle for each operator that an engine does not have and nothing lowers."""
+    for operator, modules in error.operators.items():
+        name = operator.replace(".", "::", 1)
+        yield Obstacle(operator=name, modules=modules, reason="the engine does not have it")
 
 
 def _onnx_obstacles(ir: IRModel, lacking: Mapping[str, str]) -> Iterator[Obstacle]:
@@ -63,10 +72,17 @@ def replacement(backend: str, operator: str) -> str:
     for ir in engine.info.irs:
         sets = [*engine.rewriters(ir), builtin_rewriters()]
         for rewriter in list_rewriters(sets, backend=backend, ir=ir):
-            if rewriter.name.rpartition(".")[2].lower() == base:
+            if _operator(rewriter) == base:
                 return (
                     f"{rewriter.name} ({rewriter.condition})"
                     if rewriter.condition
                     else rewriter.name
                 )
     return ""
+
+
+def _operator(rewriter: Rewriter) -> str:
+    """The name that an operator must have for a rewriter to be shown beside it."""
+    if rewriter.kind == "lowering":  # aten.max.dim
+        return rewriter.name.split(".")[1].lower()
+    return rewriter.name.rpartition(".")[2].lower()

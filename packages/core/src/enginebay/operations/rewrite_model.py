@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from enginebay.ir import IRKind
+    from enginebay.params import BackendParams
     from enginebay.rewriting import RewriteReport, RewriterSet, Rewriting
 
 
@@ -24,6 +25,7 @@ def rewrite(
     ir: IRKind = "onnx",
     rewriters: Sequence[RewriterSet] = (),
     config: Mapping[str, Any] | None = None,
+    params: BackendParams | None = None,
     **options: Any,
 ) -> Rewriting:
     """Return the context that every export runs in: inside it the rewriters for an engine apply.
@@ -34,6 +36,7 @@ def rewrite(
         ir: What the model is exported to.
         rewriters: Rewriters of your own.
         config: The deployment config that rewriters see as ``ctx.config``.
+        params: The engine's parameters, where its operators depend on them.
         **options: What :func:`enginebay.rewriting.rewrite` takes besides; anything else is for
             the rewriters, as ``ctx.options``.
 
@@ -57,7 +60,16 @@ def rewrite(
     from enginebay import rewriting
 
     check_sets(rewriters)
-    plugins = get_backend(backend).rewriters(ir) if backend else plugin_rewriters(ir)
+    if backend:
+        engine = get_backend(backend)
+        plugins = engine.rewriters(ir)
+        if engine.info.lowers_itself:  # when it converts
+            options["kinds"] = ("function", "module", "symbolic")
+        elif ir != "onnx":
+            options["operators"] = engine.operators(params)
+        options["lacking"] = engine.info.lacking
+    else:
+        plugins = plugin_rewriters(ir)
     return rewriting.rewrite(
         model,
         backend=backend or "",

@@ -103,6 +103,6 @@ def _rewritten(model: BoundModel, patch: ExportPatch) -> Any:
         return object()  # equal to nothing else
     assert patch.report is not None
     own = [each for each in patch.report.applied if each.distribution != CORE]
-    if any(each.count or each.kind == "symbolic" for each in own):
+    if any(each.count or each.kind in ("symbolic", "lowering") for each in own):
         return patch.backend, tuple((each.kind, each.name) for each in own)
     return None

@@ -101,6 +101,14 @@ class BackendParams(msgspec.Struct, metaclass=_ParamsMeta):
     min_shapes: Shapes = {}
     max_shapes: Shapes = {}
 
+    @property
+    def operators(self) -> frozenset[str] | None:
+        """The operators that the engine has in this form, where they depend on the parameters.
+
+        As in ``BackendInfo.operators``, which holds where this is None.
+        """
+        return None
+
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> Self:
         """Make params from a config's section or from what :meth:`to_mapping` wrote.

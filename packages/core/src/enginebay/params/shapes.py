@@ -178,14 +178,25 @@ def resolve_profiles(
 def name_shapes(shapes: Shapes, input_names: Iterable[str]) -> dict[str, Dims]:
     """Give the shape without a name the name of the only input, and check the other names.
 
+    A container's name, such as a cache's, stands for the inputs in it that have no shape of
+    their own.
+
     Raises:
         ParamsError: A name is not an input's, or a name is missing and there are several inputs.
 
     Example:
         >>> name_shapes({"": (1, 3)}, ["x"])
         {'x': (1, 3)}
+        >>> name_shapes({"past": (1, 4)}, ["x", "past.0", "past.1"])
+        {'past.0': (1, 4), 'past.1': (1, 4)}
     """
     known = list(input_names)
+    shapes = {
+        own: dims
+        for name, dims in shapes.items()
+        for own in inputs_in(name, known) or [name]
+        if own == name or own not in shapes
+    }
     if "" in shapes and len(known) != 1:
         raise ParamsError(
             f"the shape '{format_dims(shapes[''])}' has no name: "
@@ -196,6 +207,11 @@ def name_shapes(shapes: Shapes, input_names: Iterable[str]) -> dict[str, Dims]:
         if name and name not in known:
             raise _unknown(name, known, "an input: the model's inputs are")
     return {name or known[0]: dims for name, dims in shapes.items()}
+
+
+def inputs_in(container: str, input_names: Iterable[str]) -> list[str]:
+    """The inputs whose names begin with a container's: ``past.0.key`` is in ``past``."""
+    return [name for name in input_names if container and name.startswith(f"{container}.")]
 
 
 def _complete(main: Shapes, given: Shapes, which: str) -> dict[str, Dims]:

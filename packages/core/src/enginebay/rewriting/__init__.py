@@ -1,4 +1,4 @@
-"""Rewriters: other code for a function, a module or a symbolic, while a model is exported.
+"""Rewriters: other code for a function, a module, a symbolic or an operator of a captured graph.
 
 Declared in a :class:`RewriterSet`, active inside :func:`rewrite`, gone without a trace afterwards::
 
@@ -17,13 +17,20 @@ The way of a rewriter, file by file: ``declaration`` (checked by ``checks``) mak
 ``symbolics`` look its name up (``names``) and activate it (``active_rewriters``). Torch's C
 functions then reach it through ``torch_mode``, and Python functions through ``patches``;
 ``torch_functions`` lets the two work together. Symbolics reach the exporters through
-``torchscript_symbolics`` and ``dynamo_symbolics``.
+``torchscript_symbolics`` and ``dynamo_symbolics``. Lowerings have a folder of their own.
 """
 
 from __future__ import annotations
 
 from enginebay.rewriting.builtin import builtin_rewriters
 from enginebay.rewriting.declaration import RewriterSet, check_sets
+from enginebay.rewriting.lowering import (
+    LoweringContext,
+    active_lowerings,
+    capture,
+    lower_program,
+    operators_met,
+)
 from enginebay.rewriting.marking import DOMAIN, OPERATOR, Cut, mark, mark_nodes, marks
 from enginebay.rewriting.names import NameNotFoundError
 from enginebay.rewriting.patches import replace_functions
@@ -33,10 +40,11 @@ from enginebay.rewriting.placeholders import (
     placeholder_translations,
     untranslated,
 )
-from enginebay.rewriting.report import AppliedRewriter, RewriteReport
+from enginebay.rewriting.report import AppliedRewriter, RewriteReport, joined
 from enginebay.rewriting.rewriter import CORE, Context, Rewriter, RewriterKind, Target
 from enginebay.rewriting.rewriting import Rewriting, rewrite
 from enginebay.rewriting.selection import list_rewriters
+from enginebay.rewriting.torchscript_symbolics import has_symbolic
 
 __all__ = [
     "CORE",
@@ -46,6 +54,7 @@ __all__ = [
     "AppliedRewriter",
     "Context",
     "Cut",
+    "LoweringContext",
     "NameNotFoundError",
     "RewriteReport",
     "Rewriter",
@@ -53,13 +62,19 @@ __all__ = [
     "RewriterSet",
     "Rewriting",
     "Target",
+    "active_lowerings",
     "builtin_rewriters",
+    "capture",
     "check_sets",
+    "has_symbolic",
+    "joined",
     "list_rewriters",
+    "lower_program",
     "mark",
     "mark_nodes",
     "marks",
     "operator_name",
+    "operators_met",
     "placeholder_translations",
     "replace_functions",
     "rewrite",

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 #: The codes that ``torch.onnx.symbolic_helper.parse_args`` knows, as of torch 2.13.
 _DESCRIPTORS = ("v", "i", "is", "f", "fs", "b", "s", "t", "none")
 
+#: What a lowering may need to know of a call.
+_NEEDS = ("dims", "lacking")
+
 #: The base class of all modules, by the name that it gives itself.
 _MODULE = "torch.nn.modules.module.Module"
 
@@ -50,6 +53,24 @@ def check_descriptors(name: str, descriptors: Sequence[str]) -> None:
             )
 
 
+def check_needs(name: str, needs: Sequence[str]) -> None:
+    """Check what a lowering says it needs.
+
+    Raises:
+        RewriterError: It is no list, or one of them is unknown.
+    """
+    if isinstance(needs, str):
+        raise RewriterError(
+            f'needs of the lowering of "{name}" must be a list, not a str',
+            hint=f'needs=["{needs}"]',
+        )
+    for each in needs:
+        if each not in _NEEDS:
+            raise RewriterError(
+                f'the lowering of "{name}" needs {each!r}; wanted one of {", ".join(_NEEDS)}'
+            )
+
+
 def check_rewriter(rewriter: Rewriter) -> None:
     """Check one declaration.
 
@@ -66,7 +87,11 @@ def _check_name(rewriter: Rewriter) -> None:
     name = rewriter.name
     is_dotted = all(part.isidentifier() for part in name.split("."))
     is_operator = all(part.isidentifier() for part in name.split("::", maxsplit=1))
-    if rewriter.is_pytorch:
+    if rewriter.kind == "lowering":
+        parts = name.split(".")
+        fits = is_dotted and len(parts) in (2, 3) and parts[0] != "torch"
+        wanted = f'the name of an operator, such as "aten.{parts[-1] if is_dotted else "relu"}"'
+    elif rewriter.is_pytorch:
         fits, wanted = is_operator, 'the name of an operator, such as "squeeze" or "my_ops::nms"'
     else:
         fits = is_dotted and "." in name

@@ -7,7 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from enginebay.errors import RewriterError
-from enginebay.rewriting.checks import check_descriptors, check_is_name, check_rewriter, type_of
+from enginebay.rewriting.checks import (
+    check_descriptors,
+    check_is_name,
+    check_needs,
+    check_rewriter,
+    type_of,
+)
 from enginebay.rewriting.rewriter import Check, Rewriter, RewriterKind
 
 if TYPE_CHECKING:
@@ -57,6 +63,12 @@ class RewriterSet:
         marked = RewriterSet(self.backend, distribution=distribution)
         marked._rewriters = [replace(each, distribution=distribution) for each in self]
         return marked
+
+    def joined(self, other: RewriterSet) -> RewriterSet:
+        """Return the rewriters of both sets."""
+        both = RewriterSet(self.backend, distribution=self.distribution)
+        both._rewriters = [*self, *other]
+        return both
 
     def function(
         self,
@@ -158,6 +170,57 @@ class RewriterSet:
             check=check,
             is_pytorch=is_pytorch,
             arg_descriptors=None if arg_descriptors is None else tuple(arg_descriptors),
+        )
+
+    def lowering(
+        self,
+        name: str,
+        *,
+        needs: Sequence[str] = (),
+        backend: str | None = None,
+        ir: IRKind | None = None,
+        versions: Mapping[str, str] | None = None,
+        check: Check | None = None,
+    ) -> Callable[[_F], _F]:
+        """Declare an operator of a captured graph in terms of others.
+
+        The replacement takes ``ctx`` and then what the operator takes, and is written in plain
+        torch. It returns as many tensors as the operator, of the same dtypes and shapes, and
+        changes none that it is given. What it calls is lowered in its turn; ``ctx.origin_op`` is
+        the operator itself. See :class:`~enginebay.authors.LoweringContext` for the rest of
+        ``ctx``.
+
+        Args:
+            name: The operator as in ``torch.ops``: ``aten.logsumexp``, or one of its overloads,
+                ``aten.max.dim``.
+            needs: ``dims``: applies only where every size of the tensors is a number; ``lacking``:
+                only for a backend that lists its engine's operators, without this one.
+            backend: As for :meth:`function`, like the arguments after it.
+            ir: The IR it is for.
+            versions: Version ranges by distribution.
+            check: A condition of its own.
+
+        Raises:
+            RewriterError: The declaration cannot be right.
+
+        Example:
+            >>> rewriters = RewriterSet(backend="ncnn")
+            >>> @rewriters.lowering("aten.logsumexp")
+            ... def stable(ctx, x, dim, keepdim=False):
+            ...     top = x.amax(dim, True)
+            ...     return (x - top).exp().sum(dim, keepdim).log() + x.amax(dim, keepdim)
+            >>> [rewriter.kind for rewriter in rewriters]
+            ['lowering']
+        """
+        check_needs(name, needs)
+        return self._declare(
+            "lowering",
+            name,
+            backend=backend,
+            ir=ir,
+            versions=versions,
+            check=check,
+            needs=tuple(needs),
         )
 
     def _declare(

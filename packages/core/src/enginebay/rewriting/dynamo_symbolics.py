@@ -20,6 +20,7 @@ from enginebay.rewriting.dynamo_graph import (
     without_annotations,
     wrap,
 )
+from enginebay.rewriting.lowering.operators import is_always_taken_apart
 from enginebay.rewriting.patches import replace_functions
 from enginebay.rewriting.torchscript_symbolics import qualified
 
@@ -55,28 +56,9 @@ def why_never_met(operator: str) -> str:
         return "torch.ops has no such operator"
     if qualified(operator) == "aten::_convolution":
         return "it meets conv1d, conv2d, conv3d and conv_transpose1d, 2d and 3d in its place"
-    if all(map(_is_always_decomposed, known)):
+    if all(map(is_always_taken_apart, known)):
         return f"torch.export takes {qualified(operator)} apart before"
     return ""
-
-
-def _is_always_decomposed(overload: OpOverload) -> bool:
-    """True if torch.export replaces an operator by others, whatever translations there are.
-
-    It does so with composite operators that may return or write to an argument, such as reshape
-    and batch_norm, and with those whose only kernel for autograd is a decomposition in Python,
-    such as hardshrink.
-    """
-    import torch
-
-    schema, composite = overload._schema, "CompositeImplicitAutograd"
-    name = f"{schema.name}.{schema.overload_name}".rstrip(".")
-    if torch._C._dispatch_has_kernel_for_dispatch_key(name, composite):
-        aliases = any(each.alias_info is not None for each in schema.arguments)
-        return aliases or torch.Tag.maybe_aliasing_or_mutating in overload.tags
-    key = torch._C.DispatchKey
-    kernels = overload.py_kernels
-    return key.Autograd in kernels and key.CompositeImplicitAutograd not in kernels
 
 
 def add_translations(undo: ExitStack, symbolics: Iterable[tuple[Rewriter, Patch]]) -> None:

@@ -9,12 +9,12 @@ class AppliedRewriter(msgspec.Struct, frozen=True, kw_only=True):
     """One rewriter that was active.
 
     Attributes:
-        kind: ``function``, ``module`` or ``symbolic``.
+        kind: ``function``, ``module``, ``symbolic`` or ``lowering``.
         name: The name of what it rewrites.
         condition: Its conditions, in words.
         distribution: The distribution that ships it; None for one that the caller declared.
         count: Number of times that it fired: calls of a function, instances of a module, nodes of a
-            symbolic. Exporters run a model more than once.
+            symbolic, operators of a lowering. Exporters run a model more than once.
     """
 
     kind: str
@@ -30,7 +30,8 @@ class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         applied: Every rewriter that was active, in the order of declaration.
         not_found: One line for each name that no loaded module has.
-        not_served: One line for each symbolic that the exporter cannot use.
+        not_served: One line for each symbolic that the exporter cannot use, and for each lowering
+            of an operator that no captured graph has.
     """
 
     applied: tuple[AppliedRewriter, ...] = ()
@@ -58,6 +59,17 @@ class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         return "\n".join(self.lines()) or "no rewriter applied"
+
+
+def joined(first: RewriteReport | None, second: RewriteReport | None) -> RewriteReport | None:
+    """Return the work of two contexts as one report; None where there was neither."""
+    if first is None or second is None:
+        return first or second
+    return RewriteReport(
+        applied=(*first.applied, *second.applied),
+        not_found=(*first.not_found, *second.not_found),
+        not_served=(*first.not_served, *second.not_served),
+    )
 
 
 def _times(count: int) -> str:

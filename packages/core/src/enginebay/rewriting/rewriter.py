@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -10,9 +10,12 @@ import msgspec
 
 from enginebay.ir import IRKind
 
-RewriterKind: TypeAlias = Literal["function", "module", "symbolic"]
+RewriterKind: TypeAlias = Literal["function", "module", "symbolic", "lowering"]
 
 Check: TypeAlias = "Callable[[Target], bool]"
+
+#: What lowerings need, in words.
+_NEEDS = {"dims": "fixed sizes", "lacking": "engine without it"}
 
 #: The distribution of the rewriters that core ships.
 CORE = "enginebay"
@@ -27,6 +30,9 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         opset: The requested ONNX opset; None where the exporter chooses.
         exporter: The exporter, such as ``"torchscript"``; None where it is not known.
         config: The deployment config; empty where there is none.
+        operators: The operators that the backend says its engine has, such as ``aten.add``; None
+            where it does not say.
+        lacking: Operators that the backend says its engine lacks, where it lists no others.
         options: Every other keyword given to :func:`~enginebay.rewriting.rewrite`.
     """
 
@@ -34,6 +40,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     ir: IRKind = "onnx"
     opset: int | None = None
     exporter: str | None = None
+    operators: Collection[str] | None = None
+    lacking: Collection[str] = ()
     config: Mapping[str, Any] = {}
     options: Mapping[str, Any] = {}
 
@@ -57,7 +65,8 @@ class Rewriter:
 
     Attributes:
         kind: The kind of thing that it rewrites.
-        name: The dotted name of what it rewrites; a symbolic also takes an operator's name.
+        name: The dotted name of what it rewrites; for a symbolic an operator's name too, for a
+            lowering nothing else.
         replacement: The function or the module class to use instead.
         backend: The backend it is for; None for every one.
         ir: The IR it is for; None for every one.
@@ -66,6 +75,7 @@ class Rewriter:
         distribution: The distribution that ships it; None for one that the caller declared.
         is_pytorch: For a symbolic: True if ``name`` is an operator of PyTorch.
         arg_descriptors: For a symbolic: one letter code for each argument.
+        needs: For a lowering: what must be known of a call, or it does not apply.
     """
 
     kind: RewriterKind
@@ -78,6 +88,7 @@ class Rewriter:
     distribution: str | None = None
     is_pytorch: bool = False
     arg_descriptors: tuple[str, ...] | None = None
+    needs: tuple[str, ...] = ()
 
     @property
     def condition(self) -> str:
@@ -86,6 +97,7 @@ class Rewriter:
         parts += [f"ir {self.ir}"] if self.ir else []
         parts += [f"{name}{wanted}" for name, wanted in self.versions.items()]
         parts += [f"check {_name_of(self.check)}"] if self.check else []
+        parts += [_NEEDS[need] for need in self.needs]
         return ", ".join(parts) or "always"
 
     @property

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from msgspec import structs
 
 from enginebay.errors import RewriterError
 from enginebay.rewriting.builtin import builtin_rewriters
 from enginebay.rewriting.functions import FunctionRewriters
+from enginebay.rewriting.lowering import LoweringRewriters
 from enginebay.rewriting.modules import ModuleRewriters
 from enginebay.rewriting.report import AppliedRewriter, RewriteReport
-from enginebay.rewriting.rewriter import Context, Target
+from enginebay.rewriting.rewriter import Context, RewriterKind, Target
 from enginebay.rewriting.selection import applicable
 from enginebay.rewriting.symbolics import SymbolicRewriters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from types import TracebackType
 
     from torch import nn
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from enginebay.ir import IRKind
     from enginebay.rewriting.active_rewriters import ActiveRewriter
     from enginebay.rewriting.declaration import RewriterSet
-    from enginebay.rewriting.rewriter import Rewriter, RewriterKind
+    from enginebay.rewriting.rewriter import Rewriter
 
 
 class Rewriting:
@@ -52,14 +53,16 @@ class Rewriting:
         self._strict = strict
         self._undo: ExitStack | None = None
         self._active: list[ActiveRewriter] = []
+        self._lowered: LoweringRewriters | None = None
         self._not_found: list[str] = []
         self._not_served: list[str] = []
 
     @property
     def report(self) -> RewriteReport:
         """The work of the rewriters up to now; also after the context has been left."""
+        lowered = self._lowered.active if self._lowered else []
         return RewriteReport(
-            applied=tuple(map(_applied, self._active)),
+            applied=tuple(map(_applied, [*self._active, *lowered])),
             not_found=tuple(self._not_found),
             not_served=tuple(self._not_served),
         )
@@ -69,15 +72,19 @@ class Rewriting:
             raise RewriterError("this rewriting is already active", hint="call rewrite() again")
         self._not_found, self._not_served = [], []
         chosen = applicable(self._rewriters, self.target)
-        # All three resolve their names first, and raise there: nothing has been changed then.
+        # All resolve their names first, and raise there: nothing has been changed then.
         functions = FunctionRewriters(_of_kind(chosen, "function"), self._not_found)
         modules = ModuleRewriters(_of_kind(chosen, "module"), self._not_found)
         symbolics = SymbolicRewriters(
             _of_kind(chosen, "symbolic"), self.target, self._not_found, self._not_served
         )
+        lowerings = LoweringRewriters(
+            _of_kind(chosen, "lowering"), self._fields, self._not_found, self._not_served
+        )
         if self._strict and (lines := [*self._not_found, *self._not_served]):
             raise RewriterError("\n".join(lines))
         self._active = [*functions.active, *modules.active, *symbolics.active]
+        self._lowered = lowerings
         with ExitStack() as undo:
             # Modules come first: their constructors shall compute with the original functions.
             if self._original is not None:
@@ -86,7 +93,8 @@ class Rewriting:
                 )
             symbolics.enter(undo, self._make_context)
             functions.enter(undo, self._make_context)
-            self._undo = undo.pop_all()  # reached only where all three have succeeded
+            lowerings.enter(undo)
+            self._undo = undo.pop_all()  # reached only where all have succeeded
         return self
 
     def __exit__(
@@ -113,6 +121,9 @@ def rewrite(
     config: Mapping[str, Any] | None = None,
     opset: int | None = None,
     exporter: str | None = None,
+    operators: Collection[str] | None = None,
+    lacking: Collection[str] = (),
+    kinds: Collection[RewriterKind] = get_args(RewriterKind),
     builtin: bool = True,
     strict: bool = False,
     **options: Any,
@@ -128,6 +139,9 @@ def rewrite(
         config: The deployment config, for rewriters to read.
         opset: The requested ONNX opset.
         exporter: The exporter that will run.
+        operators: The operators that the engine has; None where it does not say.
+        lacking: Operators that it lacks, where it does not.
+        kinds: The kinds of rewriters to activate; by default all.
         builtin: False leaves core's own rewriters out.
         strict: True makes a name that is not found, or a symbolic that the exporter cannot use, an
             error instead of a line in the report.
@@ -146,11 +160,14 @@ def rewrite(
         ir=ir,
         opset=opset,
         exporter=exporter,
+        operators=operators,
+        lacking=lacking,
         config=config or {},
         options=options,
     )
     sets = [builtin_rewriters(), *rewriters] if builtin else rewriters
-    return Rewriting(model, target, [each for group in sets for each in group], strict=strict)
+    chosen = [each for group in sets for each in group if each.kind in kinds]
+    return Rewriting(model, target, chosen, strict=strict)
 
 
 def _of_kind(rewriters: Sequence[Rewriter], kind: RewriterKind) -> list[Rewriter]:

@@ -46,7 +46,7 @@ def list_rewriters(
     """List the rewriters that would apply to a backend, the most specific first for each name.
 
     A rewriter with a check of its own is listed, since only an export can call the check, and so
-    is the one that applies where the check returns False.
+    is the one that applies where the check returns False. The same holds for what a lowering needs.
 
     Args:
         rewriters: The sets to choose from.
@@ -64,7 +64,7 @@ def list_rewriters(
 def _until_certain(rewriters: list[Rewriter]) -> Iterable[Rewriter]:
     for rewriter in sorted(rewriters, key=_specificity, reverse=True):
         yield rewriter
-        if rewriter.check is None:
+        if rewriter.check is None and not rewriter.needs:
             return
 
 
@@ -78,6 +78,8 @@ def _specificity(rewriter: Rewriter) -> tuple[bool, ...]:
         rewriter.ir is not None,
         bool(rewriter.versions),
         rewriter.check is not None,
+        bool(rewriter.needs),
+        rewriter.kind == "lowering" and rewriter.name.count(".") > 1,  # one overload by its name
         rewriter.distribution is None,
     )
 

@@ -119,6 +119,11 @@ def with_parsed_arguments(rewriter: Rewriter) -> Callable[..., Any]:
 
 
 @functools.cache
+def has_symbolic(overload: Any) -> bool:
+    """Return True if the TorchScript exporter translates an operator."""
+    return overload._schema.name in _registry().all_functions()
+
+
 def _registry() -> Any:
     """Return the TorchScript exporter's registry, with the symbolics of every opset in it."""
     # The exporter imports them when it first runs, and would hide what was registered before.

@@ -27,8 +27,11 @@ def builtin_rewriters() -> RewriterSet:
         images,
         pooling,
         rearrangement,
+        recurrent,
         reductions,
+        scattering,
     )
     from enginebay.rewriting.builtin.common import rewriters
+    from enginebay.rewriting.portable import portable_lowerings
 
-    return rewriters
+    return rewriters.joined(portable_lowerings())

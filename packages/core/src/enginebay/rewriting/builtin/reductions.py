@@ -9,10 +9,8 @@ from enginebay.rewriting.builtin.common import not_dynamo, not_torchscript, rewr
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from enginebay.rewriting.lowering import LoweringContext
     from enginebay.rewriting.rewriter import Context
-
-#: The numbers of two dtypes in ``onnx.TensorProto``.
-_INT32, _BOOL = 6, 9
 
 
 # TorchScript truncates numbers before it compares them with zero, so that any([0.4]) is False. Both
@@ -35,11 +33,10 @@ def any_or_all(ctx: Context, input: Tensor, *args: Any, **kwargs: Any) -> Any:
 
 
 # torch._check_tensor_all calls it, and dynamo has no translation.
-@rewriters.symbolic("_is_all_true", is_pytorch=True, ir="onnx", check=not_torchscript)
-def is_all_true(ctx: Context, g: Any, self: Any) -> Any:
-    """Take the smallest of the bools; ONNX's ``ReduceMin`` wants numbers before opset 20."""
-    smallest = g.op("ReduceMin", g.op("Cast", self, to_i=_INT32), keepdims_i=0)
-    return g.op("Cast", smallest, to_i=_BOOL)
+@rewriters.lowering("aten._is_all_true", ir="onnx", check=not_torchscript)
+def is_all_true(ctx: LoweringContext, x: Tensor) -> Tensor:  # never the original
+    """Say it as everybody else does."""
+    return x.all()
 
 
 # TorchScript keeps the dtype of bools and small integers, which ONNX's CumSum does not accept.

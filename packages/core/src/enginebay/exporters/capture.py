@@ -1,0 +1,145 @@
+"""A model as a graph of ATen operators, and the graph in the model's place for a tracer."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+from enginebay.errors import EnginebayError, ExportError, reason
+from enginebay.rewriting import active_lowerings, lower_program, operators_met
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import torch
+    from torch import nn
+    from torch.export import ExportedProgram
+
+    from enginebay.exporters.job import Job
+
+    Known = Callable[[torch._ops.OpOverload], bool]
+
+
+#: The note on a model whose Python had to be read, since it could not be run on stand-ins.
+STRICT = "captured in torch.export's strict mode, because its default one failed"
+
+
+def captured(job: Job) -> tuple[ExportedProgram, tuple[str, ...]]:
+    """Capture the model with ``torch.export``, its open dimensions open; with a note on the mode.
+
+    The modes are those that torch.onnx tries.
+    """
+    import torch
+
+    modes: list[dict[str, Any]] = [{}, {"strict": True}]
+    if job.dynamic:  # what a solver cannot prove of open sizes is checked where the program runs
+        modes.insert(1, {"prefer_deferred_runtime_asserts_over_guards": True})
+    errors: list[Exception] = []
+    for mode in modes:
+        try:
+            dims = (torch_dims(job),) if job.dynamic else None
+            program = torch.export.export(job.flat, job.tensors, dynamic_shapes=dims, **mode)
+        except EnginebayError:
+            raise
+        except Exception as err:  # noqa: BLE001 - torch, or the model in it, may raise anything
+            errors.append(err)
+        else:
+            return program, (f"{STRICT}: {reason(errors[0])}",) if mode.get("strict") else ()
+    raise errors[0]
+
+
+def torch_dims(job: Job) -> tuple[dict[int, Any] | None, ...]:
+    """The open dimensions as ``torch.export`` takes them: one entry for every input."""
+    from torch.export import Dim
+
+    dims = {
+        dim.name: Dim(dim.name, min=dim.min, max=dim.max)
+        for axes in job.dynamic.values()
+        for dim in axes.values()
+    }
+    return tuple(
+        {axis: dims[dim.name] for axis, dim in job.dynamic.get(name, {}).items()} or None
+        for name in job.samples
+    )
+
+
+def lowered(job: Job, known: Known | None = None) -> tuple[nn.Module, list[str]]:
+    """Return what a tracer is to trace, with notes: the model, or its lowered graph.
+
+    A tracer has no table of decompositions. Where the model meets an operator that has a lowering,
+    or the engine's operators are known, it is captured first and the graph is traced.
+
+    Args:
+        job: The export.
+        known: Returns True for an operator that the exporter translates; None for all.
+
+    Raises:
+        ExportError: The engine's operators are known, and the model cannot be captured.
+        EnginebayError: A lowering is wrong, or the engine lacks operators.
+    """
+    lowerings = active_lowerings()
+    if lowerings is None:
+        return job.flat, []
+    if lowerings.operators is None:
+        names = lowerings.names(known)
+        if not names or names.isdisjoint(operators_met(lambda: job.flat(*job.tensors))):
+            return job.flat, []
+    before = lowerings.fired
+    try:
+        program, notes = captured(job)
+        program = lower_program(program, lowerings, known)
+        if lowerings.operators is None and lowerings.fired == before:
+            return job.flat, []
+        return traceable(program), [*notes]
+    except EnginebayError:
+        raise
+    except Exception as err:  # torch.export runs the model's own code, which may raise anything
+        line = f"lowerings were not applied, because torch.export failed: {reason(err)}"
+        if lowerings.operators is not None:
+            raise ExportError(line) from err
+        return job.flat, [line]
+
+
+def traceable(program: ExportedProgram) -> nn.Module:
+    """Return a program as a module whose trace keeps open sizes open.
+
+    The tracer follows sizes through torch's Python functions, and takes those that are passed to an
+    operator of ``torch.ops`` for constants.
+    """
+    import torch
+
+    module: Any = program.module(check_guards=False)
+    for node in module.graph.nodes:
+        if node.target is torch.ops.aten.sym_size.int:
+            node.target = torch.Tensor.size
+        elif node.op == "call_function" and any(map(_is_size, node.all_input_nodes)):
+            node.target = _python_function(node.target)
+    return torch.fx.GraphModule(module, module.graph)  # without the checks of the inputs
+
+
+def _is_size(node: torch.fx.Node) -> bool:
+    import torch
+
+    return isinstance(node.meta.get("val"), torch.SymInt | torch.SymFloat | torch.SymBool)
+
+
+def _python_function(target: Any) -> Any:
+    """Return torch's Python function for an operator that is called with an open size."""
+    import torch
+
+    if target in vars(operator).values():
+        return target
+    if not isinstance(target, torch._ops.OpOverload):
+        raise ExportError(f"{target} of an open size cannot be traced")
+    name = target._schema.name.partition("::")[2]
+    if name == "slice":
+        return _slice
+    places = (torch.Tensor, torch, torch._C._nn)
+    found = next((getattr(place, name) for place in places if hasattr(place, name)), None)
+    if found is None:
+        raise ExportError(f"{target} with an open size cannot be traced")
+    return found
+
+
+def _slice(x: Any, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> Any:
+    return x[(*[slice(None)] * (dim % x.dim()), slice(start, end, step))]

@@ -1,0 +1,219 @@
+"""The lowerings of one context: chosen, and active while a graph is captured in it."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from enginebay.rewriting import names
+from enginebay.rewriting.active_rewriters import ActiveRewriter
+from enginebay.rewriting.selection import most_specific
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from contextlib import ExitStack
+
+    from torch._ops import OpOverload
+
+    from enginebay.rewriting.lowering.calls import LoweredOperator
+    from enginebay.rewriting.rewriter import Rewriter
+
+    #: Tells whether an exporter translates an operator.
+    Known = Callable[[OpOverload], bool]
+
+
+class _Layers(threading.local):
+    """The lowerings of the contexts that the thread has entered, the innermost last."""
+
+    # A subclass, whose __init__ runs once in every thread that looks.
+    def __init__(self) -> None:
+        self.entered: list[LoweringRewriters] = []
+
+
+_layers = _Layers()
+
+
+class LoweringRewriters:
+    """The lowering rewriters of one context.
+
+    Args:
+        rewriters: Those that apply, losers included.
+        fields: The fields of the target, for the lowerings' context.
+        not_found: Gets one line for each operator that torch does not have.
+        not_served: Gets one line for each operator that no captured graph has.
+
+    Attributes:
+        operators: The operators that the engine has; None where it does not say.
+
+    Raises:
+        RewriterError: Two are equally specific.
+    """
+
+    def __init__(
+        self,
+        rewriters: Iterable[Rewriter],
+        fields: Mapping[str, Any],
+        not_found: list[str],
+        not_served: list[str],
+    ) -> None:
+        self._fields = dict(fields)
+        known = fields["operators"]
+        self.operators: frozenset[str] | None = None if known is None else frozenset(known)
+        candidates: dict[OpOverload, list[Rewriter]] = {}
+        spare: dict[OpOverload, list[Rewriter]] = {}
+        for rewriter in rewriters:
+            for overload in _overloads(rewriter, not_found, not_served):
+                if "lacking" not in rewriter.needs or self._lacks(overload):
+                    candidates.setdefault(overload, []).append(rewriter)
+                elif self.operators is None:
+                    spare.setdefault(overload, []).append(rewriter)
+        self._winners = _winners(candidates)
+        #: Those for operators that an exporter may turn out to lack.
+        self._spare = _winners({key: spare[key] for key in spare.keys() - candidates.keys()})
+        every = [
+            one for winners in (*self._winners.values(), *self._spare.values()) for one in winners
+        ]
+        self._active = {one: ActiveRewriter(one) for one in dict.fromkeys(every)}
+
+    @property
+    def active(self) -> list[ActiveRewriter]:
+        """The winners; of those for operators that an engine lacks the ones that fired."""
+        return [
+            each
+            for each in self._active.values()
+            if each.count or "lacking" not in each.rewriter.needs
+        ]
+
+    def names(self, known: Known | None) -> set[str]:
+        """Return the names of the operators that have one, without namespace and overload.
+
+        Args:
+            known: As for :meth:`table`.
+        """
+        own = {each._schema.name.partition("::")[2] for each in self._chosen(known)}
+        outer = self._outer()
+        return own if outer is None else own | outer.names(known)
+
+    def _chosen(self, known: Known | None) -> dict[OpOverload, list[Rewriter]]:
+        """The lowerings by operator, with those that an exporter lacks."""
+        if known is None:
+            return self._winners
+        lacking = {each: winners for each, winners in self._spare.items() if not known(each)}
+        return {**self._winners, **lacking}
+
+    @property
+    def fired(self) -> int:
+        """The number of times that any of them fired."""
+        outer = self._outer()
+        return sum(each.count for each in self.active) + (0 if outer is None else outer.fired)
+
+    def _lacks(self, overload: OpOverload) -> bool:
+        from enginebay.rewriting.lowering.operators import is_among
+
+        if self.operators is None:
+            return is_among(overload, self._fields["lacking"])
+        return not is_among(overload, self.operators)
+
+    def enter(self, undo: ExitStack) -> None:
+        """Let the captures of this thread use them, torch's default ONNX exporter's too."""
+        if not self._active and self.operators is None:
+            return
+        layers = _layers.entered
+        # Not always the innermost, nor this thread's: contexts inside generators end in any order.
+        undo.callback(lambda: layers.remove(self))
+        layers.append(self)
+        if self._fields["ir"] == "onnx" and self._fields["exporter"] != "torchscript":
+            import torch.onnx._internal.exporter._fx_passes  # noqa: F401  # for the name to be found
+
+            from enginebay.rewriting.patches import replace_functions
+
+            replace_functions(undo, {_DECOMPOSE: self._decompose})
+
+    def table(
+        self,
+        values: Any,
+        otherwise: Mapping[OpOverload, Callable[..., Any]],
+        known: Known | None = None,
+    ) -> dict[OpOverload, LoweredOperator]:
+        """Return a table of decompositions for one graph, those of outer contexts with them.
+
+        Args:
+            values: The constants of the graph.
+            otherwise: What takes an operator apart where its lowering does not apply.
+            known: Returns True for an operator that the exporter translates; None where there is
+                no exporter that lacks any.
+        """
+        from enginebay.rewriting.lowering.calls import LoweredOperator
+
+        outer = self._outer()
+        table = {} if outer is None else outer.table(values, otherwise, known)
+        for overload, winners in self._chosen(known).items():
+            origin: Any = table.get(overload) or otherwise.get(overload)
+            under = None
+            for one in reversed(winners):  # each one where those before it do not apply
+                under = LoweredOperator(overload, self._active[one], origin, under)
+                under.context(self._fields, values)
+                table[overload] = under
+        return table
+
+    def _outer(self) -> LoweringRewriters | None:
+        layers = _layers.entered
+        place = layers.index(self) if self in layers else 0
+        return layers[place - 1] if place else None
+
+    def _decompose(self, original: Callable[..., Any], /, program: Any, registry: Any) -> Any:
+        """The default exporter's decomposition of a program, with the lowerings in its table."""
+        del original  # it makes its table and uses it in one go
+        from torch.onnx._internal.exporter import _decomp
+
+        from enginebay.rewriting.lowering.calls import plain_errors
+        from enginebay.rewriting.lowering.context import GraphValues
+        from enginebay.rewriting.lowering.decomposition import decompose
+
+        known = set(_decomp.get_onnx_implemented_overloads(registry))
+        table: dict[Any, Any] = _decomp.create_onnx_friendly_decomposition_table(known)
+        with plain_errors():
+            return decompose(
+                program, {**table, **self.table(GraphValues.of(program), table, known.__contains__)}
+            )
+
+
+def _overloads(rewriter: Rewriter, not_found: list[str], not_served: list[str]) -> list[OpOverload]:
+    """The operators that a lowering may meet; the reason goes to a list where there are none."""
+    from enginebay.rewriting.lowering.operators import overloads_of, why_never_met
+
+    try:
+        names.find("torch.ops")  # without torch nothing is exported, and nothing imported
+        overloads = overloads_of(rewriter.name)
+    except names.NameNotFoundError as err:
+        not_found.append(str(err))
+        return []
+    if reason := why_never_met(overloads):
+        not_served.append(f'the lowering of "{rewriter.name}" does nothing: {reason}')
+        return []
+    return overloads
+
+
+def _winners(
+    candidates: Mapping[OpOverload, list[Rewriter]],
+) -> dict[OpOverload, list[Rewriter]]:
+    """The most specific lowering of each operator; after one for fixed sizes the next for open."""
+    general = {
+        key: left
+        for key, found in candidates.items()
+        if (left := [each for each in found if "dims" not in each.needs])
+    }
+    best, second = most_specific(candidates), most_specific(general)
+    return {
+        key: [one, second[key]] if "dims" in one.needs and key in second else [one]
+        for key, one in best.items()
+    }
+
+
+#: torch's function that takes a program apart for ONNX; private, as of torch 2.13.
+_DECOMPOSE = "torch.onnx._internal.exporter._fx_passes.decompose_with_registry"
+
+
+def active_lowerings() -> LoweringRewriters | None:
+    """Return the lowerings that are active in the calling thread; None for none."""
+    return _layers.entered[-1] if _layers.entered else None

@@ -1,0 +1,151 @@
+"""A backend that lists its operators: what it lacks is lowered, refused or shown, all at once."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from packages.core.tests.testing import small_engine
+from torch import nn
+
+import enginebay as eb
+from enginebay.cli import main
+from enginebay.errors import LackingOperatorsError
+from enginebay.testing import temporary_backend
+
+MODULE = small_engine.__name__
+
+MODEL = """
+import torch
+from torch import nn
+
+class Roots(nn.Module):
+    def forward(self, x):
+        return torch.special.bessel_j0(x) + torch.special.bessel_j0(-x)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(3, 3), nn.Sigmoid(), Roots())
+        self.head = Roots()
+
+    def forward(self, x):
+        return torch.special.i1(self.head(self.body(x)))
+
+def build():
+    return Net().eval(), torch.ones(2, 3)
+"""
+
+
+@pytest.fixture
+def _small():
+    with temporary_backend("small", MODULE):
+        yield
+
+
+@pytest.fixture
+def model(tmp_path):
+    path = tmp_path / "net.py"
+    path.write_text(MODEL)
+    return f"{path}:build"
+
+
+@pytest.mark.usefixtures("_small")
+def test_what_a_backend_lacks_is_lowered_and_verified(tmp_path):
+    model = nn.Sequential(nn.Linear(3, 4), nn.Sigmoid(), nn.Hardswish(), nn.ReLU())
+    deployment = eb.deploy(model, torch.rand(2, 3), work_dir=tmp_path / "a", backend="small")
+    assert deployment.verdict == "verified"
+    assert deployment.rewriting.fired == {"aten.sigmoid": 1, "aten.relu": 1}
+
+
+REFUSAL = (
+    "the engine lacks 2 operators: "
+    "aten.special_bessel_j0 (4 times: module body.2, net.py:7; module head, net.py:7); "
+    "aten.special_i1 (net.py:16)"
+)
+
+
+@pytest.mark.usefixtures("_small")
+def test_what_is_left_is_refused_at_once_with_modules_and_lines(tmp_path, model):
+    with pytest.raises(LackingOperatorsError) as caught:
+        eb.deploy(model, work_dir=tmp_path / "a", backend="small")
+    assert str(caught.value) == REFUSAL
+    assert caught.value.hint == (
+        'declare what it does with others, @rewriters.lowering("aten.special_bessel_j0"): '
+        "docs/write-a-rewriter.md"
+    )
+    assert caught.value.operators == {
+        "aten.special_bessel_j0": ("body.2", "head"),
+        "aten.special_i1": (),
+    }
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.usefixtures("_small")
+def test_an_export_for_it_is_refused_too(tmp_path, model):
+    with pytest.raises(LackingOperatorsError):
+        eb.export(model, path=tmp_path / "a.pt2", backend="small")
+    assert eb.export(model, path=tmp_path / "a.pt2").path.exists()
+
+
+@pytest.mark.usefixtures("_small")
+def test_preview_lists_what_it_lacks_and_what_was_lowered(model, capsys):
+    assert main(["preview", model, "--backend", "small", "--json"]) == 1
+    (found,) = json.loads(capsys.readouterr().out)["preview"]["backends"]
+    assert found == {
+        "backend": "small",
+        "ir": "exported_program",
+        "obstacles": [
+            {
+                "operator": "aten::special_bessel_j0",
+                "modules": ["body.2", "head"],
+                "reason": "the engine does not have it",
+                "rewriter": "",
+            },
+            {
+                "operator": "aten::special_i1",
+                "modules": [],
+                "reason": "the engine does not have it",
+                "rewriter": "",
+            },
+        ],
+        "rewritten": {"aten.sigmoid": 1},
+        "error": "",
+    }
+    assert main(["preview", model, "--backend", "small"]) == 1
+    assert "the engine does not have it" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("_small")
+def test_rewriters_lists_lowerings_with_their_conditions_in_words(capsys):
+    assert main(["rewriters", "--backend", "small", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rewriters"]
+    assert {
+        "kind": "lowering",
+        "name": "aten.sigmoid",
+        "condition": "backend small",
+        "distribution": "temporary-small",
+    } in rows
+
+
+def test_parameters_may_say_what_the_engine_has(tmp_path, model):
+    source = f"""
+from {MODULE} import *
+import {MODULE} as base
+import enginebay as eb, msgspec
+
+class Params(base.Params):
+    @property
+    def operators(self):
+        return frozenset(("aten.special_bessel_j0", "aten.special_i1", "aten.sigmoid"))
+
+@eb.hookimpl
+def backend_info():
+    return msgspec.structs.replace(base.backend_info(), params=Params)
+"""
+    with temporary_backend("small", source):
+        with pytest.raises(LackingOperatorsError, match="lacks") as caught:
+            eb.deploy(model, work_dir=tmp_path / "a", backend="small")
+        assert "aten.special_i1" not in caught.value.operators
+        assert "aten.add" in caught.value.operators

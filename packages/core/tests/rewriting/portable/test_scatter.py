@@ -1,0 +1,111 @@
+"""Writes to places, without such operators."""
+
+from __future__ import annotations
+
+import torch
+from hypothesis import strategies as st
+from packages.core.tests.rewriting.portable.engine import (
+    EVERY,
+    NUMBERS,
+    check,
+    examples,
+    places_in,
+    tensors,
+)
+
+X = torch.arange(60.0).reshape(3, 4, 5)
+
+
+def scattered(draw, dtypes=NUMBERS, **kwargs):
+    """A tensor, a dimension, places for a part of it, and a source that is larger than those."""
+    x = draw(tensors(dtypes=dtypes, **kwargs))
+    dim = draw(st.integers(-x.ndim, x.ndim - 1))
+    shape = [draw(st.integers(1, n)) for n in x.shape]
+    source = draw(tensors(shape=[n + 1 for n in shape], dtypes=(x.dtype,)))
+    return x, dim, places_in(draw, shape, x.shape[dim]), source
+
+
+@examples
+def test_scatter(draw):
+    """To different places: which of two writes to one of them stays is open."""
+    x, dim, index, source = scattered(draw, dtypes=EVERY, special=True)
+    index = index.sort(dim)[1]
+    if draw(st.booleans()):
+        return (
+            lambda x, source: (x.scatter(dim, index, source), x.scatter(dim, index, 1)),
+            x,
+            source,
+        )
+    return lambda x, index, source: x.scatter(dim, index, source), x, index, source
+
+
+@examples(exact=False)
+def test_sums(draw):
+    x, dim, index, source = scattered(draw)
+    include = draw(st.booleans())
+    reduce = draw(st.sampled_from(["sum", "mean", "prod", "amax", "amin"]))
+    return (
+        lambda x, index, source: (
+            x.scatter_add(dim, index, source),
+            x.scatter_reduce(dim, index, source, reduce, include_self=include),
+        ),
+        x,
+        index,
+        source,
+    )
+
+
+@examples(exact=False)
+def test_whole_rows(draw):
+    x = draw(tensors(dtypes=EVERY))
+    dim = draw(st.integers(-x.ndim, x.ndim - 1))
+    index = torch.randperm(x.shape[dim])[: draw(st.integers(1, x.shape[dim]))]
+    shape = list(x.shape)
+    shape[dim] = len(index)
+    source = draw(tensors(shape=shape, dtypes=(x.dtype,)))
+    return (
+        lambda x, index, source: (
+            x.index_copy(dim, index, source),
+            x.index_add(dim, index.clamp(max=1), source),
+            x.index_fill(dim, index, 1),
+        ),
+        x,
+        index,
+        source,
+    )
+
+
+@examples(exact=False)
+def test_index_put(draw):
+    x = draw(tensors(ranks=(2, 4), dtypes=NUMBERS))
+    used = draw(st.lists(st.booleans(), min_size=1, max_size=x.ndim).filter(any))
+    accumulate = draw(st.booleans())
+    count = draw(st.integers(1, 3)) if accumulate else 1
+    places = [places_in(draw, (count, 1), n, negative=True) for n, at in zip(x.shape, used) if at]  # noqa: B905 - as many as are used
+    rest = iter(places)
+    index = tuple(next(rest) if is_used else slice(None) for is_used in used)
+    values = draw(tensors(shape=x[index].shape, dtypes=(x.dtype,)))
+
+    def put(x, values, *places):
+        rest = iter(places)
+        index = [next(rest) if is_used else None for is_used in used]
+        return torch.ops.aten.index_put(x, index, values, accumulate)
+
+    return put, x, values, *places
+
+
+def test_known_places():
+    mask = torch.tensor([True, False, True])
+    check(
+        (lambda x: x.index_put((torch.tensor([2, 0]),), x[:2]), X),
+        (lambda x: x.masked_fill(x > 7, -1.0), X),
+        (lambda x: torch.ops.aten.index_put(x, [x > 7], torch.tensor(-1.0)), X),
+        (lambda x: torch.ops.aten.index_put(x, [None, x[0, :, 0] > 7], torch.tensor(-1.0)), X),
+        (lambda x: torch.ops.aten.index_put(x, [mask], x[:1] * 0), X),
+        (lambda x: x.slice_scatter(x[:, :2] * 0, 1, 1, 3), X),
+        (lambda x: x.slice_scatter(x[:, :2] * 0, 1, -4, 4, 2), X),
+        (lambda x: x.select_scatter(x[0] * 0, 0, -1), X),
+        (lambda x: x.diagonal_scatter(torch.zeros(2), 1, 1, 0), X[:, :, 0]),
+        (lambda x: x.diagonal_scatter(torch.zeros(5, 3), 1, 0, 1), X),
+        (lambda x: x.scatter(0, torch.tensor(0), 5.0), torch.tensor(1.0)),
+    )

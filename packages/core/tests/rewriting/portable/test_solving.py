@@ -1,0 +1,62 @@
+"""Systems of equations without their operators."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import strategies as st
+from packages.core.tests.rewriting.portable.engine import check, examples
+
+
+def matrices(draw, count):
+    """One or several matrices, that are seldom nearly singular."""
+    batch = draw(st.sampled_from([(), (2,), (2, 1)]))
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 99)))
+    return torch.randn(*batch, count, count, generator=generator, dtype=torch.float64)
+
+
+@examples(exact=False)
+def test_triangles(draw):
+    count, upper = draw(st.integers(1, 5)), draw(st.booleans())
+    a = matrices(draw, count) + 3 * torch.eye(count)
+    a = a.triu() if upper else a.tril()
+    left = draw(st.booleans())
+    b = (torch.randn(count, 2) if left else torch.randn(2, count)).double()
+    options = {"upper": upper, "left": left, "unitriangular": draw(st.booleans())}
+    return lambda a, b: torch.linalg.solve_triangular(a, b, **options), a, b
+
+
+@examples(exact=False)
+def test_roots(draw):
+    a = matrices(draw, draw(st.integers(1, 5)))
+    upper = draw(st.booleans())
+    identity = torch.eye(a.shape[-1])
+    return lambda a: torch.linalg.cholesky(a, upper=upper), a @ a.mT + identity
+
+
+@examples(exact=False)
+def test_equations(draw):
+    a = matrices(draw, draw(st.integers(1, 4)))
+    b = torch.randn(*a.shape[:-1], 2, dtype=torch.float64)
+    kind = draw(st.sampled_from(["columns", "rows", "one"]))
+    if kind == "rows":
+        return lambda a, b: torch.linalg.solve(a, b.mT, left=False), a, b
+    return torch.linalg.solve, a, b[..., 0] if kind == "one" else b
+
+
+@examples(exact=False)
+def test_inverse_and_determinant(draw):
+    a = matrices(draw, draw(st.integers(1, 4)))
+    return draw(st.sampled_from([torch.linalg.inv, torch.linalg.det, torch.linalg.slogdet])), a
+
+
+def test_a_zero_on_the_diagonal_is_exchanged():
+    a = torch.tensor([[0.0, 1.0], [2.0, 3.0]])
+    check((torch.linalg.inv, a), (torch.linalg.det, a), exact=False)
+
+
+def test_large_systems_are_refused():
+    with pytest.raises(
+        Exception, match="129 equations cannot be solved step by step, wanted 128 at most"
+    ):
+        check((torch.linalg.inv, torch.eye(129)))

@@ -1,0 +1,86 @@
+"""Operators that torch's exporters have no ONNX for, or a wrong one."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import pytest
+import torch
+from packages.core.tests.rewriting.lowered import Net
+
+from enginebay.models import DynamicDim
+from enginebay.rewriting import builtin_rewriters, rewrite
+
+
+def positive(x):
+    return x @ x.mT + torch.eye(2)
+
+
+def mean_of(x, **options):
+    index = torch.tensor([[0, 0, 2, 1], [1, 1, 1, 1]]).expand(x.shape[0], 2, 4)
+    return torch.zeros(x.shape[0], 2, 4).scatter_reduce(2, index, x, "mean", **options)
+
+
+#: Each as a function of a tensor [batch, 2, 4] whose batch is open.
+CASES = {
+    "cummax": lambda x: torch.cummax(x, 2),
+    "cummin": lambda x: torch.cummin(x, 1),
+    "cumprod": lambda x: torch.cumprod(x, -1),
+    "cholesky": lambda x: torch.linalg.cholesky(positive(x)),
+    "upper cholesky": lambda x: torch.linalg.cholesky_ex(positive(x), upper=True)[0],
+    "inv": lambda x: torch.linalg.inv(positive(x)),
+    "inverse": lambda x: torch.inverse(positive(x).flip(-1)),
+    "solve": lambda x: torch.linalg.solve(positive(x), x),
+    "solve from the right": lambda x: torch.linalg.solve(positive(x), x.mT, left=False),
+    "searchsorted": lambda x: torch.searchsorted(x.sort(-1)[0], x, right=True),
+    "kthvalue": lambda x: torch.kthvalue(x, 3),
+    "median of a dimension": lambda x: torch.median(x, -1, keepdim=True),
+    "median of all": torch.median,
+    "scatter_reduce": mean_of,
+    "scatter_reduce without itself": lambda x: mean_of(x, include_self=False),
+}
+
+
+#: The other exporter gets the same graph: a few are enough.
+BOTH = [
+    *((case, "dynamo") for case in CASES),
+    *((case, "torchscript") for case in ("cummax", "inverse", "searchsorted")),
+]
+
+
+@pytest.mark.skipif(
+    find_spec("onnxruntime") is None,
+    reason="its target is ONNX Runtime: the session onnxruntime runs this file too",
+)
+@pytest.mark.parametrize(("case", "exporter"), BOTH)
+def test_it_is_needed_and_right_with_an_open_batch(export, exporter, case):
+    torch.manual_seed(0)
+    x, other = torch.randn(3, 2, 4), torch.randn(5, 2, 4)
+    options = {"exporter": exporter, "dynamic_shapes": {"args_0": {0: DynamicDim("batch")}}}
+    exported = export(Net(CASES[case]), (x,), builtin=True, **options)
+    assert any(each.kind == "lowering" and each.count for each in exported.report.applied)
+    expected = CASES[case](other)
+    expected = [expected] if isinstance(expected, torch.Tensor) else list(expected)
+    assert same(exported.run_on_target(other), expected)
+    try:
+        without = export(Net(CASES[case]), (x,), **options).run_on_target(other)
+    except Exception:
+        return
+    assert not same(without, expected)
+
+
+def same(found, expected):
+    pairs = zip(found, expected, strict=True)
+    return all(torch.allclose(mine, own, rtol=1e-4, atol=1e-4) for mine, own in pairs)
+
+
+def test_every_lowering_for_onnx_alone_is_tested():
+    named = {each.name for each in builtin_rewriters() if each.kind == "lowering" and each.ir}
+    assert named == {"aten.scatter_reduce", "aten._is_all_true"}
+
+
+def test_each_of_cores_lowerings_may_be_met():
+    with rewrite(backend="any", operators=frozenset()) as rewriting:
+        report = rewriting.report
+    assert not report.not_served
+    assert not [line for line in report.not_found if "lowering" in line]

@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from packages.core.tests.rewriting.lowered import Net, declared, lower, targets
+
+from enginebay.errors import ConversionError, RewriterError
+from enginebay.rewriting import RewriterSet
+
+X = torch.rand(2, 3)
+
+
+def refused(function, name, replacement, **options):
+    with pytest.raises(RewriterError) as caught:
+        lower(function, (X,), declared(name, replacement), **options)
+    subject = f'the lowering {replacement.__module__}.{replacement.__qualname__} of "{name}" '
+    assert str(caught.value).startswith(subject)
+    return str(caught.value).removeprefix(subject), caught.value.hint
+
+
+def linear(x):
+    return torch.nn.functional.linear(x, torch.ones(4, 3)) + x.sum()
+
+
+def largest(x):
+    return torch.max(x, 1)
+
+
+@pytest.mark.parametrize(
+    ("function", "name", "replacement", "message"),
+    [
+        (
+            torch.relu,
+            "aten.relu",
+            lambda ctx, x: x.double(),
+            "returns torch.float64, wanted torch.float32 as the operator",
+        ),
+        (
+            largest,
+            "aten.max.dim",
+            lambda ctx, x, dim: (x.amax(dim), x.argmax(dim).int()),
+            "returns torch.int32 as output 1, wanted torch.int64 as the operator",
+        ),
+        (
+            torch.relu,
+            "aten.relu",
+            lambda ctx, x: x[:1],
+            "returns the shape [1, 3], wanted [2, 3] as the operator",
+        ),
+        (
+            largest,
+            "aten.max.dim",
+            lambda ctx, x, dim: x.amax(dim),
+            "returns one result, wanted 2 results as the operator",
+        ),
+        (
+            torch.relu,
+            "aten.relu",
+            lambda ctx, x: (x, x),
+            "returns 2 results, wanted one result as the operator",
+        ),
+        (torch.relu, "aten.relu", lambda ctx, x: None, "returns a NoneType, wanted a tensor"),
+        (
+            linear,
+            "aten.linear",
+            lambda ctx, x, weight, bias=None: x,
+            "returns the shape [2, 3], wanted [2, 4] as the operator",
+        ),
+        (
+            torch.relu,
+            "aten.relu",
+            lambda ctx: None,
+            "failed: TypeError: <lambda>() takes 1 positional argument but 2 were given",
+        ),
+    ],
+)
+def test_it_returns_what_the_operator_does(function, name, replacement, message):
+    assert refused(function, name, replacement) == (message, None)
+
+
+def test_it_leaves_an_open_size_open():
+    dynamic = ({0: torch.export.Dim("batch", min=2)},)
+    with pytest.raises(RewriterError, match=r"returns the shape \[2, 3\], wanted \[s\d+, 3\] as"):
+        lower(
+            torch.relu,
+            (X,),
+            declared("aten.relu", lambda ctx, x: torch.zeros(2, 3)),
+            dynamic=dynamic,
+        )
+
+
+@pytest.mark.parametrize(
+    ("function", "name", "replacement"),
+    [
+        (torch.relu, "aten.relu", lambda ctx, x: x.clamp_(min=0)),
+        (torch.relu, "aten.relu", lambda ctx, x: torch.relu_(x.clone())),
+        (linear, "aten.linear", lambda ctx, x, weight: x.mul_(1) @ weight.T),
+    ],
+)
+def test_it_changes_nothing_in_place(function, name, replacement):
+    assert refused(function, name, replacement) == (
+        "changes a tensor in place",
+        "return a new one",
+    )
+
+
+@pytest.mark.parametrize(
+    "sets",
+    [
+        [declared("aten.relu", lambda ctx, x: torch.relu(x) + 0)],
+        [
+            declared("aten.relu", lambda ctx, x: x.clamp(min=0)),
+            declared("aten.clamp", lambda ctx, x, *limits: torch.relu(x)),
+        ],
+    ],
+)
+def test_it_does_not_call_itself_without_end(sets):
+    with pytest.raises(RewriterError) as caught:
+        lower(torch.relu, (X,), *sets)
+    assert str(caught.value).endswith('of "aten.relu" calls itself, 16 calls deep')
+    assert caught.value.hint == "ctx.origin_op is the operator"
+
+
+def test_it_may_call_itself_where_that_ends():
+    def two_by_two(ctx, tensors, dim=0):
+        if len(tensors) == 2:
+            return ctx.origin_op(tensors, dim)
+        return torch.cat([torch.cat(tensors[:-1], dim), tensors[-1]], dim)
+
+    program, report = lower(
+        lambda x: torch.cat([x, x, x, x]), (X,), declared("aten.cat", two_by_two)
+    )
+    assert targets(program) == ["aten.cat.default"] * 3
+    assert report.fired == {"aten.cat": 1}
+
+
+@pytest.mark.parametrize(
+    "replacement",
+    [
+        lambda ctx, x: x * 2 if x.sum() > 0 else x,
+        lambda ctx, x: x * x.sum().item(),
+        lambda ctx, x: x * float(x.sum()),
+        lambda ctx, x: x * ctx.value_of(x).max(),
+    ],
+)
+def test_it_reads_the_numbers_of_constants_alone(replacement):
+    assert refused(torch.relu, "aten.relu", replacement) == (
+        "reads the numbers of a tensor that depends on the model's inputs",
+        "read them by ctx.value_of(x), only where ctx.is_constant(x)",
+    )
+
+
+def test_an_error_inside_of_it_is_its_own():
+    def wrong(ctx, x):
+        return x.numpy()
+
+    message, hint = refused(torch.relu, "aten.relu", wrong)
+    assert message == "failed: RuntimeError: .numpy() is not supported for tensor subclasses."
+    assert hint is None
+
+
+@pytest.mark.parametrize("name", ["relu", "torch.relu", "aten::relu", "aten.max.dim.out", "a..b"])
+def test_it_is_for_the_name_of_an_operator(name):
+    with pytest.raises(RewriterError, match="which is not the name of an operator, such as"):
+        declared(name, lambda ctx, x: x)
+
+
+@pytest.mark.parametrize(
+    ("needs", "message"),
+    [
+        ("dims", 'needs of the lowering of "aten.relu" must be a list, not a str'),
+        (["size"], "the lowering of \"aten.relu\" needs 'size'; wanted one of dims, lacking"),
+    ],
+)
+def test_it_needs_what_can_be_known(needs, message):
+    with pytest.raises(RewriterError) as caught:
+        declared("aten.relu", lambda ctx, x: x, needs=needs)
+    assert str(caught.value) == message
+
+
+def test_a_bare_decorator_is_an_error():
+    with pytest.raises(RewriterError) as caught:
+        RewriterSet().lowering(lambda ctx, x: x)
+    assert (
+        str(caught.value)
+        == "a lowering rewriter takes the name of what it rewrites, not a function"
+    )
+
+
+def test_all_operators_that_are_left_are_refused_at_once():
+    model = Net(lambda x: torch.special.bessel_j0(torch.relu(x)) + torch.linalg.eigh(x @ x.T)[0][0])
+    with pytest.raises(ConversionError) as caught:
+        lower(model, (X,), operators={"aten.relu", "aten.add"})
+    for operator in ("aten.special_bessel_j0", "aten._linalg_eigh", "aten.mm"):
+        assert operator in str(caught.value)
+    assert "aten.relu" not in str(caught.value)

@@ -1,0 +1,278 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+from packages.core.tests.rewriting.lowered import Net, declared, lower, targets
+
+from enginebay.errors import RewriterError
+from enginebay.ir import quiet
+from enginebay.rewriting import RewriterSet, active_lowerings, list_rewriters, rewrite
+
+X = torch.rand(2, 3)
+
+
+def plus(number):
+    """A lowering that adds a number, to see which one ran."""
+
+    def lowering(ctx, x, *args, **kwargs):
+        return torch.add(ctx.origin_op(x, *args, **kwargs), number)
+
+    lowering.__qualname__ = f"plus_{number}"
+    return lowering
+
+
+def applied(*sets, function=torch.relu, **target):
+    """The number that the chosen lowering added; None where none fired."""
+    program, _ = lower(function, (X,), *sets, **target)
+    added = [node.args[1] for node in program.graph.nodes if str(node.target) == "aten.add.Tensor"]
+    return added[0] if added else None
+
+
+def yes(target):
+    return True
+
+
+@pytest.mark.parametrize(
+    ("conditions", "fires"),
+    [
+        ({}, True),
+        ({"backend": "any"}, True),
+        ({"backend": "other"}, False),
+        ({"ir": "exported_program"}, True),
+        ({"ir": "onnx"}, False),
+        ({"versions": {"torch": ">=2"}}, True),
+        ({"versions": {"torch": "<1"}}, False),
+        ({"check": lambda target: target.operators is None}, True),
+        ({"check": lambda target: target.opset == 12}, False),
+        ({"needs": ("dims",)}, True),
+        ({"needs": ("lacking",)}, False),
+    ],
+)
+def test_conditions(conditions, fires):
+    assert applied(declared("aten.relu", plus(1), **conditions)) == (1 if fires else None)
+
+
+LADDER = [
+    {},
+    {"name": "aten.relu.default"},
+    {"needs": ("dims",)},
+    {"check": yes},
+    {"ir": "exported_program"},
+    {"backend": "any"},
+    {"backend": "any", "name": "aten.relu.default"},
+]
+
+
+@pytest.mark.parametrize("low", range(len(LADDER) - 1))
+def test_the_most_specific_wins_and_one_overloads_name_is_a_condition(low):
+    sets = [
+        declared(**{"name": "aten.relu"} | LADDER[place], replacement=plus(place))
+        for place in (low + 1, low)
+    ]
+    assert applied(*sets) == low + 1
+
+
+def test_a_lowering_of_an_overload_leaves_the_others_to_that_of_the_operator():
+    sets = [
+        declared("aten.amax", lambda ctx, x, dim=(), keepdim=False: ctx.origin_op(x, dim, keepdim)),
+        declared("aten.sum", plus(1)),
+        declared("aten.sum.dim_IntList", plus(2)),
+    ]
+    assert applied(*sets, function=lambda x: x.sum(1)) == 2
+    assert applied(*sets, function=lambda x: x.sum()) == 1
+
+
+def test_the_callers_wins_over_a_plugins_and_a_plugins_over_cores():
+    core = declared("aten.relu", plus(1), backend="any", distribution="enginebay")
+    plugin = declared("aten.relu", plus(2), distribution="a-pack")
+    caller = declared("aten.relu", plus(3))
+    assert applied(core) == 1
+    assert applied(core, plugin) == 2
+    assert applied(caller, core, plugin) == 3
+
+
+def test_two_equally_specific_ones_are_an_error_that_names_both():
+    sets = [declared("aten.relu", plus(1)), declared("aten.relu", plus(2))]
+    with pytest.raises(RewriterError) as caught:
+        applied(*sets)
+    assert str(caught.value) == (
+        'two equally specific lowering rewriters are for "aten.relu": '
+        f"{__name__}.plus_1 (always) and {__name__}.plus_2 (always)"
+    )
+    assert active_lowerings() is None
+
+
+def test_one_for_fixed_sizes_leaves_open_ones_to_the_next():
+    sets = [declared("aten.relu", plus(1), needs=("dims",)), declared("aten.relu", plus(2))]
+    dynamic = ({0: torch.export.Dim("batch", min=2)},)
+    assert applied(*sets) == 1
+    assert applied(*sets, dynamic=dynamic) == 2
+    program, report = lower(torch.relu, (X,), sets[0], dynamic=dynamic)
+    assert targets(program) == ["aten.relu.default"]
+    assert report.never_fired == ("aten.relu",)
+
+
+def test_lacking_is_a_backend_that_lists_its_operators_without_this_one():
+    lowering = declared("aten.relu", lambda ctx, x: x.clamp(min=0), needs=("lacking",))
+    for operators, expected in (
+        (None, ["aten.relu.default"]),
+        ({"aten.relu", "aten.clamp"}, ["aten.relu.default"]),
+        ({"aten.clamp"}, ["aten.clamp.default"]),
+        ({"aten.clamp.default", "aten.relu.other"}, ["aten.clamp.default"]),
+    ):
+        program, _ = lower(torch.relu, (X,), lowering, operators=operators)
+        assert targets(program) == expected
+
+
+def test_lacking_is_a_backend_that_names_it_among_what_its_engine_lacks():
+    lowering = declared("aten.relu", lambda ctx, x: x.clamp(min=0), needs=("lacking",))
+    program, _ = lower(torch.relu, (X,), lowering, lacking={"aten.relu"})
+    assert targets(program) == ["aten.clamp.default"]
+
+
+def test_without_a_lowering_of_its_own_an_operator_is_taken_apart_by_torch():
+    program, _ = lower(
+        torch.nn.Hardswish(), (X,), operators={"aten.add", "aten.clamp", "aten.mul", "aten.div"}
+    )
+    assert {each.split(".")[1] for each in targets(program)} <= {"add", "clamp", "mul", "div"}
+    torch.testing.assert_close(program.module()(X), torch.nn.functional.hardswish(X))
+
+
+def test_what_a_lowering_calls_is_lowered_in_its_turn():
+    sets = [
+        declared("aten.logsumexp", lambda ctx, x, dim, keep=False: x.exp().sum(dim, keep).log()),
+        declared("aten.exp", lambda ctx, x: torch.pow(torch.e, x)),
+    ]
+    program, report = lower(lambda x: torch.logsumexp(x, [1]), (X,), *sets)
+    assert targets(program) == ["aten.pow.Scalar", "aten.sum.dim_IntList", "aten.log.default"]
+    assert report.fired == {"aten.logsumexp": 1, "aten.exp": 1}
+    torch.testing.assert_close(program.module()(X), torch.logsumexp(X, [1]))
+
+
+def test_the_report_counts_operators_and_says_what_never_fired():
+    sets = [declared("aten.relu", plus(0)), declared("aten.sort", plus(0))]
+    _, report = lower(lambda x: torch.relu(x) + torch.relu(-x), (X,), *sets)
+    assert report.fired == {"aten.relu": 2}
+    assert report.never_fired == ("aten.sort",)
+    assert report.lines() == [
+        "lowering aten.relu: fired 2 times",
+        "lowering aten.sort: fired never",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("aten.rellu", 'torch.ops has no "aten.rellu" (did you mean "relu"?)'),
+        ("atn.relu", 'torch.ops has no "atn.relu" (did you mean "aten"?)'),
+        ("aten.max.dims", '"aten.max" has no overload "dims" (did you mean "dim"?)'),
+    ],
+)
+def test_an_operator_that_does_not_exist_is_reported_with_the_nearest_name(name, reason):
+    program, report = lower(torch.relu, (X,), declared(name, plus(1)))
+    assert targets(program) == ["aten.relu.default"]
+    line = f'the lowering of "{name}" was not used: {reason}'
+    assert report.not_found == (line,)
+    with pytest.raises(RewriterError) as caught:
+        lower(torch.relu, (X,), declared(name, plus(1)), strict=True)
+    assert str(caught.value) == line
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("aten.reshape", "torch.export takes it apart before"),
+        ("aten.dropout", "torch.export takes it apart before"),
+        ("aten.hardshrink", "torch.export takes it apart before"),
+        ("aten.relu_", "a captured graph has no operators that write to their arguments"),
+    ],
+)
+def test_an_operator_that_no_captured_graph_has_is_reported(name, why):
+    _, report = lower(torch.relu, (X,), declared(name, plus(1)))
+    assert report.not_served == (f'the lowering of "{name}" does nothing: {why}',)
+    with pytest.raises(RewriterError, match="does nothing"):
+        lower(torch.relu, (X,), declared(name, plus(1)), strict=True)
+
+
+def context(*sets):
+    return rewrite(backend="any", ir="exported_program", rewriters=sets, builtin=False)
+
+
+def test_nested_contexts_apply_both_and_the_inner_one_first():
+    from enginebay.rewriting import lower_program
+
+    program = torch.export.export(Net(lambda x: torch.relu(x).exp()), (X,))
+    outer = context(declared("aten.relu", plus(1)), declared("aten.exp", plus(2)))
+    with quiet(), outer, context(declared("aten.relu", plus(3))) as inner:
+        both = lower_program(program, active_lowerings())
+    # The inner one's origin_op is the outer one, as origin_func is for functions.
+    assert targets(both) == [
+        "aten.relu.default",
+        "aten.add.Tensor",
+        "aten.add.Tensor",
+        "aten.exp.default",
+        "aten.add.Tensor",
+    ]
+    assert outer.report.fired == {"aten.relu": 1, "aten.exp": 1}
+    assert inner.report.fired == {"aten.relu": 1}
+
+
+def test_contexts_may_end_in_any_order_and_after_an_error():
+    first, second = context(declared("aten.relu", plus(1))), context(declared("aten.relu", plus(2)))
+    first.__enter__()
+    outer = active_lowerings()
+    second.__enter__()
+    assert active_lowerings() is not outer
+    first.__exit__(None, None, None)
+    second.__exit__(None, None, None)
+    assert active_lowerings() is None
+    with pytest.raises(ZeroDivisionError), context(declared("aten.relu", plus(1))):
+        _ = 1 / 0
+    assert active_lowerings() is None
+
+
+def test_a_context_is_active_in_its_own_thread_alone():
+    seen = []
+    with context(declared("aten.relu", plus(1))):
+        thread = threading.Thread(target=lambda: seen.append(active_lowerings()))
+        thread.start()
+        thread.join()
+        assert active_lowerings() is not None
+    assert seen == [None]
+
+
+def test_the_list_goes_on_below_a_lowering_that_may_not_apply():
+    rewriters = RewriterSet()
+    rewriters.lowering("aten.relu", needs=("dims",))(plus(1))
+    rewriters.lowering("aten.relu")(plus(2))
+    rewriters.lowering("aten.relu", backend="other")(plus(3))
+    listed = list_rewriters([rewriters], backend="any", ir="exported_program")
+    assert [(each.kind, each.condition) for each in listed] == [
+        ("lowering", "fixed sizes"),
+        ("lowering", "always"),
+    ]
+
+
+def test_one_for_lacking_operators_serves_the_exporter_that_lacks_it():
+    """The default ONNX exporter translates no ``nanmedian``, and torch takes it not apart."""
+    rewriters = RewriterSet()
+
+    @rewriters.lowering("aten.nanmedian", needs=["lacking"])
+    def largest(ctx, x):
+        return x.amax(0)
+
+    @rewriters.lowering("aten.relu", needs=["lacking"])
+    def unused(ctx, x):
+        return x
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return torch.nanmedian(x.relu())
+
+    with quiet(), rewrite(Model(), backend="any", rewriters=[rewriters]) as rewriting:
+        program = torch.onnx.export(rewriting.model, (torch.randn(4),), dynamo=True, verbose=False)
+    assert [node.op_type for node in program.model.graph] == ["Relu", "ReduceMax"]
+    assert rewriting.report.fired == {"aten.nanmedian": 1}
+    assert "aten.relu" not in rewriting.report.never_fired

@@ -1,0 +1,57 @@
+"""What no input changes is computed when a program is lowered."""
+
+from __future__ import annotations
+
+import torch
+from packages.core.tests.rewriting.lowered import Net, lower, targets
+
+OPERATORS = {"aten.mul", "aten.add", "aten.full", "aten.mm"}
+X = torch.arange(6.0).reshape(2, 3)
+
+
+def run(function, *, expected, **weights):
+    model = Net(function, **weights)
+    program, _ = lower(model, (X,), operators=OPERATORS)
+    assert targets(program) == expected
+    torch.testing.assert_close(program.module()(X), model(X), rtol=0, atol=0)
+    return program
+
+
+def test_an_engine_needs_no_operators_for_constants():
+    angles = torch.tensor([1.0, 2.0, 3.0])
+    program = run(
+        lambda x, table: x * (torch.arange(3) / 2).cos() + table.flip(0) * angles.sin(),
+        expected=["aten.mul.Tensor", "aten.add.Tensor"],
+        table=torch.tensor([4.0, 5.0, 6.0]),
+    )
+    assert len(program.graph_signature.inputs_to_lifted_tensor_constants) == 3
+
+
+def test_what_an_engine_fills_by_itself_stays():
+    run(lambda x: x + torch.full((1000, 3), 2.0)[:2], expected=["aten.add.Tensor"])
+    run(lambda x: x + torch.full((2, 3), 2.0), expected=["aten.full.default", "aten.add.Tensor"])
+
+
+def test_an_output_may_be_constant():
+    program, _ = lower(lambda x: (x + 1, torch.arange(3)), (X,), operators=OPERATORS)
+    assert program.module()(X)[1].tolist() == [0, 1, 2]
+
+
+def test_a_random_number_is_none():
+    program, _ = lower(lambda x: x + torch.rand(3), (X,), operators={*OPERATORS, "aten.rand"})
+    assert targets(program) == ["aten.rand.default", "aten.add.Tensor"]
+    assert not program.module()(X).equal(program.module()(X))
+
+
+def test_an_operator_may_bring_constants_along():
+    from enginebay.rewriting import RewriterSet
+
+    rewriters = RewriterSet()
+
+    @rewriters.lowering("aten.relu")
+    def lowered(ctx, x):
+        return x * torch.ops.aten.lift_fresh_copy(real)
+
+    real = torch.tensor([0.0, 1.0, 2.0])
+    program, _ = lower(lambda x: x.relu(), (X,), rewriters)
+    assert program.module()(X).tolist() == [[0, 1, 4], [0, 4, 10]]

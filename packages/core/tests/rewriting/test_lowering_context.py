@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from packages.core.tests.rewriting.lowered import Net, declared, lower
+from torch.nn import functional
+
+X = torch.rand(2, 3)
+TABLE = torch.arange(6.0).reshape(2, 3)
+
+
+def facts(function, name, look, *, dynamic=None, args=(X,), **weights):
+    """What a lowering that leaves the graph as it is finds out about its call."""
+    found = []
+
+    def lowering(ctx, *args, **kwargs):
+        found.append(look(ctx, *args, **kwargs))
+        return ctx.origin_op(*args, **kwargs)
+
+    lower(Net(function, **weights), args, declared(name, lowering), dynamic=dynamic)
+    return found[0]
+
+
+CONSTANTS = {
+    "a weight": (lambda x, weight: x * weight, TABLE),
+    "a view of it": (lambda x, weight: x * weight.reshape(3, 2).T, TABLE.reshape(3, 2).T),
+    "computed from it": (lambda x, weight: x * (weight.exp() + 1), TABLE.exp() + 1),
+    "made in the model": (lambda x, weight: x * torch.arange(3.0), torch.arange(3.0)),
+    "a literal": (lambda x, weight: x * torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, 2, 3])),
+}
+
+
+@pytest.mark.parametrize("kind", CONSTANTS)
+def test_weights_and_what_is_computed_from_them_are_constants(kind):
+    function, expected = CONSTANTS[kind]
+
+    def look(ctx, x, y):
+        assert not ctx.is_constant(x)
+        assert ctx.is_constant(3)
+        return ctx.value_of(y) if ctx.is_constant(y) else None
+
+    found = facts(function, "aten.mul", look, weight=TABLE)
+    np.testing.assert_allclose(found, expected.numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x * (x + 1),
+        lambda x: x * (x.new_zeros(3) + x.amax()),
+        lambda x: x * torch.rand(3),
+        lambda x: x * torch.randn(3).exp(),
+        lambda x: x * torch.bernoulli(torch.full((3,), 0.5)),
+    ],
+)
+def test_what_depends_on_inputs_or_on_chance_is_none(function):
+    assert facts(function, "aten.mul", lambda ctx, x, y: ctx.is_constant(y)) is False
+
+
+def test_a_buffer_that_the_model_changes_is_none():
+    class Counter(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("count", torch.ones(3))
+
+        def forward(self, x):
+            self.count.add_(1)
+            return x * self.count
+
+    found = []
+
+    def look(ctx, x, y):
+        found.append(ctx.is_constant(y))
+        return ctx.origin_op(x, y)
+
+    lower(Counter(), (X,), declared("aten.mul", look))
+    assert found == [False]
+
+
+def test_bfloat16_is_read_as_float32():
+    found = facts(
+        lambda x, weight: x * weight,
+        "aten.mul",
+        lambda ctx, x, y: ctx.value_of(y),
+        weight=TABLE.bfloat16(),
+    )
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, TABLE.numpy())
+
+
+def test_the_array_is_the_lowerings_own():
+    weight = TABLE.clone()
+
+    def spoil(ctx, x, y):
+        ctx.value_of(y)[:] = 0
+
+    facts(lambda x, weight: x * weight, "aten.mul", spoil, weight=weight)
+    assert torch.equal(weight, TABLE)
+
+
+def test_sizes_and_dtypes_are_the_models():
+    dynamic = ({0: torch.export.Dim("batch", min=2)},)
+
+    def look(ctx, x, *args):
+        dtypes = [ctx.dtype_of(each) for each in (x, 2, 0.5, True)]
+        return ctx.sizes_of(x), dtypes, ctx.backend, ctx.ir
+
+    sizes, dtypes, backend, ir = facts(
+        lambda x: (x > 0).sum(1), "aten.sum.dim_IntList", look, dynamic=dynamic
+    )
+    assert sizes == (None, 3)
+    assert dtypes == [torch.bool, torch.int64, torch.float32, torch.bool]
+    assert (backend, ir) == ("any", "exported_program")
+
+
+def test_operators_that_torch_composes_of_others_know_their_values_too():
+    def look(ctx, x, weight, bias=None):
+        return ctx.is_constant(x), ctx.value_of(weight), ctx.value_of(bias)
+
+    is_constant, weight, bias = facts(
+        lambda x, weight, bias: functional.linear(x.exp(), weight * 2, bias),
+        "aten.linear",
+        look,
+        weight=TABLE,
+        bias=torch.ones(2),
+    )
+    assert is_constant is False
+    np.testing.assert_array_equal(weight, TABLE.numpy() * 2)
+    np.testing.assert_array_equal(bias, np.ones(2))
+
+
+def test_attention_is_met_whole():
+    query = torch.rand(1, 2, 4, 8)
+    found = facts(
+        lambda x, mask: functional.scaled_dot_product_attention(x, x, x, mask),
+        "aten.scaled_dot_product_attention",
+        lambda ctx, q, k, v, mask: (ctx.sizes_of(q), ctx.is_constant(q), ctx.is_constant(mask)),
+        args=(query,),
+        mask=torch.zeros(4, 4),
+    )
+    assert found == ((1, 2, 4, 8), False, True)

@@ -1,0 +1,107 @@
+"""A lowering under each exporter."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from packages.core.tests.rewriting.lowered import declared
+from torch import nn
+
+from enginebay.errors import ExportError
+from enginebay.models import DynamicDim
+from enginebay.rewriting import RewriterSet
+
+
+class Model(nn.Module):
+    """Reshapes, slices and pads that follow an open batch and an open length."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(6, 6)
+
+    def forward(self, x):
+        batch, length = x.shape[0], x.shape[1]
+        x = self.linear(x.reshape(batch * length, 6)).reshape(batch, length, 6)
+        x = torch.cat([x, x.new_zeros(batch, 1, 6)], 1)[:, : length - 1]
+        pooled = torch.logsumexp(x, dim=1)
+        return pooled.expand(2, batch, 6) + batch, x * length
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    return Model().eval()
+
+
+def sets():
+    rewriters = RewriterSet()
+
+    @rewriters.lowering("aten.logsumexp")
+    def logsumexp(ctx, x, dim, keepdim=False):
+        top = x.amax(dim, True)
+        return (x - top).exp().sum(dim, keepdim).log() + x.amax(dim, keepdim)
+
+    @rewriters.lowering("aten.linear")
+    def linear(ctx, x, weight, bias=None):
+        return torch.matmul(x, weight.t()) + bias
+
+    return rewriters
+
+
+BATCH, LENGTH = DynamicDim("batch"), DynamicDim("length", min=3)
+
+
+def test_it_fires_and_open_sizes_stay_open(export, exporter, model):
+    x = torch.rand(2, 4, 6)
+    exported = export(
+        model, (x,), sets(), exporter=exporter, dynamic_shapes={"x": {0: BATCH, 1: LENGTH}}
+    )
+    assert set(exported.report.fired) == {"aten.logsumexp", "aten.linear"}
+    other = torch.rand(5, 7, 6)
+    for found, expected in zip(exported.run(other), model(other), strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("exporter", ["torchscript", "jit.trace"])
+def test_a_model_that_meets_none_is_exported_as_ever(export, exporter):
+    class Branches(nn.Module):
+        def forward(self, x):
+            return x * 2 if x.sum() > 0 else x
+
+    exported = export(Branches(), (torch.rand(2, 3),), sets(), exporter=exporter)
+    assert exported.notes
+    assert not any("lowerings" in note for note in exported.notes)
+    assert exported.report.never_fired == ("aten.logsumexp", "aten.linear")
+
+
+class Unreadable(nn.Module):
+    def forward(self, x):
+        x = torch.logsumexp(x, dim=1)
+        return x * 2 if x.sum() > 0 else x
+
+
+@pytest.mark.parametrize("exporter", ["torchscript", "jit.trace"])
+def test_where_a_model_cannot_be_captured_a_note_says_so(export, exporter):
+    x = torch.rand(2, 3)
+    exported = export(Unreadable(), (x,), sets(), exporter=exporter)
+    prefix = "lowerings were not applied, because torch.export failed: "
+    assert len([note for note in exported.notes if note.startswith(prefix)]) == 1
+    torch.testing.assert_close(exported.run(x)[0], Unreadable()(x))
+
+
+@pytest.mark.parametrize("exporter", ["jit.trace"])
+def test_where_the_engine_lists_its_operators_that_is_an_error(export, exporter):
+    with pytest.raises(ExportError, match="lowerings were not applied, because"):
+        export(
+            Unreadable(), (torch.rand(2, 3),), exporter=exporter, operators={"aten.add", "aten.mul"}
+        )
+
+
+def test_a_trace_has_only_the_operators_that_the_engine_has(export, model):
+    rewriters = declared("aten.logsumexp", lambda ctx, x, dim: x.exp().sum(dim).log())
+    operators = "linear view cat new_zeros full slice exp sum log"
+    operators = {f"aten.{name}" for name in f"{operators} expand add mul clone".split()}
+    x = torch.rand(2, 4, 6)
+    exported = export(model, (x,), rewriters, exporter="jit.trace", operators=operators)
+    for found, expected in zip(exported.run(x), model(x), strict=True):
+        torch.testing.assert_close(found, expected)

@@ -1,0 +1,166 @@
+"""TorchScript becomes a graph of ATen operators, with what does not depend on its inputs folded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from enginebay.errors import ConversionError
+from enginebay.ir import quiet
+from enginebay.rewriting import capture
+
+
+def traced(function: Any, *inputs: Any) -> Any:
+    class Model(torch.nn.Module):
+        def forward(self, *tensors: Any) -> Any:
+            return function(*tensors)
+
+    with quiet():
+        trace: Any = torch.jit.trace
+        return torch.jit.freeze(trace(Model().eval(), inputs, check_trace=False))
+
+
+def outputs_of(program: Any, *inputs: Any) -> Any:
+    return program.module()(*(tensor.clone() for tensor in inputs))
+
+
+def operators(program: Any) -> list[str]:
+    return [str(node.target) for node in program.graph.nodes if node.op == "call_function"]
+
+
+def written(x: Any) -> Any:
+    """Writes to a constant, to a view of it, and to a piece of a list."""
+    total = torch.zeros(2, 6)
+    total[:, 1:3] = x[:, :2]
+    left, right = total.chunk(2, 1)
+    right.add_(1)
+    left.mul_(x[:, :3])
+    return total, total.t().contiguous()
+
+
+def numbers(x: Any) -> Any:
+    """Computes with sizes as a trace records them."""
+    rows, columns = x.shape
+    half = columns // 2
+    return x[:, :half] * (rows**-0.5) + torch.arange(half) * (1 / rows)
+
+
+def filled(x: Any) -> Any:
+    """Writes to a tensor whose sizes come from the input's, which stay numbers."""
+    half = x.shape[1] // 2
+    total = torch.zeros(x.shape[0], half)
+    total[0] = x[0, :half]
+    return total.reshape(half, -1), x[:, :half]
+
+
+def nested(x: Any) -> Any:
+    return x + 1, (x * 2, [x.argmax(-1), x.argmin(-1)])
+
+
+def pairs(x: Any) -> Any:
+    return torch.view_as_real(torch.fft.rfft(x)).sum(-1), x.to(torch.float64).int()
+
+
+def of_unsafe_pieces(x: Any) -> Any:
+    y = x * 2.0
+    y.unsafe_chunk(2, -1)[1].mul_(3.0)
+    y.unsafe_split(1, 0)[1].add_(x[:1])
+    return y
+
+
+@pytest.mark.parametrize("function", [written, filled, numbers, pairs, of_unsafe_pieces])
+def test_computes_the_same(function: Any) -> None:
+    x, other = torch.randn(2, 8), torch.randn(2, 8)
+    with quiet():
+        script = traced(function, x)
+    program = capture(script, (x,))
+    for given in (x, other):
+        found, wanted = outputs_of(program, given), script(given.clone())
+        for mine, own in zip(
+            torch.utils._pytree.tree_leaves(found),
+            [*wanted] if isinstance(wanted, tuple) else [wanted],
+            strict=True,
+        ):
+            torch.testing.assert_close(mine, own)
+
+
+def test_nested_outputs_come_in_one_tuple() -> None:
+    x = torch.randn(2, 3)
+    found = outputs_of(capture(traced(nested, x), (x,)), x)
+    for mine, own in zip(found, (x + 1, x * 2, x.argmax(-1), x.argmin(-1)), strict=True):
+        torch.testing.assert_close(mine, own)
+
+
+def test_what_the_inputs_do_not_change_is_folded() -> None:
+    weight = torch.randn(3, 4)
+    script = traced(lambda x: x @ (weight.t() * 2).softmax(0).sin(), torch.randn(2, 4))
+    assert operators(capture(script, (torch.randn(2, 4),))) == ["aten.matmul.default"]
+
+
+def test_composite_operators_are_kept() -> None:
+    def model(x: Any) -> Any:
+        return torch.nn.functional.scaled_dot_product_attention(x, x, x)
+
+    script = traced(model, torch.randn(1, 3, 4))
+    found = operators(capture(script, (torch.randn(1, 3, 4),)))
+    assert found == ["aten.scaled_dot_product_attention.default"]
+
+
+def test_a_branch_on_a_constant_is_taken() -> None:
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.twice = True
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if self.twice and x.shape[0] > 1:  # noqa: SIM108 - TorchScript must see a branch
+                y = x * 2
+            else:
+                y = x
+            return y
+
+    with quiet():
+        script = torch.jit.freeze(torch.jit.script(Model().eval()))
+    x = torch.randn(2)
+    torch.testing.assert_close(outputs_of(capture(script, (x,)), x), (x * 2,))
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["if bool(x.sum() > 0):\n            x = -x\n", "x = x[: int(x.sum())]\n"],
+    ids=["branch", "size"],
+)
+def test_what_depends_on_numbers_is_refused(source: str, tmp_path: Any) -> None:
+    text = f"""
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        {source}        return x
+"""
+    namespace = load(text, tmp_path)
+    with quiet():
+        script = torch.jit.freeze(torch.jit.script(namespace.Model().eval()))
+    with pytest.raises(ConversionError, match="depends on the inputs"):
+        capture(script, (torch.ones(3),))
+
+
+def load(text: str, folder: Any) -> Any:
+    """A module of this source: TorchScript reads it from a file."""
+    import importlib.util
+
+    file = folder / "model.py"
+    file.write_text(text)
+    spec = importlib.util.spec_from_file_location("model", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_nodes_know_their_line() -> None:
+    program = capture(traced(numbers, torch.randn(2, 8)), (torch.randn(2, 8),))
+    traces = [node.meta.get("stack_trace") or "" for node in program.graph.nodes]
+    assert any("test_script_capture.py" in trace for trace in traces)

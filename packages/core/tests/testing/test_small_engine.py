@@ -1,0 +1,26 @@
+"""A stranger's backend, whose engine lacks most operators, keeps every law by declarations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from packages.core.tests.testing import small_engine
+
+from enginebay.testing import Conformance, temporary_backend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="module")
+def _small() -> Iterator[None]:
+    with temporary_backend("small", small_engine.__name__):
+        yield
+
+
+@pytest.mark.usefixtures("_small")
+class TestSmallEngine(Conformance):
+    @pytest.fixture
+    def backend(self) -> str:
+        return "small"
