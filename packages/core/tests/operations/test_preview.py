@@ -81,6 +81,35 @@ def test_three_planted_operators_are_listed_with_their_modules(
     }
 
 
+def test_a_decision_by_values_sees_the_weights(
+    loopback: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Choice(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(2))
+            self.second = self.weight
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if self.weight.sum().item() == 2:
+                return x * self.second
+            return torch.special.airy_ai(x)  # no exporter has it
+
+    # What torch does not write reads NaN.
+    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
+    torch.use_deterministic_algorithms(True)
+    model = Choice()
+    try:
+        found = eb.preview(model, torch.ones(2), backends=[loopback])
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert model.second is model.weight
+    assert isinstance(model.weight, torch.nn.Parameter)
+    assert [one.operator for one in found.backends[0].obstacles] == [
+        "if self.weight.sum().item() == 2:"
+    ]
+
+
 def test_a_model_with_nothing_in_the_way(loopback: str, capsys: pytest.CaptureFixture[str]) -> None:
     class Local(torch.nn.Module):  # no child process can import it
         def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -6,19 +6,22 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from enginebay.exporters.attempts import Task
+from enginebay.exporters.capture import torch_dims
 from enginebay.exporters.dispatch import placed
 from enginebay.exporters.job import Written, writing
-from enginebay.exporters.onnx_export import torch_dims
 from enginebay.ir import IRModel, describe, quiet, read_onnx
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
+
+    from torch import Tensor, nn
 
     from enginebay.exporters.attempts import Patch
     from enginebay.exporters.job import Job
@@ -99,9 +102,10 @@ def _export(job: Job, translated: Collection[str], obstacles: list[Obstacle]) ->
     from enginebay.rewriting import placeholder_translations, untranslated
 
     with quiet():
-        program = torch.export.draft_export(
-            job.flat, job.tensors, dynamic_shapes=(torch_dims(job),) if job.dynamic else None
-        )
+        with _parameters_as_buffers(job.flat):
+            program = torch.export.draft_export(
+                job.flat, job.tensors, dynamic_shapes=(torch_dims(job),) if job.dynamic else None
+            )
         report: Any = program._report  # type: ignore[attr-defined]  # draft_export adds it
         obstacles += _capture_obstacles(program, report)
         with unsafe_generate_fake_kernels(report.op_profiles):
@@ -128,6 +132,33 @@ def _export(job: Job, translated: Collection[str], obstacles: list[Obstacle]) ->
             written.save(job.target)
     described = read_onnx(job.target)
     return Written("torch.export draft", described.inputs, described.outputs, described.opset)
+
+
+@contextmanager
+def _parameters_as_buffers(model: nn.Module) -> Iterator[None]:
+    """Show torch the model's parameters as buffers.
+
+    ``draft_export`` runs the model on copies of its tensors, but copies a ``Parameter``'s size and
+    not its values: what decides by values would see memory that nobody wrote.
+    """
+    plain: dict[nn.Parameter, Tensor] = {}  # shared parameters stay shared
+    before = [(one, dict(one._parameters), dict(one._buffers)) for one in model.modules()]
+    try:
+        for module, parameters, _ in before:
+            for name, parameter in parameters.items():
+                if parameter is not None:
+                    del module._parameters[name]
+                    module._buffers[name] = plain.setdefault(parameter, parameter.detach())
+        yield
+    finally:
+        for module, parameters, buffers in before:
+            _refill(module._parameters, parameters)
+            _refill(module._buffers, buffers)
+
+
+def _refill(mapping: dict[str, Any], values: dict[str, Any]) -> None:
+    mapping.clear()
+    mapping.update(values)
 
 
 def _capture_obstacles(program: Any, report: Any) -> Iterator[Obstacle]:
