@@ -29,10 +29,6 @@ def rand(*sizes):
 
 
 INF = math.inf
-ON_AXES = (
-    torch.tensor([0.0, 0, 1, -1, 0, -0.0, 1, -0.0, 0, 2, -2, INF, -INF]),
-    torch.tensor([0.0, -1, 0, 0, 1, -1, -0.0, -0.0, -0.0, -3, -3, INF, -INF]),
-)
 HALF_HIDDEN = torch.tensor([[False] * 5, [True] * 5, [True, False] * 2 + [True], [True] * 5])
 QKV = (rand(1, 2, 4, 8), rand(1, 2, 5, 8), rand(1, 2, 5, 8))
 attention = F.scaled_dot_product_attention
@@ -201,10 +197,6 @@ def fallback():
         ),
         ("torchscript", torch.all, (rand(3, 4).half(),), "torch.all"),
         ("dynamo", torch.any, (torch.tensor([0, 3], dtype=torch.uint8),), "torch.any"),
-        ("dynamo", torch.atan2, ON_AXES, "torch.atan2"),
-        ("torchscript", torch.atan2, ON_AXES, "torch.atan2"),
-        ("dynamo", lambda y, x: y.arctan2(x), ON_AXES, "torch.Tensor.arctan2"),
-        ("torchscript", lambda y, x: y.atan2(x), ON_AXES, "torch.Tensor.atan2"),
         ("dynamo", attention, [each[:, 0] for each in QKV], "attention"),
         ("dynamo", attention, [each[0, 0] for each in QKV], "attention"),
         ("dynamo", attention, [torch.stack([each, each]) for each in QKV], "attention"),
@@ -588,7 +580,6 @@ def test_autograd_functions_are_themselves_where_nothing_is_traced():
 def test_every_one_is_tested_here():
     named = {
         *("torch.any", "torch.all", "torch.Tensor.any", "torch.Tensor.all", "torch.roll"),
-        *("torch.atan2", "torch.arctan2", "torch.Tensor.atan2", "torch.Tensor.arctan2"),
         *("torch.Tensor.roll", "torch.squeeze", "torch.Tensor.squeeze", "torch.linspace", "copy"),
         "torch.nn.functional.adaptive_avg_pool1d",
         "torch.nn.functional.adaptive_avg_pool2d",

@@ -16,10 +16,16 @@ def positive(x):
     return x @ x.mT + torch.eye(2)
 
 
+def turned(x):
+    return x * torch.exp(1j * x)
+
+
 def mean_of(x, **options):
     index = torch.tensor([[0, 0, 2, 1], [1, 1, 1, 1]]).expand(x.shape[0], 2, 4)
     return torch.zeros(x.shape[0], 2, 4).scatter_reduce(2, index, x, "mean", **options)
 
+
+PLACES = torch.tensor([3, 3], dtype=torch.int32)
 
 #: Each as a function of a tensor [batch, 2, 4] whose batch is open.
 CASES = {
@@ -36,16 +42,19 @@ CASES = {
     "kthvalue": lambda x: torch.kthvalue(x, 3),
     "median of a dimension": lambda x: torch.median(x, -1, keepdim=True),
     "median of all": torch.median,
+    "atan2": lambda x: torch.atan2(torch.stack([x.relu(), -x.relu()]), x.ceil()),
+    "angle of a complex number": lambda x: torch.complex(-x.abs(), x * 0).angle(),
+    "arithmetic of complex numbers": lambda x: torch.view_as_real(turned(x) * 2j + turned(x)),
+    "padding of complex numbers": lambda x: torch.nn.functional.pad(turned(x), (1, 2)).imag,
+    "int32 indices": lambda x: torch.zeros(9, 4).index_put((PLACES,), x.sum(0), accumulate=True),
     "scatter_reduce": mean_of,
     "scatter_reduce without itself": lambda x: mean_of(x, include_self=False),
 }
 
 
+SOME = ("cummax", "inverse", "searchsorted", "arithmetic of complex numbers")
 #: The other exporter gets the same graph: a few are enough.
-BOTH = [
-    *((case, "dynamo") for case in CASES),
-    *((case, "torchscript") for case in ("cummax", "inverse", "searchsorted")),
-]
+BOTH = [*((case, "dynamo") for case in CASES), *((case, "torchscript") for case in SOME)]
 
 
 @pytest.mark.skipif(
@@ -76,7 +85,10 @@ def same(found, expected):
 
 def test_every_lowering_for_onnx_alone_is_tested():
     named = {each.name for each in builtin_rewriters() if each.kind == "lowering" and each.ir}
-    assert named == {"aten.scatter_reduce", "aten._is_all_true"}
+    assert named == {
+        *("aten.scatter_reduce", "aten.index_put", "aten._unsafe_index_put"),
+        *("aten._is_all_true", "aten.angle", "aten.atan2"),
+    }
 
 
 def test_each_of_cores_lowerings_may_be_met():

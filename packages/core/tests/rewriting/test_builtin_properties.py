@@ -110,28 +110,6 @@ def test_any_and_all(x, function, form, dim, exporter):
 
 
 @given(
-    y=tensors(special=True, ranks=(0, 3), sizes=(1, 3)),
-    x=tensors(special=True, ranks=(0, 3), sizes=(1, 3)),
-    function=st.sampled_from(
-        [torch.atan2, torch.arctan2, torch.Tensor.atan2, torch.Tensor.arctan2]
-    ),
-    exporter=exporters,
-)
-def test_atan2(y, x, function, exporter):
-    check(function, y, x, exporter=exporter)
-
-
-@given(y=st.sampled_from(SPECIAL), x=st.sampled_from(SPECIAL))
-def test_atan2_of_special_numbers_to_the_sign_of_zero(y, x):
-    args = torch.tensor(y), torch.tensor(x)
-    with rewrite(backend="any"):
-        found = torch.atan2(*args)
-    expected = torch.atan2(*args)
-    torch.testing.assert_close(found, expected, equal_nan=True)
-    assert math.isnan(expected) or torch.equal(found.signbit(), expected.signbit())
-
-
-@given(
     a=tensors(special=True, ranks=(0, 3), sizes=(1, 3)),
     b=tensors(special=True, ranks=(0, 3), sizes=(1, 3)),
     function=st.sampled_from(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from enginebay.exporters.job import Job
 
-    Known = Callable[[torch._ops.OpOverload], bool]
+    Known = Callable[[torch._ops.OpOverload, bool], bool]
 
 
 #: The note on a model whose Python had to be read, since it could not be run on stand-ins.
@@ -71,7 +71,7 @@ def lowered(job: Job, known: Known | None = None) -> tuple[nn.Module, list[str]]
 
     Args:
         job: The export.
-        known: Returns True for an operator that the exporter translates; None for all.
+        known: Tells which operators the exporter translates; None for all.
 
     Raises:
         ExportError: The engine's operators are known, and the model cannot be captured.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _DESCRIPTORS = ("v", "i", "is", "f", "fs", "b", "s", "t", "none")
 
 #: What a lowering may need to know of a call.
-_NEEDS = ("dims", "lacking")
+_NEEDS = ("dims", "complex", "lacking")
 
 #: The base class of all modules, by the name that it gives itself.
 _MODULE = "torch.nn.modules.module.Module"

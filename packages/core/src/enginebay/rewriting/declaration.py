@@ -193,8 +193,10 @@ class RewriterSet:
         Args:
             name: The operator as in ``torch.ops``: ``aten.logsumexp``, or one of its overloads,
                 ``aten.max.dim``.
-            needs: ``dims``: applies only where every size of the tensors is a number; ``lacking``:
-                only for a backend that lists its engine's operators, without this one.
+            needs: ``dims``: applies only where every size of the tensors is a number; ``complex``:
+                only where a tensor or a number is complex; ``lacking``: only for a backend that
+                lists its engine's operators, without this one. With ``complex`` an engine lacks
+                it that lists no ``aten.complex``.
             backend: As for :meth:`function`, like the arguments after it.
             ir: The IR it is for.
             versions: Version ranges by distribution.

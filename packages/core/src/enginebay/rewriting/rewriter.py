@@ -15,7 +15,11 @@ RewriterKind: TypeAlias = Literal["function", "module", "symbolic", "lowering"]
 Check: TypeAlias = "Callable[[Target], bool]"
 
 #: What lowerings need, in words.
-_NEEDS = {"dims": "fixed sizes", "lacking": "engine without it"}
+_NEEDS = {
+    "dims": "fixed sizes",
+    "complex": "complex numbers",
+    "lacking": "engine without it",
+}
 
 #: The distribution of the rewriters that core ships.
 CORE = "enginebay"

@@ -119,9 +119,9 @@ def with_parsed_arguments(rewriter: Rewriter) -> Callable[..., Any]:
 
 
 @functools.cache
-def has_symbolic(overload: Any) -> bool:
-    """Return True if the TorchScript exporter translates an operator."""
-    return overload._schema.name in _registry().all_functions()
+def has_symbolic(overload: Any, is_complex: bool) -> bool:
+    """Return True if the TorchScript exporter translates an operator: none of complex numbers."""
+    return not is_complex and overload._schema.name in _registry().all_functions()
 
 
 def _registry() -> Any:

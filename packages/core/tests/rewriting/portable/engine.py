@@ -31,14 +31,15 @@ EVERY = (*NUMBERS, torch.bool)
 _SPECIAL = torch.tensor([0.0, 1.0, -1.0, torch.inf, -torch.inf, torch.nan])
 
 
-def check(*cases, exact=True):
-    """Assert that functions are the same in terms of the small engine's operators.
+def check(*cases, exact=True, operators=SMALL_ENGINE):
+    """Assert that functions are the same in terms of a small engine's operators.
 
     All in one program: torch takes half a second for each.
 
     Args:
         cases: A function each, and the tensors that it is called with, which are inputs.
         exact: False where an engine adds in another order than torch.
+        operators: What the engine has.
     """
     inputs = [tensor for _, *tensors in cases for tensor in tensors]
 
@@ -46,7 +47,7 @@ def check(*cases, exact=True):
         rest = iter(inputs)
         return [_listed(function(*(next(rest) for _ in tensors))) for function, *tensors in cases]
 
-    program, _ = lower(every, tuple(inputs), operators=SMALL_ENGINE, builtin=True)
+    program, _ = lower(every, tuple(inputs), operators=operators, builtin=True)
     found = program.module()(*inputs)
     close = {"atol": 0, "rtol": 0} if exact else {"atol": 2e-5, "rtol": 2e-5}
     for results, wanted, (_, *tensors) in zip(found, every(*inputs), cases, strict=True):
@@ -62,13 +63,19 @@ def _listed(results):
     return list(results) if isinstance(results, (tuple, list)) else [results]
 
 
-def examples(case=None, *, exact=True):
-    """Make a test of a function that draws a case; several run in one program."""
+def examples(case=None, *, cases=5, **options):
+    """Make a test of a function that draws a case; several run in one program.
+
+    Args:
+        case: The function.
+        cases: How many are in one program.
+        options: As for :func:`check`.
+    """
     if case is None:
-        return partial(examples, exact=exact)
+        return partial(examples, cases=cases, **options)
 
     def run(data):
-        check(*(case(data.draw) for _ in range(5)), exact=exact)
+        check(*(case(data.draw) for _ in range(cases)), **options)
 
     phases = (Phase.explicit, Phase.reuse, Phase.generate)  # smaller cases are as slow
     run = settings(max_examples=2, deadline=None, phases=phases)(given(data=st.data())(run))

@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
-from packages.core.tests.rewriting.portable.engine import FLOATS, NUMBERS, check, examples, tensors
+from hypothesis import strategies as st
+from packages.core.tests.rewriting.portable.engine import (
+    FLOATS,
+    NUMBERS,
+    SMALL_ENGINE,
+    check,
+    examples,
+    tensors,
+)
+
+WITH_ATAN = SMALL_ENGINE | {"aten.atan"}
 
 
 @examples
@@ -22,6 +34,28 @@ def test_remainder(draw):
 def test_log1p(draw):
     x = draw(tensors(dtypes=FLOATS, special=True)).abs() * 10.0 ** torch.randint(-30, 4, ())
     return lambda x: x.log1p(), x
+
+
+@examples(exact=False, operators=WITH_ATAN)
+def test_atan2(draw):
+    y = draw(tensors(dtypes=NUMBERS))
+    x = draw(tensors(dtypes=NUMBERS, shape=y.shape))
+    return lambda y, x: (y.atan2(x), (-y).atan2(-x)), y, x
+
+
+def test_atan2_of_special_numbers_to_the_sign_of_zero():
+    numbers = torch.tensor([0.0, -0.0, 1.0, -1.0, 1e-40, math.inf, -math.inf, math.nan])
+    y, x = numbers.repeat_interleave(len(numbers)), numbers.repeat(len(numbers))
+    program = check((torch.atan2, y, x), exact=False, operators=WITH_ATAN)
+    ((found,),), expected = program.module()(y, x), torch.atan2(y, x)
+    assert torch.equal(found.signbit() & ~found.isnan(), expected.signbit() & ~expected.isnan())
+
+
+@examples
+def test_repeat(draw):
+    x = draw(tensors(ranks=(0, 3)))
+    times = draw(st.lists(st.integers(1, 3), min_size=x.ndim, max_size=4))
+    return lambda x: x.repeat(times), x
 
 
 def test_split():

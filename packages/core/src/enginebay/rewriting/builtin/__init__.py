@@ -18,6 +18,7 @@ def builtin_rewriters() -> RewriterSet:
     # Imported at the first export, and not at start-up. Each file adds its rewriters to the set.
     from enginebay.rewriting.builtin import (  # noqa: F401  # see above
         activations,
+        angles,
         arithmetic,
         attention,
         autograd_function,

@@ -1,8 +1,7 @@
-"""``atan2``, ``linspace`` and ``diff``."""
+"""``linspace`` and ``diff``."""
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from enginebay.rewriting.builtin.common import not_dynamo, rewriters
@@ -11,33 +10,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from enginebay.rewriting.rewriter import Context
-
-
-# On the axes dynamo is off by 2π, and TorchScript returns NaN.
-@rewriters.function("torch.atan2", ir="onnx")
-@rewriters.function("torch.arctan2", ir="onnx")
-@rewriters.function("torch.Tensor.atan2", ir="onnx")
-@rewriters.function("torch.Tensor.arctan2", ir="onnx")
-def atan2(ctx: Context, input: Any, other: Any, **kwargs: Any) -> Any:
-    """Compute the angle in the first quadrant, then the signs."""
-    import torch
-
-    if kwargs or input.is_complex() or other.is_complex():
-        return ctx.origin_func(input, other, **kwargs)
-    dtype = torch.result_type(input, other)
-    dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
-    y, x = input.to(dtype), other.to(dtype)
-    angle = torch.atan(y.abs() / x.abs())
-    # Two quotients are not numbers though the angle is one: 0/0, and ∞/∞.
-    angle = torch.where((y == 0) & (x == 0), torch.zeros_like(angle), angle)
-    angle = torch.where(y.isinf() & x.isinf(), torch.full_like(angle, math.pi / 4), angle)
-    angle = torch.where(_is_negative(x), math.pi - angle, angle)
-    return torch.where(_is_negative(y), -angle, angle)
-
-
-def _is_negative(value: Tensor) -> Tensor:
-    """Return the sign bit, that of −0 too: ONNX has no operator for it, but 1/−0 is −∞."""
-    return (value < 0) | ((value == 0) & (value.reciprocal() < 0))
 
 
 # torch.export fixes an open number of steps. TorchScript writes float64 for ends that are not whole

@@ -1,4 +1,4 @@
-"""``scatter_reduce`` by a mean, of which torch's default exporter makes a plain assignment."""
+"""Assignments that torch's default exporter gets wrong."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from enginebay.rewriting.builtin.common import rewriters
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
     from enginebay.rewriting.lowering import LoweringContext
@@ -23,7 +25,7 @@ def scatter_mean(
     *,
     include_self: bool = True,
 ) -> Any:
-    """Divide the sum by the number of values."""
+    """Divide the sum by the number of values; the exporter assigns the values."""
     import torch
 
     if reduce != "mean" or not x.dtype.is_floating_point:
@@ -34,3 +36,21 @@ def scatter_mean(
         return x.scatter_add(dim, index, values) / (counts + 1)
     sums = torch.zeros_like(x).scatter_add(dim, index, values)
     return torch.where(counts == 0, x, sums / counts.clamp(min=1))
+
+
+@rewriters.lowering("aten.index_put", ir="onnx")
+@rewriters.lowering("aten._unsafe_index_put", ir="onnx")
+def index_put(
+    ctx: LoweringContext,
+    x: Tensor,
+    indices: Sequence[Tensor | None],
+    values: Tensor,
+    accumulate: bool = False,
+) -> Any:
+    """Make the indices int64: the exporter writes int32 ones, which ONNX's ScatterND refuses."""
+    import torch
+
+    wide = [
+        each.long() if each is not None and each.dtype is torch.int32 else each for each in indices
+    ]
+    return ctx.origin_op(x, wide, values, accumulate)

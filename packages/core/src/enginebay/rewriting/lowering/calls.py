@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from enginebay.errors import EnginebayError, RewriterError, reason
 from enginebay.isolation import check_time_limit
 from enginebay.rewriting.lowering.context import NoConstantError, plain
+from enginebay.rewriting.lowering.operators import are_complex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,7 +68,7 @@ class LoweredOperator:
         check_time_limit()
         if self._as_it_is:
             return self.origin(*args, **kwargs)
-        if "dims" in self.active.rewriter.needs and not _are_known(args, kwargs):
+        if not self._applies(args, kwargs):
             return self.otherwise(*args, **kwargs)
         if self._depth >= _DEPTH:
             raise self._error(f"calls itself, {_DEPTH} calls deep", "ctx.origin_op is the operator")
@@ -88,6 +89,12 @@ class LoweredOperator:
             raise self._reads_inputs()
         self._check(found, wanted)
         return found
+
+    def _applies(self, args: Any, kwargs: Any) -> bool:
+        needs = self.active.rewriter.needs
+        if "complex" in needs and not are_complex(args, kwargs):
+            return False
+        return "dims" not in needs or _are_known(args, kwargs)
 
     def _run(self, args: Any, kwargs: Any) -> Any:
         from torch._subclasses.fake_tensor import DataDependentOutputException

@@ -23,7 +23,7 @@ def fold_constants(program: ExportedProgram, operators: Collection[str]) -> None
         program: The program to change.
         operators: The operators that the engine has.
     """
-    from torch.export.graph_signature import InputKind, TensorArgument
+    from torch.export.graph_signature import InputKind
 
     graph = program.graph
     values = _values(program)
@@ -41,13 +41,20 @@ def fold_constants(program: ExportedProgram, operators: Collection[str]) -> None
             folded = graph.placeholder(f"folded_{place}")
         folded.target, folded.meta = folded.name, {"val": node.meta["val"]}
         _add_constant(program, place, folded.name, values[node])
-        node.replace_all_uses_with(folded)
-        for spec in program.graph_signature.output_specs:
-            if spec.arg.name == node.name:
-                spec.arg = TensorArgument(name=folded.name)
+        replace(program, node, folded)
         place += 1
     graph.eliminate_dead_code()
     program.graph_module.recompile()
+
+
+def replace(program: ExportedProgram, node: Node, other: Node) -> None:
+    """Let all that uses a node use another, the program's outputs too."""
+    from torch.export.graph_signature import TensorArgument
+
+    node.replace_all_uses_with(other)
+    for spec in program.graph_signature.output_specs:
+        if spec.arg.name == node.name:
+            spec.arg = TensorArgument(name=other.name)
 
 
 def _is_had(node: Node, operators: Collection[str]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import nearest
 from enginebay.rewriting.names import NameNotFoundError
@@ -57,6 +57,23 @@ def is_among(overload: OpOverload, operators: Collection[str]) -> bool:
     """
     name = name_of(overload)
     return name in operators or f"{name}.{overload._schema.overload_name or 'default'}" in operators
+
+
+def has_complex(operators: Collection[str]) -> bool:
+    """Return True for an engine that has complex numbers."""
+    return not {"aten.complex", "aten.complex.default"}.isdisjoint(operators)
+
+
+def are_complex(args: Any, kwargs: Any) -> bool:
+    """Return True if a tensor, a number or the wanted dtype of a call is complex."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    for each in tree_leaves((args, kwargs)):
+        dtype = getattr(each, "dtype", each)
+        if isinstance(each, complex) or (isinstance(dtype, torch.dtype) and dtype.is_complex):
+            return True
+    return False
 
 
 def why_never_met(overloads: Collection[OpOverload]) -> str:

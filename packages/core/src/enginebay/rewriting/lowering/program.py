@@ -10,7 +10,8 @@ from enginebay.rewriting.lowering.context import GraphValues
 from enginebay.rewriting.lowering.decomposition import decompose
 from enginebay.rewriting.lowering.folding import fold_constants
 from enginebay.rewriting.lowering.lacking import check_operators
-from enginebay.rewriting.lowering.operators import is_among
+from enginebay.rewriting.lowering.operators import has_complex, is_among
+from enginebay.rewriting.lowering.pairs import complex_as_pairs
 from enginebay.rewriting.lowering.script import script_graph
 
 if TYPE_CHECKING:
@@ -56,15 +57,21 @@ def lower_program(
         RewriterError: A lowering is wrong.
         LackingOperatorsError: Operators are left that the engine does not have.
     """
+    import torch
+
     operators = lowerings.operators
     decompositions = {} if operators is None else _decompositions(operators)
     table: dict[Any, Any] = dict(decompositions)
     table.update(lowerings.table(GraphValues.of(program), decompositions, known))
     with plain_errors():
         lowered = decompose(program, table)
+    if known is not None and not known(torch.ops.aten.complex.default, True):
+        complex_as_pairs(lowered)
     if operators is None:
         return lowered
     _without_checks(lowered)
+    if not has_complex(operators):
+        complex_as_pairs(lowered)
     fold_constants(lowered, operators)
     check_operators(lowered, operators)
     return lowered

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay.rewriting import names
 from enginebay.rewriting.active_rewriters import ActiveRewriter
+from enginebay.rewriting.lowering.met import met_as
+from enginebay.rewriting.rewriter import CORE
 from enginebay.rewriting.selection import most_specific
 
 if TYPE_CHECKING:
@@ -18,8 +20,8 @@ if TYPE_CHECKING:
     from enginebay.rewriting.lowering.calls import LoweredOperator
     from enginebay.rewriting.rewriter import Rewriter
 
-    #: Tells whether an exporter translates an operator.
-    Known = Callable[[OpOverload], bool]
+    #: Tells whether an exporter translates an operator, of complex numbers where True is given.
+    Known = Callable[[OpOverload, bool], bool]
 
 
 class _Layers(threading.local):
@@ -63,7 +65,7 @@ class LoweringRewriters:
         spare: dict[OpOverload, list[Rewriter]] = {}
         for rewriter in rewriters:
             for overload in _overloads(rewriter, not_found, not_served):
-                if "lacking" not in rewriter.needs or self._lacks(overload):
+                if "lacking" not in rewriter.needs or self._lacks(overload, rewriter):
                     candidates.setdefault(overload, []).append(rewriter)
                 elif self.operators is None:
                     spare.setdefault(overload, []).append(rewriter)
@@ -90,7 +92,11 @@ class LoweringRewriters:
         Args:
             known: As for :meth:`table`.
         """
-        own = {each._schema.name.partition("::")[2] for each in self._chosen(known)}
+        own = {
+            met_as(overload, is_complex="complex" in one.needs)
+            for overload, winners in self._chosen(known).items()
+            for one in winners
+        }
         outer = self._outer()
         return own if outer is None else own | outer.names(known)
 
@@ -98,8 +104,11 @@ class LoweringRewriters:
         """The lowerings by operator, with those that an exporter lacks."""
         if known is None:
             return self._winners
-        lacking = {each: winners for each, winners in self._spare.items() if not known(each)}
-        return {**self._winners, **lacking}
+        lacking = {
+            each: [one for one in winners if not known(each, "complex" in one.needs)]
+            for each, winners in self._spare.items()
+        }
+        return {**self._winners, **{each: left for each, left in lacking.items() if left}}
 
     @property
     def fired(self) -> int:
@@ -107,11 +116,13 @@ class LoweringRewriters:
         outer = self._outer()
         return sum(each.count for each in self.active) + (0 if outer is None else outer.fired)
 
-    def _lacks(self, overload: OpOverload) -> bool:
-        from enginebay.rewriting.lowering.operators import is_among
+    def _lacks(self, overload: OpOverload, rewriter: Rewriter) -> bool:
+        from enginebay.rewriting.lowering.operators import has_complex, is_among
 
         if self.operators is None:
             return is_among(overload, self._fields["lacking"])
+        if "complex" in rewriter.needs and not has_complex(self.operators):
+            return True
         return not is_among(overload, self.operators)
 
     def enter(self, undo: ExitStack) -> None:
@@ -140,8 +151,8 @@ class LoweringRewriters:
         Args:
             values: The constants of the graph.
             otherwise: What takes an operator apart where its lowering does not apply.
-            known: Returns True for an operator that the exporter translates; None where there is
-                no exporter that lacks any.
+            known: Tells which operators the exporter translates; None where there is no exporter
+                that lacks any.
         """
         from enginebay.rewriting.lowering.calls import LoweredOperator
 
@@ -170,12 +181,20 @@ class LoweringRewriters:
         from enginebay.rewriting.lowering.context import GraphValues
         from enginebay.rewriting.lowering.decomposition import decompose
 
-        known = set(_decomp.get_onnx_implemented_overloads(registry))
-        table: dict[Any, Any] = _decomp.create_onnx_friendly_decomposition_table(known)
+        every = set(_decomp.get_onnx_implemented_overloads(registry))
+        of_complex = {
+            overload
+            for overload, metas in registry.functions.items()
+            if any(meta.is_complex for meta in metas)
+        }
+        table: dict[Any, Any] = _decomp.create_onnx_friendly_decomposition_table(every)
+
+        def known(overload: OpOverload, is_complex: bool) -> bool:
+            return overload in (of_complex if is_complex else every)
+
         with plain_errors():
-            return decompose(
-                program, {**table, **self.table(GraphValues.of(program), table, known.__contains__)}
-            )
+            own = self.table(GraphValues.of(program), table, known)
+            return decompose(program, {**table, **own})
 
 
 def _overloads(rewriter: Rewriter, not_found: list[str], not_served: list[str]) -> list[OpOverload]:
@@ -197,6 +216,31 @@ def _overloads(rewriter: Rewriter, not_found: list[str], not_served: list[str]) 
 def _winners(
     candidates: Mapping[OpOverload, list[Rewriter]],
 ) -> dict[OpOverload, list[Rewriter]]:
+    """The most specific lowering of each operator, and those for where it does not apply.
+
+    One for complex numbers comes first, then one for fixed sizes. Core's give way to a stranger's.
+    """
+    plain = {
+        key: left
+        for key, found in candidates.items()
+        if (left := [each for each in found if "complex" not in each.needs])
+    }
+    of_complex = most_specific(
+        {
+            key: left
+            for key, found in candidates.items()
+            if (left := [each for each in found if "complex" in each.needs])
+        }
+    )
+    winners = _by_size(plain)
+    for key, one in of_complex.items():
+        others = winners.get(key, [])
+        if not others or one.distribution != CORE or others[0].distribution == CORE:
+            winners[key] = [one, *others]
+    return winners
+
+
+def _by_size(candidates: Mapping[OpOverload, list[Rewriter]]) -> dict[OpOverload, list[Rewriter]]:
     """The most specific lowering of each operator; after one for fixed sizes the next for open."""
     general = {
         key: left

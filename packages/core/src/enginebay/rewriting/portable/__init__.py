@@ -18,6 +18,7 @@ def portable_lowerings() -> RewriterSet:
     """Return the lowerings of every file of this folder."""
     from enginebay.rewriting.portable import (  # noqa: F401  # each adds its own to the set
         arithmetic,
+        complex_numbers,
         fourier,
         gather,
         images,

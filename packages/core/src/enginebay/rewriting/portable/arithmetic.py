@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from enginebay.rewriting.portable.common import lowers, torch
@@ -63,6 +64,25 @@ def reciprocal(ctx: LoweringContext, x: Tensor) -> Tensor:
     return torch.ones((), dtype=x.dtype if x.dtype.is_floating_point else None) / x
 
 
+@lowers("atan2", open_sizes=True)
+def atan2(ctx: LoweringContext, y: Tensor, x: Tensor) -> Tensor:
+    """The angle in the first quadrant, then the signs."""
+    dtype = torch.result_type(y, x)
+    dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
+    y, x = y.to(dtype), x.to(dtype)
+    angle = torch.atan(y.abs() / x.abs())
+    # Two quotients are not numbers though the angle is one: 0/0, and ∞/∞.
+    angle = torch.where((y == 0) & (x == 0), 0.0, angle)
+    angle = torch.where((y.abs() == torch.inf) & (x.abs() == torch.inf), math.pi / 4, angle)
+    angle = torch.where(_is_negative(x), math.pi - angle, angle)
+    return torch.where(_is_negative(y), -angle, angle)
+
+
+def _is_negative(x: Tensor) -> Tensor:
+    """The sign bit, that of −0 too: few engines have an operator for it, but 1/−0 is −∞."""
+    return (x < 0) | ((x == 0) & (x.reciprocal() < 0))
+
+
 @lowers("log1p")
 def log1p(ctx: LoweringContext, x: Tensor) -> Tensor:
     """Exact near zero too, where ``1 + x`` has lost what ``x`` is."""
@@ -77,6 +97,15 @@ def split_with_sizes(
 ) -> list[Tensor]:
     starts = [sum(split_sizes[:place]) for place in range(len(split_sizes))]
     return [x.narrow(dim, start, size) for start, size in zip(starts, split_sizes, strict=True)]
+
+
+@lowers("repeat")
+def repeat(ctx: LoweringContext, x: Tensor, repeats: Sequence[int]) -> Tensor:
+    sizes = [1] * (len(repeats) - x.ndim) + list(x.shape)
+    pairs = list(zip(repeats, sizes, strict=True))
+    apart = x.reshape([size for own in sizes for size in (1, own)])
+    found: Tensor = apart.expand([size for pair in pairs for size in pair])
+    return found.reshape([times * size for times, size in pairs])
 
 
 @lowers("full_like", open_sizes=True)

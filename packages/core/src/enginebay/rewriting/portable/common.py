@@ -33,6 +33,7 @@ __all__ = [
     "joined",
     "lowerings",
     "lowers",
+    "of_complex",
     "spread",
     "torch",
     "total",
@@ -45,6 +46,17 @@ _F = TypeVar("_F", bound="Callable[..., Any]")
 #: Up to so many elements are chosen by ``where`` and summed, which leaves infinities and NaN where
 #: they are; above it is a product of matrices, for which all numbers must be finite.
 _CHOSEN = 2**20
+
+
+def of_complex(*names: str) -> Callable[[_F], _F]:
+    """Declare what operators do to complex numbers, for engines and exporters that lack these."""
+
+    def decorate(function: _F) -> _F:
+        for name in names:
+            lowerings.lowering(f"aten.{name}", needs=("lacking", "complex"))(function)
+        return function
+
+    return decorate
 
 
 def lowers(*names: str, open_sizes: bool = False) -> Callable[[_F], _F]:

@@ -1,0 +1,24 @@
+"""Angles, which torch's exporters get wrong on the axes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from enginebay.rewriting.builtin.common import rewriters
+from enginebay.rewriting.portable.arithmetic import atan2
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from enginebay.rewriting.lowering import LoweringContext
+
+# On the axes dynamo is off by 2π, and TorchScript returns NaN.
+rewriters.lowering("aten.atan2", ir="onnx")(atan2)
+
+
+@rewriters.lowering("aten.angle", ir="onnx", needs=("complex",))
+def angle(ctx: LoweringContext, x: Tensor) -> Tensor:
+    """The exporter has −π for negative numbers."""
+    import torch
+
+    return torch.atan2(x.imag, x.real)

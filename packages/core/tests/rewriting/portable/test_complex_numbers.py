@@ -1,0 +1,136 @@
+"""Complex numbers on an engine that has none."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import torch
+from hypothesis import strategies as st
+from packages.core.tests.rewriting.lowered import lower, targets
+from packages.core.tests.rewriting.portable import engine
+from packages.core.tests.rewriting.portable.engine import FLOATS, SMALL_ENGINE, places_in, tensors
+
+from enginebay.errors import LackingOperatorsError
+
+#: It looks at the two parts of an input, and makes no complex number of its own.
+REAL = SMALL_ENGINE - {"aten.complex"} | {"aten.atan2", "aten.cumsum"}
+
+check = partial(engine.check, exact=False, operators=REAL)
+examples = partial(engine.examples, exact=False, operators=REAL)
+
+
+def shown(function):
+    """A function whose results are pairs of numbers."""
+
+    def run(*tensors):
+        found = function(*tensors)
+        found = found if isinstance(found, list | tuple) else [found]
+        found = [each.resolve_conj() for each in found]
+        return [torch.view_as_real(each) if each.is_complex() else each for each in found]
+
+    return run
+
+
+@st.composite
+def numbers(draw, **options):
+    """A complex tensor of any strides."""
+    real = draw(tensors(**{"ranks": (1, 3), "dtypes": FLOATS} | options))
+    imag = draw(tensors(shape=real.shape, dtypes=(real.dtype,)))
+    return torch.complex(real, imag)
+
+
+@pytest.fixture
+def z():
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(2, 3, 4, dtype=torch.complex64, generator=generator)
+
+
+def test_arithmetic(z):
+    real = torch.randn(3, 4)
+
+    @shown
+    def several(z, y):
+        return (
+            *(z + y, z - y, z * y, z / y, z + 1, 2 - z, z * 3j, 1j * z.real, (1 + 2j) / z, z / 2),
+            *(z + real, real - z, z * real, real / y, z / real, z.real + 1j * z.imag.exp()),
+            *(torch.add(z, y, alpha=2), torch.sub(z, y, alpha=2), -z, z.reciprocal()),
+            *(z**2, z**3, z**-1.5, z**0, z ** (1 + 1j), z.square(), z / (2 - 1j)),
+            *(torch.polar(z.real.abs(), z.imag), torch.rsub(z, y)),
+        )
+
+    check((several, z, z.flip(0) + 1))
+
+
+def test_functions_of_one_number(z):
+    sides = torch.tensor([-1.0, 1.0, 1j, -1j, 0.0], dtype=z.dtype)
+
+    @shown
+    def several(z):
+        return (
+            *(z.abs(), z.angle(), z.conj(), z.sgn(), z.real, z.imag, z.conj_physical(), z.exp()),
+            *(z.log(), z.sqrt(), z.to(torch.complex128), z.clone(), z.conj().resolve_conj()),
+        )
+
+    @shown
+    def large(z):
+        return z.abs(), z.angle(), z.sgn()
+
+    check((several, torch.cat([z.flatten(), sides])), (large, 1e30 * sides))
+
+
+@examples(cases=2)
+def test_moves(draw):
+    z = draw(numbers(ranks=(2, 3)))
+    dim = draw(st.integers(-z.ndim, z.ndim - 1))
+    at = places_in(draw, (3,), z.shape[dim])
+    first = places_in(draw, (3,), z.shape[0])
+    wide = places_in(draw, z.shape, z.shape[0])
+    mask = draw(tensors(shape=z.shape, dtypes=(torch.bool,)))
+
+    @shown
+    def moves(z):
+        return (
+            *(z.reshape(-1), z.transpose(0, dim), z.unsqueeze(dim), z[None].expand(2, *z.shape)),
+            *(z.select(dim, 0), z.narrow(dim, 0, 1), z.squeeze(dim), z.flip(dim), z.roll(1, dim)),
+            *(z.index_select(dim, at), z[first], z.gather(0, wide), z.repeat(2, *z.shape)),
+            *(*z.unbind(dim), *z.split(1, dim), *z.chunk(2, dim), z.diagonal()),
+            *(torch.cat([z, z.real], dim), torch.stack([z, z * 2], dim), z.cumsum(dim)),
+            *(z.sum(dim), z.sum(), z.mean(dim, keepdim=True), z.unfold(0, 1, 1)),
+            *(torch.where(mask, z, 1j), z.masked_fill(mask, 2)),
+            *(torch.nn.functional.pad(z, (1, 2)), torch.nn.functional.pad(z, (1, 0), value=3)),
+            *(torch.zeros_like(z), torch.ones_like(z), torch.full_like(z, 1 + 2j)),
+        )
+
+    return moves, z
+
+
+def test_products_of_matrices(z):
+    @shown
+    def several(z, y):
+        return z @ y, z[0] @ y[0], torch.baddbmm(z @ y, z, y, alpha=2)
+
+    check((several, z, z.mT.contiguous()))
+
+
+def test_a_signal_and_back():
+    window = torch.hann_window(16)
+
+    def through(x):
+        spectrum = torch.stft(x, 16, 4, window=window, return_complex=True)
+        turned = spectrum * torch.exp(1j * spectrum.abs())
+        return torch.istft(turned, 16, 4, window=window, length=80)
+
+    check((through, torch.randn(2, 80)))
+
+
+def test_what_no_lowering_serves_is_named(z):
+    with pytest.raises(LackingOperatorsError, match=r"aten\.tan"):
+        check((shown(torch.tan), z))
+
+
+def test_real_numbers_are_left_alone():
+    x = torch.ones(2)
+    program, report = lower(lambda x: (x * x).exp() + x, (x,), operators=REAL, builtin=True)
+    assert targets(program) == ["aten.mul.Tensor", "aten.exp.default", "aten.add.Tensor"]
+    assert not [each for each in report.applied if each.kind == "lowering"]
