@@ -169,7 +169,10 @@ def test_it_is_for_the_name_of_an_operator(name):
     ("needs", "message"),
     [
         ("dims", 'needs of the lowering of "aten.relu" must be a list, not a str'),
-        (["size"], "the lowering of \"aten.relu\" needs 'size'; wanted one of dims, lacking"),
+        (
+            ["size"],
+            "the lowering of \"aten.relu\" needs 'size'; wanted one of dims, complex, lacking",
+        ),
     ],
 )
 def test_it_needs_what_can_be_known(needs, message):

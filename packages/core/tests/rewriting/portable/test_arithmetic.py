@@ -51,6 +51,26 @@ def test_atan2_of_special_numbers_to_the_sign_of_zero():
     assert torch.equal(found.signbit() & ~found.isnan(), expected.signbit() & ~expected.isnan())
 
 
+@examples(exact=False)
+def test_sides_and_signs(draw):
+    x = draw(tensors(dtypes=FLOATS))
+    y = draw(tensors(dtypes=(x.dtype,), shape=x.shape))
+    scale = 10.0 ** draw(st.integers(-30, 30))
+    return lambda x, y: (torch.hypot(x * scale, y) / scale, x.copysign(y), x.copysign(-2)), x, y
+
+
+@examples(exact=False)
+def test_lgamma(draw):
+    x = draw(tensors(dtypes=FLOATS))
+    return lambda x: (torch.lgamma(x), torch.lgamma(x * 3.7), torch.lgamma(x.abs() * 50 + 1)), x
+
+
+@examples(exact=False)
+def test_erfinv(draw):
+    x = draw(tensors(dtypes=FLOATS))
+    return lambda x: (torch.erfinv(x / 3), torch.erfinv(torch.tanh(x)), torch.erfinv(x)), x
+
+
 @examples
 def test_repeat(draw):
     x = draw(tensors(ranks=(0, 3)))

@@ -83,6 +83,83 @@ def _is_negative(x: Tensor) -> Tensor:
     return (x < 0) | ((x == 0) & (x.reciprocal() < 0))
 
 
+@lowers("copysign", open_sizes=True)
+def copysign(ctx: LoweringContext, x: Tensor, other: Any) -> Tensor:
+    """By the sign of zero too."""
+    dtype = torch.result_type(x, other)
+    length = x.to(dtype if dtype.is_floating_point else torch.get_default_dtype()).abs()
+    if not isinstance(other, torch.Tensor):
+        return -length if math.copysign(1, other) < 0 else length
+    other = other if other.dtype.is_floating_point else other.to(length.dtype)
+    return torch.where(_is_negative(other), -length, length)
+
+
+@lowers("hypot", open_sizes=True)
+def hypot(ctx: LoweringContext, x: Tensor, y: Tensor) -> Tensor:
+    """Without overflow: of the longer side and the ratio of the two."""
+    top, low = torch.maximum(x.abs(), y.abs()), torch.minimum(x.abs(), y.abs())
+    ratio = low / torch.where(top > 0, top, 1)
+    found: Tensor = torch.where(top == torch.inf, top, top * (1 + ratio * ratio).sqrt())
+    return found
+
+
+#: Lanczos' approximation of the gamma function for g = 7 and n = 9; Godfrey's coefficients.
+_LANCZOS = (
+    *(0.99999999999980993, 676.5203681218851, -1259.1392167224028, 771.32342877765313),
+    *(-176.61502916214059, 12.507343278686905, -0.13857109526572012, 9.9843695780195716e-6),
+    1.5056327351493116e-7,
+)
+
+
+@lowers("lgamma", open_sizes=True)
+def lgamma(ctx: LoweringContext, x: Tensor) -> Tensor:
+    """Lanczos' approximation from 0.5 on, below by reflection; of finite numbers."""
+    x = x if x.dtype.is_floating_point else x.to(torch.get_default_dtype())
+    below = x < 0.5
+    z = torch.where(below, -x, x - 1)
+    first, *others = _LANCZOS
+    series: Any = first + sum(each / (z + place) for place, each in enumerate(others, 1))
+    top = z + 7.5
+    found = (z + 0.5) * top.log() - top + (math.sqrt(2 * math.pi) * series).log()
+    sine = ((x - x.floor()) * math.pi).sin().abs()
+    reflected = math.log(math.pi) - sine.log() - found
+    poles = (x <= 0) & (x == x.floor())
+    return torch.where(poles, torch.inf, torch.where(below, reflected, found))
+
+
+#: Giles, "Approximating the erfinv function", GPU Computing Gems 2, 2012: in the middle, outside.
+_ERFINV = (
+    (
+        *(2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087),
+        *(-0.00125372503, -0.00417768164, 0.246640727, 1.50140941),
+    ),
+    (
+        *(-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773),
+        *(-0.0076224613, 0.00943887047, 1.00167406, 2.83297682),
+    ),
+)
+
+
+def _polynomial(factors: Sequence[float], x: Tensor) -> Any:
+    """Horner's scheme, the highest power first."""
+    total: Any = factors[0]
+    for factor in factors[1:]:
+        total = total * x + factor
+    return total
+
+
+@lowers("erfinv", open_sizes=True)
+def erfinv(ctx: LoweringContext, x: Tensor) -> Tensor:
+    """Giles' polynomials; with two of Newton's steps in double precision."""
+    x = x if x.dtype.is_floating_point else x.to(torch.get_default_dtype())
+    w = -((1 - x) * (1 + x)).log()
+    middle, outside = _polynomial(_ERFINV[0], w - 2.5), _polynomial(_ERFINV[1], w.sqrt() - 3)
+    found: Tensor = torch.where(w < 5, middle, outside) * x
+    for _ in range(2 if x.dtype is torch.float64 else 0):
+        found = found - (found.erf() - x) * (found * found).exp() * (math.sqrt(math.pi) / 2)
+    return torch.where(x.abs() == 1, x * torch.inf, found)
+
+
 @lowers("log1p")
 def log1p(ctx: LoweringContext, x: Tensor) -> Tensor:
     """Exact near zero too, where ``1 + x`` has lost what ``x`` is."""

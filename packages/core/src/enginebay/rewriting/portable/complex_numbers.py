@@ -228,12 +228,7 @@ def conj(ctx: LoweringContext, x: Tensor) -> Tensor:
 
 @of_complex("abs")
 def magnitude(ctx: LoweringContext, x: Tensor) -> Tensor:
-    """Without overflow: of the larger part and the ratio of the two."""
-    real, imag = x.real.abs(), x.imag.abs()
-    top, low = torch.maximum(real, imag), torch.minimum(real, imag)
-    ratio = low / torch.where(top > 0, top, 1)
-    found: Tensor = torch.where(top == torch.inf, top, top * (1 + ratio * ratio).sqrt())
-    return found
+    return torch.hypot(x.real, x.imag)
 
 
 @of_complex("angle")
