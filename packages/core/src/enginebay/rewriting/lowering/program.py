@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from enginebay.rewriting.lowering.calls import plain_errors
 from enginebay.rewriting.lowering.context import GraphValues
 from enginebay.rewriting.lowering.decomposition import decompose
+from enginebay.rewriting.lowering.exported import exported
 from enginebay.rewriting.lowering.folding import fold_constants
 from enginebay.rewriting.lowering.lacking import check_operators
 from enginebay.rewriting.lowering.operators import has_complex, is_among
@@ -35,7 +36,7 @@ def capture(module: Any, inputs: Sequence[Tensor]) -> ExportedProgram:
 
     with torch.no_grad():
         if isinstance(module, torch.jit.ScriptModule):
-            module = script_graph(module, inputs)
+            return exported(script_graph(module, inputs), inputs)
         program: ExportedProgram = torch.export.export(module, tuple(inputs))
         return program
 

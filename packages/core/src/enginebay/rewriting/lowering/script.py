@@ -36,7 +36,7 @@ _NUMBERS: dict[str, Callable[[Any], Any]] = {
 
 
 def script_graph(module: Any, inputs: Sequence[Tensor]) -> GraphModule:
-    """Return what TorchScript computes as a module that ``torch.export`` can capture.
+    """Return what TorchScript computes as a graph of ATen operators.
 
     Args:
         module: The TorchScript; frozen, or without attributes that are not constants.

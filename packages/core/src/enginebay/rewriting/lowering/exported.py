@@ -1,0 +1,120 @@
+"""A recorded graph as a program of ``torch.export``, without a second recording of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+    from torch.export import ExportedProgram
+    from torch.export.graph_signature import ExportGraphSignature
+    from torch.fx import GraphModule, Node
+
+
+def exported(module: GraphModule, inputs: Sequence[Tensor]) -> ExportedProgram:
+    """Return the program that ``torch.export.export`` makes of a recorded graph.
+
+    It would run the graph and record it once more.
+
+    Args:
+        module: What ``make_fx`` recorded with ``pre_dispatch``; its attributes become parameters
+            and buffers.
+        inputs: Its example inputs.
+    """
+    from torch._export.verifier import TrainingIRVerifier  # private, as of torch 2.13
+    from torch.export import ExportedProgram
+
+    constants = _lift(module)
+    signature = _signature(module, constants)
+    return ExportedProgram(
+        root=module,
+        graph=module.graph,
+        graph_signature=signature,
+        state_dict=constants,
+        range_constraints={},
+        module_call_graph=[_call(signature, inputs)],
+        example_inputs=(tuple(inputs), {}),
+        verifiers=[TrainingIRVerifier],  # of a program that may still write to tensors
+    )
+
+
+def _lift(module: GraphModule) -> dict[str, Tensor]:
+    """Make inputs of a graph's attributes, in front of its own; return them by name, in order."""
+    from torch._guards import detect_fake_mode
+    from torch.nn import Parameter
+
+    graph = module.graph
+    first = next(iter(graph.nodes))
+    mode: Any = detect_fake_mode([each.meta["val"] for each in graph.find_nodes(op="placeholder")])
+    uses: dict[str, list[Node]] = {}
+    for node in graph.find_nodes(op="get_attr"):
+        uses.setdefault(str(node.target), []).append(node)
+    tensors = {name: getattr(module, name) for name in uses}
+    names = sorted(uses, key=lambda name: not isinstance(tensors[name], Parameter))
+    for name in names:
+        prefix = "p" if isinstance(tensors[name], Parameter) else "b"
+        with graph.inserting_before(first):
+            lifted = graph.placeholder(f"{prefix}_{name}")
+        lifted.target = lifted.name
+        lifted.meta["val"] = mode.from_tensor(tensors[name])
+        for node in uses[name]:
+            node.replace_all_uses_with(lifted)
+            graph.erase_node(node)
+        delattr(module, name)
+    return {name: tensors[name] for name in names}
+
+
+def _signature(module: GraphModule, constants: dict[str, Tensor]) -> ExportGraphSignature:
+    from torch.export.graph_signature import (
+        ConstantArgument,
+        ExportGraphSignature,
+        InputKind,
+        InputSpec,
+        OutputKind,
+        OutputSpec,
+        TensorArgument,
+    )
+    from torch.fx import Node
+    from torch.nn import Parameter
+
+    nodes = [TensorArgument(each.name) for each in module.graph.find_nodes(op="placeholder")]
+    lifted, own = nodes[: len(constants)], nodes[len(constants) :]
+    results: Any = module.graph.output_node().args[0]
+    return ExportGraphSignature(
+        input_specs=[
+            *(
+                InputSpec(InputKind.PARAMETER, node, name)
+                if isinstance(tensor, Parameter)
+                else InputSpec(InputKind.BUFFER, node, name, persistent=True)
+                for node, (name, tensor) in zip(lifted, constants.items(), strict=True)
+            ),
+            *(InputSpec(InputKind.USER_INPUT, node, None) for node in own),
+        ],
+        output_specs=[
+            OutputSpec(
+                OutputKind.USER_OUTPUT,
+                TensorArgument(each.name) if isinstance(each, Node) else ConstantArgument("", each),
+                None,
+            )
+            for each in results
+        ],
+    )
+
+
+def _call(signature: ExportGraphSignature, inputs: Sequence[Tensor]) -> Any:
+    """How the program is called: with the inputs, for a tuple of the outputs."""
+    from torch.export import ModuleCallEntry, ModuleCallSignature
+    from torch.utils._pytree import tree_structure
+
+    return ModuleCallEntry(
+        "",
+        ModuleCallSignature(
+            inputs=[],
+            outputs=[],
+            in_spec=tree_structure((tuple(inputs), {})),
+            out_spec=tree_structure((0,) * len(signature.output_specs)),
+            forward_arg_names=[str(name) for name in signature.user_inputs],
+        ),
+    )
