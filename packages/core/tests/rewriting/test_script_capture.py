@@ -160,6 +160,27 @@ def load(text: str, folder: Any) -> Any:
     return module
 
 
+def test_a_constant_that_is_written_to_starts_anew() -> None:
+    x, total = torch.randn(2), torch.zeros(2)
+    with quiet():
+        script = traced(lambda x: total.add_(x) * 2, x)
+    module = capture(script, (x,)).module()
+    first, second = module(x), module(x)
+    torch.testing.assert_close(first, second)
+
+
+def test_weights_are_not_copied() -> None:
+    weight = torch.randn(64, 64)
+    script = traced(lambda x: x @ weight, torch.randn(1, 64))
+    places = {
+        node.output().toIValue().data_ptr()
+        for node in script.graph.findAllNodes("prim::Constant")
+        if node.output().type().kind() == "TensorType"
+    }
+    program = capture(script, (torch.randn(1, 64),))
+    assert {tensor.data_ptr() for tensor in program.state_dict.values()} == places
+
+
 def test_nodes_know_their_line() -> None:
     program = capture(traced(numbers, torch.randn(2, 8)), (torch.randn(2, 8),))
     traces = [node.meta.get("stack_trace") or "" for node in program.graph.nodes]

@@ -159,13 +159,17 @@ def _safe(name: str) -> str:
 
 def _constant(node: Any, _: list[Any]) -> list[Any]:
     import torch
+    from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
     output = node.output()
     value = None if output.type().kind() == "NoneType" else output.toIValue()
     if isinstance(value, torch.Tensor) and value.dtype is torch.float64 and value.ndim == 0:
         # A number of the model's: as a tensor it would make float64 of what it meets.
         return [value.item()]
-    return [value.clone() if isinstance(value, torch.Tensor) else value]
+    if not isinstance(value, torch.Tensor):
+        return [value]
+    # A copy is recorded where the model writes to it: every call starts from the same numbers.
+    return [value.detach() if get_proxy_mode() is None else value.clone()]
 
 
 def _size(_: Any, arguments: list[Any]) -> list[Any]:
