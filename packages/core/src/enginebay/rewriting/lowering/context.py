@@ -136,7 +136,7 @@ class GraphValues:
         from torch.fx.node import map_arg
 
         if node.op == "placeholder":
-            place = [each for each in node.graph.nodes if each.op == "placeholder"].index(node)
+            place = node.graph.find_nodes(op="placeholder").index(node)
             return self._inputs[place] if place < len(self._inputs) else None
         if node.op == "get_attr":
             return getattr(self._root, str(node.target), None)

@@ -110,8 +110,7 @@ def _converted(x: Tensor, dtype: Any) -> Tensor:
 
 
 def _without_checks(program: ExportedProgram) -> None:
-    """Remove the checks of dtypes and sizes, which are nodes that no node uses."""
+    """Remove the checks of dtypes and sizes, which no node uses."""
     for node in list(program.graph.nodes):
         if str(node.target).startswith("aten._assert") and not node.users:
             program.graph.erase_node(node)
-    program.graph_module.recompile()
