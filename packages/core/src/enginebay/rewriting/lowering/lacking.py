@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import LackingOperatorsError
-from enginebay.rewriting.lowering.operators import is_among, name_of
+from enginebay.rewriting.lowering.operators import are_complex, has_complex, is_among, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from torch.export import ExportedProgram
+
+#: What complex numbers are made of, and taken apart by, where another operator is in the way.
+_PARTS = ("aten.complex", "aten.view_as_real")
 
 #: The places of an operator that a message names.
 _NAMED = 2
@@ -25,23 +28,37 @@ def check_operators(program: ExportedProgram, operators: Collection[str]) -> Non
     import torch
 
     lacking: dict[str, list[Any]] = {}
+    real_only = not has_complex(operators)
     for node in program.graph.nodes:
         target = node.target
-        if isinstance(target, torch._ops.OpOverload) and not is_among(target, operators):
-            lacking.setdefault(name_of(target), []).append(node)
+        if not isinstance(target, torch._ops.OpOverload):
+            continue
+        name = name_of(target)
+        if real_only and _is_complex(node) and name not in _PARTS:
+            lacking.setdefault(f"{name} of complex numbers", []).append(node)
+        elif not is_among(target, operators):
+            lacking.setdefault(name, []).append(node)
+    if any(name.endswith("complex numbers") for name in lacking):
+        lacking = {name: nodes for name, nodes in lacking.items() if name not in _PARTS}
     if not lacking:
         return
     parts = [f"{name}{_places(nodes)}" for name, nodes in lacking.items()]
+    first = next(iter(lacking)).partition(" ")[0]
     count = "an operator" if len(lacking) == 1 else f"{len(lacking)} operators"
     raise LackingOperatorsError(
         f"the engine lacks {count}: {'; '.join(parts)}",
-        hint=f'declare what it does with others, @rewriters.lowering("{next(iter(lacking))}"): '
+        hint=f'declare what it does with others, @rewriters.lowering("{first}"): '
         "docs/write-a-rewriter.md",
         operators={
             name: tuple(dict.fromkeys(filter(None, map(_module, nodes))))
             for name, nodes in lacking.items()
         },
     )
+
+
+def _is_complex(node: Any) -> bool:
+    """Return True for a node whose value or one of whose inputs is complex."""
+    return are_complex([each.meta.get("val") for each in (node, *node.all_input_nodes)], None)
 
 
 def _places(nodes: list[Any]) -> str:

@@ -19,6 +19,7 @@ _BOTH = (
     *("view", "_unsafe_view", "permute", "transpose", "t", "expand"),
     *("unsqueeze", "squeeze", "slice", "select", "index_select", "index", "gather", "flip", "roll"),
     *("repeat", "unfold", "diagonal", "clone", "alias", "neg", "sum", "mean", "cumsum"),
+    *("tril", "triu", "detach", "lift_fresh_copy"),
 )
 
 #: Those that take or return a list of tensors.
@@ -117,8 +118,8 @@ def pad_by(
     return torch.complex(*(torch.nn.functional.pad(part, sizes, mode) for part in _parts(x)))
 
 
-@of_complex("where.self")
-def where(ctx: LoweringContext, condition: Tensor, x: Tensor, other: Tensor) -> Tensor:
+@of_complex("where")
+def where(ctx: LoweringContext, condition: Tensor, x: Any, other: Any) -> Tensor:
     pairs = zip(_both_parts(x), _both_parts(other), strict=True)
     return torch.complex(*(torch.where(condition, *pair) for pair in pairs))
 
@@ -139,6 +140,31 @@ def to_copy(
         return x.real.to(dtype)
     own = dtype.to_real()
     return _joined(*(None if part is None else part.to(own) for part in _parts(x)))
+
+
+@of_complex("slice_scatter", "select_scatter")
+def scattered(ctx: LoweringContext, x: Tensor, source: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    pairs = zip(_both_parts(x), _both_parts(source), strict=True)
+    return torch.complex(*(ctx.origin_op(*pair, *args, **kwargs) for pair in pairs))
+
+
+@of_complex("copy")
+def copy(ctx: LoweringContext, x: Tensor, source: Tensor, *_: Any) -> Tensor:
+    found: Tensor = source.to(x.dtype).expand(x.shape).clone()
+    return found
+
+
+@of_complex("full", "scalar_tensor")
+def full(ctx: LoweringContext, *args: Any, dtype: torch.dtype | None = None, **_: Any) -> Tensor:
+    *sizes, value = args
+    own = torch.get_default_dtype() if dtype is None else dtype.to_real()
+    shape = sizes[0] if sizes else ()
+    return torch.complex(*(torch.full(shape, each, dtype=own) for each in _both_parts(value)))
+
+
+@of_complex("zeros", "empty")
+def zeros(ctx: LoweringContext, size: Sequence[int], *, dtype: torch.dtype, **_: Any) -> Tensor:
+    return full(ctx, size, 0.0, dtype=dtype)
 
 
 @of_complex("full_like")
