@@ -40,17 +40,9 @@ def check_descriptors(name: str, descriptors: Sequence[str]) -> None:
     Raises:
         RewriterError: They are no list, or one of them is unknown.
     """
-    if isinstance(descriptors, str):
-        raise RewriterError(
-            f'arg_descriptors of the symbolic rewriter of "{name}" must be a list, not a str',
-            hint=f'arg_descriptors=["{descriptors}"]',
-        )
-    for each in descriptors:
-        if each not in _DESCRIPTORS:
-            raise RewriterError(
-                f'the symbolic rewriter of "{name}" has the argument descriptor {each!r}; '
-                f"wanted one of {', '.join(_DESCRIPTORS)}"
-            )
+    which = f'the symbolic rewriter of "{name}"'
+    _check_list(descriptors, f"arg_descriptors of {which}", "arg_descriptors")
+    _check_known(descriptors, f"{which} has the argument descriptor", _DESCRIPTORS)
 
 
 def check_needs(name: str, needs: Sequence[str]) -> None:
@@ -59,16 +51,20 @@ def check_needs(name: str, needs: Sequence[str]) -> None:
     Raises:
         RewriterError: It is no list, or one of them is unknown.
     """
-    if isinstance(needs, str):
-        raise RewriterError(
-            f'needs of the lowering of "{name}" must be a list, not a str',
-            hint=f'needs=["{needs}"]',
-        )
-    for each in needs:
-        if each not in _NEEDS:
-            raise RewriterError(
-                f'the lowering of "{name}" needs {each!r}; wanted one of {", ".join(_NEEDS)}'
-            )
+    which = f'the lowering of "{name}"'
+    _check_list(needs, f"needs of {which}", "needs")
+    _check_known(needs, f"{which} needs", _NEEDS)
+
+
+def _check_list(values: object, what: str, keyword: str) -> None:
+    if isinstance(values, str):
+        raise RewriterError(f"{what} must be a list, not a str", hint=f'{keyword}=["{values}"]')
+
+
+def _check_known(values: Sequence[str], what: str, known: Sequence[str]) -> None:
+    for each in values:
+        if each not in known:
+            raise RewriterError(f"{what} {each!r}; wanted one of {', '.join(known)}")
 
 
 def check_rewriter(rewriter: Rewriter) -> None:
