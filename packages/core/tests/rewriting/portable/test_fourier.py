@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from hypothesis import strategies as st
-from packages.core.tests.rewriting.portable.engine import FLOATS, check, examples, tensors
+from packages.core.tests.rewriting.portable.engine import (
+    FLOATS,
+    SMALL_ENGINE,
+    check,
+    examples,
+    tensors,
+)
+
+WITH_ATAN2 = SMALL_ENGINE - {"aten.complex"} | {"aten.atan2"}
 
 
 def parts(x):
@@ -27,6 +36,12 @@ def test_transforms(draw):
         )
 
     return transforms, x
+
+
+@pytest.mark.parametrize("count", [4, 6, 7])
+def test_the_angle_of_what_is_real(count):
+    x = -torch.arange(1.0, count + 1).expand(3, count).clone()
+    check((lambda x: torch.fft.rfft(x).angle(), x), exact=False, operators=WITH_ATAN2)
 
 
 def test_signals():

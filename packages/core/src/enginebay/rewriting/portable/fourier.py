@@ -21,10 +21,13 @@ def _scale(count: int, normalization: int) -> float:
 
 
 def _waves(rows: int, columns: int, count: int, sign: int) -> tuple[Any, Any]:
-    """Cosines and sines, in double precision; whole turns are taken off first, exactly."""
-    turns = torch.arange(rows).unsqueeze(-1) * torch.arange(columns)
-    angles = (turns % count).to(torch.float64) * (sign * 2 * math.pi / count)
-    return angles.cos(), angles.sin()
+    """Cosines and sines, in double precision; whole turns are taken off first, exactly.
+
+    The sine of a half turn is zero: a trace of it would turn the angle of a real number about.
+    """
+    turns = (torch.arange(rows).unsqueeze(-1) * torch.arange(columns)) % count
+    angles = turns.to(torch.float64) * (sign * 2 * math.pi / count)
+    return angles.cos(), torch.where(turns * 2 % count == 0, 0.0, angles.sin())
 
 
 def _times(x: Tensor, dim: int, matrix: Tensor) -> Tensor:
@@ -48,8 +51,8 @@ def from_real(
     *others, last = dim
     count = x.shape[last]
     cosine, sine = _waves(count, count // 2 + 1 if onesided else count, count, -1)
-    x = x * _scale(math.prod(x.shape[each] for each in dim), normalization)
-    real, imag = _times(x, last, cosine), _times(x, last, sine)
+    scale = _scale(math.prod(x.shape[each] for each in dim), normalization)
+    real, imag = _times(x, last, cosine * scale), _times(x, last, sine * scale)
     for axis in others:
         real, imag = _between(real, imag, axis, -1)
     return torch.complex(real, imag)
@@ -60,7 +63,7 @@ def between_complex(
     ctx: LoweringContext, x: Tensor, dim: Sequence[int], normalization: int, forward: bool
 ) -> Tensor:
     factor = _scale(math.prod(x.shape[each] for each in dim), normalization)
-    real, imag = x.real * factor, x.imag * factor
+    real, imag = (x.real, x.imag) if factor == 1 else (x.real * factor, x.imag * factor)
     for axis in dim:
         real, imag = _between(real, imag, axis, -1 if forward else 1)
     return torch.complex(real, imag)
