@@ -155,3 +155,15 @@ def test_triangles(data, shape, function, diagonal, by_name):
         check(function, x, diagonal=diagonal)
     else:
         check(function, x, diagonal)
+
+
+@both
+def test_a_sigmoid_is_exact_far_below_zero(tmp_path, exporter):
+    x = torch.linspace(-100, 40, 6).reshape(2, 3)
+    function = lambda x, mask: x.sigmoid() * (mask + 1)  # noqa: E731
+    found, fired = run(tmp_path, [rewriters], exporter, function, x)
+    assert fired == {"sigmoid": 1}
+    torch.testing.assert_close(found, function(x, MASK), rtol=1e-5, atol=1e-38)
+    (tmp_path / "plain").mkdir()
+    plain, _ = run(tmp_path / "plain", [], exporter, function, x)
+    assert not torch.allclose(plain, function(x, MASK), rtol=1e-1, atol=1e-38)
