@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from enginebay.errors import ConversionError, EnginebayError
 from enginebay_ncnn.scalars import give_dimension
+from enginebay_ncnn.torchscript import first_line, quiet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
+    from torch.export import ExportedProgram
+
     from enginebay import IRModel
     from enginebay.authors import NumpyArray
+    from enginebay.hooks import ConvertRequest
     from enginebay_ncnn.params import NcnnParams
     from enginebay_ncnn.plan import BlobType
     from enginebay_ncnn.shapes import InputShape
@@ -55,26 +61,25 @@ class Candidate:
 
 
 def candidates(
-    ir: IRModel,
+    request: ConvertRequest[NcnnParams],
     frozen: Frozen | None,
     shapes: tuple[InputShape, ...],
     folder: Path,
-    params: NcnnParams,
 ) -> Iterator[tuple[str, Callable[[], Candidate]]]:
     """Yield the candidates in order, each as its name for messages and a function that makes it.
 
     Args:
-        ir: The IR.
+        request: The request to convert an IR.
         frozen: The same model as frozen TorchScript; None for ONNX.
         shapes: The shapes of its inputs.
         folder: The folder for the files.
-        params: The backend's parameters.
     """
+    ir = request.ir
     feeds = tuple(Feed(shape, shape.dtype) for shape in shapes)
     if frozen is None:
         yield "as it is", lambda: Candidate(_copy_onnx(ir, shapes, folder), feeds)
         return
-    if params.module_ops:  # freezing inlines the modules that are to be kept
+    if request.params.module_ops:  # freezing inlines the modules that are to be kept
         yield (
             "with its modules",
             lambda: Candidate(_copy(ir, folder), feeds, frozen.outputs, frozen.places),
@@ -86,21 +91,45 @@ def candidates(
     )
     if any(shape.is_open for shape in shapes):
         return  # a lowered graph holds for one size
-    yield "with its operators lowered", lambda: _lowered(frozen, feeds, folder)
+    program = cache(lambda: _lower(request, frozen))
+    yield "with its operators lowered", lambda: _lowered(program(), frozen, feeds, folder)
     if frozen.has_attention:
         yield (
             "lowered with attention in its parts",
-            lambda: _lowered(frozen, feeds, folder, attention_apart=True),
+            lambda: _lowered(program(), frozen, feeds, folder, attention_apart=True),
         )
 
 
+def _lower(request: ConvertRequest[NcnnParams], frozen: Frozen) -> ExportedProgram:
+    """Return the model as a graph of the operators that the dialect writes.
+
+    Raises:
+        ConversionError: Nothing lowers some operators, or torch cannot capture the model.
+    """
+    import torch
+
+    try:
+        with torch.no_grad(), quiet():
+            program: ExportedProgram = request.lower(frozen.module, frozen.examples)
+            return program
+    except EnginebayError:
+        raise
+    except Exception as err:  # of torch's own, of any kind
+        raise ConversionError(f"torch cannot capture the model: {first_line(err)}") from err
+
+
 def _lowered(
-    frozen: Frozen, feeds: tuple[Feed, ...], folder: Path, *, attention_apart: bool = False
+    program: ExportedProgram,
+    frozen: Frozen,
+    feeds: tuple[Feed, ...],
+    folder: Path,
+    *,
+    attention_apart: bool = False,
 ) -> Candidate:
-    from enginebay_ncnn.lowering.retrace import retrace
+    from enginebay_ncnn.dialect.writing import write
 
     target = folder / "lowered.pt"
-    tables = retrace(frozen.module, frozen.examples, target, attention_apart=attention_apart)
+    tables = write(program, frozen.examples, target, attention_apart=attention_apart)
     floats = [
         Feed(msgspec.structs.replace(feed.shape, dtype="float32"), feed.dtype, "float32")
         for feed in feeds

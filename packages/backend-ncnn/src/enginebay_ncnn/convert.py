@@ -124,7 +124,7 @@ def _best(request: ConvertRequest[NcnnParams], params: NcnnParams, scratch: Path
     failures: dict[str, ConversionError] = {}
     attempts: list[_Attempt] = []
     half = params.precision == "fp16" or params.fp16_arithmetic
-    for name, prepare in candidates(request.ir, frozen, shapes, scratch, params):
+    for name, prepare in candidates(request, frozen, shapes, scratch):
         request.progress(f"pnnx, {name}")
         try:
             attempts.append(_attempt(prepare(), request, params, scratch / name, examples))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import enginebay as eb
+from enginebay_ncnn.dialect.operators import OPERATORS
 from enginebay_ncnn.params import NcnnParams
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
         CheckEnvRequest,
         ConvertRequest,
         LayersRequest,
+        RewritersRequest,
         TimedLayer,
         WrapperRequest,
     )
@@ -31,6 +33,8 @@ def backend_info() -> eb.BackendInfo:
         dtypes=("float32", "float16", "int64", "int32", "bool"),
         precisions=("fp32", "fp16", "int8"),
         calibrated=("int8",),
+        operators=OPERATORS,
+        lowers_itself=True,
         runtime_distributions=("ncnn>=1.0.20261020", "pnnx>=20261020"),
     )
 
@@ -41,6 +45,16 @@ def check_env(request: CheckEnvRequest[NcnnParams]) -> eb.EnvReport:
     from enginebay_ncnn.environment import check_tier
 
     return check_tier(request)
+
+
+@eb.hookimpl
+def rewriters(request: RewritersRequest) -> eb.RewriterSet:
+    """Return the lowerings of what neither pnnx nor ncnn has, and core does not lower as well."""
+    del request  # for every IR
+    from enginebay_ncnn.lowerings import lowerings
+
+    found: eb.RewriterSet = lowerings
+    return found
 
 
 @eb.hookimpl

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from enginebay.authors import call
-from enginebay.errors import ConversionError
+from enginebay.errors import ConversionError, LackingOperatorsError
 from enginebay_ncnn import pnnx
 from enginebay_ncnn.candidates import candidates
 from enginebay_ncnn.graph import Graph
@@ -40,9 +40,12 @@ def unsupported_operators(request: ConvertRequest[NcnnParams]) -> dict[str, str]
             return dict.fromkeys(foreign, "pnnx knows no operators of others")
     best: dict[str, str] | None = None
     failure: ConversionError | None = None
-    for name, prepare in candidates(request.ir, frozen, shapes, request.work_dir, params):
+    for name, prepare in candidates(request, frozen, shapes, request.work_dir):
         try:
             left = _left(prepare(), params, request.work_dir / name)
+        except LackingOperatorsError as err:
+            names = (operator.replace(".", "::", 1) for operator in err.operators)
+            left = dict.fromkeys(names, "nothing lowers it to what ncnn has")
         except ConversionError as err:
             failure = failure or err
             continue

@@ -108,6 +108,12 @@ def save(module: Any, target: Path) -> None:
         torch.jit.save(module, file)
 
 
+def first_line(err: Exception) -> str:
+    """Return the kind of an error of torch's, and the first line of its message."""
+    lines = str(err).strip().splitlines()
+    return f"{type(err).__name__}: {lines[0] if lines else repr(err)}"
+
+
 def _restore_numbers(model: Any) -> None:
     """Turn tensors back into numbers where a trace multiplies or divides by them.
 

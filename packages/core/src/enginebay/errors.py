@@ -17,6 +17,7 @@
     ├── ModelError                    1   the model's own code raised
     ├── ExportError                   1   model → IR failed
     ├── ConversionError               1   IR → engine failed
+    │   └── LackingOperatorsError     1   the engine lacks operators; carries ``.operators``
     ├── InferenceError                1   the engine failed on good inputs
     ├── ArtifactError                 1   an artifact is damaged, foreign or from the future
     ├── FallbackError                 1   strict mode, and the engine fell back
@@ -59,6 +60,7 @@ __all__ = [
     "InferenceError",
     "InputError",
     "IsolationError",
+    "LackingOperatorsError",
     "MismatchError",
     "MissingDependencyError",
     "ModelError",

@@ -108,6 +108,22 @@ def test_composite_operators_are_kept() -> None:
     assert found == ["aten.scaled_dot_product_attention.default"]
 
 
+def test_resized_images_are_kept_until_an_engine_lacks_them() -> None:
+    def resized(x: Any) -> Any:
+        corners = torch.nn.functional.interpolate(x, (5, 7), mode="bilinear", align_corners=True)
+        return corners, torch.nn.functional.interpolate(x, (5, 7), mode="bicubic")
+
+    x = torch.rand(1, 2, 4, 4)
+    program = capture(traced(resized, x), (x,))
+    for found, wanted in zip(outputs_of(program, x), resized(x), strict=True):
+        torch.testing.assert_close(found, wanted)
+    # Of an overload with one factor a side torch.export keeps nothing, whatever an engine has.
+    with quiet():
+        kept = program.run_decompositions({})
+    assert operators(program) == ["aten.upsample_bilinear2d.vec", "aten.upsample_bicubic2d.vec"]
+    assert operators(kept) == operators(program)
+
+
 def test_a_branch_on_a_constant_is_taken() -> None:
     class Model(torch.nn.Module):
         def __init__(self) -> None:

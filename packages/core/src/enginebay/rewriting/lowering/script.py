@@ -145,10 +145,19 @@ def evaluate(node: Any, arguments: list[Any]) -> list[Any]:
             keywords[declared.name] = value
         else:
             positional.append(value)
+    if kind in _IMAGE_SIZES and positional[3:] == [None, None]:
+        # torch.export takes the overload with one factor a side apart, and this one only where an
+        # engine lacks it.
+        overload = getattr(torch.ops.aten, kind.removeprefix("aten::")).vec
+        return [overload(*positional[:3], None)]
     operators = getattr(torch.ops.aten, _safe(kind.removeprefix("aten::")))
     # By its overload: torch's own choice makes float64 of a choice between two numbers.
     result = getattr(operators, schema.overload_name or "default")(*positional, **keywords)
     return list(result) if len(list(node.outputs())) > 1 else [result]
+
+
+#: Operators whose overload for an image's size torch.export takes apart before all others.
+_IMAGE_SIZES = ("aten::upsample_bilinear2d", "aten::upsample_bicubic2d")
 
 
 def _safe(name: str) -> str:

@@ -1,0 +1,1 @@
+"""Writes a lowered graph as TorchScript that pnnx reads well."""

@@ -1,0 +1,87 @@
+"""Elementwise arithmetic, of finite numbers."""
+
+# ruff: noqa: ARG001, D103 - each has the name and the arguments of its operator
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import enginebay as eb
+from enginebay_ncnn.lowerings.common import LACKING, torch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from enginebay.authors import LoweringContext
+
+lowerings = eb.RewriterSet(backend="ncnn")
+
+
+@lowerings.lowering("aten.exp2", needs=LACKING)
+def exp2(ctx: LoweringContext, x: Tensor) -> Tensor:
+    return (x * math.log(2)).exp()
+
+
+@lowerings.lowering("aten.log2", needs=LACKING)
+def log2(ctx: LoweringContext, x: Tensor) -> Tensor:
+    return x.log() * (1 / math.log(2))
+
+
+@lowerings.lowering("aten.erfc", needs=LACKING)
+def erfc(ctx: LoweringContext, x: Tensor) -> Tensor:
+    return 1 - x.erf()
+
+
+@lowerings.lowering("aten.fmax", needs=LACKING)
+def fmax(ctx: LoweringContext, a: Tensor, b: Tensor) -> Tensor:
+    return torch.maximum(a, b)
+
+
+@lowerings.lowering("aten.fmin", needs=LACKING)
+def fmin(ctx: LoweringContext, a: Tensor, b: Tensor) -> Tensor:
+    return torch.minimum(a, b)
+
+
+@lowerings.lowering("aten.signbit", needs=LACKING)
+def signbit(ctx: LoweringContext, x: Tensor) -> Tensor:
+    """There is no negative zero to be seen."""
+    return x < 0
+
+
+@lowerings.lowering("aten.isfinite", needs=LACKING)
+def isfinite(ctx: LoweringContext, x: Tensor) -> Tensor:
+    return (x.isnan() | x.isinf()).logical_not()
+
+
+@lowerings.lowering("aten.logaddexp", needs=LACKING)
+def logaddexp(ctx: LoweringContext, a: Tensor, b: Tensor) -> Tensor:
+    """Torch's own looks for infinities first, in 15 nodes."""
+    return torch.maximum(a, b) + (a - b).abs().neg().exp().log1p()
+
+
+@lowerings.lowering("aten.logaddexp2", needs=LACKING)
+def logaddexp2(ctx: LoweringContext, a: Tensor, b: Tensor) -> Tensor:
+    return torch.maximum(a, b) + (1 + (a - b).abs().neg().exp2()).log2()
+
+
+@lowerings.lowering("aten.lerp", needs=LACKING)
+def lerp(ctx: LoweringContext, a: Tensor, b: Tensor, weight: Any) -> Tensor:
+    """Torch's own turns round where the weight is large, to be exact at one."""
+    found: Tensor = a + (b - a) * weight
+    return found
+
+
+@lowerings.lowering("aten.var_mean.correction", needs=LACKING)
+def var_mean(
+    ctx: LoweringContext,
+    x: Tensor,
+    dim: Sequence[int] | None = None,
+    *,
+    correction: Any = None,
+    keepdim: bool = False,
+) -> tuple[Tensor, Tensor]:
+    dims = list(dim) if dim else list(range(x.ndim))
+    correction = 1 if correction is None else correction
+    return torch.var(x, dims, correction=correction, keepdim=keepdim), x.mean(dims, keepdim)

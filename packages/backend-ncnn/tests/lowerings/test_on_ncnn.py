@@ -1,0 +1,71 @@
+"""The lowerings on the engine: several operators of a family in one network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+class Family(nn.Module):
+    """Functions behind a linear layer, as they stand in a model, and what they have as outputs."""
+
+    def __init__(self, functions: Any) -> None:
+        super().__init__()
+        self.functions = functions
+        self.before = nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        x = self.before(x)
+        return tuple(function(x) * 2.0 for function in self.functions)
+
+
+def spectrum(x):
+    return torch.fft.irfft2(torch.fft.rfft2(x) * (0.5 + 2j), s=(16, 8))
+
+
+def picture(x):
+    return x.reshape(1, 2, 8, 8)
+
+
+FAMILIES = {
+    "arithmetic": [
+        *(torch.exp2, torch.erfc, lambda x: x.abs().log2(), lambda x: x.hypot(x + 1)),
+        *(lambda x: torch.logaddexp(x, -x), lambda x: x.lerp(-x, 0.3), lambda x: x.copysign(-x)),
+        lambda x: torch.std_mean(x, -1)[0],
+    ],
+    "ordering": [
+        *(lambda x: x.sort(1).values, lambda x: x.argsort(-1).float(), lambda x: x.topk(3, 1)[1]),
+        *(lambda x: x.kthvalue(4, 1).values, lambda x: x.median(-1).values, lambda x: x.argmax(1)),
+        *(lambda x: x.min(2).indices, lambda x: x.cummax(1).values, lambda x: x.cummin(2).indices),
+    ],
+    "contraction": [
+        lambda x: torch.einsum("bij,bkj->bik", x, x),
+        lambda x: torch.einsum("bij,bij->bi", x, x),
+        *(lambda x: torch.cdist(x, x[:, :5] + 1), lambda x: torch.cdist(x, x[:, 1:4], p=1)),
+        lambda x: functional.affine_grid(x[:, :2, :3], (1, 2, 4, 5), align_corners=False),
+    ],
+    "images": [
+        lambda x: functional.interpolate(picture(x), (5, 3), mode="bilinear", antialias=True),
+        lambda x: functional.interpolate(picture(x), (5, 9), mode="bicubic", antialias=True),
+        lambda x: functional.pad(picture(x), (1, 2, 3, 0), mode="circular"),
+    ],
+    "complex numbers": [
+        *(lambda x: torch.fft.rfft(x).abs(), spectrum, lambda x: torch.exp(1j * x).imag),
+        lambda x: torch.view_as_real(torch.view_as_complex(x.reshape(1, 16, 4, 2)) * (1 + 2j)),
+    ],
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_families(deploy, family):
+    deployed = deploy(Family(FAMILIES[family]), torch.randn(1, 16, 8), ir="torchscript")
+    assert deployed.verdict == "verified"
+
+
+def test_a_recurrent_network(deploy):
+    lstm = nn.LSTM(8, 4, bidirectional=True, batch_first=True)
+    assert deploy(lstm, torch.randn(1, 5, 8), ir="torchscript").verdict == "verified"
