@@ -60,6 +60,17 @@ def test_a_lower_precision_is_what_the_compiled_model_reports(load, precision, h
     assert 1e-5 < error < 0.1  # it is really computed in it
 
 
+@pytest.mark.skipif("FP16" in CAPABILITIES, reason="this processor has fp16")
+@pytest.mark.parametrize("device", ["cpu", "auto"])
+def test_fp16_that_the_processor_lacks_is_fp32_and_no_bf16(load, device):
+    wrapper = load(MATMUL, precision="fp16", device=device)
+    assert wrapper.receipt.fallbacks == (
+        "inference precision f16 was requested; the compiled model reports f32",
+    )
+    assert wrapper.receipt.precision == "fp32"
+    np.testing.assert_allclose(wrapper({"x": X})["y"], reference(), rtol=1e-5, atol=1e-5)
+
+
 def test_auto_says_which_device_it_took(load):
     wrapper = load(MATMUL, device="auto")
     assert wrapper.receipt.device.upper() in CORE.available_devices

@@ -44,7 +44,7 @@ def compile_model(request: WrapperRequest[OpenvinoParams]) -> tuple[ov.CompiledM
     device = wanted if is_available(wanted, available) else "CPU"
     add_extensions(core, carried_extensions(params.extensions, request.directory))
     path = request.directory / request.files[0]
-    properties = _properties(params)
+    properties = _properties(core, device, params)
     try:
         compiled = core.compile_model(path, device, properties)
         if "SNIPPETS_MODE" not in properties and may_overwrite_its_query(compiled):
@@ -66,11 +66,11 @@ def compile_model(request: WrapperRequest[OpenvinoParams]) -> tuple[ov.CompiledM
     return compiled, _receipt(core, compiled, params, properties, missing)
 
 
-def _properties(params: OpenvinoParams) -> dict[str, str]:
+def _properties(core: ov.Core, device: str, params: OpenvinoParams) -> dict[str, str]:
     """Translate the parameters to OpenVINO's properties; ``params.properties`` win."""
     found = {
         # By default a CPU with bfloat16 instructions computes in bfloat16.
-        "INFERENCE_PRECISION_HINT": _HINTS[params.precision],
+        "INFERENCE_PRECISION_HINT": _HINTS[_offered(core, device, params.precision)],
         "PERFORMANCE_HINT": params.performance_hint.upper(),
     }
     if params.precision == "fp32":
@@ -83,6 +83,16 @@ def _properties(params: OpenvinoParams) -> dict[str, str]:
     if params.cache_dir:
         found["CACHE_DIR"] = params.cache_dir
     return found | params.properties
+
+
+def _offered(core: ov.Core, device: str, precision: str) -> str:
+    """Return the precision, or fp32 for an fp16 that the device lacks.
+
+    OpenVINO itself would compute in bfloat16 where there is that: three bits coarser.
+    """
+    if precision == "fp16" and "FP16" not in core.get_property(device, "OPTIMIZATION_CAPABILITIES"):
+        return "fp32"
+    return precision
 
 
 def _receipt(
