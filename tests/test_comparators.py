@@ -284,7 +284,7 @@ def test_on_the_command_line(
     base += ("--overwrite", "--exporter", "torchscript")
     made = cli(*base, "--compare", "output_0=top-k:3", "--compare", "output_1=set")
     assert made.code == 0, made.err
-    assert "compared  top-k:3 of output_0:" in made.out
+    assert "compared   top-k:3 of output_0:" in made.out
     before = Path("art/manifest.json").read_bytes()
     for wrong, message in {
         "output_0=top-k:9": "error: 'output_0' has 8 classes, and top-k:9 compares 9",
