@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from enginebay.ir import IRKind, IRModel
     from enginebay.models import BoundModel
     from enginebay.operations.rewrite_model import ExportPatch
-    from enginebay.rewriting import RewriteReport
+    from enginebay.rewriting import AppliedRewriter, RewriteReport
 
     Exported = tuple[IRModel, RewriteReport | None]
 
@@ -26,7 +26,8 @@ class SharedExports:
     """The exports of one model so far, and the errors of those that failed.
 
     Two backends share one where rewriters make no difference between them: in a run of the model
-    none but core's own fires for either, and neither has symbolics of its own.
+    none but core's own fires for either. Whether symbolics and lowerings of a backend fire is only
+    known after its export, so it shares that with those after it, and takes none from those before.
 
     Args:
         folder: Where copies of the files are kept.
@@ -66,6 +67,8 @@ class SharedExports:
         found = self._exported.get(key)
         if found is None:
             found = self._exported[key] = self._written(write)
+            if isinstance(found, tuple) and not _own_fired(found[1]):
+                self._exported.setdefault((kind, choices, None), found)
         if isinstance(found, EnginebayError):
             raise found
         exported, report = found
@@ -102,7 +105,16 @@ def _rewritten(model: BoundModel, patch: ExportPatch) -> Any:
     except Exception:  # noqa: BLE001  # a replacement may be made for tracing alone
         return object()  # equal to nothing else
     assert patch.report is not None
-    own = [each for each in patch.report.applied if each.distribution != CORE]
+    own = _own(patch.report)
     if any(each.count or each.kind in ("symbolic", "lowering") for each in own):
         return patch.backend, tuple((each.kind, each.name) for each in own)
     return None
+
+
+def _own_fired(report: RewriteReport | None) -> bool:
+    return report is not None and any(each.count for each in _own(report))
+
+
+def _own(report: RewriteReport) -> list[AppliedRewriter]:
+    """The rewriters of a backend."""
+    return [each for each in report.applied if each.distribution != CORE]
