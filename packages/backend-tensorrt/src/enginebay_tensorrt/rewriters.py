@@ -34,14 +34,17 @@ _TRANSFORMS: dict[str, Any] = {
     "fftn": None,
     "ifftn": None,
 }
-#: Which operators may read complex numbers while the TorchScript exporter keeps them as pairs.
-_READERS = {"aten::real", "aten::imag", "aten::view_as_real"}
 
 
 def is_torchscript(target: Any) -> bool:
     """Return True for the TorchScript exporter, where the default one writes other operators."""
     exporter: str | None = target.exporter
     return exporter == "torchscript"
+
+
+def writes_dft(target: Any) -> bool:
+    """Return True but for the TorchScript exporter: for it core takes transforms apart itself."""
+    return not is_torchscript(target)
 
 
 @rewriters.function("torch.cat", ir="onnx")
@@ -208,17 +211,4 @@ def _transform(name: str, default: Any) -> Callable[..., Any]:
 
 
 for _name, _dims in _TRANSFORMS.items():
-    rewriters.function(f"torch.fft.{_name}", ir="onnx")(_transform(_name, _dims))
-
-
-@rewriters.symbolic("complex", is_pytorch=True, ir="onnx", check=is_torchscript)
-def complex_numbers(ctx: Context, g: Any, real: Any, imag: Any) -> Any:  # noqa: ARG001  # likewise
-    """Keep complex numbers as pairs, as Enginebay's symbolics of their readers expect them."""
-    import torch
-    from torch.onnx.errors import SymbolicValueError
-
-    node = g.original_node
-    if not all(use.user.kind() in _READERS for use in node.output().uses()):
-        raise SymbolicValueError("no 'aten::complex' read as complex numbers", node.output())
-    last = g.op("Constant", value_t=torch.tensor([-1]))
-    return g.op("Concat", g.op("Unsqueeze", real, last), g.op("Unsqueeze", imag, last), axis_i=-1)
+    rewriters.function(f"torch.fft.{_name}", ir="onnx", check=writes_dft)(_transform(_name, _dims))

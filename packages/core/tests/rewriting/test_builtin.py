@@ -102,19 +102,6 @@ SUMS = (
     (lambda x, y: x.logaddexp2(y), "torch.Tensor.logaddexp2"),
 )
 POOL = "torch.nn.functional.avg_pool"
-FOURIER = (
-    ("fft_fft", lambda x: torch.fft.fft(x, norm="ortho").imag),
-    ("fft_fft", lambda x: torch.fft.fft((x * 9).int(), dim=1).real),
-    ("fft_ifft", lambda x: torch.fft.ifft(x, norm="forward").real),
-    ("fft_rfft", lambda x: torch.view_as_real(torch.fft.rfft(x, dim=1, norm="forward"))),
-    ("fft_fft2", lambda x: torch.fft.fft2(x).real),
-    ("fft_ifft2", lambda x: torch.fft.ifft2(torch.fft.fft(x, dim=0), norm="ortho").real),
-    ("fft_fftn", lambda x: torch.fft.fftn(x, dim=(1, 2)).real),
-    ("fft_ifftn", lambda x: torch.fft.ifftn(x).imag),
-    ("real", lambda x: torch.fft.fft(x).real),
-    ("imag", lambda x: torch.fft.fft(x).imag),
-    ("view_as_real", lambda x: torch.view_as_real(torch.fft.fft(x))),
-)
 SIGNAL, IMAGE, VOLUME = rand(3, 8), rand(3, 8, 6), rand(3, 8, 6, 4)
 UNBATCHED = (
     ("max_pool1d", nn.MaxPool1d(3, 2, 1), SIGNAL),
@@ -341,7 +328,6 @@ def fallback():
         ("torchscript", F.logsigmoid, (FAR,), "log_sigmoid"),
         ("dynamo", lambda x: x + (x > 9)._is_all_true(), (rand(3),), "aten._is_all_true"),
         ("dynamo", lambda x: x + (x < 9)._is_all_true(), (rand(3),), "aten._is_all_true"),
-        *(("torchscript", transform, (rand(2, 3, 4),), name) for name, transform in FOURIER),
         ("dynamo", lambda x: x.squeeze(1) + 0, (rand(1, 4, 1),), "torch.Tensor.squeeze"),
         ("torchscript", lambda x: torch.squeeze(x, (0, 2)), (rand(1, 4, 1),), "torch.squeeze"),
         *(("torchscript", function, (x,), name) for name, function, x in UNBATCHED),
@@ -550,20 +536,6 @@ def test_autograd_functions_can_be_saved_in_a_trace(export, function):
     assert same(exported.run(*args)[0], model(*args))
 
 
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda x: torch.fft.fft(x),
-        lambda x: torch.fft.fft(x).abs(),
-        lambda x: torch.fft.fft(x, n=3).real,
-        lambda x: torch.fft.fftn(x, s=(2, 2)).real,
-    ],
-)
-def test_complex_numbers_that_nothing_takes_apart_are_refused(export, function):
-    with pytest.raises(ExportError, match=r"no 'aten::fft_fftn?' of given lengths"):
-        export(Model(function), (rand(2, 4),), exporter="torchscript", builtin=True)
-
-
 def test_a_trace_knows_no_adjoint_either(export):
     model, args = Model(lambda x: x.mT @ x.mH), (rand(2, 3, 3),)
     exported = export(model, args, exporter="jit.trace", builtin=True)
@@ -593,7 +565,6 @@ def test_every_one_is_tested_here():
         *("torch.Tensor.mT", "torch.Tensor.mH", "torch.Tensor.adjoint", "torch.adjoint"),
         *("torch.Tensor.unfold", "col2im", "log_sigmoid", POOL + "2d", POOL + "3d"),
         *(CROSS_ENTROPY, *(name for _, name in SUMS)),
-        *(name for name, _ in FOURIER),
         *(name for name, _, _ in UNBATCHED),
         *("torch.lstm", UNPACKED),
     }

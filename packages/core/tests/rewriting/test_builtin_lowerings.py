@@ -8,6 +8,7 @@ import pytest
 import torch
 from packages.core.tests.rewriting.lowered import Net
 
+from enginebay.errors import ExportError
 from enginebay.models import DynamicDim
 from enginebay.rewriting import builtin_rewriters, rewrite
 
@@ -55,10 +56,29 @@ CASES = {
     "scatter_reduce without itself": lambda x: mean_of(x, include_self=False),
 }
 
+#: Which the default exporter writes as ``DFT``.
+FOURIER = {
+    "fft": lambda x: torch.fft.fft(x, norm="ortho").imag,
+    "fft of integers": lambda x: torch.fft.fft((x * 9).int(), dim=1).real,
+    "fft of the open size": lambda x: torch.fft.fft(x, dim=0, norm="ortho").abs(),
+    "fft of a given length": lambda x: torch.fft.fft(x, n=3).real,
+    "ifft": lambda x: torch.fft.ifft(x, norm="forward").real,
+    "rfft": lambda x: torch.view_as_real(torch.fft.rfft(x, dim=1, norm="forward")),
+    "irfft": lambda x: torch.fft.irfft(torch.fft.rfft(x)),
+    "hfft": torch.fft.hfft,
+    "fft2": lambda x: torch.fft.fft2(x).real,
+    "ifft2 and fft": lambda x: torch.fft.ifft2(torch.fft.fft(x, dim=0), norm="ortho").real,
+    "fftn of all": lambda x: torch.fft.fftn(x).real,
+    "ifftn of all": lambda x: torch.fft.ifftn(x).imag,
+    "fftn of given lengths": lambda x: torch.fft.fftn(x, s=(2, 2), dim=(1, 2)).real,
+}
 
 SOME = ("cummax", "inverse", "searchsorted", "arithmetic of complex numbers")
 #: The other exporter gets the same graph: a few are enough.
-BOTH = [*((case, "dynamo") for case in CASES), *((case, "torchscript") for case in SOME)]
+BOTH = [
+    *((case, "dynamo") for case in CASES),
+    *((case, "torchscript") for case in (*SOME, *FOURIER)),
+]
 
 
 @pytest.mark.skipif(
@@ -70,16 +90,23 @@ def test_it_is_needed_and_right_with_an_open_batch(export, exporter, case):
     torch.manual_seed(0)
     x, other = torch.randn(3, 2, 4), torch.randn(5, 2, 4)
     options = {"exporter": exporter, "dynamic_shapes": {"args_0": {0: DynamicDim("batch")}}}
-    exported = export(Net(CASES[case]), (x,), builtin=True, **options)
+    function = (CASES | FOURIER)[case]
+    exported = export(Net(function), (x,), builtin=True, **options)
     assert any(each.kind == "lowering" and each.count for each in exported.report.applied)
-    expected = CASES[case](other)
+    expected = function(other)
     expected = [expected] if isinstance(expected, torch.Tensor) else list(expected)
     assert same(exported.run_on_target(other), expected)
     try:
-        without = export(Net(CASES[case]), (x,), **options).run_on_target(other)
+        without = export(Net(function), (x,), **options).run_on_target(other)
     except Exception:
         return
     assert not same(without, expected)
+
+
+def test_torchscript_has_no_complex_outputs(export):
+    options = {"exporter": "torchscript", "builtin": True}
+    with pytest.raises(ExportError, match="operator 'aten::complex' to ONNX"):
+        export(Net(torch.fft.fft), (torch.randn(2, 4),), **options)
 
 
 def same(found, expected):

@@ -112,6 +112,8 @@ def traceable(program: ExportedProgram) -> nn.Module:
     for node in module.graph.nodes:
         if node.target is torch.ops.aten.sym_size.int:
             node.target = torch.Tensor.size
+        elif node.target is torch.ops.aten._to_copy.default:
+            node.target = _to_copy  # which the tracer has no name for
         elif node.op == "call_function" and any(map(_is_size, node.all_input_nodes)):
             node.target = _python_function(node.target)
     return torch.fx.GraphModule(module, module.graph)  # without the checks of the inputs
@@ -129,6 +131,8 @@ def _python_function(target: Any) -> Any:
 
     if target in vars(operator).values():
         return target
+    if target is torch.sym_float:
+        return _sym_float
     if not isinstance(target, torch._ops.OpOverload):
         raise ExportError(f"{target} of an open size cannot be traced")
     name = target._schema.name.partition("::")[2]
@@ -139,6 +143,14 @@ def _python_function(target: Any) -> Any:
     if found is None:
         raise ExportError(f"{target} with an open size cannot be traced")
     return found
+
+
+def _to_copy(x: Any, *, dtype: Any = None, **_: Any) -> Any:
+    return x.to(x.dtype if dtype is None else dtype, copy=True)
+
+
+def _sym_float(size: Any) -> Any:
+    return size * 1.0  # the tracer would take float(size) for a constant
 
 
 def _slice(x: Any, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> Any:

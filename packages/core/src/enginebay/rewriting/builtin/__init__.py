@@ -23,7 +23,6 @@ def builtin_rewriters() -> RewriterSet:
         attention,
         autograd_function,
         dimensions,
-        fourier,
         grouped_mm,
         images,
         pooling,

@@ -11,7 +11,7 @@ from enginebay.rewriting.lowering.decomposition import decompose
 from enginebay.rewriting.lowering.exported import exported
 from enginebay.rewriting.lowering.folding import fold_constants
 from enginebay.rewriting.lowering.lacking import check_operators
-from enginebay.rewriting.lowering.operators import has_complex, is_among
+from enginebay.rewriting.lowering.operators import are_complex, has_complex, is_among
 from enginebay.rewriting.lowering.pairs import complex_as_pairs
 from enginebay.rewriting.lowering.script import script_graph
 
@@ -63,6 +63,8 @@ def lower_program(
     operators = lowerings.operators
     decompositions = {} if operators is None else _decompositions(operators)
     table: dict[Any, Any] = dict(decompositions)
+    if known is not None:
+        table.update(_composites(program, known))
     table.update(lowerings.table(GraphValues.of(program), decompositions, known))
     with plain_errors():
         lowered = decompose(program, table)
@@ -100,6 +102,21 @@ def _decompositions(operators: frozenset[str]) -> dict[OpOverload, Callable[...,
         for overload, function in table.items()
         if isinstance(overload, torch._ops.OpOverload) and not is_among(overload, operators)
     }
+
+
+def _composites(program: ExportedProgram, known: Known) -> dict[OpOverload, Callable[..., Any]]:
+    """The operators of a program that are made of others, and that the exporter lacks."""
+    import torch
+
+    defaults: Any = torch.export.default_decompositions()
+    found: dict[OpOverload, Callable[..., Any]] = {}
+    for node in program.graph.nodes:
+        target = node.target
+        if isinstance(target, torch._ops.OpOverload) and target._can_decompose():
+            values = [each.meta.get("val") for each in (node, *node.all_input_nodes)]
+            if target in defaults and not known(target, are_complex(values, None)):
+                found[target] = defaults[target]
+    return found
 
 
 def _converted(x: Tensor, dtype: Any) -> Tensor:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def _scale(count: int, normalization: int) -> float:
     """Torch's numbers: no scale, by the root of the count, by the count."""
-    return (1.0, 1 / math.sqrt(count), 1 / count)[normalization] if count else 1.0
+    return (1.0, count**-0.5, 1 / count)[normalization] if count else 1.0
 
 
 def _waves(rows: int, columns: int, count: int, sign: int) -> tuple[Any, Any]:
@@ -44,7 +44,7 @@ def _between(real: Tensor, imag: Tensor, dim: int, sign: int) -> tuple[Tensor, T
     )
 
 
-@lowers("_fft_r2c")
+@lowers("_fft_r2c", open_sizes=True)
 def from_real(
     ctx: LoweringContext, x: Tensor, dim: Sequence[int], normalization: int, onesided: bool
 ) -> Tensor:
@@ -58,7 +58,7 @@ def from_real(
     return torch.complex(real, imag)
 
 
-@lowers("_fft_c2c")
+@lowers("_fft_c2c", open_sizes=True)
 def between_complex(
     ctx: LoweringContext, x: Tensor, dim: Sequence[int], normalization: int, forward: bool
 ) -> Tensor:
@@ -69,7 +69,7 @@ def between_complex(
     return torch.complex(real, imag)
 
 
-@lowers("_fft_c2r")
+@lowers("_fft_c2r", open_sizes=True)
 def to_real(
     ctx: LoweringContext, x: Tensor, dim: Sequence[int], normalization: int, last_dim_size: int
 ) -> Tensor:
