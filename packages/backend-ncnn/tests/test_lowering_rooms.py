@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 import enginebay as eb
-from enginebay.errors import ConversionError, EnginebayError
+from enginebay.errors import ConversionError
 from enginebay_ncnn.dialect.writing import Writing
 from enginebay_ncnn.torchscript import quiet
 
@@ -215,12 +215,6 @@ def test_recurrent_networks(kind, options):
         return outputs, *(last if isinstance(last, tuple) else (last,))
 
     check(run, torch.randn(2, 5, 4), part=part)
-
-
-def test_too_many_steps_are_refused():
-    part = nn.GRU(2, 2, batch_first=True)
-    with pytest.raises(EnginebayError, match="more than 1024 steps"):
-        check(lambda module, x: module(x)[0], torch.randn(1, 1025, 2), part=part)
 
 
 def transposed(x):
