@@ -74,22 +74,25 @@ def logcumsumexp(ctx: LoweringContext, x: Tensor, dim: int) -> Tensor:
 
 @lowers("cummax", open_sizes=True)
 def cummax(ctx: LoweringContext, x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    return ctx.origin_op(x, dim) if is_open(x, dim) else _running(x, dim, operator.ge)
+    extreme = (torch.maximum, operator.ge)
+    return ctx.origin_op(x, dim) if is_open(x, dim) else _running(x, dim, *extreme)
 
 
 @lowers("cummin", open_sizes=True)
 def cummin(ctx: LoweringContext, x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    return ctx.origin_op(x, dim) if is_open(x, dim) else _running(x, dim, operator.le)
+    extreme = (torch.minimum, operator.le)
+    return ctx.origin_op(x, dim) if is_open(x, dim) else _running(x, dim, *extreme)
 
 
-def _running(x: Tensor, dim: int, wins: Any) -> tuple[Tensor, Tensor]:
+def _running(x: Tensor, dim: int, extreme: Any, wins: Any) -> tuple[Tensor, Tensor]:
     """The extreme so far, and the last place where it was; NaN beats every number."""
 
     def combine(before: list[Tensor], own: list[Tensor]) -> list[Tensor]:
         newer = wins(own[0], before[0])
         if x.dtype.is_floating_point:
             newer = (newer & (before[0] == before[0])) | (own[0] != own[0])
-        return [torch.where(newer, new, old) for new, old in zip(own, before, strict=True)]
+        # Infinities cannot be chosen by products, as an engine without a choice of its own does it.
+        return [extreme(before[0], own[0]), torch.where(newer, own[1], before[1])]
 
     dim = axis_of(x, dim)
     shape = [size if axis == dim else 1 for axis, size in enumerate(x.shape)]
