@@ -42,7 +42,7 @@ def main(package: str = "tests.zoo") -> int:
             results.put(cells, today, models.models, models.columns)
             save(results, models.results)
             keep_first(results, models)
-            print(f"[{number}/{len(running)}] {_told(cells)}", flush=True)
+            print(f"[{number}/{len(running)}] {_line(cells)}", flush=True)
     models.page.write_text(models.render(results))
     minutes = (time.perf_counter() - start) / 60
     print(f"{models.results}\n{models.page}\n{minutes:.1f} minutes")
@@ -66,9 +66,9 @@ def _work(
     return {model: left for model, left in work.items() if left}
 
 
-def _told(cells: list[Cell]) -> str:
-    told = (f"{cell.column.title}: {cell.state} in {cell.seconds:.0f} s" for cell in cells)
-    return f"{cells[0].model} · {' · '.join(told)}"
+def _line(cells: list[Cell]) -> str:
+    columns = (f"{cell.column.title}: {cell.state} in {cell.seconds:.0f} s" for cell in cells)
+    return f"{cells[0].model} · {' · '.join(columns)}"
 
 
 def _arguments(models: Collection, session: str) -> argparse.Namespace:
