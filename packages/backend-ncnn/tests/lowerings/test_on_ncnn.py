@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+import enginebay as eb
+
 
 class Family(nn.Module):
     """Functions behind a linear layer, as they stand in a model, and what they have as outputs."""
@@ -69,3 +71,21 @@ def test_families(deploy, family):
 def test_a_recurrent_network(deploy):
     lstm = nn.LSTM(8, 4, bidirectional=True, batch_first=True)
     assert deploy(lstm, torch.randn(1, 5, 8), ir="torchscript").verdict == "verified"
+
+
+@pytest.mark.parametrize("function", [lambda x: x, lambda x: x.sort(-1).values])
+def test_a_lowering_of_the_callers_serves_every_network(deploy, function):
+    """Where pnnx takes the model as it is, too."""
+    rewriters = eb.RewriterSet()
+
+    @rewriters.lowering("aten.logsumexp")
+    def logsumexp(ctx: Any, x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
+        return x.double().exp().sum(dim, keepdim).log().to(x.dtype)
+
+    class Net(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return function(x).logsumexp(-1)
+
+    deployed = deploy(Net(), torch.randn(3, 5), ir="torchscript", rewriters=[rewriters])
+    assert deployed.rewriting.fired["aten.logsumexp"] == 1
+    assert "aten.logsumexp" not in deployed.rewriting.never_fired

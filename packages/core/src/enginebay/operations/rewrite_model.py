@@ -63,9 +63,8 @@ def rewrite(
     if backend:
         engine = get_backend(backend)
         plugins = engine.rewriters(ir)
-        if engine.info.lowers_itself:  # when it converts
-            options["kinds"] = ("function", "module", "symbolic")
-        elif ir != "onnx":
+        # One that lowers when it converts gets here what is lowered for every engine.
+        if ir != "onnx" and not engine.info.lowers_itself:
             options["operators"] = engine.operators(params)
         options["lacking"] = engine.info.lacking
     else:

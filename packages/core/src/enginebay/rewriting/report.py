@@ -62,13 +62,20 @@ class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def joined(first: RewriteReport | None, second: RewriteReport | None) -> RewriteReport | None:
-    """Return the work of two contexts as one report; None where there was neither."""
+    """Return the work of two contexts as one report; None where there was neither.
+
+    A rewriter that was active in both is one in it.
+    """
     if first is None or second is None:
         return first or second
+    counts: dict[AppliedRewriter, int] = {}
+    for each in (*first.applied, *second.applied):
+        same = msgspec.structs.replace(each, count=0)
+        counts[same] = counts.get(same, 0) + each.count
     return RewriteReport(
-        applied=(*first.applied, *second.applied),
-        not_found=(*first.not_found, *second.not_found),
-        not_served=(*first.not_served, *second.not_served),
+        applied=tuple(msgspec.structs.replace(each, count=n) for each, n in counts.items()),
+        not_found=tuple(dict.fromkeys((*first.not_found, *second.not_found))),
+        not_served=tuple(dict.fromkeys((*first.not_served, *second.not_served))),
     )
 
 
