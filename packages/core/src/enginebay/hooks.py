@@ -105,8 +105,8 @@ class BackendInfo(msgspec.Struct, frozen=True, kw_only=True):
             None where the backend does not say; then only what has a lowering is lowered.
         lacking: Operators that the engine lacks, of those that torch's exporters write, where it
             does not list those that it has: core's lowerings take their place.
-        lowers_itself: True if :func:`to_backend` calls ``request.lower`` where it needs it. By
-            default every IR comes lowered.
+        lowers_itself: True if :func:`to_backend` calls ``request.lower`` where it needs it; an IR
+            then comes with those lowerings alone that do not ask what the engine lacks.
     """
 
     name: str
