@@ -55,6 +55,32 @@ def filled(x: Any) -> Any:
     return total.reshape(half, -1), x[:, :half]
 
 
+def sizes(x: Any) -> Any:
+    """Multiplies sizes in place, as einops does."""
+    count = x.shape[0] * 1
+    count *= x.shape[1]
+    return x.reshape(count)
+
+
+def with_lengths(x: torch.Tensor) -> torch.Tensor:
+    return x * torch.tensor([x.shape[1]], dtype=torch.float32) + torch.tensor([1, 2] * 4)
+
+
+def scripted(x: Any) -> Any:
+    """Makes tensors of lists, which only a script records."""
+    with quiet():
+        return torch.jit.script(with_lengths)(x)
+
+
+def written_twice(x: Any) -> Any:
+    """Writes to a constant, first what is known and then what is not."""
+    total = torch.tensor([1.0, 2.0, 3.0, 4.0])
+    total += 1
+    before = total * 2
+    total *= x[0, :4]
+    return before, total
+
+
 def nested(x: Any) -> Any:
     return x + 1, (x * 2, [x.argmax(-1), x.argmin(-1)])
 
@@ -70,7 +96,10 @@ def of_unsafe_pieces(x: Any) -> Any:
     return y
 
 
-@pytest.mark.parametrize("function", [written, filled, numbers, pairs, of_unsafe_pieces])
+@pytest.mark.parametrize(
+    "function",
+    [written, written_twice, filled, numbers, sizes, scripted, pairs, of_unsafe_pieces],
+)
 def test_computes_the_same(function: Any) -> None:
     x, other = torch.randn(2, 8), torch.randn(2, 8)
     with quiet():

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from enginebay.errors import ConversionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from torch import Tensor
     from torch.fx import GraphModule
@@ -189,7 +189,10 @@ def _size(_: Any, arguments: list[Any]) -> list[Any]:
 def _tensor_of(_: Any, arguments: list[Any]) -> list[Any]:
     import torch
 
-    return [torch.tensor(arguments[0])]
+    number, dtype = (*arguments, None)[:2]
+    found = torch.tensor(number)
+    # TorchScript's dtypes are numbers, which the operators take.
+    return [found if dtype is None else torch.ops.aten.to.dtype(found, dtype)]
 
 
 #: What TorchScript has besides operators on tensors: from a node and its inputs to its outputs.
@@ -209,6 +212,7 @@ _STRUCTURES: dict[str, Callable[[Any, list[Any]], list[Any]]] = {
     "prim::is_cuda": lambda _, arguments: [arguments[0].is_cuda],
     "prim::max": lambda _, arguments: [max(*arguments)],
     "prim::min": lambda _, arguments: [min(*arguments)],
+    "aten::tensor": _tensor_of,
     "aten::size": _size,
     "aten::len": lambda _, arguments: [len(arguments[0])],
     "aten::__getitem__": lambda _, arguments: [operator.getitem(*arguments)],
@@ -230,19 +234,34 @@ def _number(value: Any) -> Any:
 
 
 def _written(graph: Any) -> Iterator[str]:
-    """Yield the names of tensors that are written to, and of those whose memory they share."""
-    origin = {}
-    written = []
+    """Yield the names of tensors that are written to, and of those whose memory they share.
+
+    Left out are those that a graph makes of sizes, and writes sizes to: they are known.
+    """
+    origin: dict[str, Any] = {}
+    depending = {value.debugName() for value in graph.inputs()}
     for node in _all_nodes(graph):
+        names = [value.debugName() for value in node.inputs()]
+        outputs = [value.debugName() for value in node.outputs() if "Tensor" in str(value.type())]
         origin.update(dict.fromkeys((value.debugName() for value in node.outputs()), node))
+        depends = any(not depending.isdisjoint(_memory(name, origin)) for name in names)
+        if depends or list(node.blocks()):
+            depending.update(outputs)
         name = node.kind().removeprefix("aten::")
         if node.kind().startswith("aten::") and name.endswith("_") and not name.endswith("__"):
-            written.append(next(node.inputs()).debugName())
-    for name in written:
-        found: str | None = name
-        while found is not None:
-            yield found
-            found = _base(origin[found]) if found in origin else None
+            memory = _memory(names[0], origin)
+            owner = origin.get(memory[-1])
+            if depends or owner is None or not owner.kind().startswith("aten::"):
+                depending.update(memory)
+                yield from memory
+
+
+def _memory(name: str, origin: Mapping[str, Any]) -> list[str]:
+    """A tensor's name, and those of the tensors whose memory it shares, the owner last."""
+    names = [name]
+    while names[-1] in origin and (base := _base(origin[names[-1]])) is not None:
+        names.append(base)
+    return names
 
 
 def _base(node: Any) -> str | None:
