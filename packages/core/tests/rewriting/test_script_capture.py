@@ -62,6 +62,12 @@ def sizes(x: Any) -> Any:
     return x.reshape(count)
 
 
+def repeated(x: Any) -> Any:
+    """Repeats as often as sizes and a constant say, which a trace records as tensors."""
+    often = torch.tensor([2, 0, 1, 1, 0, 3, 1, 1])
+    return x.repeat_interleave(x.shape[0], 0), x.repeat_interleave(often, 1)
+
+
 def with_lengths(x: torch.Tensor) -> torch.Tensor:
     return x * torch.tensor([x.shape[1]], dtype=torch.float32) + torch.tensor([1, 2] * 4)
 
@@ -98,7 +104,7 @@ def of_unsafe_pieces(x: Any) -> Any:
 
 @pytest.mark.parametrize(
     "function",
-    [written, written_twice, filled, numbers, sizes, scripted, pairs, of_unsafe_pieces],
+    [written, written_twice, filled, numbers, sizes, repeated, scripted, pairs, of_unsafe_pieces],
 )
 def test_computes_the_same(function: Any) -> None:
     x, other = torch.randn(2, 8), torch.randn(2, 8)

@@ -150,6 +150,8 @@ def evaluate(node: Any, arguments: list[Any]) -> list[Any]:
         # engine lacks it.
         overload = getattr(torch.ops.aten, kind.removeprefix("aten::")).vec
         return [overload(*positional[:3], None)]
+    if kind == "aten::repeat_interleave" and len(positional) > 1 and _is_known(positional[1]):
+        return [_repeated(*positional)]
     operators = getattr(torch.ops.aten, _safe(kind.removeprefix("aten::")))
     # By its overload: torch's own choice makes float64 of a choice between two numbers.
     result = getattr(operators, schema.overload_name or "default")(*positional, **keywords)
@@ -158,6 +160,26 @@ def evaluate(node: Any, arguments: list[Any]) -> list[Any]:
 
 #: Operators whose overload for an image's size torch.export takes apart before all others.
 _IMAGE_SIZES = ("aten::upsample_bilinear2d", "aten::upsample_bicubic2d")
+
+
+def _is_known(value: Any) -> bool:
+    """Return True for a tensor whose numbers do not depend on the inputs."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor)
+
+
+def _repeated(x: Tensor, repeats: Tensor, dim: int | None = None) -> Tensor:
+    """Repeat as often as known numbers say; by itself torch takes the size for unknown."""
+    import torch
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    x, dim = (x.flatten(), 0) if dim is None else (x, dim)
+    count = x.shape[dim]
+    with _disable_current_modes():
+        places = torch.repeat_interleave(repeats.expand(count))
+    return x.index_select(dim, places)
 
 
 def _safe(name: str) -> str:
