@@ -69,11 +69,13 @@ def repeated(x: Any) -> Any:
 
 
 def with_lengths(x: torch.Tensor) -> torch.Tensor:
-    return x * torch.tensor([x.shape[1]], dtype=torch.float32) + torch.tensor([1, 2] * 4)
+    rows: list[int] = (torch.tensor([x.shape[0]]) * 2).tolist()
+    length = torch.tensor([x.shape[1]], dtype=torch.float32)
+    return (x * length + torch.tensor([1, 2] * 4)).reshape(rows[0], -1)
 
 
 def scripted(x: Any) -> Any:
-    """Makes tensors of lists, which only a script records."""
+    """Makes tensors of lists and lists of tensors, which only a script records."""
     with quiet():
         return torch.jit.script(with_lengths)(x)
 

@@ -24,6 +24,8 @@ _FRAME = re.compile(r"^(?P<file>\S+\.py)\((?P<line>\d+)\)(?:: (?P<function>\S+))
 #: The frames that are not the model's own code.
 _FOREIGN = ("/torch/", "/src/enginebay", "-packages/enginebay")
 
+_UNKNOWN = "a size or a branch depends on the inputs' numbers"
+
 _NUMBERS: dict[str, Callable[[Any], Any]] = {
     "aten::Int": int,
     "aten::Float": float,
@@ -217,6 +219,12 @@ def _tensor_of(_: Any, arguments: list[Any]) -> list[Any]:
     return [found if dtype is None else torch.ops.aten.to.dtype(found, dtype)]
 
 
+def _numbers_of(_: Any, arguments: list[Any]) -> list[Any]:
+    if not _is_known(arguments[0]):
+        raise ConversionError(_UNKNOWN)
+    return [arguments[0].tolist()]
+
+
 #: What TorchScript has besides operators on tensors: from a node and its inputs to its outputs.
 _STRUCTURES: dict[str, Callable[[Any, list[Any]], list[Any]]] = {
     "prim::Constant": _constant,
@@ -227,6 +235,7 @@ _STRUCTURES: dict[str, Callable[[Any, list[Any]], list[Any]]] = {
     "prim::TupleUnpack": lambda _, arguments: list(arguments[0]),
     "prim::TupleIndex": lambda _, arguments: [arguments[0][arguments[1]]],
     "prim::NumToTensor": _tensor_of,
+    "prim::tolist": _numbers_of,
     "prim::GetAttr": lambda node, arguments: [getattr(arguments[0], node.s("name"))],
     "prim::dtype": lambda _, arguments: [arguments[0].dtype],
     "prim::device": lambda _, arguments: [arguments[0].device],
@@ -248,10 +257,9 @@ def _number(value: Any) -> Any:
         ConversionError: It depends on the inputs.
     """
     import torch
-    from torch._subclasses.fake_tensor import FakeTensor
 
-    if isinstance(value, FakeTensor):
-        raise ConversionError("a size or a branch depends on the inputs' numbers")
+    if isinstance(value, torch.Tensor) and not _is_known(value):
+        raise ConversionError(_UNKNOWN)
     return value.item() if isinstance(value, torch.Tensor) else value
 
 
