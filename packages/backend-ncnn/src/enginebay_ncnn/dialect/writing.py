@@ -199,9 +199,8 @@ class _Run:
         args = [list(each) if isinstance(each, tuple) else each for each in args]
         if name == "embedding":
             args[1] = self._whole(node.args[1]) or args[1]
-        if name != "_to_copy":
-            kwargs = {key: value for key, value in kwargs.items() if key != "dtype"}
-        kwargs = {key: value for key, value in kwargs.items() if key not in _STORAGE}
+        dropped = _STORAGE if name == "_to_copy" else ("dtype", *_STORAGE)
+        kwargs = {key: value for key, value in kwargs.items() if key not in dropped}
         if self.apart and name in _ATTENTION:
             kwargs["apart"] = True
         found = write_operator(name, target, args, kwargs)

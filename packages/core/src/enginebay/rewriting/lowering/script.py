@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from enginebay.errors import ConversionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from torch import Tensor
     from torch.fx import GraphModule
@@ -23,8 +23,6 @@ _FRAME = re.compile(r"^(?P<file>\S+\.py)\((?P<line>\d+)\)(?:: (?P<function>\S+))
 
 #: The frames that are not the model's own code.
 _FOREIGN = ("/torch/", "/src/enginebay", "-packages/enginebay")
-
-_UNKNOWN = "a size or a branch depends on the inputs' numbers"
 
 _NUMBERS: dict[str, Callable[[Any], Any]] = {
     "aten::Int": int,
@@ -219,12 +217,6 @@ def _tensor_of(_: Any, arguments: list[Any]) -> list[Any]:
     return [found if dtype is None else torch.ops.aten.to.dtype(found, dtype)]
 
 
-def _numbers_of(_: Any, arguments: list[Any]) -> list[Any]:
-    if not _is_known(arguments[0]):
-        raise ConversionError(_UNKNOWN)
-    return [arguments[0].tolist()]
-
-
 #: What TorchScript has besides operators on tensors: from a node and its inputs to its outputs.
 _STRUCTURES: dict[str, Callable[[Any, list[Any]], list[Any]]] = {
     "prim::Constant": _constant,
@@ -235,7 +227,7 @@ _STRUCTURES: dict[str, Callable[[Any, list[Any]], list[Any]]] = {
     "prim::TupleUnpack": lambda _, arguments: list(arguments[0]),
     "prim::TupleIndex": lambda _, arguments: [arguments[0][arguments[1]]],
     "prim::NumToTensor": _tensor_of,
-    "prim::tolist": _numbers_of,
+    "prim::tolist": lambda _, arguments: [_known(arguments[0]).tolist()],
     "prim::GetAttr": lambda node, arguments: [getattr(arguments[0], node.s("name"))],
     "prim::dtype": lambda _, arguments: [arguments[0].dtype],
     "prim::device": lambda _, arguments: [arguments[0].device],
@@ -258,9 +250,14 @@ def _number(value: Any) -> Any:
     """
     import torch
 
-    if isinstance(value, torch.Tensor) and not _is_known(value):
-        raise ConversionError(_UNKNOWN)
-    return value.item() if isinstance(value, torch.Tensor) else value
+    return _known(value).item() if isinstance(value, torch.Tensor) else value
+
+
+def _known(tensor: Tensor) -> Tensor:
+    """The same tensor, where its numbers do not depend on the inputs; else raise."""
+    if not _is_known(tensor):
+        raise ConversionError("a size or a branch depends on the inputs' numbers")
+    return tensor
 
 
 def _written(graph: Any) -> Iterator[str]:
@@ -268,30 +265,25 @@ def _written(graph: Any) -> Iterator[str]:
 
     Left out are those that a graph makes of sizes, and writes sizes to: they are known.
     """
-    origin: dict[str, Any] = {}
+    kinds: dict[str, str] = {}
+    memory: dict[str, list[str]] = {}  # a tensor, and those whose memory it shares, the owner last
     depending = {value.debugName() for value in graph.inputs()}
     for node in _all_nodes(graph):
         names = [value.debugName() for value in node.inputs()]
-        outputs = [value.debugName() for value in node.outputs() if "Tensor" in str(value.type())]
-        origin.update(dict.fromkeys((value.debugName() for value in node.outputs()), node))
-        depends = any(not depending.isdisjoint(_memory(name, origin)) for name in names)
-        if depends or list(node.blocks()):
-            depending.update(outputs)
+        base = _base(node)
+        shared = [] if base is None else memory.get(base, [base])
+        depends = any(not depending.isdisjoint(memory.get(name, [name])) for name in names)
+        for value in node.outputs():
+            output = value.debugName()
+            kinds[output], memory[output] = node.kind(), [output, *shared]
+            if (depends or list(node.blocks())) and "Tensor" in str(value.type()):
+                depending.add(output)
         name = node.kind().removeprefix("aten::")
         if node.kind().startswith("aten::") and name.endswith("_") and not name.endswith("__"):
-            memory = _memory(names[0], origin)
-            owner = origin.get(memory[-1])
-            if depends or owner is None or not owner.kind().startswith("aten::"):
-                depending.update(memory)
-                yield from memory
-
-
-def _memory(name: str, origin: Mapping[str, Any]) -> list[str]:
-    """A tensor's name, and those of the tensors whose memory it shares, the owner last."""
-    names = [name]
-    while names[-1] in origin and (base := _base(origin[names[-1]])) is not None:
-        names.append(base)
-    return names
+            written = memory.get(names[0], names[:1])
+            if depends or not kinds.get(written[-1], "").startswith("aten::"):
+                depending.update(written)
+                yield from written
 
 
 def _base(node: Any) -> str | None:

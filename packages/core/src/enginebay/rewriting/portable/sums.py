@@ -74,18 +74,21 @@ def logcumsumexp(ctx: LoweringContext, x: Tensor, dim: int) -> Tensor:
 
 @lowers("cummax", open_sizes=True)
 def cummax(ctx: LoweringContext, x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    extreme = (torch.maximum, operator.ge)
-    return ctx.origin_op(x, dim) if is_open(x, dim) else _running(x, dim, *extreme)
+    return _running(ctx, x, dim, torch.maximum, operator.ge)
 
 
 @lowers("cummin", open_sizes=True)
 def cummin(ctx: LoweringContext, x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    extreme = (torch.minimum, operator.le)
-    return ctx.origin_op(x, dim) if is_open(x, dim) else _running(x, dim, *extreme)
+    return _running(ctx, x, dim, torch.minimum, operator.le)
 
 
-def _running(x: Tensor, dim: int, extreme: Any, wins: Any) -> tuple[Tensor, Tensor]:
+def _running(
+    ctx: LoweringContext, x: Tensor, dim: int, extreme: Any, wins: Any
+) -> tuple[Tensor, Tensor]:
     """The extreme so far, and the last place where it was; NaN beats every number."""
+    if is_open(x, dim):
+        own: tuple[Tensor, Tensor] = ctx.origin_op(x, dim)
+        return own
 
     def combine(before: list[Tensor], own: list[Tensor]) -> list[Tensor]:
         newer = wins(own[0], before[0])
