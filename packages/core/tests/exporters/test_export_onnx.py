@@ -447,3 +447,14 @@ def test_the_collectors_own_state_is_as_it_was(tmp_path, frozen) -> None:
         assert bool(gc.get_freeze_count()) == frozen
     finally:
         gc.unfreeze()
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_a_size_among_the_results_is_no_output(exporter, tmp_path) -> None:
+    class Sized(nn.Module):
+        def forward(self, x):
+            return {"count": x.shape[0], "y": x * 2, "more": [x.shape[1], x + 1]}
+
+    # A tracer makes tensors of sizes.
+    ir = export(Sized(), torch.ones(2, 3), path=tmp_path / "m", exporter=exporter)
+    assert [spec.name for spec in ir.outputs] == ["y", "more.1"]

@@ -217,3 +217,85 @@ def test_large_values_on_request(deploy: Deploy) -> None:
     assert deploy(unstable, x).verdict == "verified"
     with pytest.raises(MismatchError, match="large floats"):
         deploy(unstable, x, overwrite=True, probes_extreme=True)
+
+
+class Planes(nn.Module):
+    """Zeros make planes of equal values of which the norm keeps the rounding, 300 times larger.
+
+    An engine rounds otherwise than PyTorch: what is traced is off by the spacing of float32.
+    """
+
+    def __init__(self, wrong: Callable[[torch.Tensor, torch.Tensor], Any] | None = None) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.convs = nn.ModuleList([nn.Conv2d(2, 2, 1), nn.Conv2d(2, 2, 1), nn.Conv2d(2, 2, 1)])
+        self.register_buffer("errors", torch.randn(8, 8) * 2**-23)
+        self.wrong = wrong
+
+    def forward(self, x: torch.Tensor) -> Any:
+        y = x
+        for conv in self.convs:
+            y = conv(y)
+            y = y * (1 + self.errors) if torch.jit.is_tracing() else y
+            y = nn.functional.instance_norm(y)
+        return self.wrong(x, y) if self.wrong and torch.jit.is_tracing() else y
+
+
+PLANES = torch.linspace(-1, 2, 128).reshape(1, 2, 8, 8).sin()
+BY_ROUNDING = "zeros: rounding alone decides what the model gives"
+
+
+def deploy_planes(folder: Path, model: Planes, backend: str, **given: Any) -> eb.Deployment:
+    options = {"args": PLANES, "exporter": "torchscript"} | given
+    return eb.deploy(model, backend=backend, work_dir=folder / "out", **options)
+
+
+def test_a_probe_that_rounding_decides_says_nothing(loopback: str, tmp_path: Path) -> None:
+    deployed = deploy_planes(tmp_path, Planes(), loopback)
+    assert deployed.verdict == "verified"
+    basis = deployed.verification.basis
+    assert basis is not None
+    assert basis.dropped == (BY_ROUNDING,)
+    assert "zeros" not in basis.labels
+    assert len(deployed.artifact.samples()) == deployed.verification.samples == 4
+    assert eb.verify(deployed.artifact).verdict == "verified"
+    again = eb.verify(deployed.artifact, reference=(Planes(), PLANES))
+    assert again.verdict == "verified"
+    assert again.basis is not None
+    assert again.basis.dropped == (BY_ROUNDING.replace("zeros", "zeros anew"),)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "given"),
+    [
+        pytest.param(lambda x, y: y + 1e-3, {}, id="everywhere"),
+        pytest.param(
+            lambda x, y: torch.where(x.abs().sum() == 0, 100 * y, y), {}, id="more than rounding"
+        ),
+        pytest.param(
+            lambda x, y: torch.where(x.abs().sum() == 0, torch.nan, y), {}, id="not a number"
+        ),
+        pytest.param(None, {"args": torch.zeros(1, 2, 8, 8)}, id="the example itself"),
+    ],
+)
+def test_rounding_excuses_nothing_else(
+    loopback: str, tmp_path: Path, wrong: Any, given: Any
+) -> None:
+    with pytest.raises(MismatchError):
+        deploy_planes(tmp_path, Planes(wrong), loopback, **given)
+
+
+def test_rounding_excuses_no_engine_that_a_stable_model_finds_wrong(deploy: Deploy) -> None:
+    def slips(x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(x @ x.mT) * (1.001 if torch.jit.is_tracing() else 1.0)
+
+    with pytest.raises(MismatchError):
+        deploy(slips, torch.randn(2, 4))
+
+
+def test_rounding_is_told_from_mistakes_in_a_graph_that_runs_elsewhere(
+    ahead: str, tmp_path: Path
+) -> None:
+    simulation = deploy_planes(tmp_path, Planes(), ahead).verification.simulation
+    assert simulation is not None
+    assert (simulation.failed, simulation.samples) == ((), 4)

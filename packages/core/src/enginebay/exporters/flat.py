@@ -26,14 +26,14 @@ class FlatModel(nn.Module):
         super().__init__()
         self.model = model
         self.call = signature.call
-        self.outputs = len(signature.outputs)
+        self.places = signature.places
         self.training = False
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         """The model's output tensors, in the order of their names."""
         args, kwargs = self.call.fill(self._protected(tensors))
         result = self.model(*args, **kwargs)
-        return tuple(output_tensors(result, self.outputs, caches=self.call.caches))
+        return tuple(output_tensors(result, self.places, caches=self.call.caches))
 
     def _protected(self, tensors: tuple[Tensor, ...]) -> list[Tensor]:
         # Only where the model writes into an input: a copy is a node in the graph.

@@ -9,17 +9,17 @@ from enginebay.errors import ModelError
 from enginebay.tensors import output_leaves
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from torch import Tensor, nn
 
 
-def output_tensors(result: Any, expected: int, *, caches: bool = False) -> list[Tensor]:
+def output_tensors(result: Any, places: Collection[str], *, caches: bool = False) -> list[Tensor]:
     """The tensors of a forward's result, in the order of their names.
 
     Args:
         result: What the forward returned.
-        expected: As many tensors as it returns for its example inputs.
+        places: The paths of the tensors that it returns for its example inputs.
         caches: Opens the caches in it; their tensors are no outputs otherwise.
 
     Raises:
@@ -28,12 +28,17 @@ def output_tensors(result: Any, expected: int, *, caches: bool = False) -> list[
     """
     import torch
 
-    found = [
-        leaf for _, leaf in output_leaves(result, caches=caches) if isinstance(leaf, torch.Tensor)
+    tensors = [
+        (path, leaf)
+        for path, leaf in output_leaves(result, caches=caches)
+        if isinstance(leaf, torch.Tensor)
     ]
-    if len(found) != expected:
-        message = f"the model's forward returned {len(found)} tensors"
-        raise ModelError(f"{message}; for its example inputs it returned {expected}")
+    if torch._C._get_tracing_state() is not None:  # it makes tensors of sizes
+        tensors = [(path, leaf) for path, leaf in tensors if path in places or leaf.dim()]
+    found = [leaf for path, leaf in tensors if path in places]
+    if len(found) != len(places) or len(tensors) != len(places):
+        message = f"the model's forward returned {len(tensors)} tensors"
+        raise ModelError(f"{message}; for its example inputs it returned {len(places)}")
     return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from enginebay.errors import InputError, ModelError, first_line
 from enginebay.models.arguments import (
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from enginebay.models.observation import Observation, Observer
 
+_T = TypeVar("_T")
 
 #: For whoever names a function that builds a model out of arguments.
 _FACTORY = (
@@ -45,6 +46,7 @@ class Signature:
         outputs: Names, dtypes and sizes of what came out.
         example_inputs: The example inputs by name; copies, detached.
         example_outputs: The model's outputs for them; copies, detached.
+        places: The outputs' paths in what ``forward`` returns.
         call: How the flat inputs become the arguments of ``forward``.
         notes: For the user: outputs left out or renamed.
         observation: What was seen in the pass.
@@ -54,6 +56,7 @@ class Signature:
     outputs: tuple[TensorSpec, ...]
     example_inputs: dict[str, Tensor]
     example_outputs: dict[str, Tensor]
+    places: tuple[str, ...]
     call: Call
     notes: tuple[str, ...] = ()
     observation: Observation | None = None
@@ -77,7 +80,7 @@ class Signature:
             raise InputError(f"the model takes {', '.join(names)}; got {', '.join(inputs)}")
         ordered = {name: inputs[name] for name in names}
         result, _ = _forward(eager(model), self.call, ordered, observer)
-        tensors = output_tensors(result, len(self.outputs), caches=self.call.caches)
+        tensors = output_tensors(result, self.places, caches=self.call.caches)
         named = zip(self.outputs, tensors, strict=True)
         return {spec.name: detached(tensor) for spec, tensor in named}
 
@@ -102,7 +105,7 @@ class Signature:
                 result = _called(called, args, kwargs)
             if len(self.outputs) == 1 and isinstance(result, torch.Tensor):
                 return [result]
-            return output_tensors(result, len(self.outputs), caches=self.call.caches)
+            return output_tensors(result, self.places, caches=self.call.caches)
 
         with torch.inference_mode(mode=False), evaluation(called):
             yield run
@@ -147,12 +150,14 @@ def read_signature(
         elif hasattr(model, "function_name"):
             err.hint = _FACTORY
         raise
-    outputs, notes = _name_outputs(result, inputs, output_names, caches=call.caches)
+    named, notes = _name_outputs(result, inputs, output_names, caches=call.caches)
+    outputs = {name: tensor for name, (_, tensor) in named.items()}
     return Signature(
         inputs=specs(inputs),
         outputs=specs(outputs),
         example_inputs=inputs,
         example_outputs=outputs,
+        places=tuple(place for place, _ in named.values()),
         call=replace(call, mutated=mutated),
         notes=(*call.notes, *notes),
         observation=observer.observation,
@@ -188,21 +193,23 @@ def _called(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
 
 def _name_outputs(
     result: Any, inputs: Iterable[str], names: Sequence[str] | None, *, caches: bool
-) -> tuple[dict[str, Tensor], list[str]]:
+) -> tuple[dict[str, tuple[str, Tensor]], list[str]]:
+    """Each output's path and tensor by its name, and notes."""
     import torch
 
     from enginebay.tensors import output_leaves
 
-    found: dict[str, Tensor] = {}
+    found: dict[str, tuple[str, Tensor]] = {}
     notes: list[str] = []
     # A graph needs two names where an input and an output have the same key.
     taken = set() if names else set(inputs)
-    for path, leaf in output_leaves(result, caches=caches):
+    for place, leaf in output_leaves(result, caches=caches):
+        path = place
         if caches:  # the names that decoders exported to ONNX have: one step's are the next's past
-            path = path.replace("past_key_values.", "present.", 1)
+            path = place.replace("past_key_values.", "present.", 1)
         if isinstance(leaf, torch.Tensor):
             name = f"{path}_out" if path in taken else path
-            found[unused(name, {*found, *taken})] = detached(leaf)
+            found[unused(name, {*found, *taken})] = place, detached(leaf)
         elif leaf is not None:
             notes.append(_left_out(path, leaf))
     if not found:
@@ -217,7 +224,7 @@ def _left_out(path: str, leaf: Any) -> str:
     return f"{note}; its tensors are outputs where a cache is an input" if is_cache(leaf) else note
 
 
-def _distinct(outputs: dict[str, Tensor], inputs: set[str]) -> dict[str, Tensor]:
+def _distinct(outputs: dict[str, _T], inputs: set[str]) -> dict[str, _T]:
     both = [name for name in outputs if name in inputs]
     if both:
         message = f"'{both[0]}' names an input and an output; a graph needs two names"

@@ -103,6 +103,10 @@ class Engine:
         """The samples without the inputs that the exporter has dropped, as no node uses them."""
         return _used(self.build.reference.samples, self.ir)
 
+    def compared_on(self, reference: RecordedReference) -> Engine:
+        """The same, verified with other samples."""
+        return replace(self, build=replace(self.build, reference=reference))
+
     def load_request(self, *, strict: bool) -> LoadRequest:
         """The request that loads the engine."""
         settings = self.build.settings

@@ -32,7 +32,7 @@ from enginebay.operations.steps import Step
 from enginebay.rewriting import RewriteReport, check_sets
 from enginebay.tensors import save_samples
 from enginebay.verdict import PROBES, Verification
-from enginebay.verification import ProbeSettings, judge
+from enginebay.verification import ProbeSettings, judge, without_rounding
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -199,9 +199,9 @@ class Line:
         Raises:
             MismatchError: The numbers differ, or the engine crashed, and no option allows it.
         """
-        options, reference = self._options, prepared.reference
+        options, model = self._options, prepared.model
         build = Build(
-            *(self.settings, prepared.model, reference, tuple(options.rewriters), stage.dir),
+            *(self.settings, model, prepared.reference, tuple(options.rewriters), stage.dir),
             *(steps, options.timeout, prepared.data),
             keep=tuple(options.int8_keep),
             unordered=tuple(name for one in self._comparators for name in one.outputs),
@@ -210,6 +210,7 @@ class Line:
         engine = build_engine(build)
 
         def judged(engine: Engine) -> Judged:
+            reference = engine.build.reference
             verification, receipt = judge(
                 engine.load_request(strict=options.strict),
                 stage.dir / SAMPLES_FILE,
@@ -226,6 +227,11 @@ class Line:
         with steps("verify") as set_detail:
             save_samples(stage.dir / SAMPLES_FILE, engine.samples)
             found = judged(engine)
+            rest = without_rounding(prepared.reference, found.verification, self._comparators)
+            if rest is not None:
+                engine = engine.compared_on(rest)
+                save_samples(stage.dir / SAMPLES_FILE, engine.samples)
+                found = judged(engine)
             set_detail(found.verification.verdict)
         if self._gate is not None:
             with self._gate.reach(found, judged, steps) as reached:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,11 +24,17 @@ from enginebay.errors import UsageError
 from enginebay.inference import InputCheck
 from enginebay.tensors import Sample, save_samples, to_numpy
 from enginebay.verdict import EXAMPLE, Basis, VerdictWarning
-from enginebay.verification import RecordedReference, check_comparators, judge
+from enginebay.verification import (
+    RecordedReference,
+    check_comparators,
+    judge,
+    without_rounding,
+)
 
 if TYPE_CHECKING:
     from enginebay.artifact import RunRecord
     from enginebay.comparators import Comparator
+    from enginebay.inference import Receipt
     from enginebay.tensors import NumpyArray
     from enginebay.verdict import Verification
 
@@ -122,19 +129,29 @@ def verify_here(
         comparators = _comparators(opened, compare)
         request = load_request(opened)
         given = input_sets(opened, inputs)
-        recorded = _samples(opened, given, reference, request.allowed_precision())
-        check_comparators(comparators, recorded.samples)
-        with TemporaryDirectory(prefix="enginebay-verify-") as folder:
-            path = Path(folder) / SAMPLES_FILE
-            save_samples(path, recorded.samples)
-            found, receipt = judge(
-                *(request, path, recorded.description),
-                basis=recorded.basis.traced(opened.manifest.ir.notes if opened.manifest.ir else ()),
-                rtol=rtol,
-                atol=atol,
-                comparators=comparators,
-                timeout=timeout,
-            )
+        notes = opened.manifest.ir.notes if opened.manifest.ir else ()
+
+        def judged(recorded: RecordedReference) -> tuple[Verification, Receipt | None]:
+            with TemporaryDirectory(prefix="enginebay-verify-") as folder:
+                path = Path(folder) / SAMPLES_FILE
+                save_samples(path, recorded.samples)
+                return judge(
+                    *(request, path, recorded.description),
+                    basis=recorded.basis.traced(notes),
+                    rtol=rtol,
+                    atol=atol,
+                    comparators=comparators,
+                    timeout=timeout,
+                )
+
+        with ExitStack() as model_use:
+            precision = request.allowed_precision()
+            recorded = _samples(opened, given, reference, precision, model_use)
+            check_comparators(comparators, recorded.samples)
+            found, receipt = judged(recorded)
+            rest = without_rounding(recorded, found, comparators)
+            if rest is not None:
+                found, receipt = judged(rest)
         # A crash may be no more than a time limit that was too short.
         is_fact = is_alone and (receipt is not None or timeout >= TIMEOUT)
         if not (is_fact and opened.manifest.built_for):
@@ -175,13 +192,14 @@ def _samples(
     inputs: list[dict[str, NumpyArray]] | None,
     reference: Any,
     precision: str,
+    model_use: ExitStack,
 ) -> RecordedReference:
-    """The inputs with the outputs to compare with."""
+    """The inputs with the outputs to compare with; a model is put back when its use ends."""
     if inputs is None and reference is None:
         return _recorded(opened)
     if reference is None:
         raise UsageError("there are inputs, but nothing to compare with", hint="pass a reference")
-    return _referenced(inputs, reference, opened, precision)
+    return _referenced(inputs, reference, opened, precision, model_use)
 
 
 def _recorded(artifact: Artifact) -> RecordedReference:
@@ -211,7 +229,11 @@ def _recorded_reference(artifact: Artifact) -> str:
 
 
 def _referenced(
-    inputs: list[dict[str, NumpyArray]] | None, reference: Any, artifact: Artifact, precision: str
+    inputs: list[dict[str, NumpyArray]] | None,
+    reference: Any,
+    artifact: Artifact,
+    precision: str,
+    model_use: ExitStack,
 ) -> RecordedReference:
     """The samples with the reference's outputs, and probes anew where it is a model."""
     basis = _basis(artifact)
@@ -240,10 +262,10 @@ def _referenced(
     names = [spec.name for spec in artifact.inputs]
     output_names = [spec.name for spec in artifact.outputs]
     source = find_model(reference)
-    with unchanged(source):
-        model = reference_model(source, names, arrays[0] if arrays else None, output_names or None)
-        arrays = arrays or [{name: model.examples[name] for name in names or model.examples}]
-        recorded = list(zip(labels or (EXAMPLE,), arrays, strict=True))
-        return sample_model(
-            *(model, artifact.backend, recorded), precision=precision, domain=basis.domain
-        )
+    model_use.enter_context(unchanged(source))
+    model = reference_model(source, names, arrays[0] if arrays else None, output_names or None)
+    arrays = arrays or [{name: model.examples[name] for name in names or model.examples}]
+    recorded = list(zip(labels or (EXAMPLE,), arrays, strict=True))
+    return sample_model(
+        *(model, artifact.backend, recorded), precision=precision, domain=basis.domain
+    )

@@ -15,6 +15,7 @@ from enginebay.verification.reference import (
     reference_for,
     reference_model,
 )
+from enginebay.verification.rounding import without_rounding
 from enginebay.verification.samples import (
     RecordedReference,
     record_reference,
@@ -36,4 +37,5 @@ __all__ = [
     "reference_model",
     "run_trial",
     "sample_model",
+    "without_rounding",
 ]

@@ -46,12 +46,14 @@ class RecordedReference:
             their outputs; without outputs where something is missing.
         basis: What the verdict will rest on, with a label for each sample.
         missing: Why nothing can give any outputs; empty where they are there.
+        model: The model that gave them; None where it is not at hand, or not one that PyTorch runs.
     """
 
     description: str
     samples: tuple[Sample, ...]
     basis: Basis
     missing: str = ""
+    model: BoundModel | None = None
 
 
 def record_reference(
@@ -97,7 +99,7 @@ def record_reference(
     for probe in drawn:
         recorder.record(probe)
     check_comparators(comparators, recorder.samples[1:])
-    return RecordedReference(reference.description, tuple(recorder.samples), recorder.basis())
+    return recorder.recorded(reference.description)
 
 
 def sample_model(
@@ -135,7 +137,7 @@ def sample_model(
     drawn = Probes(example, ProbeSettings(domain=domain), below=model.below, seed=1)
     for probe in drawn.all({}, precision):
         recorder.record(replace(probe, label=f"{probe.label} anew"))
-    return RecordedReference(reference.description, tuple(recorder.samples), recorder.basis())
+    return recorder.recorded(reference.description)
 
 
 def _recorded_elsewhere(
@@ -311,6 +313,11 @@ class _Recorder(_Kept):
         self.observed.setdefault(sizes, []).append(observer.observation)
         self.orders |= observer.observation.orders
         return outputs
+
+    def recorded(self, description: str) -> RecordedReference:
+        """All of it, for a reference of this name."""
+        samples = tuple(self.samples)
+        return RecordedReference(description, samples, self.basis(), model=self.model)
 
     def basis(self) -> Basis:
         """What the verdict will rest on."""

@@ -41,9 +41,12 @@ _TOLERANCES: Final = {
 }
 
 
+#: Per precision: eps, the largest relative error of an operation that rounds.
+ROUNDING: Final = {"fp32": 2.0**-23, "fp16": 2.0**-10, "bf16": 2.0**-7}
+
 #: Per precision: the rounding noise of a whole computation beside the magnitude of its result, 32
 #: eps: the 8 eps of the layers, and a factor of 4 for sums. 8-bit values are noise throughout.
-_NOISE: Final = {"fp32": 2.0**-18, "fp16": 2.0**-5, "bf16": 2.0**-2, "int8": 1.0, "fp8": 1.0}
+_NOISE: Final = {kind: 32 * eps for kind, eps in ROUNDING.items()} | {"int8": 1.0, "fp8": 1.0}
 
 
 #: Precisions that are calibrated, and judged by their signal and noise as well.

@@ -1,0 +1,120 @@
+"""Probes on which rounding alone decides what a model gives.
+
+A network may amplify rounding without bound: an instance norm divides a plane of equal values,
+which differ by a rounding or by none, by next to nothing, and a network whose values grow from
+layer to layer is chaotic. What PyTorch gives for such inputs is one of many results that are as
+right, and an engine's is another.
+
+Monte Carlo arithmetic (Parker, 1997) tells such inputs from an engine that is wrong: the model runs
+again, in PyTorch and with no rewriter, while every sum of products is off by a rounding at random.
+These are the sums that engines add up in another order.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from enginebay.errors import ModelError
+from enginebay.verification.group import Measure
+from enginebay.verification.groups import compare_sample
+from enginebay.verification.tolerance import ROUNDING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from enginebay.comparators import Comparator
+    from enginebay.models import BoundModel
+    from enginebay.tensors import Sample
+    from enginebay.verdict import OutputComparison, Verification
+    from enginebay.verification.samples import RecordedReference
+
+#: Runs with other roundings; one may leave a score on its side of a threshold.
+_RUNS = 3
+
+#: Roundings of a sum of products: the factor of 4 for sums in :mod:`.tolerance`.
+_OF_A_SUM = 4.0
+
+#: An engine's roundings may take it so many times further than those of the runs.
+_FURTHER = 4.0
+
+
+def without_rounding(
+    recorded: RecordedReference, found: Verification, comparators: Sequence[Comparator] = ()
+) -> RecordedReference | None:
+    """What was recorded, without the probes on which rounding alone explains a mismatch.
+
+    Args:
+        recorded: The samples that an engine was compared on.
+        found: The verdict on it.
+        comparators: What compares outputs that are sets.
+
+    Returns:
+        The other samples, and each probe that is left out among ``basis.dropped``; None where the
+        mismatch stands: some sample that fails is no probe, or rounding moves the model's outputs
+        by too little there.
+    """
+    figures = found.simulation or found
+    model, measure = recorded.model, Measure(figures.precision)
+    if model is None or found.verdict != "mismatched" or measure.precision not in ROUNDING:
+        return None
+    reasons: dict[str, str] = {}
+    moved: dict[str, float] = {}
+    for label, sample in zip(recorded.basis.labels, recorded.samples, strict=True):
+        if label not in figures.failed:
+            continue
+        if sample.kind != "probe":
+            return None
+        worst = _moved_by_rounding(model, sample, measure, comparators)
+        if not worst:
+            return None
+        reasons[label] = f"{label}: rounding alone decides what the model gives"
+        for name, rtol in worst.items():
+            moved[name] = max(rtol, moved.get(name, 0.0))
+    if not reasons or any(
+        _needed(output) > _FURTHER * moved.get(output.name, 0.0)
+        for output in figures.outputs
+        if not output.passed
+    ):
+        return None
+    return _without(recorded, reasons)
+
+
+def _moved_by_rounding(
+    model: BoundModel, sample: Sample, measure: Measure, comparators: Sequence[Comparator]
+) -> dict[str, float]:
+    """How far rounding moves each output that it moves out of its tolerance, as a relative one."""
+    from enginebay.verification.rounded_sums import RoundedSums  # imports torch
+
+    moved: dict[str, float] = {}
+    for seed in range(_RUNS):
+        with RoundedSums(_OF_A_SUM * ROUNDING[measure.precision], seed):
+            try:
+                outputs = model.run(sample.inputs)
+            except ModelError:  # a branch that it does not take otherwise
+                continue
+        for output in compare_sample(sample.outputs, outputs, measure, comparators).outputs:
+            if not output.passed:
+                moved[output.name] = max(_needed(output), moved.get(output.name, 0.0))
+    return moved
+
+
+def _needed(output: OutputComparison) -> float:
+    """The relative tolerance that would pass; infinite where none would."""
+    return math.inf if output.rtol_that_passes is None else output.rtol_that_passes
+
+
+def _without(recorded: RecordedReference, reasons: dict[str, str]) -> RecordedReference:
+    basis = recorded.basis
+    pairs = zip(basis.labels, recorded.samples, strict=True)
+    kept = [(label, sample) for label, sample in pairs if label not in reasons]
+    basis = msgspec.structs.replace(
+        basis,
+        labels=tuple(label for label, _ in kept),
+        beyond=tuple(label for label in basis.beyond if label not in reasons),
+        dropped=(*basis.dropped, *reasons.values()),
+    )
+    return replace(recorded, samples=tuple(sample for _, sample in kept), basis=basis)
