@@ -458,3 +458,20 @@ def test_a_size_among_the_results_is_no_output(exporter, tmp_path) -> None:
     # A tracer makes tensors of sizes.
     ir = export(Sized(), torch.ones(2, 3), path=tmp_path / "m", exporter=exporter)
     assert [spec.name for spec in ir.outputs] == ["y", "more.1"]
+
+
+# torch.compile imports deprecated parts of torch itself.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_a_function_that_is_compiled_is_exported_as_it_was_written(exporter, tmp_path) -> None:
+    @torch.compile(backend=lambda *_: pytest.fail("it was compiled"))
+    def doubled(x):
+        return x * 2
+
+    class Compiled(nn.Module):
+        def forward(self, x):
+            return doubled(x) + 1
+
+    ir = export(Compiled(), torch.ones(2, 3), path=tmp_path / "m", exporter=exporter)
+    outputs = reference_outputs(ir.path, {"x": np.ones((2, 3), np.float32)})
+    assert (outputs["output"] == 3).all()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import operator
+import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 from enginebay.errors import EnginebayError, ExportError, reason
 from enginebay.rewriting import active_lowerings, lower_program, operators_met
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import torch
     from torch import nn
@@ -98,6 +101,25 @@ def lowered(job: Job, known: Known | None = None) -> tuple[nn.Module, list[str]]
         if lowerings.operators is not None:
             raise ExportError(line) from err
         return job.flat, [line]
+
+
+@contextmanager
+def compiled_aside() -> Iterator[None]:
+    """While a model is traced, trace what ``torch.compile`` wraps as it was written.
+
+    Such functions refuse ``torch.jit.trace``, and step aside for a trace of torch.fx where they
+    are told to.
+    """
+    if "torch._dynamo" not in sys.modules:  # nothing is compiled, and its import takes a second
+        yield
+        return
+    import torch
+
+    with (
+        torch._dynamo.config.patch(error_on_nested_fx_trace=False),
+        patch.object(torch.fx._symbolic_trace, "_is_fx_tracing_flag", new=True),
+    ):
+        yield
 
 
 def traceable(program: ExportedProgram) -> nn.Module:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import ExportError
-from enginebay.exporters.capture import STRICT, lowered, torch_dims
+from enginebay.exporters.capture import STRICT, compiled_aside, lowered, torch_dims
 from enginebay.exporters.exact_constants import exact_constants
 from enginebay.exporters.job import Job, Written, writing
 from enginebay.exporters.probe import output_dims
@@ -58,16 +58,17 @@ def export_torchscript(job: Job) -> Written:
     with quiet() as notes, no_graph_dump():
         outputs = output_dims(job)
         model, reasons = lowered(job, has_symbolic)
-        torch.onnx.export(
-            _traced(model, job),
-            job.tensors,
-            str(job.target),
-            dynamo=False,
-            input_names=list(job.samples),
-            output_names=list(job.output_names),
-            dynamic_axes=open_axes(job) | (outputs.axes or {}),
-            opset_version=job.opset,
-        )
+        with compiled_aside():
+            torch.onnx.export(
+                _traced(model, job),
+                job.tensors,
+                str(job.target),
+                dynamo=False,
+                input_names=list(job.samples),
+                output_names=list(job.output_names),
+                dynamic_axes=open_axes(job) | (outputs.axes or {}),
+                opset_version=job.opset,
+            )
     _add_metadata(job.target, describe((), (), job.example_shapes))
     written = read_onnx(job.target)
     kept = {spec.name for spec in written.inputs}

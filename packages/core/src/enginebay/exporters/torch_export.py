@@ -5,7 +5,7 @@ from __future__ import annotations
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-from enginebay.exporters.capture import captured, lowered
+from enginebay.exporters.capture import captured, compiled_aside, lowered
 from enginebay.exporters.job import Job, Written, writing
 from enginebay.exporters.onnx_export import check_open, open_axes
 from enginebay.exporters.probe import output_dims
@@ -32,7 +32,8 @@ def export_trace(job: Job) -> Written:
         model, reasons = lowered(job)
         # torch's own check would run the model twice more, and only warn.
         trace: Any = torch.jit.trace
-        traced = trace(model, job.tensors, check_trace=False)
+        with compiled_aside():
+            traced = trace(model, job.tensors, check_trace=False)
         different = _differences(job.output_names, expected, traced(*job.tensors))
         inputs = _opened(specs(job.samples), open_axes(job))
         outputs = specs(dict(zip(job.output_names, expected, strict=True)))

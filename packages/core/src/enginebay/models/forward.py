@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -55,14 +56,29 @@ def detached(tensor: Tensor) -> Tensor:
 
 @contextmanager
 def evaluation(model: nn.Module) -> Iterator[None]:
-    """Put a model into evaluation mode, and every submodule back into its own mode afterwards."""
+    """Put a model into evaluation mode, and every submodule back into its own mode afterwards.
+
+    Functions that ``torch.compile`` wraps run as they were written.
+    """
     modes = [(module, module.training) for module in model.modules()]
     try:
         _switch(model)
-        yield
+        with _uncompiled():
+            yield
     finally:
         for module, training in modes:
             module.training = training
+
+
+@contextmanager
+def _uncompiled() -> Iterator[None]:
+    if "torch._dynamo" not in sys.modules:  # nothing is compiled yet, and its import takes a second
+        yield
+        return
+    import torch
+
+    with torch.compiler.set_stance("force_eager"):
+        yield
 
 
 def _switch(model: nn.Module) -> None:
