@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
+import onnx
 import pytest
 import torch
 from packages.core.tests.rewriting.lowered import Net
@@ -71,7 +72,14 @@ FOURIER = {
     "fftn of all": lambda x: torch.fft.fftn(x).real,
     "ifftn of all": lambda x: torch.fft.ifftn(x).imag,
     "fftn of given lengths": lambda x: torch.fft.fftn(x, s=(2, 2), dim=(1, 2)).real,
+    "stft": lambda x: spectrum(x).abs(),
+    "istft": lambda x: torch.istft(spectrum(x) * 2, 4, 2, window=torch.hamming_window(4)),
 }
+
+
+def spectrum(x):
+    return torch.stft(x.flatten(1), 4, 2, window=torch.hamming_window(4), return_complex=True)
+
 
 SOME = ("cummax", "inverse", "searchsorted", "arithmetic of complex numbers")
 #: The other exporter gets the same graph: a few are enough.
@@ -101,6 +109,21 @@ def test_it_is_needed_and_right_with_an_open_batch(export, exporter, case):
     except Exception:
         return
     assert not same(without, expected)
+
+
+@pytest.mark.skipif(
+    find_spec("onnxruntime") is None,
+    reason="its target is ONNX Runtime: the session onnxruntime runs this file too",
+)
+def test_the_signals_of_a_batch_are_put_together_in_a_few_nodes(export):
+    # torch's own decomposition has some for each value of the window: minutes of export.
+    def back(x):
+        return torch.istft(torch.complex(x, x * 2), 64, 16, window=torch.hann_window(64))
+
+    x = torch.randn(2, 33, 9)
+    exported = export(Net(back), (x,), exporter="dynamo", builtin=True)
+    assert len(onnx.load(exported.path).graph.node) < 64
+    assert same(exported.run_on_target(x), [back(x)])
 
 
 def test_torchscript_has_no_complex_outputs(export):

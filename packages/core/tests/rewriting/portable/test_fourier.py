@@ -44,11 +44,39 @@ def test_the_angle_of_what_is_real(count):
     check((lambda x: torch.fft.rfft(x).angle(), x), exact=False, operators=WITH_ATAN2)
 
 
-def test_signals():
-    signal, window = torch.randn(2, 80), torch.hann_window(16)
+@pytest.mark.filterwarnings("ignore:A window was not provided")
+@examples(exact=False)
+def test_signals(draw):
+    size = draw(st.sampled_from([8, 12, 16]))  # torch captures no istft of odd ones
+    hop = draw(st.integers(2, size // 2))
+    shape = draw(st.sampled_from([(80,), (1, 80), (3, 80)]))
+    length = draw(st.sampled_from([None, size]))
+    options = {
+        "hop_length": hop,
+        "win_length": length and size - 3,
+        "window": None if length is None else torch.hamming_window(size - 3),
+        "center": draw(st.booleans()) or length is not None,  # the edges of a window may be 0
+        "normalized": draw(st.booleans()),
+        "onesided": draw(st.booleans()),
+    }
+    count = draw(st.sampled_from([None, 70]))
 
     def through(x):
-        spectrum = torch.stft(x, 16, 4, window=window, return_complex=True)
-        return spectrum.abs(), torch.istft(spectrum, 16, 4, window=window, length=80)
+        spectrum = torch.stft(x, size, **options, return_complex=True)
+        return torch.view_as_real(spectrum), torch.istft(spectrum, size, **options, length=count)
 
-    check((through, signal), exact=False)
+    return through, torch.randn(shape)
+
+
+@pytest.mark.filterwarnings("ignore:The length of signal is shorter")
+def test_a_signal_that_is_shorter_than_was_asked_for():
+    window = torch.hamming_window(16)
+    check(
+        (
+            lambda x: torch.istft(
+                torch.complex(x, x / 2), 16, 4, window=window, center=False, length=70
+            ),
+            torch.randn(2, 9, 11),
+        ),
+        exact=False,
+    )

@@ -1,4 +1,4 @@
-"""Fourier transforms of known length, as products with the matrix of the transform."""
+"""Fourier transforms of known length, as products with the transform's matrix, and of signals."""
 
 from __future__ import annotations
 
@@ -85,3 +85,98 @@ def to_real(
     weight = weight * _scale(count * math.prod(x.shape[each] for each in others), normalization)
     real, imag = real.narrow(last, 0, half), imag.narrow(last, 0, half)
     return _times(real, last, cosine * weight) - _times(imag, last, sine * weight)
+
+
+def _window(window: Tensor | None, win_length: int | None, n_fft: int, x: Tensor) -> Tensor:
+    """The window in the middle of a transform's length; ones where there is none."""
+    length = n_fft if win_length is None else win_length
+    if window is None:
+        window = torch.ones(length, dtype=x.real.dtype, device=x.device)
+    left = (n_fft - length) // 2
+    return (
+        torch.constant_pad_nd(window, [left, n_fft - length - left]) if length < n_fft else window
+    )
+
+
+@lowers("stft.default", open_sizes=True)
+def stft(
+    ctx: LoweringContext,
+    x: Tensor,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Tensor | None = None,
+    normalized: bool = False,
+    onesided: bool | None = None,
+    return_complex: bool | None = None,
+    align_to_window: bool | None = None,
+) -> Tensor:
+    if (
+        x.is_complex()
+        or align_to_window is not None
+        or (window is not None and window.is_complex())
+    ):
+        own: Tensor = ctx.origin_op(
+            *(x, n_fft, hop_length, win_length, window, normalized, onesided, return_complex),
+            align_to_window,
+        )
+        return own
+    frames = x.unfold(x.ndim - 1, n_fft, hop_length or n_fft // 4)
+    frames = frames * _window(window, win_length, n_fft, x)
+    spectrum = torch.ops.aten._fft_r2c.default(
+        frames, [frames.ndim - 1], 1 if normalized else 0, onesided is not False
+    ).transpose(-1, -2)
+    return spectrum if return_complex else torch.view_as_real(spectrum)
+
+
+# torch's own decomposition adds the windows of a batch in a loop over their values.
+@lowers("istft", open_sizes=True)
+def istft(
+    ctx: LoweringContext,
+    x: Tensor,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Tensor | None = None,
+    center: bool = True,
+    normalized: bool = False,
+    onesided: bool | None = None,
+    length: int | None = None,
+    return_complex: bool = False,
+) -> Tensor:
+    if return_complex or (window is not None and window.is_complex()):
+        own: Tensor = ctx.origin_op(
+            *(x, n_fft, hop_length, win_length, window, center, normalized, onesided, length),
+            return_complex,
+        )
+        return own
+    hop = hop_length or n_fft // 4
+    shape = _window(window, win_length, n_fft, x)
+    frames = torch.ops.aten._fft_c2r.default(
+        x.transpose(-1, -2), [x.ndim - 1], 1 if normalized else 2, n_fft
+    )
+    signal = _overlapped(frames * shape, hop)
+    weight = _overlapped((shape * shape).expand(frames.shape[-2:]), hop)
+    edge = n_fft // 2 if center else 0
+    count = signal.shape[-1]
+    stop = count - edge if length is None else edge + length
+    found = signal[..., edge:stop] / weight[edge:stop]
+    missing = 0 if length is None else stop - count
+    return torch.constant_pad_nd(found, [0, missing]) if missing > 0 else found
+
+
+def _overlapped(frames: Tensor, hop: int) -> Tensor:
+    """The sum of windows that begin ``hop`` after one another: ``[..., frames, size]``."""
+    *batch, count, size = frames.shape
+    steps = -(-size // hop)
+    parts = torch.constant_pad_nd(frames, [0, steps * hop - size])
+    parts = parts.reshape([*batch, count, steps, hop])
+    blocks = [
+        torch.constant_pad_nd(parts.select(-2, step), [0, 0, step, steps - 1 - step])
+        for step in range(steps)
+    ]
+    return (
+        torch.stack(blocks)
+        .sum(0)
+        .reshape([*batch, (count + steps - 1) * hop])[..., : (count - 1) * hop + size]
+    )
