@@ -271,10 +271,12 @@ def _stored(value: Any) -> Any:
 
 
 def _as_in(found: Any, wanted: Any) -> Any:
-    """Give a value the dtype that it has in the model."""
+    """Give a value the dtype that it has in the model; one without elements is a constant."""
     if isinstance(found, list | tuple):
         return [_as_in(*pair) for pair in zip(found, wanted, strict=True)]
-    return replace(found, dtype=wanted.dtype) if isinstance(found, Blob) else found
+    if not isinstance(found, Blob):
+        return found
+    return replace(found, dtype=wanted.dtype) if count_of(found) else torch.empty(found.shape)
 
 
 def _output(value: Any, given: Blob) -> Blob:
