@@ -27,7 +27,7 @@ def elementwise(function: Callable[..., Tensor], *operands: Any) -> Value:
     ]
     shape = broadcast(*(each.shape for each in values))
     if len(shape) <= MAX_RANK:
-        rank = max((each.ndim for each in values if not is_constant(each)), default=0)
+        rank = max((each.ndim for each in values if isinstance(each, Blob)), default=0)
         values = [_shortest(each) if rank == len(shape) else each for each in values]
         rest = [
             number if isinstance(number, float) else value
@@ -74,7 +74,7 @@ def _shortest(value: Value) -> Value:
 
     Where values with a batch and values without one share a constant, it is wrong for some.
     """
-    if not is_constant(value):
+    if isinstance(value, Blob):
         return value
     front = next((axis for axis, size in enumerate(value.shape) if size != 1), value.ndim - 1)
     return value.reshape(value.shape[max(front, 0) :])
