@@ -217,3 +217,48 @@ class Frames(nn.Module):
 
 def test_a_video_has_more_dimensions_than_ncnn(deploy):
     assert deploy(Frames(), torch.randn(1, 3, 3, 4, 4)).verdict == "verified"
+
+
+class Chosen(nn.Module):
+    """Gives no number where there was none, and hands its second input on."""
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        shifted = torch.nn.functional.pad(x, (1, 1), mode="reflect")[..., 2:]
+        return torch.where(x.isfinite(), shifted, torch.full_like(x, math.nan)), lengths
+
+
+def test_a_constant_that_is_no_number_and_an_input_that_is_returned(deploy):
+    deployed = deploy(Chosen(), (torch.randn(1, 3, 8), torch.tensor([20, 15])), ir="torchscript")
+    assert deployed.verdict == "verified"
+
+
+class TwoStories(nn.Module):
+    """Starts recurrent networks with the same zeros, with a batch before them and without."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.image = nn.Conv2d(1, 8, 3, padding=1)
+        self.lower = nn.LSTM(8, 8, batch_first=True, bidirectional=True)
+        self.between = nn.Linear(16, 8)
+        self.upper = nn.LSTM(8, 8, batch_first=True, bidirectional=True)
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        rows = self.image(image).permute(0, 3, 1, 2).mean(3)
+        return self.upper(self.between(self.lower(rows)[0]))[0]
+
+
+def test_a_constant_behind_a_batch_and_behind_none(deploy):
+    deployed = deploy(TwoStories(), torch.randn(1, 1, 8, 6), ir="torchscript")
+    assert deployed.verdict == "verified"
+
+
+class TwoLists(nn.Module):
+    """Joins the same tensors twice, along different dimensions."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        parts = [x.cumsum(1), x.sign(), x.cos()]
+        return torch.cat(parts, 1), torch.cat(parts, 2)
+
+
+def test_a_list_that_two_operators_take(deploy):
+    assert deploy(TwoLists(), torch.randn(1, 3, 8), ir="torchscript").verdict == "verified"

@@ -186,6 +186,8 @@ def _attempt(
     folder.mkdir()
     converted = pnnx.convert(candidate, folder, params)
     graph = Graph.read(converted.param)
+    graph.keep_returned()
+    graph.write(converted.param)
     check_layers(graph, converted.ignored, params, candidate.places)
     plan = match_blobs(request.ir, candidate, converted, graph)
     request.progress("first run")

@@ -73,6 +73,17 @@ class Graph:
         lines = [_MAGIC, f"{len(self.layers)} {blobs}", *map(str, self.layers)]
         path.write_text("\n".join(lines) + "\n")
 
+    def keep_returned(self) -> None:
+        """Put a layer behind each input that the model returns: pnnx gives it the output's name."""
+        for layer in [each for each in self.layers if each.type == "Input"]:
+            if layer.name in layer.outputs:
+                continue
+            place = self.layers.index(layer) + 1
+            self.layers.insert(
+                place, Layer("Noop", "returned_" + layer.name, [layer.name], layer.outputs)
+            )
+            layer.outputs = [layer.name]
+
     @property
     def blobs(self) -> set[str]:
         """All blobs that a layer writes."""

@@ -27,6 +27,8 @@ def elementwise(function: Callable[..., Tensor], *operands: Any) -> Value:
     ]
     shape = broadcast(*(each.shape for each in values))
     if len(shape) <= MAX_RANK:
+        rank = max((each.ndim for each in values if isinstance(each, Blob)), default=0)
+        values = [_shortest(each) if rank == len(shape) else each for each in values]
         rest = [
             number if isinstance(number, float) else value
             for number, value in zip(operands[1:], values[1:], strict=True)
@@ -65,6 +67,17 @@ def _scalar(operand: Any) -> Any:
     if isinstance(operand, bool | int | float):  # pnnx crashes on the infinity of a comparison
         return max(-LARGEST, min(LARGEST, float(operand)))
     return operand
+
+
+def _shortest(value: Value) -> Value:
+    """A constant without leading dimensions of size one, of which pnnx may take one for the batch.
+
+    Where values with a batch and values without one share a constant, it is wrong for some.
+    """
+    if isinstance(value, Blob):
+        return value
+    front = next((axis for axis, size in enumerate(value.shape) if size != 1), value.ndim - 1)
+    return value.reshape(value.shape[max(front, 0) :])
 
 
 def _merged(shapes: list[tuple[int, ...]], result: tuple[int, ...]) -> list[list[int]]:

@@ -96,9 +96,9 @@ def _bounded(value: float) -> float:
 
 
 def finite(value: Any) -> Any:
-    """A constant with the largest numbers in its infinities' places."""
+    """A constant with the largest numbers in its infinities' places, and 0 in that of NaN."""
     if isinstance(value, torch.Tensor):
-        value = value.float().clamp(-LARGEST, LARGEST)
+        value = value.float().nan_to_num()
         return value if value.ndim else value.item()
     if isinstance(value, Blob):
         return value

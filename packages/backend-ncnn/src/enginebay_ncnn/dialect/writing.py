@@ -297,11 +297,18 @@ def _tied(fixed: Tensor, given: Blob) -> Blob:
 
 
 def _copy_repeated(graph: Any) -> None:
-    """Replace a tensor that one operator takes a second time by a copy.
+    """Replace a tensor that one operator takes a second time, or a second list, by a copy.
 
     Where another operator takes such a tensor too, pnnx loses count of who reads it and writes
-    outside of its memory.
+    outside of its memory. Of a list that two operators take, it makes a layer that ncnn lacks.
     """
+    for node in [*graph.nodes()]:
+        if node.kind() == "prim::ListConstruct":
+            for use in [*node.output().uses()][1:]:
+                again = graph.createClone(node, lambda value: value)
+                again.insertBefore(node)
+                again.replaceInput(0, _copy(graph, node.inputsAt(0), again))
+                use.user.replaceInput(use.offset, again.output())
     for node in [*graph.nodes()]:
         found = set()
         for place, value in enumerate([*node.inputs()]):
