@@ -270,7 +270,7 @@ def test_a_probe_that_rounding_decides_says_nothing(loopback: str, tmp_path: Pat
     [
         pytest.param(lambda x, y: y + 1e-3, {}, id="everywhere"),
         pytest.param(
-            lambda x, y: torch.where(x.abs().sum() == 0, 100 * y, y), {}, id="more than rounding"
+            lambda x, y: torch.where(x.abs().sum() == 0, 1e4 * y, y), {}, id="more than rounding"
         ),
         pytest.param(
             lambda x, y: torch.where(x.abs().sum() == 0, torch.nan, y), {}, id="not a number"
