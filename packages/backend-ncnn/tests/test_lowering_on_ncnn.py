@@ -262,3 +262,17 @@ class TwoLists(nn.Module):
 
 def test_a_list_that_two_operators_take(deploy):
     assert deploy(TwoLists(), torch.randn(1, 3, 8), ir="torchscript").verdict == "verified"
+
+
+class Normalized(nn.Module):
+    """Repeats a norm as often as a row is long."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.normalize(x.cumsum(2), dim=3).tile(1, 2, 1, 1)
+
+
+def test_what_is_repeated_often_takes_few_layers(deploy):
+    deployed = deploy(Normalized(), torch.randn(1, 2, 4, 512), ir="torchscript")
+    assert deployed.verdict == "verified"
+    layers = (deployed.artifact.path / "model.param").read_text().splitlines()[2:]
+    assert len(layers) < 20

@@ -245,6 +245,13 @@ def write_repeat(x: Value, repeats: Sequence[int]) -> Value:
     for dim, count in enumerate(repeats):
         if count != 1:
             shape = (*x.shape[:dim], x.shape[dim] * count, *x.shape[dim + 1 :])
-            flat = as_three(x, dim)
-            x = reshape(_joined([as_float(flat)] * count, 1), shape)
+            rows = (math.prod(x.shape[:dim]), 1, math.prod(x.shape[dim:]))
+            x = reshape(_repeated(as_float(reshape(x, rows)), count), shape)
     return x
+
+
+def _repeated(x: Value, count: int) -> Value:
+    """A second dimension of size one, repeated; a product has fewer layers than a concatenation."""
+    if isinstance(x, Blob) and x.tensor.dtype is not torch.float32:  # what looks up a table
+        return _joined([x] * count, 1)
+    return emit(torch.mul, x, torch.ones(count, 1))
