@@ -299,3 +299,15 @@ def test_rounding_is_told_from_mistakes_in_a_graph_that_runs_elsewhere(
     simulation = deploy_planes(tmp_path, Planes(), ahead).verification.simulation
     assert simulation is not None
     assert (simulation.failed, simulation.samples) == ((), 4)
+
+
+def test_what_rounding_decides_on_one_probe_hides_nothing_on_another(
+    loopback: str, tmp_path: Path
+) -> None:
+    def wrong(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.where(x.abs().max() > 2, y + 1e-2, y)  # where the spread is ten times as large
+
+    with pytest.raises(MismatchError, match="on the probe 'ten times the spread'") as caught:
+        deploy_planes(tmp_path, Planes(wrong), loopback)
+    basis = caught.value.verdict.basis
+    assert basis.dropped == (BY_ROUNDING,)

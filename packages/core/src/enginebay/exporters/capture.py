@@ -6,7 +6,6 @@ import operator
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
 
 from enginebay.errors import EnginebayError, ExportError, reason
 from enginebay.rewriting import active_lowerings, lower_program, operators_met
@@ -115,11 +114,13 @@ def compiled_aside() -> Iterator[None]:
         return
     import torch
 
-    with (
-        torch._dynamo.config.patch(error_on_nested_fx_trace=False),
-        patch.object(torch.fx._symbolic_trace, "_is_fx_tracing_flag", new=True),
-    ):
-        yield
+    tracer: Any = torch.fx._symbolic_trace
+    with torch._dynamo.config.patch(error_on_nested_fx_trace=False):
+        before, tracer._is_fx_tracing_flag = tracer._is_fx_tracing_flag, True
+        try:
+            yield
+        finally:
+            tracer._is_fx_tracing_flag = before
 
 
 def traceable(program: ExportedProgram) -> nn.Module:

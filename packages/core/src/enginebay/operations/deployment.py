@@ -227,8 +227,9 @@ class Line:
         with steps("verify") as set_detail:
             save_samples(stage.dir / SAMPLES_FILE, engine.samples)
             found = judged(engine)
-            rest = without_rounding(prepared.reference, found.verification, self._comparators)
-            if rest is not None:
+            while rest := without_rounding(
+                engine.build.reference, found.verification, self._comparators
+            ):
                 engine = engine.compared_on(rest)
                 save_samples(stage.dir / SAMPLES_FILE, engine.samples)
                 found = judged(engine)

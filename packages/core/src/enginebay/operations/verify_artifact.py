@@ -149,8 +149,8 @@ def verify_here(
             recorded = _samples(opened, given, reference, precision, model_use)
             check_comparators(comparators, recorded.samples)
             found, receipt = judged(recorded)
-            rest = without_rounding(recorded, found, comparators)
-            if rest is not None:
+            while rest := without_rounding(recorded, found, comparators):
+                recorded = rest
                 found, receipt = judged(rest)
         # A crash may be no more than a time limit that was too short.
         is_fact = is_alone and (receipt is not None or timeout >= TIMEOUT)

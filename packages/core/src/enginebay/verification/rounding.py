@@ -24,7 +24,7 @@ from enginebay.verification.groups import compare_sample
 from enginebay.verification.tolerance import ROUNDING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from enginebay.comparators import Comparator
     from enginebay.models import BoundModel
@@ -45,7 +45,9 @@ _FURTHER = 32.0
 def without_rounding(
     recorded: RecordedReference, found: Verification, comparators: Sequence[Comparator] = ()
 ) -> RecordedReference | None:
-    """What was recorded, without the probes on which rounding alone explains a mismatch.
+    """What was recorded, without the probes on which an engine is worst by rounding alone.
+
+    On the others it may be wrong as well, so that they are compared again.
 
     Args:
         recorded: The samples that an engine was compared on.
@@ -54,33 +56,27 @@ def without_rounding(
 
     Returns:
         The other samples, and each probe that is left out among ``basis.dropped``; None where the
-        mismatch stands: some sample that fails is no probe, or rounding moves the model's outputs
-        by too little there.
+        mismatch stands: the sample on which an output is worst is no probe, or rounding moves the
+        model's own output by too little there.
     """
     figures = found.simulation or found
     model, measure = recorded.model, Measure(figures.precision)
-    if model is None or found.verdict != "mismatched" or measure.precision not in ROUNDING:
+    wrong = [output for output in figures.outputs if not output.passed]
+    if model is None or not wrong or measure.precision not in ROUNDING:
         return None
-    reasons: dict[str, str] = {}
-    moved: dict[str, float] = {}
-    for label, sample in zip(recorded.basis.labels, recorded.samples, strict=True):
-        if label not in figures.failed:
-            continue
-        if sample.kind != "probe":
+    samples = dict(zip(recorded.basis.labels, recorded.samples, strict=True))
+    decided: set[str] = set()
+    for label in dict.fromkeys(output.sample for output in wrong):
+        if samples[label].kind != "probe":
             return None
-        worst = _moved_by_rounding(model, sample, measure, comparators)
-        if not worst:
-            return None
-        reasons[label] = f"{label}: rounding alone decides what the model gives"
-        for name, rtol in worst.items():
-            moved[name] = max(rtol, moved.get(name, 0.0))
-    if not reasons or any(
-        _needed(output) > _FURTHER * moved.get(output.name, 0.0)
-        for output in figures.outputs
-        if not output.passed
-    ):
-        return None
-    return _without(recorded, reasons)
+        moved = _moved_by_rounding(model, samples[label], measure, comparators)
+        for output in wrong:
+            if output.sample == label and not _needed(output) <= _FURTHER * moved.get(
+                output.name, 0
+            ):
+                return None
+        decided.add(label)
+    return _without(recorded, decided)
 
 
 def _moved_by_rounding(
@@ -107,14 +103,19 @@ def _needed(output: OutputComparison) -> float:
     return math.inf if output.rtol_that_passes is None else output.rtol_that_passes
 
 
-def _without(recorded: RecordedReference, reasons: dict[str, str]) -> RecordedReference:
+def _without(recorded: RecordedReference, decided: Collection[str]) -> RecordedReference:
     basis = recorded.basis
     pairs = zip(basis.labels, recorded.samples, strict=True)
-    kept = [(label, sample) for label, sample in pairs if label not in reasons]
+    kept = [(label, sample) for label, sample in pairs if label not in decided]
+    reasons = (
+        f"{label}: rounding alone decides what the model gives"
+        for label in basis.labels
+        if label in decided
+    )
     basis = msgspec.structs.replace(
         basis,
         labels=tuple(label for label, _ in kept),
-        beyond=tuple(label for label in basis.beyond if label not in reasons),
-        dropped=(*basis.dropped, *reasons.values()),
+        beyond=tuple(label for label in basis.beyond if label not in decided),
+        dropped=(*basis.dropped, *reasons),
     )
     return replace(recorded, samples=tuple(sample for _, sample in kept), basis=basis)
