@@ -59,7 +59,9 @@ def sizes(x: Any) -> Any:
     """Multiplies sizes in place, as einops does."""
     count = x.shape[0] * 1
     count *= x.shape[1]
-    return x.reshape(count)
+    rows = x.shape[0]
+    rows *= 2
+    return x.reshape(count), x.reshape(rows, -1)
 
 
 def repeated(x: Any) -> Any:

@@ -281,9 +281,14 @@ def _written(graph: Any) -> Iterator[str]:
         name = node.kind().removeprefix("aten::")
         if node.kind().startswith("aten::") and name.endswith("_") and not name.endswith("__"):
             written = memory.get(names[0], names[:1])
-            if depends or not kinds.get(written[-1], "").startswith("aten::"):
+            if depends or not _makes_anew(kinds.get(written[-1], "")):
                 depending.update(written)
                 yield from written
+
+
+def _makes_anew(kind: str) -> bool:
+    """Return True if a node of this kind makes a tensor; what is stored is the same in each run."""
+    return kind.startswith("aten::") or kind == "prim::NumToTensor"
 
 
 def _base(node: Any) -> str | None:
