@@ -292,3 +292,42 @@ def test_damaged_names_are_one_line(script, tmp_path) -> None:
         torch.jit.save(script, path, _extra_files={"enginebay.json": '{"inputs": 3}'})
     with pytest.raises(ModelSourceError, match=r"is damaged: its enginebay.json cannot be read: "):
         read_torchscript(path)
+
+
+class Causal(nn.Module):
+    """Compares a size, which is a tensor in a trace, and attention wants a bool."""
+
+    def forward(self, x):
+        if torch.is_tensor(x.shape[1]) and x.sum() > 0:  # a line that only the tracer passes
+            x = x * 1
+        return nn.functional.scaled_dot_product_attention(x, x, x, is_causal=x.shape[1] > 1)
+
+
+def test_the_graph_is_traced_where_the_model_cannot_be(tmp_path) -> None:
+    x, other = torch.randn(2, 5, 8), torch.randn(7, 5, 8)
+    ir = export(
+        Causal(),
+        x,
+        ir="torchscript",
+        path=tmp_path / "m.pt",
+        dynamic_shapes={"x": {0: "batch"}},
+    )
+    (note,) = ir.notes
+    assert note.startswith(
+        "torch.export's graph was traced, because the model cannot be: TypeError: "
+        "scaled_dot_product_attention(): argument 'is_causal' must be bool, not Tensor"
+    )
+    module, _ = loaded(ir)
+    (found,) = module(other)
+    torch.testing.assert_close(found, Causal()(other))
+
+
+def test_what_neither_traces_nor_captures_has_the_tracers_reason(tmp_path) -> None:
+    class Refused(nn.Module):
+        def forward(self, x):
+            if torch._C._get_tracing_state() is not None:
+                raise ValueError("no trace of this")
+            return x * (1 if x.sum() > 0 else 2)
+
+    with pytest.raises(ExportError, match=r"torch\.jit\.trace: ValueError: no trace of this"):
+        export(Refused(), torch.randn(2, 3), ir="torchscript", path=tmp_path / "m.pt")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-from enginebay.exporters.capture import captured, compiled_aside, lowered
+from enginebay.errors import EnginebayError, reason
+from enginebay.exporters.capture import captured, compiled_aside, lowered, traceable
 from enginebay.exporters.job import Job, Written, writing
 from enginebay.exporters.onnx_export import check_open, open_axes
 from enginebay.exporters.probe import output_dims
@@ -17,11 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import torch
-    from torch import Tensor
+    from torch import Tensor, nn
 
 
 def export_trace(job: Job) -> Written:
     """Trace the model after one warm-up, and compare the trace with it.
+
+    Where it cannot be traced itself, the graph of ``torch.export`` is.
 
     The file keeps the names, dtypes and shapes, which TorchScript itself would lose.
     """
@@ -30,10 +33,7 @@ def export_trace(job: Job) -> Written:
     with quiet() as notes, torch.no_grad():
         expected = job.flat(*job.tensors)  # the warm-up
         model, reasons = lowered(job)
-        # torch's own check would run the model twice more, and only warn.
-        trace: Any = torch.jit.trace
-        with compiled_aside():
-            traced = trace(model, job.tensors, check_trace=False)
+        traced = _traced(model, job, notes)
         different = _differences(job.output_names, expected, traced(*job.tensors))
         inputs = _opened(specs(job.samples), open_axes(job))
         outputs = specs(dict(zip(job.output_names, expected, strict=True)))
@@ -44,6 +44,36 @@ def export_trace(job: Job) -> Written:
     return Written(
         "torch.jit.trace", inputs, outputs, notes=(*notes, *reasons, *found.notes, *different)
     )
+
+
+def _traced(model: nn.Module, job: Job, notes: list[str]) -> Any:
+    """The model's trace, or that of the graph of torch.export where it cannot be traced itself.
+
+    A tracer makes tensors of sizes, and some functions take numbers alone.
+
+    Args:
+        model: The model, or its lowered graph.
+        job: The export.
+        notes: Those of the trace; of a trace that failed none is left.
+    """
+    import torch
+
+    trace: Any = torch.jit.trace
+    try:
+        with compiled_aside():
+            # torch's own check would run the model twice more, and only warn.
+            return trace(model, job.tensors, check_trace=False)
+    except EnginebayError:
+        raise
+    except Exception as err:  # noqa: BLE001 - the model's own code may raise anything
+        try:
+            program, found = captured(job)
+            traced = trace(traceable(program), job.tensors, check_trace=False)
+        except Exception:  # noqa: BLE001 - likewise; the first reason is about the tracer
+            raise err from None
+        note = f"torch.export's graph was traced, because the model cannot be: {reason(err)}"
+        notes[:] = [note, *found]
+        return traced
 
 
 def export_torch(job: Job) -> Written:
