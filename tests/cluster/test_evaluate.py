@@ -118,7 +118,7 @@ def test_a_killed_worker_loses_no_item_and_doubles_none(folder: Path) -> None:
     ):
         parts = found("rows.jsonl", executor, "net.py:build")
     before = seen(folder)
-    assert before > 2 * 384, "the killed worker was in the middle of a shard, done again elsewhere"
+    assert before >= 2 * 384, "a shard that the killed worker was in is done again elsewhere"
     assert parts == found("whole.jsonl", model="net.py:build")
     assert seen(folder) == before + 2 * 384
     assert [row.count for row in parts.rows] == [384] * 3
