@@ -121,9 +121,10 @@ def with_parsed_arguments(rewriter: Rewriter) -> Callable[..., Any]:
 @functools.cache
 def has_symbolic(overload: Any, is_complex: bool) -> bool:
     """Return True if the TorchScript exporter translates an operator: none of complex numbers."""
-    # Its stft gives no complex numbers, and torch's gives no others.
-    is_known = overload._schema.name in _registry().all_functions().difference({"aten::stft"})
-    return is_known and not is_complex
+    name = overload._schema.name
+    if is_complex or name == "aten::stft":  # its stft gives no complex numbers, as torch's does
+        return False
+    return name in _registry().all_functions()
 
 
 def _registry() -> Any:

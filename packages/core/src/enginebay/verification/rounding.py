@@ -70,11 +70,9 @@ def without_rounding(
         if samples[label].kind != "probe":
             return None
         moved = _moved_by_rounding(model, samples[label], measure, comparators)
-        for output in wrong:
-            if output.sample == label and not _needed(output) <= _FURTHER * moved.get(
-                output.name, 0
-            ):
-                return None
+        here = [output for output in wrong if output.sample == label]
+        if any(_needed(each) > _FURTHER * moved.get(each.name, 0.0) for each in here):
+            return None
         decided.add(label)
     return _without(recorded, decided)
 

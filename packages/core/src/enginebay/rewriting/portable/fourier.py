@@ -175,8 +175,5 @@ def _overlapped(frames: Tensor, hop: int) -> Tensor:
         torch.constant_pad_nd(parts.select(-2, step), [0, 0, step, steps - 1 - step])
         for step in range(steps)
     ]
-    return (
-        torch.stack(blocks)
-        .sum(0)
-        .reshape([*batch, (count + steps - 1) * hop])[..., : (count - 1) * hop + size]
-    )
+    whole = torch.stack(blocks).sum(0).reshape([*batch, (count + steps - 1) * hop])
+    return whole[..., : (count - 1) * hop + size]
