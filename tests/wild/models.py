@@ -29,7 +29,8 @@ def build(name: str) -> tuple[nn.Module, Any]:
         warnings.simplefilter("ignore")  # the packages' own
         torch.manual_seed(0)
         model, inputs = BATCHES[MODELS[name]][name]()
-        model.eval()
+        if isinstance(model, torch.nn.Module):  # not a function
+            model.eval()
         if _fades(model, inputs):
             _train(model, inputs)
     return model, inputs

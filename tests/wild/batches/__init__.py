@@ -12,7 +12,9 @@ from . import (
     documents,
     lucidrains,
     masks,
+    more_architectures,
     newer_transformers,
+    small_packages,
     tables,
     timm_models,
     torchvision_models,
@@ -36,4 +38,6 @@ BATCHES: dict[str, dict[str, Build]] = {
     "layers of lucidrains": lucidrains.MODELS,
     "newer transformers": newer_transformers.MODELS,
     "caches and states": caches.MODELS,
+    "small packages": small_packages.MODELS,
+    "more architectures": more_architectures.MODELS,
 }
