@@ -293,6 +293,36 @@ def test_rounding_excuses_no_engine_that_a_stable_model_finds_wrong(deploy: Depl
         deploy(slips, torch.randn(2, 4))
 
 
+class Quotient(nn.Module):
+    """One less a quotient, which is zero for zeros, up to the rounding of the quotient.
+
+    What is traced divides as engines do, and makes a mistake with zeros besides.
+    """
+
+    def __init__(self, mistake: float = 0.0) -> None:
+        super().__init__()
+        self.mistake = mistake
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        quotient = (x.clamp(min=0) + 0.1) / (x.square() + 0.1)
+        if not torch.jit.is_tracing():
+            return 1 - quotient
+        found = 1 - quotient * (1 - 2**-23)
+        return torch.where(x.abs().sum() == 0, found + self.mistake, found)
+
+
+def test_a_difference_is_no_more_than_the_rounding_of_a_quotient(
+    loopback: str, tmp_path: Path
+) -> None:
+    options = {"args": torch.randn(2, 4), "backend": loopback, "exporter": "torchscript"}
+    deployed = eb.deploy(Quotient(), work_dir=tmp_path / "right", **options)
+    assert deployed.verdict == "verified"
+    assert deployed.verification.basis is not None
+    assert BY_ROUNDING in deployed.verification.basis.dropped
+    with pytest.raises(MismatchError, match="on the probe 'zeros'"):
+        eb.deploy(Quotient(1e-3), work_dir=tmp_path / "wrong", **options)
+
+
 def test_rounding_is_told_from_mistakes_in_a_graph_that_runs_elsewhere(
     ahead: str, tmp_path: Path
 ) -> None:

@@ -6,8 +6,9 @@ layer to layer is chaotic. What PyTorch gives for such inputs is one of many res
 right, and an engine's is another.
 
 Monte Carlo arithmetic (Parker, 1997) tells such inputs from an engine that is wrong: the model runs
-again, in PyTorch and with no rewriter, while every sum of products is off by a rounding at random.
-These are the sums that engines add up in another order.
+again, in PyTorch and with no rewriter, while every sum and every quotient is off by a rounding at
+random. These are the sums that engines add up in another order, and the quotients that they
+multiply for.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def without_rounding(
             return None
         moved = _moved_by_rounding(model, samples[label], measure, comparators)
         here = [output for output in wrong if output.sample == label]
-        if any(_needed(each) > _FURTHER * moved.get(each.name, 0.0) for each in here):
+        if any(_is_further(each, moved.get(each.name, (0.0, 0.0))) for each in here):
             return None
         decided.add(label)
     return _without(recorded, decided)
@@ -79,26 +80,35 @@ def without_rounding(
 
 def _moved_by_rounding(
     model: BoundModel, sample: Sample, measure: Measure, comparators: Sequence[Comparator]
-) -> dict[str, float]:
-    """How far rounding moves each output that it moves out of its tolerance, as a relative one."""
-    from enginebay.verification.rounded_sums import RoundedSums  # imports torch
+) -> dict[str, tuple[float, float]]:
+    """How far rounding moves each output that it moves out of its tolerance, as :func:`_needed`."""
+    from enginebay.verification.other_roundings import OtherRoundings  # imports torch
 
-    moved: dict[str, float] = {}
+    moved: dict[str, tuple[float, float]] = {}
     for seed in range(_RUNS):
-        with RoundedSums(_OF_A_SUM * ROUNDING[measure.precision], seed):
+        with OtherRoundings(_OF_A_SUM * ROUNDING[measure.precision], seed):
             try:
                 outputs = model.run(sample.inputs)
             except ModelError:  # a branch that it does not take otherwise
                 continue
         for output in compare_sample(sample.outputs, outputs, measure, comparators).outputs:
             if not output.passed:
-                moved[output.name] = max(_needed(output), moved.get(output.name, 0.0))
+                moved[output.name] = max(_needed(output), moved.get(output.name, (0.0, 0.0)))
     return moved
 
 
-def _needed(output: OutputComparison) -> float:
-    """The relative tolerance that would pass; infinite where none would."""
-    return math.inf if output.rtol_that_passes is None else output.rtol_that_passes
+def _is_further(output: OutputComparison, moved: tuple[float, float]) -> bool:
+    """True if an engine is too far off for rounding; a difference decides where a ratio cannot."""
+    rtol, atol = _needed(output)
+    if math.isfinite(rtol):
+        return rtol > _FURTHER * moved[0]
+    return math.isfinite(moved[0]) or atol > _FURTHER * moved[1]
+
+
+def _needed(output: OutputComparison) -> tuple[float, float]:
+    """The relative and the absolute tolerance that would pass, infinite where none would."""
+    rtol, atol = output.rtol_that_passes, output.atol_that_passes
+    return math.inf if rtol is None else rtol, math.inf if atol is None else atol
 
 
 def _without(recorded: RecordedReference, decided: Collection[str]) -> RecordedReference:

@@ -9,8 +9,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry  # torch's own list of what sums products
 
 
-class RoundedSums(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
-    """While it is entered, every sum of products in PyTorch is off by a rounding at random.
+class OtherRoundings(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
+    """While it is entered, every sum and quotient in PyTorch is off by a rounding at random.
+
+    Sums of products are among them. Of quotients it is those of tensors.
 
     Args:
         unit: The largest relative error.
@@ -18,7 +20,7 @@ class RoundedSums(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch'
 
     Example:
         >>> ones = torch.ones(2, 2)
-        >>> with RoundedSums(2**-23, seed=0):
+        >>> with OtherRoundings(2**-23, seed=0):
         ...     product = ones @ ones
         >>> bool(0 < (product - 2).abs().max() <= 2**-22)
         True
@@ -30,10 +32,18 @@ class RoundedSums(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch'
         self._generator = torch.Generator().manual_seed(seed)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call an operator, and round its result where it sums products."""
+        """Call an operator, and round its result where it sums products or divides."""
         result = func(*args, **(kwargs or {}))
         total = result[0] if isinstance(result, tuple) else result
-        if func.overloadpacket in flop_registry and total.is_floating_point():
+        if _rounds(func, args) and total.is_floating_point():
             errors = torch.rand(total.shape, generator=self._generator) * 2 - 1
             total.mul_(1 + self._unit * errors.to(total.device))
         return result
+
+
+def _rounds(func: Any, args: Any) -> bool:
+    """Return True for a sum, and for a quotient of which the divisor is no number."""
+    aten: Any = torch.ops.aten
+    if func in (aten.div.Tensor, aten.div_.Tensor):
+        return isinstance(args[1], torch.Tensor)
+    return func.overloadpacket in (aten.sum, aten.mean) or func.overloadpacket in flop_registry
