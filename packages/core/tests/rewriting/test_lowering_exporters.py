@@ -81,20 +81,49 @@ class Unreadable(nn.Module):
 
 
 @pytest.mark.parametrize("exporter", ["torchscript", "jit.trace"])
-def test_where_a_model_cannot_be_captured_a_note_says_so(export, exporter):
+def test_what_cannot_be_captured_is_lowered_from_its_trace(export, exporter):
+    """The branch is the example's, as it is in any trace."""
     x = torch.rand(2, 3)
     exported = export(Unreadable(), (x,), sets(), exporter=exporter)
+    assert set(exported.report.fired) == {"aten.logsumexp"}
+    prefix = "captured from its trace, because "
+    assert len([note for note in exported.notes if note.startswith(prefix)]) == 1
+    torch.testing.assert_close(exported.run(x)[0], Unreadable()(x))
+
+
+def test_a_trace_lowers_for_an_engine_that_lists_its_operators(export):
+    names = ("amax", "sub", "exp", "sum", "squeeze", "log", "add", "mul", "full")
+    operators = {f"aten.{name}" for name in names}
+    x = torch.rand(2, 3)
+    exported = export(Unreadable(), (x,), sets(), exporter="jit.trace", operators=operators)
+    torch.testing.assert_close(exported.run(x)[0], Unreadable()(x))
+
+
+class Stops(Unreadable):
+    def forward(self, x):
+        if not torch.jit.is_tracing():
+            return super().forward(x)
+        raise RuntimeError("it stops")
+
+
+OPEN = {"dynamic_shapes": {"x": {0: BATCH}}}
+
+
+@pytest.mark.parametrize("exporter", ["torchscript", "jit.trace"])
+def test_where_open_sizes_cannot_be_captured_a_note_says_so(export, exporter):
+    x = torch.rand(2, 3)
+    exported = export(Unreadable(), (x,), sets(), exporter=exporter, **OPEN)
     prefix = "lowerings were not applied, because torch.export failed: "
     assert len([note for note in exported.notes if note.startswith(prefix)]) == 1
     torch.testing.assert_close(exported.run(x)[0], Unreadable()(x))
 
 
-@pytest.mark.parametrize("exporter", ["jit.trace"])
-def test_where_the_engine_lists_its_operators_that_is_an_error(export, exporter):
-    with pytest.raises(ExportError, match="lowerings were not applied, because"):
-        export(
-            Unreadable(), (torch.rand(2, 3),), exporter=exporter, operators={"aten.add", "aten.mul"}
-        )
+@pytest.mark.parametrize(("model", "given"), [(Unreadable, OPEN), (Stops, {})])
+def test_where_the_engine_lists_its_operators_that_is_an_error(export, model, given):
+    """Of a model that neither can capture the first reason is said."""
+    operators = {"aten.add", "aten.mul"}
+    with pytest.raises(ExportError, match=r"lowerings were not applied, because.*data-dependent"):
+        export(model(), (torch.rand(2, 3),), exporter="jit.trace", operators=operators, **given)
 
 
 def test_a_trace_has_only_the_operators_that_the_engine_has(export, model):

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import EnginebayError, ExportError, reason
-from enginebay.rewriting import active_lowerings, lower_program, operators_met
+from enginebay.rewriting import active_lowerings, capture, lower_program, operators_met
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -88,7 +88,7 @@ def lowered(job: Job, known: Known | None = None) -> tuple[nn.Module, list[str]]
             return job.flat, []
     before = lowerings.fired
     try:
-        program, notes = captured(job)
+        program, notes = _captured_somehow(job)
         program = lower_program(program, lowerings, known)
         if lowerings.operators is None and lowerings.fired == before:
             return job.flat, []
@@ -100,6 +100,30 @@ def lowered(job: Job, known: Known | None = None) -> tuple[nn.Module, list[str]]
         if lowerings.operators is not None:
             raise ExportError(line) from err
         return job.flat, [line]
+
+
+def _captured_somehow(job: Job) -> tuple[ExportedProgram, tuple[str, ...]]:
+    """Capture the model with ``torch.export``, or else its trace, which has the example's sizes."""
+    try:
+        return captured(job)
+    except EnginebayError:
+        raise
+    except Exception as err:
+        if job.dynamic:
+            raise
+        try:
+            return _of_trace(job), (f"captured from its trace, because {reason(err)}",)
+        except Exception:  # noqa: BLE001 - the model's own code; the first reason is the plainer one
+            raise err from None
+
+
+def _of_trace(job: Job) -> ExportedProgram:
+    import torch
+
+    trace: Any = torch.jit.trace
+    with compiled_aside():
+        traced = trace(job.flat, job.tensors, check_trace=False)
+    return capture(torch.jit.freeze(traced.eval()), job.tensors)
 
 
 @contextmanager
@@ -137,6 +161,8 @@ def traceable(program: ExportedProgram) -> nn.Module:
             node.target = torch.Tensor.size
         elif node.target is torch.ops.aten._to_copy.default:
             node.target = _to_copy  # which the tracer has no name for
+        elif node.target is torch.ops.aten._unsafe_view.default:
+            node.target = torch.Tensor.reshape  # likewise
         elif node.op == "call_function" and any(map(_is_size, node.all_input_nodes)):
             node.target = _python_function(node.target)
     return torch.fx.GraphModule(module, module.graph)  # without the checks of the inputs
