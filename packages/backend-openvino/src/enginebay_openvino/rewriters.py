@@ -1,20 +1,16 @@
 """Rewriters for what OpenVINO does not support.
 
 With ``ceil_mode`` torch and ONNX accept a pooling window larger than the input, which OpenVINO
-2026.4 refuses. Some models write global pooling that way. An Einsum of three tensors it takes
-apart itself, and loses the dimensions that an ellipsis stands for.
+2026.4 refuses. Some models write global pooling that way.
 """
 
 from __future__ import annotations
 
-import string
 from typing import TYPE_CHECKING, Any
 
 import enginebay as eb
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from torch import Tensor
 
     from enginebay.authors import Context
@@ -59,36 +55,6 @@ def max_pool(
     if ceil_mode and set(_each(dilation, 1)) == {1}:
         kernel_size = _within(input, kernel_size, padding)
     return ctx.origin_func(input, kernel_size, stride, padding, dilation, ceil_mode)
-
-
-@rewriters.function("torch.einsum")
-def einsum(ctx: Context, equation: Any, *operands: Any) -> Any:
-    """Give the dimensions of an ellipsis letters, where more than two tensors are contracted."""
-    tensors = operands[0] if len(operands) == 1 and isinstance(operands[0], list) else operands
-    if isinstance(equation, str) and "..." in equation and len(tensors) > 2:
-        equation = _without_ellipsis(equation.replace(" ", ""), tensors)
-    return ctx.origin_func(equation, *operands)
-
-
-def _without_ellipsis(equation: str, tensors: Sequence[Tensor]) -> str:
-    """Write the equation in letters alone; an ellipsis without dimensions in a term is nothing."""
-    inputs, arrow, output = equation.partition("->")
-    free = [letter for letter in string.ascii_letters if letter not in equation]
-    terms = inputs.split(",")
-    if not arrow:  # what an equation without one means: every letter that stands there once
-        once = sorted(set(string.ascii_letters) - set(free))
-        output = "..." + "".join(letter for letter in once if inputs.count(letter) == 1)
-    sizes = [
-        tensor.dim() - len(term.replace("...", ""))
-        for term, tensor in zip(terms, tensors, strict=True)
-    ]
-    # The dimensions of shorter ellipses are the last ones of the longest.
-    letters = "".join(free[: max(n for n, term in zip(sizes, terms, strict=True) if "..." in term)])
-    written = [
-        term.replace("...", letters[len(letters) - size :])
-        for term, size in zip(terms, sizes, strict=True)
-    ]
-    return f"{','.join(written)}->{output.replace('...', letters)}"
 
 
 def _divided(

@@ -19,6 +19,7 @@ def portable_lowerings() -> RewriterSet:
     from enginebay.rewriting.portable import (  # noqa: F401  # each adds its own to the set
         arithmetic,
         complex_numbers,
+        contraction,
         fourier,
         gather,
         images,

@@ -1,0 +1,144 @@
+"""Products of matrices in disguise."""
+
+from __future__ import annotations
+
+import math
+import string
+from typing import TYPE_CHECKING, Any
+
+from enginebay.rewriting.portable.common import lowers, of_complex, torch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from enginebay.rewriting.lowering import LoweringContext
+
+#: torch multiplies for the distances between more rows than so many.
+_ROWS = 25
+
+
+@lowers("addmv", open_sizes=True)
+def addmv(
+    ctx: LoweringContext, x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1
+) -> Tensor:
+    return _added(x, a @ b, beta, alpha)
+
+
+@lowers("addbmm", open_sizes=True)
+def addbmm(
+    ctx: LoweringContext, x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1
+) -> Tensor:
+    return _added(x, (a @ b).sum(0), beta, alpha)
+
+
+def _added(x: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
+    """The sum of two tensors, each times a number; NaN times zero is zero for the first."""
+    found: Tensor = product * alpha + x * beta if beta else (product * alpha).expand(x.shape)
+    return found
+
+
+@lowers("_cdist_forward", open_sizes=True)
+def cdist(ctx: LoweringContext, a: Tensor, b: Tensor, p: float, compute_mode: Any) -> Tensor:
+    if p == 2 and max(a.shape[-2], b.shape[-2]) > _ROWS and compute_mode in (None, 0, 1):
+        lengths = a.square().sum(-1, keepdim=True) + b.square().sum(-1).unsqueeze(-2)
+        return (lengths - 2 * (a @ b.mT)).clamp(min=0).sqrt()
+    found: Tensor = torch.linalg.vector_norm(a.unsqueeze(-2) - b.unsqueeze(-3), p, -1)
+    return found
+
+
+@lowers("bilinear", open_sizes=True)
+def bilinear(
+    ctx: LoweringContext, a: Tensor, b: Tensor, weight: Tensor, bias: Tensor | None = None
+) -> Tensor:
+    outputs, left, right = weight.shape
+    matrix = weight.permute(1, 0, 2).reshape(left, outputs * right)
+    half = (a @ matrix).reshape(*a.shape[:-1], outputs, right)
+    found = (half @ b.unsqueeze(-1)).squeeze(-1)
+    return found if bias is None else found + bias
+
+
+@lowers("affine_grid_generator", open_sizes=True)
+def affine_grid_generator(
+    ctx: LoweringContext, theta: Tensor, size: Sequence[int], align_corners: bool
+) -> Tensor:
+    """The points from -1 to 1 by the matrix; torch's own adds up their products one by one."""
+    count, _, *image = size
+    made: Any = {"dtype": theta.dtype, "device": theta.device}
+    axes = []
+    for length in image:  # between the centres of the first and the last pixel, or their edges
+        steps = torch.arange(length, **made) * 2 - (length - 1)
+        axes.append(steps / (max(length - 1, 1) if align_corners else length))
+    grids = [*reversed(torch.meshgrid(axes, indexing="ij")), torch.ones(image, **made)]
+    points = torch.stack(grids, -1).reshape(-1, len(grids))
+    return (points @ theta.mT).reshape(count, *image, len(image))
+
+
+@of_complex("einsum")
+@lowers("einsum", open_sizes=True)
+def einsum(
+    ctx: LoweringContext, equation: str, operands: Sequence[Tensor], *, path: Any = None
+) -> Tensor:
+    """One product of matrices for two operands; torch's own permutes each result three times."""
+    terms, output = _spelled_out(equation, operands)
+    sizes: dict[str, int] = {}
+    for term, operand in zip(terms, operands, strict=True):
+        for letter, size in zip(term, operand.shape, strict=True):
+            if sizes.setdefault(letter, size) != size or term.count(letter) > 1:
+                own: Tensor = ctx.origin_op(equation, operands, path=path)
+                return own  # a diagonal, or a size of one that is repeated
+    result, term = operands[0], terms[0]
+    for place in range(1, len(terms)):
+        later = output + "".join(terms[place + 1 :])
+        result, term = _contract(result, term, operands[place], terms[place], later, sizes)
+    summed = [axis for axis, letter in enumerate(term) if letter not in output]
+    if summed:
+        result = result.sum(summed)
+        term = "".join(letter for letter in term if letter in output)
+    return result.permute([term.index(letter) for letter in output])
+
+
+def _spelled_out(equation: str, operands: Sequence[Tensor]) -> tuple[list[str], str]:
+    """The letters of every operand and of the result, some for what an ellipsis stands for."""
+    inputs, arrow, output = equation.replace(" ", "").partition("->")
+    terms = inputs.split(",")
+    spare = [letter for letter in string.ascii_uppercase if letter not in equation]
+    widths = [
+        operand.ndim - len(term) + 3 if "." in term else 0
+        for term, operand in zip(terms, operands, strict=True)
+    ]
+    front = "".join(spare[: max(widths)])
+    if not arrow:
+        letters = inputs.replace(",", "").replace(".", "")
+        output = "..." * ("." in inputs) + "".join(
+            sorted(letter for letter in set(letters) if letters.count(letter) == 1)
+        )
+    spelled = [
+        term.replace("...", front[len(front) - width :])
+        for term, width in zip(terms, widths, strict=True)
+    ]
+    return spelled, output.replace("...", front)
+
+
+def _contract(
+    a: Tensor, left: str, b: Tensor, right: str, later: str, sizes: dict[str, int]
+) -> tuple[Tensor, str]:
+    """Two operands as one batched product of matrices, or of numbers where nothing is summed."""
+    batch = [letter for letter in left if letter in right and letter in later]
+    inner = [letter for letter in left if letter in right and letter not in later]
+    rows = [letter for letter in left if letter not in right]
+    columns = [letter for letter in right if letter not in left]
+    term = "".join([*batch, *rows, *columns])
+
+    def grouped(x: Tensor, own: str, *groups: list[str]) -> Tensor:
+        x = x.permute([own.index(letter) for group in groups for letter in group])
+        return x.reshape([math.prod(sizes[letter] for letter in group) for group in groups])
+
+    if not inner:
+        both = grouped(a, left, batch, rows).unsqueeze(2) * grouped(
+            b, right, batch, columns
+        ).unsqueeze(1)
+    else:
+        both = grouped(a, left, batch, rows, inner) @ grouped(b, right, batch, inner, columns)
+    return both.reshape([sizes[letter] for letter in term]), term
