@@ -382,8 +382,8 @@ def zoo(session: nox.Session) -> None:
 def wild(session: nox.Session) -> None:
     """Every model of the wild zoo on every engine that runs on a CPU; writes docs/wild.md.
 
-    An hour on two cores and 2 GB of packages, so not part of the default run. ``nox -s wild -- gcn
-    --backend ncnn`` measures a part of it, ``nox -s wild -- --missing`` what has no result yet.
+    Two hours on two cores and 2 GB of packages, so not part of the default run. ``nox -s wild --
+    gcn --backend ncnn`` measures a part of it, ``nox -s wild -- --missing`` what has no result yet.
     """
     install(session, *EVERY_ENGINE, extras=(), shared=ENGINES)
     # Without their requirements: some of these hold a torch that would replace the shared one.
