@@ -88,7 +88,7 @@ def lowered(job: Job, known: Known | None = None) -> tuple[nn.Module, list[str]]
             return job.flat, []
     before = lowerings.fired
     try:
-        program, notes = _captured_somehow(job)
+        program, notes = _captured_or_traced(job)
         program = lower_program(program, lowerings, known)
         if lowerings.operators is None and lowerings.fired == before:
             return job.flat, []
@@ -102,7 +102,7 @@ def lowered(job: Job, known: Known | None = None) -> tuple[nn.Module, list[str]]
         return job.flat, [line]
 
 
-def _captured_somehow(job: Job) -> tuple[ExportedProgram, tuple[str, ...]]:
+def _captured_or_traced(job: Job) -> tuple[ExportedProgram, tuple[str, ...]]:
     """Capture the model with ``torch.export``, or else its trace, which has the example's sizes."""
     try:
         return captured(job)
