@@ -50,6 +50,12 @@ FAMILIES = {
         *(lambda x: torch.cdist(x, x[:, :5] + 1), lambda x: torch.cdist(x, x[:, 1:4], p=1)),
         lambda x: functional.affine_grid(x[:, :2, :3], (1, 2, 4, 5), align_corners=False),
     ],
+    "many dimensions": [
+        lambda x: x.reshape(1, 2, 2, 4, 8),
+        lambda x: x.reshape(1, 2, 2, 4, 2, 4).permute(0, 5, 1, 4, 2, 3),
+        lambda x: x.reshape(2, 2, 1, 2, 2, 8).softmax(1),
+        lambda x: x.reshape(2, 2, 2, 2, 2, 4).argmax(-1),
+    ],
     "images": [
         lambda x: functional.interpolate(picture(x), (5, 3), mode="bilinear", antialias=True),
         lambda x: functional.interpolate(picture(x), (5, 9), mode="bicubic", antialias=True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from dataclasses import replace
 from functools import cache
@@ -17,7 +18,7 @@ from enginebay.authors import check_time_limit
 from enginebay.errors import ConversionError
 from enginebay_ncnn.dialect.arithmetic import flat, write_add
 from enginebay_ncnn.dialect.images import write_channelwise
-from enginebay_ncnn.dialect.layout import narrow, reshape
+from enginebay_ncnn.dialect.layout import MAX_RANK, narrow, reshape
 from enginebay_ncnn.dialect.operators import CHANNELWISE, CONSTANTS, LAYERS, POOLS, ROOMS, UNARY
 from enginebay_ncnn.dialect.pools import write_pool
 from enginebay_ncnn.dialect.values import (
@@ -284,7 +285,13 @@ def _output(value: Any, given: Blob) -> Blob:
         raise ConversionError("the model's outputs are nested deeper than one level")
     if not count_of(value):
         raise ConversionError("an output is empty: ncnn holds no empty tensor")
-    return value if isinstance(value, Blob) else _tied(as_float(value), given)
+    if not isinstance(value, Blob):
+        return _tied(as_float(value), given)
+    if value.ndim <= MAX_RANK or value.reshape_of is None:
+        return value
+    found = reshape(value, (1, math.prod(value.shape[:-2]), *value.shape[-2:]))
+    assert isinstance(found, Blob)
+    return found  # the plan has the shape
 
 
 def _tied(fixed: Tensor, given: Blob) -> Blob:
