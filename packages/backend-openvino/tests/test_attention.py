@@ -27,9 +27,6 @@ SIDES = {
     "output": lambda q, k, v: by_token(attention(q, k, v)),
     "query": lambda q, k, v: attention(by_token(q), k, v),
     "torch's own": lambda q, k, v: by_token(F.scaled_dot_product_attention(q, k, v)),
-    "einsum": lambda q, k, v: torch.einsum(
-        "bhnm,bhmd->bnhd", (q @ k.transpose(-1, -2)).softmax(-1), v
-    ),
 }
 
 
