@@ -57,7 +57,7 @@ class Exported(NamedTuple):
 
             evaluator = ReferenceEvaluator(str(self.path))
             feed = dict(zip(evaluator.input_names, (arg.numpy() for arg in args), strict=True))
-            return [torch.from_numpy(numpy.asarray(each)) for each in evaluator.run(None, feed)]
+            return [torch.from_numpy(numpy.array(each)) for each in evaluator.run(None, feed)]
         if self.kind == "torchscript":
             from enginebay.ir.torch_file import read_torchscript
 

@@ -70,7 +70,7 @@ class LoweringContext(Target, frozen=True, kw_only=True):
 
 
 class GraphValues:
-    """The constants of the graph that is being lowered.
+    """The constants of a graph: the one that is being lowered, or a program's.
 
     Args:
         inputs: For each input of the graph its tensor, where it is a weight, a buffer or a
@@ -79,17 +79,22 @@ class GraphValues:
 
     def __init__(self, inputs: list[torch.Tensor | None]) -> None:
         self._inputs = inputs
-        self._known: dict[Node, torch.Tensor | None] = {}
+        self._known: dict[Node, Any] = {}
+        self._root: Any = None
 
     @classmethod
-    def of(cls, program: ExportedProgram) -> GraphValues:
-        """Return the constants of a program."""
+    def of(cls, program: ExportedProgram, *, weights: bool = True) -> GraphValues:
+        """Return the constants of a program, its weights among them or not."""
+        from torch.export.graph_signature import InputKind
+
+        kinds = {InputKind.BUFFER, InputKind.CONSTANT_TENSOR}
+        kinds |= {InputKind.PARAMETER} if weights else set()
         known = {**program.state_dict, **program.constants}
         signature = program.graph_signature
         changing = {*signature.buffers_to_mutate.values(), *_written(program)}
         return cls(
             [
-                known.get(spec.target) if spec.target and spec.target not in changing else None
+                known[spec.target] if spec.kind in kinds and spec.target not in changing else None
                 for spec in signature.input_specs
             ]
         )
@@ -121,13 +126,17 @@ class GraphValues:
             return x if type(x) is torch.Tensor else None  # a fake tensor has no numbers
         tracer: Any = mode.tracer
         self._root = tracer.root
-        with _disable_current_modes(), torch.no_grad():
-            found: torch.Tensor | None = self._value(node)
+        with _disable_current_modes():
+            found: torch.Tensor | None = self.value_at(node)
         return found
 
-    def _value(self, node: Node) -> Any:
+    def value_at(self, node: Node) -> Any:
+        """Return what a node gives for every input of the model; None where they change it."""
+        import torch
+
         if node not in self._known:
-            self._known[node] = self._compute(node)
+            with torch.no_grad():
+                self._known[node] = self._compute(node)
         return self._known[node]
 
     def _compute(self, node: Node) -> Any:
@@ -140,11 +149,13 @@ class GraphValues:
             return self._inputs[place] if place < len(self._inputs) else None
         if node.op == "get_attr":
             return getattr(self._root, str(node.target), None)
-        random = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
-        if random or any(self._value(each) is None for each in node.all_input_nodes):
+        if node.op != "call_function":
             return None
-        args, kwargs = map_arg((node.args, node.kwargs), self._value)
-        return node.target(*args, **kwargs)  # type: ignore[operator]  # of call_function
+        random = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+        if random or any(self.value_at(each) is None for each in node.all_input_nodes):
+            return None
+        args, kwargs = map_arg((node.args, node.kwargs), self.value_at)
+        return node.target(*args, **kwargs)  # type: ignore[operator]
 
 
 def _written(program: ExportedProgram) -> Iterator[str]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from enginebay.rewriting.lowering.operators import is_among
+from enginebay.rewriting.lowering.context import GraphValues
+from enginebay.rewriting.lowering.operators import are_complex, is_among
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from torch.export import ExportedProgram
     from torch.fx import Node
+
+    from enginebay.rewriting.lowering.rewriters import Known
 
 
 def fold_constants(program: ExportedProgram, operators: Collection[str]) -> None:
@@ -23,24 +26,66 @@ def fold_constants(program: ExportedProgram, operators: Collection[str]) -> None
         program: The program to change.
         operators: The operators that the engine has.
     """
+    constants = GraphValues.of(program, weights=False)
+    values = {
+        node: value
+        for node in program.graph.nodes
+        if (value := constants.value_at(node)) is not None
+    }
+    _fold(
+        program,
+        {
+            node: value
+            for node, value in values.items()
+            if any(each not in values for each in node.users)
+            and (node.all_input_nodes or not _is_had(node, operators))
+        },
+    )
+
+
+def fold_lacking(program: ExportedProgram, known: Known) -> None:
+    """Replace operators that an exporter lacks by their values, where no input is part of them.
+
+    Such as the matrices that a weight is made orthogonal by.
+
+    Args:
+        program: The program to change.
+        known: Tells which operators the exporter translates.
+    """
+    import torch
+
+    constants = GraphValues.of(program)
+    found: dict[Node, Any] = {}
+    for node in program.graph.nodes:
+        if not isinstance(node.target, torch._ops.OpOverload) or known(
+            node.target, are_complex([each.meta.get("val") for each in node.all_input_nodes], None)
+        ):
+            continue
+        value = constants.value_at(node)
+        several = isinstance(value, list | tuple)  # which other nodes take apart
+        for each in node.users if several else [node]:
+            if isinstance(part := constants.value_at(each), torch.Tensor):
+                found[each] = part
+    _fold(program, found)
+
+
+def _fold(program: ExportedProgram, values: Mapping[Node, Any]) -> None:
+    """Replace nodes by constants of the program."""
     from torch.export.graph_signature import InputKind
 
     graph = program.graph
-    values = _values(program)
     inputs = program.graph_signature.user_inputs
     first = next(each for each in graph.nodes if each.op != "placeholder" or each.name in inputs)
     # In front of the inputs: an effect, such as an assertion, has a token before all weights.
     specs = program.graph_signature.input_specs
     place = [*(spec.kind for spec in specs), InputKind.USER_INPUT].index(InputKind.USER_INPUT)
-    for node in list(values):
-        needed = any(each not in values for each in node.users)
-        is_filled = not node.all_input_nodes and _is_had(node, operators)
-        if node.op != "call_function" or not needed or is_filled:
+    for node, value in values.items():
+        if node.op != "call_function" or "val" not in node.meta:
             continue
         with graph.inserting_before(first):
             folded = graph.placeholder(f"folded_{place}")
         folded.target, folded.meta = folded.name, {"val": node.meta["val"]}
-        _add_constant(program, place, folded.name, values[node])
+        _add_constant(program, place, folded.name, value)
         replace(program, node, folded)
         place += 1
     graph.eliminate_dead_code()
@@ -61,32 +106,6 @@ def _is_had(node: Node, operators: Collection[str]) -> bool:
     import torch
 
     return isinstance(node.target, torch._ops.OpOverload) and is_among(node.target, operators)
-
-
-def _values(program: ExportedProgram) -> dict[Node, Any]:
-    """The nodes without an input of the model or a weight among their inputs, and their values."""
-    import torch
-    from torch.export.graph_signature import InputKind
-    from torch.fx.node import map_arg
-
-    signature = program.graph_signature
-    specs = {spec.arg.name: spec for spec in signature.input_specs}
-    known = {**program.state_dict, **program.constants}
-    changing = set(signature.buffers_to_mutate.values())
-    found: dict[Node, Any] = {}
-    for node in program.graph.nodes:
-        if node.op == "placeholder":
-            spec = specs[node.name]
-            is_fixed = spec.kind in (InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
-            if is_fixed and spec.target not in changing:
-                found[node] = known[spec.target]
-        elif node.op == "call_function" and all(each in found for each in node.all_input_nodes):
-            tags = getattr(node.target, "tags", ())
-            if torch.Tag.nondeterministic_seeded not in tags and "val" in node.meta:
-                args, kwargs = map_arg((node.args, node.kwargs), found.__getitem__)
-                with torch.no_grad():
-                    found[node] = node.target(*args, **kwargs)
-    return found
 
 
 def _add_constant(program: ExportedProgram, place: int, name: str, value: Any) -> None:

@@ -9,7 +9,7 @@ from enginebay.rewriting.lowering.calls import plain_errors
 from enginebay.rewriting.lowering.context import GraphValues
 from enginebay.rewriting.lowering.decomposition import decompose
 from enginebay.rewriting.lowering.exported import exported
-from enginebay.rewriting.lowering.folding import fold_constants
+from enginebay.rewriting.lowering.folding import fold_constants, fold_lacking
 from enginebay.rewriting.lowering.lacking import check_operators
 from enginebay.rewriting.lowering.operators import are_complex, has_complex, is_among
 from enginebay.rewriting.lowering.pairs import complex_as_pairs
@@ -71,6 +71,8 @@ def lower_program(
     if known is not None and not known(torch.ops.aten.complex.default, True):
         complex_as_pairs(lowered)
     if operators is None:
+        if known is not None:
+            fold_lacking(lowered, known)
         return lowered
     _without_checks(lowered)
     if not has_complex(operators):

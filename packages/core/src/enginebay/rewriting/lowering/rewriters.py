@@ -180,6 +180,7 @@ class LoweringRewriters:
         from enginebay.rewriting.lowering.calls import plain_errors
         from enginebay.rewriting.lowering.context import GraphValues
         from enginebay.rewriting.lowering.decomposition import decompose
+        from enginebay.rewriting.lowering.folding import fold_lacking
 
         every = set(_decomp.get_onnx_implemented_overloads(registry))
         of_complex = {
@@ -194,7 +195,9 @@ class LoweringRewriters:
 
         with plain_errors():
             own = self.table(GraphValues.of(program), table, known)
-            return decompose(program, {**table, **own})
+            lowered = decompose(program, {**table, **own})
+        fold_lacking(lowered, known)
+        return lowered
 
 
 def _overloads(rewriter: Rewriter, not_found: list[str], not_served: list[str]) -> list[OpOverload]:

@@ -1,0 +1,57 @@
+"""What no exporter has an operator for is computed beforehand where no input is part of it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from packages.core.tests.rewriting.lowered import Net
+from torch import nn
+from torch.nn.utils.parametrizations import orthogonal
+
+from enginebay.errors import ExportError
+from enginebay.models import DynamicDim
+
+
+def inverse(x, w):
+    left, values, right = torch.linalg.svd(w)
+    return x @ left @ torch.diag(values) @ right
+
+
+OPEN = {"input_names": ["x"], "dynamic_shapes": {"x": {0: DynamicDim("batch")}}}
+MODELS = {
+    "a weight made orthogonal": lambda: orthogonal(nn.Linear(6, 6)),
+    "the same by reflections": lambda: orthogonal(nn.Linear(6, 4)),
+    "one of several results": lambda: Net(inverse, w=torch.rand(6, 6)),
+    "what torch takes apart": lambda: Net(lambda x, w: x * w.digamma(), w=torch.rand(6)),
+    "an output of its own": lambda: Net(lambda x, w: (x * 2, w.digamma()), w=torch.rand(6)),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_it_is_a_constant(export, name):
+    torch.manual_seed(0)
+    model = MODELS[name]().eval()
+    exported = export(model, (torch.rand(2, 6),), builtin=True, **OPEN)
+    x = torch.randn(5, 6)
+    wanted = model(x)
+    wanted = wanted if isinstance(wanted, tuple) else (wanted,)
+    for found, expected in zip(exported.run(x), wanted, strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+class Counts(nn.Module):
+    """A buffer that every call changes."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.ones(1))
+
+    def forward(self, x):
+        self.calls += 1
+        return x * torch.digamma(self.calls)
+
+
+@pytest.mark.parametrize("model", [Net(lambda x: x.digamma()), Counts()], ids=["input", "buffer"])
+def test_what_changes_is_none(export, model):
+    with pytest.raises(ExportError, match="digamma"):
+        export(model, (torch.rand(2, 6),), builtin=True)
