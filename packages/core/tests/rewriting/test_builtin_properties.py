@@ -8,7 +8,7 @@ from importlib.util import find_spec
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from enginebay.rewriting import rewrite
@@ -273,6 +273,13 @@ def test_diff(x, n, dim, more, positional):
 )
 def test_histc(x, bins, ends):
     check(torch.histc, x, bins, *ends)
+
+
+@given(x=tensors(dtypes=(torch.float32, torch.float64, torch.int64)), correction=st.integers(0, 2))
+def test_cov_and_corrcoef(x, correction):
+    assume(0 < x.ndim <= 2 and x.shape[-1] > 2)  # torch warns of fewer observations
+    check(torch.cov, x, correction=correction)
+    check(torch.corrcoef, x)
 
 
 @given(

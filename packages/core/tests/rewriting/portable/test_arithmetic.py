@@ -66,6 +66,14 @@ def test_lgamma(draw):
 
 
 @examples(exact=False)
+def test_digamma(draw):
+    """With its poles at zero, by the sign of which it is −∞ or ∞, and NaN at those below."""
+    x = draw(tensors(dtypes=FLOATS, special=True))
+    others = (lambda x: torch.digamma(x * 50), lambda x: torch.digamma(x.abs() + 0.1))
+    return lambda x: [torch.digamma(x), torch.digamma(-x), *(other(x) for other in others)], x
+
+
+@examples(exact=False)
 def test_erfinv(draw):
     x = draw(tensors(dtypes=FLOATS))
     return lambda x: (torch.erfinv(x / 3), torch.erfinv(torch.tanh(x)), torch.erfinv(x)), x

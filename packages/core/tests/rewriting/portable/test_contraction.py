@@ -63,13 +63,29 @@ def test_einsum_of_two_is_one_product():
     assert len(names) <= 12
 
 
-@examples(operators=engine.SMALL_ENGINE | {"aten.linalg_vector_norm"})
+@examples
+def test_norms(draw):
+    x = draw(tensors(ranks=(0, 3), dtypes=FLOATS, special=True))
+    p = draw(st.sampled_from([0, 1, 2, 3.5, -1, torch.inf, -torch.inf]))
+    dims = draw(st.sampled_from([None, -1, tuple(range(x.ndim))]))
+    options = {"keepdim": draw(st.booleans()), "dtype": draw(st.sampled_from([None, torch.double]))}
+    return lambda x: torch.linalg.vector_norm(x, p, dims, **options), x
+
+
+@examples
 def test_distances(draw):
     rows, p = draw(st.sampled_from([4, 30])), draw(st.sampled_from([1.0, 2.0, 3.0, torch.inf]))
     dtype = (draw(st.sampled_from(FLOATS)),)
     a = draw(tensors(shape=(2, rows, 5), dtypes=dtype))
     b = draw(tensors(shape=(1, 7, 5), dtypes=dtype)) + 0.3  # near to no row of the other
     return lambda a, b: torch.cdist(a, b, p), a, b
+
+
+@examples
+def test_distances_within_rows(draw):
+    x = draw(tensors(ranks=(2, 2), sizes=(1, 6), dtypes=FLOATS))
+    p = draw(st.sampled_from([0, 1, 2, 3.5, torch.inf]))
+    return lambda x: torch.pdist(x, p), x
 
 
 @examples

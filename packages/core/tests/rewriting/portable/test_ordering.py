@@ -45,6 +45,13 @@ def test_some_of_an_order(draw):
 
 
 @examples
+def test_mode(draw):
+    x, dim = shaped(draw, dtypes=EVERY)
+    keep = draw(st.booleans())
+    return lambda x: x.contiguous().mode(dim, keep), x
+
+
+@examples
 def test_extremes(draw):
     x, dim = shaped(draw, dtypes=NUMBERS, special=True)
     keep = draw(st.booleans())

@@ -45,6 +45,15 @@ def test_equations(draw):
 
 
 @examples(exact=False)
+def test_exponential(draw):
+    """Of large rotations too, whose numbers stay below one."""
+    a, scale = matrices(draw, draw(st.integers(1, 5))), draw(st.sampled_from([0.01, 1, 3]))
+    if draw(st.booleans()):
+        a = (a - a.mT) * 30
+    return lambda a: (torch.linalg.matrix_exp(a * scale), torch.matrix_exp(a.float() / 9)), a
+
+
+@examples(exact=False)
 def test_inverse_and_determinant(draw):
     a = matrices(draw, draw(st.integers(1, 4)))
     return draw(st.sampled_from([torch.linalg.inv, torch.linalg.det, torch.linalg.slogdet])), a

@@ -30,6 +30,7 @@ def builtin_rewriters() -> RewriterSet:
         recurrent,
         reductions,
         scattering,
+        statistics,
     )
     from enginebay.rewriting.builtin.common import rewriters
     from enginebay.rewriting.portable import portable_lowerings

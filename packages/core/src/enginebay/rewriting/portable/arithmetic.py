@@ -127,6 +127,29 @@ def lgamma(ctx: LoweringContext, x: Tensor) -> Tensor:
     return torch.where(poles, torch.inf, torch.where(below, reflected, found))
 
 
+#: Of 1/x², 1/x⁴, … in the asymptotic series of digamma: Abramowitz and Stegun, 6.3.18.
+_DIGAMMA = (691 / 32760, -1 / 132, 1 / 240, -1 / 252, 1 / 120, -1 / 12, 0.0)
+
+#: Where that series is as exact as it can be with so many terms.
+_FAR = 6
+
+
+@lowers("digamma", "special_digamma", open_sizes=True)
+def digamma(ctx: LoweringContext, x: Tensor) -> Tensor:
+    """Its asymptotic series, led there by its recurrence; below zero by reflection."""
+    x = x if x.dtype.is_floating_point else x.to(torch.get_default_dtype())
+    below = x < 0
+    z = torch.where(below, 1 - x, x)
+    steps: Any = z.reciprocal() + sum((z + step).reciprocal() for step in range(1, _FAR))
+    far = z + _FAR
+    series = _polynomial(_DIGAMMA, far.reciprocal().square())
+    found = far.log() - far.reciprocal() / 2 + series - steps
+    angle = (x - x.ceil()) * math.pi
+    tangent = torch.where(below, angle.sin() / angle.cos(), 1.0)
+    reflected = found - math.pi * tangent / tangent.square()  # NaN at the poles, as torch has it
+    return torch.where(below, reflected, found)
+
+
 #: Giles, "Approximating the erfinv function", GPU Computing Gems 2, 2012: in the middle, outside.
 _ERFINV = (
     (

@@ -1,4 +1,4 @@
-"""Products of matrices in disguise."""
+"""Products of matrices in disguise, and distances."""
 
 from __future__ import annotations
 
@@ -45,6 +45,36 @@ def cdist(ctx: LoweringContext, a: Tensor, b: Tensor, p: float, compute_mode: An
         lengths = a.square().sum(-1, keepdim=True) + b.square().sum(-1).unsqueeze(-2)
         return (lengths - 2 * (a @ b.mT)).clamp(min=0).sqrt()
     found: Tensor = torch.linalg.vector_norm(a.unsqueeze(-2) - b.unsqueeze(-3), p, -1)
+    return found
+
+
+@lowers("linalg_vector_norm", open_sizes=True)
+def linalg_vector_norm(
+    ctx: LoweringContext,
+    x: Tensor,
+    p: Any = 2,
+    dim: Sequence[int] | int | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
+    lengths = x.to(dtype or x.dtype).abs()
+    axes: Any = list(range(x.ndim)) if dim is None or dim == [] else dim
+    if p == 0:
+        return (lengths != 0).sum(axes, keepdim, dtype=lengths.dtype)
+    if math.isinf(p):
+        return lengths.amax(axes, keepdim) if p > 0 else lengths.amin(axes, keepdim)
+    if p == 1:
+        return lengths.sum(axes, keepdim)
+    if p == 2:
+        return lengths.square().sum(axes, keepdim).sqrt()
+    return lengths.pow(p).sum(axes, keepdim).pow(1 / p)
+
+
+@lowers("_pdist_forward")
+def pdist(ctx: LoweringContext, x: Tensor, p: float = 2) -> Tensor:
+    first, second = torch.triu_indices(len(x), len(x), 1, device=x.device)
+    found: Tensor = torch.linalg.vector_norm(x[first] - x[second], p, -1)
     return found
 
 

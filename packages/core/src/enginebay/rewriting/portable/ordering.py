@@ -97,6 +97,25 @@ def median(ctx: LoweringContext, x: Tensor) -> Tensor:
     return median_dim(ctx, x.reshape(-1), 0)[0]
 
 
+@lowers("mode")
+def mode(
+    ctx: LoweringContext, x: Tensor, dim: int = -1, keepdim: bool = False
+) -> tuple[Tensor, Tensor]:
+    """The smallest of those that are there most often, and its last place; of no NaN."""
+    if not x.ndim:
+        return x.clone(), torch.zeros((), dtype=torch.int64, device=x.device)
+    rows = x.movedim(dim, -1)
+    counts = (rows.unsqueeze(-1) == rows.unsqueeze(-2)).sum(-1)
+    is_top = counts == counts.amax(-1, keepdim=True)
+    keys = rows.to(torch.int64) if x.dtype is torch.bool else rows
+    largest = keys.amax(-1, keepdim=True)
+    value = torch.where(is_top, keys, largest).amin(-1, keepdim=True).to(x.dtype)
+    places = torch.arange(rows.shape[-1], device=x.device)
+    place = torch.where(rows == value, places, -1).amax(-1, keepdim=True)
+    value, place = value.movedim(-1, dim), place.movedim(-1, dim)
+    return (value, place) if keepdim else (value.squeeze(dim), place.squeeze(dim))
+
+
 @lowers("argmax")
 def argmax(
     ctx: LoweringContext, x: Tensor, dim: int | None = None, keepdim: bool = False

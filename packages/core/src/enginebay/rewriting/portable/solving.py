@@ -1,4 +1,4 @@
-"""Systems of equations of known size, one step for each row; the batch may be open."""
+"""Systems of equations, and matrices, of known size; the batch may be open."""
 
 from __future__ import annotations
 
@@ -135,6 +135,26 @@ def linalg_inv(ctx: LoweringContext, a: Tensor) -> Tensor:
 @lowers("linalg_solve", open_sizes=True)
 def linalg_solve(ctx: LoweringContext, a: Tensor, b: Tensor, *, left: bool = True) -> Tensor:
     found: Tensor = torch.linalg.solve_ex(a, b, left=left)[0]
+    return found
+
+
+#: So often is a matrix halved before its exponential, and the exponential squared.
+_HALVINGS = 12
+
+
+@lowers("linalg_matrix_exp", "matrix_exp", open_sizes=True)
+def linalg_matrix_exp(ctx: LoweringContext, a: Tensor) -> Tensor:
+    """Taylor's series of a matrix halved until its norm is below 1/2; of norms up to 2048."""
+    norm = a.abs().sum(-2, keepdim=True).amax(-1, keepdim=True)
+    is_large = [norm > 2.0 ** (step - 1) for step in range(_HALVINGS)]
+    for large in is_large:
+        a = torch.where(large, a / 2, a)
+    identity = torch.eye(_count(a), dtype=a.dtype, device=a.device)
+    found = identity.expand(a.shape)
+    for degree in range(12 if a.dtype is torch.float64 else 8, 0, -1):
+        found = identity + (a / degree) @ found
+    for large in is_large:
+        found = torch.where(large, found @ found, found)
     return found
 
 

@@ -1,0 +1,46 @@
+"""``cov`` and ``corrcoef``, of which torch's own reads a number that a captured graph has not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from enginebay.rewriting.builtin.common import rewriters
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from enginebay.rewriting.rewriter import Context
+
+
+@rewriters.function("torch.cov")
+@rewriters.function("torch.Tensor.cov")
+def cov(ctx: Context, input: Tensor, *, correction: int = 1, **kwargs: Any) -> Any:
+    """Multiply what is left of the observations without their means."""
+    if input.ndim not in (1, 2) or not input.dtype.is_floating_point or _any_given(kwargs):
+        return ctx.origin_func(input, correction=correction, **kwargs)
+    rows = input.reshape(-1, input.shape[-1])
+    rows = rows - rows.mean(1, keepdim=True)
+    # The count as a tensor: the tracer and torch.export have other kinds of numbers for it.
+    count = rows.new_ones(rows.shape[1:]).sum() - correction
+    found = (rows @ rows.mT) / count.clamp(min=0)
+    return found.reshape(()) if input.ndim == 1 or input.shape[0] == 1 else found
+
+
+@rewriters.function("torch.corrcoef")
+@rewriters.function("torch.Tensor.corrcoef")
+def corrcoef(ctx: Context, input: Tensor) -> Any:
+    """Divide the covariances by both standard deviations."""
+    import torch
+
+    if input.ndim not in (1, 2) or not input.dtype.is_floating_point:
+        return ctx.origin_func(input)
+    covariances = torch.cov(input)
+    if not covariances.ndim:
+        return covariances / covariances
+    deviations = covariances.diagonal().sqrt()
+    return (covariances / deviations.unsqueeze(1) / deviations).clamp(-1, 1)
+
+
+def _any_given(kwargs: dict[str, Any]) -> bool:
+    """Return True if an argument that has None by default has a value."""
+    return any(value is not None for value in kwargs.values())
