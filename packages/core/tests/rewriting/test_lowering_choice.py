@@ -276,3 +276,18 @@ def test_one_for_lacking_operators_serves_the_exporter_that_lacks_it():
     assert [node.op_type for node in program.model.graph] == ["Relu", "ReduceMax"]
     assert rewriting.report.fired == {"aten.nanmedian": 1}
     assert "aten.relu" not in rewriting.report.never_fired
+
+
+SMALL = frozenset(f"aten.{name}" for name in ("add", "mul", "abs", "sum", "sqrt", "pow"))
+
+
+@pytest.mark.parametrize("sizes", ["fixed", "open"])
+def test_cores_own_is_what_a_strangers_is_instead_of(sizes):
+    rewriters = declared("aten.linalg_vector_norm", plus(1), distribution="stranger")
+    dynamic = ({0: torch.export.Dim("batch", min=2)},) if sizes == "open" else None
+    program, report = lower(
+        torch.linalg.vector_norm, (X,), rewriters, dynamic=dynamic, operators=SMALL, builtin=True
+    )
+    torch.testing.assert_close(program.module()(X), X.norm() + 1)
+    assert {"aten.linalg_vector_norm"} == set(report.fired)
+    assert not any("vector_norm" in each for each in targets(program))

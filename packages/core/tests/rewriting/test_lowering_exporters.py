@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from packages.core.tests.rewriting.lowered import declared
+from packages.core.tests.rewriting.lowered import Net, declared
 from torch import nn
 
 from enginebay.errors import ExportError
@@ -134,3 +134,11 @@ def test_a_trace_has_only_the_operators_that_the_engine_has(export, model):
     exported = export(model, (x,), rewriters, exporter="jit.trace", operators=operators)
     for found, expected in zip(exported.run(x), model(x), strict=True):
         torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+def test_the_original_is_cores_own_where_the_exporter_lacks_the_operator(export, exporter):
+    twice = declared("aten.digamma", lambda ctx, x: ctx.origin_op(x) * 2, distribution="stranger")
+    x = torch.rand(2, 3)
+    exported = export(Net(torch.digamma), (x,), twice, exporter=exporter, builtin=True)
+    torch.testing.assert_close(exported.run(x)[0], torch.digamma(x) * 2, rtol=1e-5, atol=1e-5)

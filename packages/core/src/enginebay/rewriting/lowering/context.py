@@ -27,8 +27,9 @@ class LoweringContext(Target, frozen=True, kw_only=True):
     are the model's, and arithmetic on ``x`` adds nodes to the graph. Only constants have numbers.
 
     Attributes:
-        origin_op: What would be without the lowering, called like it, without ``ctx``: torch's own
-            decomposition, where the engine or the exporter lacks the operator, else the operator.
+        origin_op: What would be without the lowering, called like it, without ``ctx``: core's own
+            lowering or torch's decomposition, where the engine or the exporter lacks the operator,
+            else the operator.
     """
 
     origin_op: Callable[..., Any]

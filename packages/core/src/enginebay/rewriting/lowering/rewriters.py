@@ -70,20 +70,29 @@ class LoweringRewriters:
                 elif self.operators is None:
                     spare.setdefault(overload, []).append(rewriter)
         self._winners = _winners(candidates)
+        #: For operators that the engine lacks, core's that gave way to others.
+        self._under = _winners(
+            {
+                key: core
+                for key, found in candidates.items()
+                if self._winners[key][0].distribution != CORE
+                and (core := [one for one in found if _is_portable(one)])
+            }
+        )
         #: Those for operators that an exporter may turn out to lack.
-        self._spare = _winners({key: spare[key] for key in spare.keys() - candidates.keys()})
-        every = [
-            one for winners in (*self._winners.values(), *self._spare.values()) for one in winners
-        ]
+        self._spare = _winners(spare)
+        tables = (self._winners, self._under, self._spare)
+        every = [one for table in tables for winners in table.values() for one in winners]
         self._active = {one: ActiveRewriter(one) for one in dict.fromkeys(every)}
 
     @property
     def active(self) -> list[ActiveRewriter]:
         """The winners; of those for operators that an engine lacks the ones that fired."""
+        winners = {one for group in self._winners.values() for one in group}
         return [
             each
-            for each in self._active.values()
-            if each.count or "lacking" not in each.rewriter.needs
+            for one, each in self._active.items()
+            if each.count or (one in winners and "lacking" not in one.needs)
         ]
 
     def names(self, known: Known | None) -> set[str]:
@@ -101,14 +110,18 @@ class LoweringRewriters:
         return own if outer is None else own | outer.names(known)
 
     def _chosen(self, known: Known | None) -> dict[OpOverload, list[Rewriter]]:
-        """The lowerings by operator, with those that an exporter lacks."""
+        """The lowerings by operator, with those for operators that an exporter lacks."""
+        return {**self._lacked(known), **self._winners}
+
+    def _lacked(self, known: Known | None) -> dict[OpOverload, list[Rewriter]]:
+        """The lowerings for operators that an exporter lacks."""
         if known is None:
-            return self._winners
-        lacking = {
-            each: [one for one in winners if not known(each, "complex" in one.needs)]
-            for each, winners in self._spare.items()
+            return {}
+        lacked = {
+            each: [one for one in group if not known(each, "complex" in one.needs)]
+            for each, group in self._spare.items()
         }
-        return {**self._winners, **{each: left for each, left in lacking.items() if left}}
+        return {each: left for each, left in lacked.items() if left}
 
     @property
     def fired(self) -> int:
@@ -158,13 +171,15 @@ class LoweringRewriters:
 
         outer = self._outer()
         table = {} if outer is None else outer.table(values, otherwise, known)
-        for overload, winners in self._chosen(known).items():
-            origin: Any = table.get(overload) or otherwise.get(overload)
-            under = None
-            for one in reversed(winners):  # each one where those before it do not apply
-                under = LoweredOperator(overload, self._active[one], origin, under)
-                under.context(self._fields, values)
-                table[overload] = under
+        # Each one's ctx.origin_op is the one in front of it here, and torch's own for the first.
+        for lowerings in (self._lacked(known), self._under, self._winners):
+            for overload, group in lowerings.items():
+                origin: Any = table.get(overload) or otherwise.get(overload)
+                lowered = None
+                for one in reversed(group):  # each one where those before it do not apply
+                    lowered = LoweredOperator(overload, self._active[one], origin, lowered)
+                    lowered.context(self._fields, values)
+                    table[overload] = lowered
         return table
 
     def _outer(self) -> LoweringRewriters | None:
@@ -214,6 +229,10 @@ def _overloads(rewriter: Rewriter, not_found: list[str], not_served: list[str]) 
         not_served.append(f'the lowering of "{rewriter.name}" does nothing: {reason}')
         return []
     return overloads
+
+
+def _is_portable(rewriter: Rewriter) -> bool:
+    return rewriter.distribution == CORE and "lacking" in rewriter.needs
 
 
 def _winners(
