@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import EnginebayError, RewriterError, reason
 from enginebay.isolation import check_time_limit
-from enginebay.rewriting.lowering.context import NoConstantError, plain
+from enginebay.rewriting.lowering.context import NoConstantError, constant, plain
 from enginebay.rewriting.lowering.operators import are_complex
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ class LoweredOperator:
         """Make the context of the calls that follow."""
         from enginebay.rewriting.lowering.context import LoweringContext
 
+        self._values = values
         self._context: LoweringContext = LoweringContext(
             origin_op=self._origin_op, _values=values, **fields
         )
@@ -70,6 +71,8 @@ class LoweredOperator:
             return self.origin(*args, **kwargs)
         if not self._applies(args, kwargs):
             return self.otherwise(*args, **kwargs)
+        if (found := self._computed(args, kwargs)) is not None:
+            return found
         if self._depth >= _DEPTH:
             raise self._error(f"calls itself, {_DEPTH} calls deep", "ctx.origin_op is the operator")
         wanted = self._wanted(args, kwargs)
@@ -95,6 +98,23 @@ class LoweredOperator:
         if "complex" in needs and not are_complex(args, kwargs):
             return False
         return "dims" not in needs or _are_known(args, kwargs)
+
+    def _computed(self, args: Any, kwargs: Any) -> Any:
+        """What an operator that is lacking makes of constants, unless it is more than they are."""
+        import torch
+        from torch.utils._pytree import tree_leaves, tree_map
+
+        if "lacking" not in self.active.rewriter.needs:
+            return None
+        result = self._values.result_of(self.overload, args, kwargs)
+        sizes = [
+            sum(each.numel() for each in tree_leaves(values) if isinstance(each, torch.Tensor))
+            for values in (result, (args, kwargs))
+        ]
+        if result is None or sizes[0] > sizes[1]:
+            return None
+        self.active.count += self._depth == 0
+        return tree_map(lambda each: constant(each, each.device), result)
 
     def _run(self, args: Any, kwargs: Any) -> Any:
         from torch._subclasses.fake_tensor import DataDependentOutputException

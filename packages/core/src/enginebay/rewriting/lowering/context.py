@@ -117,6 +117,25 @@ class GraphValues:
             array: NumpyArray = found.detach().cpu().numpy().copy()
         return array
 
+    def result_of(self, operator: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Return what an operator makes of constants; None where one of its tensors is none."""
+        import torch
+        from torch.utils._python_dispatch import _disable_current_modes
+        from torch.utils._pytree import tree_leaves, tree_map
+
+        leaves = tree_leaves((args, kwargs))
+        tensors = [each for each in leaves if isinstance(each, torch.Tensor)]
+        is_open = any(isinstance(each, torch.SymInt | torch.SymFloat) for each in leaves)
+        if not tensors or is_open or not all(map(self.is_constant, tensors)):
+            return None
+
+        def known(value: Any) -> Any:
+            return self._find(value) if isinstance(value, torch.Tensor) else value
+
+        args, kwargs = tree_map(known, (args, kwargs))
+        with _disable_current_modes(), torch.no_grad():
+            return operator(*args, **kwargs)
+
     def _find(self, x: torch.Tensor) -> torch.Tensor | None:
         import torch
         from torch.fx.experimental.proxy_tensor import get_proxy_mode
@@ -184,6 +203,17 @@ def node_of(x: torch.Tensor) -> Node | None:
         return None
     found = get_proxy_slot(plain(x), mode.tracer, None)
     return None if found is None else found.proxy.node
+
+
+def constant(values: Any, device: torch.device) -> torch.Tensor:
+    """Return numbers as a tensor; ``torch.tensor`` writes to what it makes, which no graph may."""
+    import torch
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    with _disable_current_modes():
+        numbers = torch.as_tensor(values, device=device)
+    found: torch.Tensor = torch.ops.aten.lift_fresh_copy.default(numbers)
+    return found
 
 
 def plain(value: Any) -> Any:

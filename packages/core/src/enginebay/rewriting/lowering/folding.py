@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.fx import Node
 
-    from enginebay.rewriting.lowering.rewriters import Known
+    from enginebay.rewriting.lowering.operators import Known
 
 
 def fold_constants(program: ExportedProgram, operators: Collection[str]) -> None:

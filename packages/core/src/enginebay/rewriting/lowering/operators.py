@@ -8,9 +8,12 @@ from enginebay.errors import nearest
 from enginebay.rewriting.names import NameNotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from torch._ops import OpOverload
+
+    #: Tells whether an exporter translates an operator, of complex numbers where True is given.
+    Known = Callable[[OpOverload, bool], bool]
 
 
 def overloads_of(name: str) -> list[OpOverload]:

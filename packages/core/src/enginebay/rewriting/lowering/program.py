@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from torch._ops import OpOverload
     from torch.export import ExportedProgram
 
-    from enginebay.rewriting.lowering.rewriters import Known, LoweringRewriters
+    from enginebay.rewriting.lowering.operators import Known
+    from enginebay.rewriting.lowering.rewriters import LoweringRewriters
 
 
 def capture(module: Any, inputs: Sequence[Tensor]) -> ExportedProgram:

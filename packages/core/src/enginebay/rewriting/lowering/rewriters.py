@@ -18,10 +18,8 @@ if TYPE_CHECKING:
     from torch._ops import OpOverload
 
     from enginebay.rewriting.lowering.calls import LoweredOperator
+    from enginebay.rewriting.lowering.operators import Known
     from enginebay.rewriting.rewriter import Rewriter
-
-    #: Tells whether an exporter translates an operator, of complex numbers where True is given.
-    Known = Callable[[OpOverload, bool], bool]
 
 
 class _Layers(threading.local):

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from enginebay.rewriting.declaration import RewriterSet
+from enginebay.rewriting.lowering.context import constant
 from enginebay.rewriting.rewriter import CORE
 
 if TYPE_CHECKING:
@@ -84,16 +85,6 @@ def axis_of(x: Tensor, dim: int) -> int:
 def is_open(x: Tensor, dim: int) -> bool:
     """Return True if a dimension's size is open: the number of steps is the graph's own."""
     return x.ndim > 0 and not isinstance(x.shape[dim], int)
-
-
-def constant(values: Any, device: torch.device) -> Tensor:
-    """Return numbers as a tensor; ``torch.tensor`` writes to what it makes, which no graph may."""
-    from torch.utils._python_dispatch import _disable_current_modes
-
-    with _disable_current_modes():
-        numbers = torch.as_tensor(values, device=device)
-    found: Tensor = torch.ops.aten.lift_fresh_copy.default(numbers)
-    return found
 
 
 def is_chosen(index: Tensor, size: int) -> Tensor:
