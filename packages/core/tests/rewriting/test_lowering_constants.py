@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
-from packages.core.tests.rewriting.lowered import Net, lower, targets
+from packages.core.tests.rewriting.lowered import Net, declared, lower, targets
 
 OPERATORS = {"aten.mul", "aten.add", "aten.full", "aten.mm"}
 X = torch.arange(6.0).reshape(2, 3)
@@ -55,3 +56,25 @@ def test_an_operator_may_bring_constants_along():
     real = torch.tensor([0.0, 1.0, 2.0])
     program, _ = lower(lambda x: x.relu(), (X,), rewriters)
     assert program.module()(X).tolist() == [[0, 1, 4], [0, 4, 10]]
+
+
+@pytest.mark.parametrize(
+    ("operator", "function", "fired"),
+    [
+        ("aten.square", lambda x, w: x * w.square(), False),  # computed
+        ("aten.square", lambda x, w: x * (x * w).square(), True),
+        ("aten.bernoulli", lambda x, w: x * w.bernoulli(), True),  # each time another
+        ("aten.outer", lambda x, w: x @ w.outer(w), True),  # more numbers than it is made of
+    ],
+)
+def test_what_is_lacking_is_computed_of_constants(operator, function, fired):
+    calls = []
+
+    def lowering(ctx, x, *others):
+        calls.append(x)
+        return ctx.origin_op(x, *others)
+
+    rewriters = declared(operator, lowering, needs=("lacking",))
+    model = Net(function, w=torch.rand(3))
+    lower(model, (X,), rewriters, lacking={operator})
+    assert bool(calls) is fired

@@ -126,7 +126,9 @@ class GraphValues:
         leaves = tree_leaves((args, kwargs))
         tensors = [each for each in leaves if isinstance(each, torch.Tensor)]
         is_open = any(isinstance(each, torch.SymInt | torch.SymFloat) for each in leaves)
-        if not tensors or is_open or not all(map(self.is_constant, tensors)):
+        if is_open or _is_random(operator) or not tensors:
+            return None
+        if not all(map(self.is_constant, tensors)):
             return None
 
         def known(value: Any) -> Any:
@@ -161,7 +163,6 @@ class GraphValues:
 
     def _compute(self, node: Node) -> Any:
         """Run what a node was computed with; None where one of the model's inputs is part of it."""
-        import torch
         from torch.fx.node import map_arg
 
         if node.op == "placeholder":
@@ -171,11 +172,17 @@ class GraphValues:
             return getattr(self._root, str(node.target), None)
         if node.op != "call_function":
             return None
-        random = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
-        if random or any(self.value_at(each) is None for each in node.all_input_nodes):
+        inputs = node.all_input_nodes
+        if _is_random(node.target) or any(self.value_at(each) is None for each in inputs):
             return None
         args, kwargs = map_arg((node.args, node.kwargs), self.value_at)
         return node.target(*args, **kwargs)  # type: ignore[operator]
+
+
+def _is_random(operator: Any) -> bool:
+    import torch
+
+    return torch.Tag.nondeterministic_seeded in getattr(operator, "tags", ())
 
 
 def _written(program: ExportedProgram) -> Iterator[str]:
