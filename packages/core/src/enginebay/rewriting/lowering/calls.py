@@ -100,7 +100,10 @@ class LoweredOperator:
         return "dims" not in needs or _are_known(args, kwargs)
 
     def _computed(self, args: Any, kwargs: Any) -> Any:
-        """What an operator that is lacking makes of constants, unless it is more than they are."""
+        """What an operator that is lacking makes of constants; None where it is to be lowered.
+
+        So it is where the result is complex, or has more numbers than the constants.
+        """
         import torch
         from torch.utils._pytree import tree_leaves, tree_map
 
@@ -111,7 +114,7 @@ class LoweredOperator:
             sum(each.numel() for each in tree_leaves(values) if isinstance(each, torch.Tensor))
             for values in (result, (args, kwargs))
         ]
-        if result is None or sizes[0] > sizes[1]:
+        if result is None or sizes[0] > sizes[1] or are_complex(result, None):
             return None
         self.active.count += self._depth == 0
         return tree_map(lambda each: constant(each, each.device), result)
