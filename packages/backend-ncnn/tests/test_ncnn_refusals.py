@@ -134,6 +134,19 @@ def test_a_pnnx_without_end_is_ended_with_all_that_it_started(
     assert not [command for command in commands if str(program) in command]
 
 
+def test_where_pnnx_does_not_end_on_a_model_its_lowered_form_has_time(
+    deploy, tmp_path_factory, monkeypatch
+):
+    program = tmp_path_factory.mktemp("endless") / "pnnx"
+    program.write_text(
+        f'#!/bin/sh\ncase "$1" in */lowered.pt) exec {pnnx.program()} "$@";; esac\nsleep 600\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr(pnnx, "program", lambda: program)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU())
+    assert deploy(model, torch.randn(1, 3, 8, 8), timeout=20).verdict == "verified"
+
+
 class ManyMaxima(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         for _ in range(40):

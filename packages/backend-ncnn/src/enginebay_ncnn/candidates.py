@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from dataclasses import dataclass, field
 from functools import cache
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from enginebay.authors import time_left
 from enginebay.errors import ConversionError, EnginebayError
 from enginebay_ncnn.scalars import give_dimension
 from enginebay_ncnn.torchscript import first_line, quiet
@@ -26,6 +28,11 @@ if TYPE_CHECKING:
     from enginebay_ncnn.plan import BlobType
     from enginebay_ncnn.shapes import InputShape
     from enginebay_ncnn.torchscript import Frozen
+
+
+#: The part of the time limit for the model as it is: pnnx does not end on some graphs whose
+#: lowered form it converts, and takes seconds for others.
+_FIRST_SHARE = 0.25
 
 
 @dataclass(frozen=True)
@@ -52,12 +59,14 @@ class Candidate:
         feeds: Its inputs in order.
         reference: The outputs that it computes for the examples; None if they are not known.
         places: Source lines of the model by operator.
+        timeout: Seconds that pnnx may take, beside its own time limit.
     """
 
     path: Path
     feeds: tuple[Feed, ...]
     reference: tuple[NumpyArray, ...] | None = None
     places: Mapping[str, list[str]] = field(default_factory=dict)
+    timeout: float = math.inf
 
 
 def candidates(
@@ -85,12 +94,14 @@ def candidates(
             lambda: Candidate(_copy(ir, folder), feeds, frozen.outputs, frozen.places),
         )
         return
+    only = any(shape.is_open for shape in shapes)  # a lowered graph holds for one size
+    timeout = math.inf if only else _FIRST_SHARE * time_left()
     yield (
         "as it is",
-        lambda: Candidate(frozen.save(folder), feeds, frozen.outputs, frozen.places),
+        lambda: Candidate(frozen.save(folder), feeds, frozen.outputs, frozen.places, timeout),
     )
-    if any(shape.is_open for shape in shapes):
-        return  # a lowered graph holds for one size
+    if only:
+        return
     program = cache(lambda: _lower(request, frozen))
     yield "with its operators lowered", lambda: _lowered(program(), frozen, feeds, folder)
     if frozen.has_attention:

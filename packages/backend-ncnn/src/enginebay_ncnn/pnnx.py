@@ -8,7 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enginebay.authors import run
-from enginebay.errors import ConversionError, IsolationError, MissingDependencyError
+from enginebay.errors import (
+    ChildTimeoutError,
+    ConversionError,
+    IsolationError,
+    MissingDependencyError,
+)
 
 if TYPE_CHECKING:
     from enginebay_ncnn.candidates import Candidate
@@ -18,6 +23,9 @@ _IGNORED = re.compile(r"^ignore (?P<kind>\S+) (?P<name>\S+) param (?P<param>.*)$
 
 #: The batch axis that pnnx writes where a tensor has none.
 _NO_BATCH = 233
+
+#: The hint where time is over that other attempts still had.
+_MORE_TIME = "a larger pnnx_timeout, or a larger --timeout: a quarter of it is the first attempt's"
 
 
 def program() -> Path:
@@ -95,14 +103,15 @@ def convert(candidate: Candidate, folder: Path, params: NcnnParams) -> Converted
     try:
         finished = run(
             [program(), candidate.path, *words],
-            timeout=params.pnnx_timeout,
+            timeout=min(params.pnnx_timeout, candidate.timeout),
             cwd=folder,
             required_outputs=[folder / "net.param", folder / "net.py"],
         )
     except MissingDependencyError:
         raise
     except IsolationError as err:
-        error = ConversionError(f"pnnx failed: {err}")
+        hint = _MORE_TIME if isinstance(err, ChildTimeoutError) else None
+        error = ConversionError(f"pnnx failed: {err}", hint=hint)
         for note in getattr(err, "__notes__", ()):
             error.add_note(note)
         raise error from err

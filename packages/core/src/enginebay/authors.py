@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from enginebay.files import write_whole
     from enginebay.inference import count_time
     from enginebay.ir import quiet, read_exported_program, read_onnx, read_torchscript, to_half
-    from enginebay.isolation import call, check_time_limit, run
+    from enginebay.isolation import call, check_time_limit, run, time_left
     from enginebay.models import (
         Options,
         fixed_seed,
@@ -66,6 +66,7 @@ __all__ = [
     "resolve_profiles",
     "run",
     "take_weights",
+    "time_left",
     "to_half",
     "write_whole",
 ]
@@ -101,6 +102,7 @@ __getattr__ = lazy_names(
         "fixed_seed": "models",
         "measure_norms": "models",
         "take_weights": "models",
+        "time_left": "isolation",
         "to_half": "ir",
         "write_whole": "files",
     },

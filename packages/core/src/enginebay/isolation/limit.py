@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -58,6 +59,15 @@ def check_time_limit() -> None:
     limit = _limit.get()
     if limit is not None and not limit.left:
         raise ChildTimeoutError(f"it ran past the time limit of {limit.seconds:g} s")
+
+
+def time_left() -> float:
+    """Return the seconds that are left of the time limit; infinity where there is none.
+
+    For a converter that tries one way, and wants time for another if that one does not end.
+    """
+    limit = _limit.get()
+    return math.inf if limit is None else limit.left
 
 
 def shortest(timeout: float | None) -> tuple[float | None, str]:
