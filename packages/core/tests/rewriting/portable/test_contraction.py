@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+import pytest
 import torch
 from hypothesis import strategies as st
 from packages.core.tests.rewriting.portable import engine
@@ -86,6 +87,11 @@ def test_distances_within_rows(draw):
     x = draw(tensors(ranks=(2, 2), sizes=(1, 6), dtypes=FLOATS))
     p = draw(st.sampled_from([0, 1, 2, 3.5, torch.inf]))
     return lambda x: torch.pdist(x, p), x
+
+
+@pytest.mark.parametrize("shape", [(1, 3), (0, 3), (2, 0)])
+def test_distances_within_too_few_rows_or_columns(shape):
+    check(*((partial(torch.pdist, p=p), torch.ones(shape)) for p in (0, 1, 2, 3.5, torch.inf)))
 
 
 @examples
