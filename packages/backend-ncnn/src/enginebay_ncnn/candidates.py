@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 #: The part of the time limit for the model as it is: pnnx does not end on some graphs whose
 #: lowered form it converts, and takes seconds for others.
-_FIRST_SHARE = 0.25
+_FIRST_SHARE = 1 / 8
 
 
 @dataclass(frozen=True)

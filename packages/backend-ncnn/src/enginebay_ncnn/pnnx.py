@@ -25,7 +25,7 @@ _IGNORED = re.compile(r"^ignore (?P<kind>\S+) (?P<name>\S+) param (?P<param>.*)$
 _NO_BATCH = 233
 
 #: The hint where time is over that other attempts still had.
-_MORE_TIME = "a larger pnnx_timeout, or a larger --timeout: a quarter of it is the first attempt's"
+_MORE_TIME = "a larger pnnx_timeout, or a larger --timeout: an eighth of it is the first attempt's"
 
 
 def program() -> Path:
