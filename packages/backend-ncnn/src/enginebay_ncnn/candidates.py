@@ -94,13 +94,13 @@ def candidates(
             lambda: Candidate(_copy(ir, folder), feeds, frozen.outputs, frozen.places),
         )
         return
-    only = any(shape.is_open for shape in shapes)  # a lowered graph holds for one size
-    timeout = math.inf if only else _FIRST_SHARE * time_left()
+    is_only = any(shape.is_open for shape in shapes)  # a lowered graph holds for one size
+    timeout = math.inf if is_only else _FIRST_SHARE * time_left()
     yield (
         "as it is",
         lambda: Candidate(frozen.save(folder), feeds, frozen.outputs, frozen.places, timeout),
     )
-    if only:
+    if is_only:
         return
     program = cache(lambda: _lower(request, frozen))
     yield "with its operators lowered", lambda: _lowered(program(), frozen, feeds, folder)

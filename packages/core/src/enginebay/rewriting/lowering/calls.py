@@ -100,9 +100,9 @@ class LoweredOperator:
         return "dims" not in needs or _are_known(args, kwargs)
 
     def _computed(self, args: Any, kwargs: Any) -> Any:
-        """What an operator that is lacking makes of constants; None where it is to be lowered.
+        """Return what an operator that is lacking makes of constants; None to lower it.
 
-        So it is where the result is complex, or has more numbers than the constants.
+        One whose result is complex, or has more numbers than the constants, is lowered.
         """
         import torch
         from torch.utils._pytree import tree_leaves, tree_map
