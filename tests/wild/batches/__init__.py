@@ -10,6 +10,7 @@ from . import (
     detectors,
     diffusion,
     documents,
+    further_pick,
     lucidrains,
     masks,
     more_architectures,
@@ -40,4 +41,5 @@ BATCHES: dict[str, dict[str, Build]] = {
     "caches and states": caches.MODELS,
     "small packages": small_packages.MODELS,
     "more architectures": more_architectures.MODELS,
+    "further pick": further_pick.MODELS,
 }
