@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -56,6 +58,24 @@ def test_weights_and_what_is_computed_from_them_are_constants(kind):
 )
 def test_what_depends_on_inputs_or_on_chance_is_none(function):
     assert facts(function, "aten.mul", lambda ctx, x, y: ctx.is_constant(y)) is False
+
+
+def test_a_graph_may_be_deeper_than_pythons_stack():
+    depth = sys.getrecursionlimit()
+
+    def function(x, weight):
+        for _ in range(depth):
+            x, weight = x + 1, weight + 1
+        return x * weight
+
+    found = facts(
+        function,
+        "aten.mul",
+        lambda ctx, x, y: (ctx.is_constant(x), ctx.value_of(y)),
+        weight=TABLE,
+    )
+    assert found[0] is False
+    np.testing.assert_array_equal(found[1], TABLE.numpy() + depth)
 
 
 def test_a_buffer_that_the_model_changes_is_none():

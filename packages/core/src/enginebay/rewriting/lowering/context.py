@@ -154,15 +154,20 @@ class GraphValues:
 
     def value_at(self, node: Node) -> Any:
         """Return what a node gives for every input of the model; None where they change it."""
-        import torch
-
-        if node not in self._known:
-            with torch.no_grad():
-                self._known[node] = self._compute(node)
+        waiting = [] if node in self._known else [node]
+        while waiting:  # no recursion: graphs are deeper than Python's stack
+            last = waiting[-1]
+            inputs = last.all_input_nodes
+            unknown = next((each for each in inputs if each not in self._known), None)
+            if unknown is None or any(self._known.get(each, each) is None for each in inputs):
+                self._known[waiting.pop()] = self._compute(last)
+            else:
+                waiting.append(unknown)
         return self._known[node]
 
     def _compute(self, node: Node) -> Any:
         """Run what a node was computed with; None where one of the model's inputs is part of it."""
+        import torch
         from torch.fx.node import map_arg
 
         if node.op == "placeholder":
@@ -170,13 +175,13 @@ class GraphValues:
             return self._inputs[place] if place < len(self._inputs) else None
         if node.op == "get_attr":
             return getattr(self._root, str(node.target), None)
-        if node.op != "call_function":
-            return None
         inputs = node.all_input_nodes
-        if _is_random(node.target) or any(self.value_at(each) is None for each in inputs):
+        is_open = any(self._known.get(each) is None for each in inputs)
+        if node.op != "call_function" or is_open or _is_random(node.target):
             return None
-        args, kwargs = map_arg((node.args, node.kwargs), self.value_at)
-        return node.target(*args, **kwargs)  # type: ignore[operator]
+        args, kwargs = map_arg((node.args, node.kwargs), self._known.get)
+        with torch.no_grad():
+            return node.target(*args, **kwargs)  # type: ignore[operator]
 
 
 def _is_random(operator: Any) -> bool:
