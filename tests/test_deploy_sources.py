@@ -317,6 +317,23 @@ def test_no_ir_converts(cli: Run, here: Path) -> None:
     assert not (here / "out").exists()
 
 
+def test_every_irs_hint_is_printed_once_where_none_converts(cli: Run, here: Path) -> None:
+    from enginebay.testing import temporary_backend
+
+    kinds = ("torchscript", "exported_program", "onnx")
+    plugin = TORCH.format(name="advising", irs=kinds, refused=kinds).replace(
+        'RuntimeError("no such layer: Frobnicate")',
+        """eb.errors.ConversionError(
+            "no such layer: Frobnicate",
+            hint="a newer engine" if request.ir.kind == "onnx" else "--param layers=all",
+        )""",
+    )
+    with temporary_backend("advising", plugin):
+        ran = cli("deploy", "models.py:build", "--backend", "advising", "--work-dir", "out")
+    assert ran.code == 1
+    assert ran.err.endswith("hint: --param layers=all; or a newer engine\n")
+
+
 def test_the_ir_can_be_kept(cli: Run, here: Path) -> None:
     words = ("deploy", "models.py:build", "--exporter", "torchscript", "--backend", "onnxruntime")
     assert cli(*words, "--work-dir", "with", "--keep-ir").code == 0

@@ -180,10 +180,11 @@ def build_engine(build: Build) -> Engine:
     if len(failures) == 1:
         raise next(iter(failures.values()))
     reasons = "; ".join(f"{kind}: {err}" for kind, err in failures.items())
+    hints = dict.fromkeys(err.hint for err in failures.values() if err.hint)
     name = build.settings.engine.name
-    raise ConversionError(f"no IR leads to backend '{name}': {reasons}") from (
-        ExceptionGroup("every IR failed", list(failures.values()))
-    )
+    raise ConversionError(
+        f"no IR leads to backend '{name}': {reasons}", hint="; or ".join(hints) or None
+    ) from ExceptionGroup("every IR failed", list(failures.values()))
 
 
 def _kinds(settings: Settings) -> tuple[IRKind, ...]:
