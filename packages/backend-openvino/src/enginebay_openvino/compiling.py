@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import enginebay as eb
 from enginebay.errors import ConversionError
-from enginebay_openvino.attention import SEPARATE_KERNELS, may_overwrite_its_query
 from enginebay_openvino.devices import available_devices, is_available, openvino_device
 from enginebay_openvino.extensions import add_extensions, carried_extensions
+from enginebay_openvino.fused_kernels import SEPARATE_KERNELS, may_crash, may_overwrite_its_query
 from enginebay_openvino.reasons import reason
 
 if TYPE_CHECKING:
@@ -45,10 +45,15 @@ def compile_model(request: WrapperRequest[OpenvinoParams]) -> tuple[ov.CompiledM
     add_extensions(core, carried_extensions(params.extensions, request.directory))
     path = request.directory / request.files[0]
     properties = _properties(core, device, params)
+    decides = "SNIPPETS_MODE" in properties
+    # Only the CPU plugin has fused kernels, and the property: AUTO drops it.
+    is_cpu = device == "CPU" or tuple(available) == ("CPU",)
     try:
+        if is_cpu and not decides and may_crash(core.read_model(path)):
+            properties |= SEPARATE_KERNELS
+            device = "CPU"
         compiled = core.compile_model(path, device, properties)
-        if "SNIPPETS_MODE" not in properties and may_overwrite_its_query(compiled):
-            # Only the CPU plugin has such kernels, and the property: AUTO drops it.
+        if not decides and may_overwrite_its_query(compiled):
             properties |= SEPARATE_KERNELS
             compiled = core.compile_model(path, "CPU", properties)
     except Exception as err:

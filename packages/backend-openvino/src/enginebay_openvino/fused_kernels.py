@@ -1,0 +1,73 @@
+"""Finds networks that OpenVINO's CPU plugin must not compute with its fused kernels ("Subgraph").
+
+OpenVINO 2026.4 fuses an attention and the transpositions around it into one kernel. If query and
+output have the same shape, it may write the output over the query. With as many heads as tokens
+the shapes are the same, but one is laid out by head and the other by token, and the result is
+silently wrong: 4 frames and 4 heads are enough.
+
+It also fuses linear layers of tables with few rows, which it splits among its threads, and what
+joins them with an earlier table. Compiling two residual blocks for 4, 6 or 8 rows on two threads
+ends with SIGSEGV.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import openvino as ov
+
+#: The property that turns off such kernels; no other layer changes.
+SEPARATE_KERNELS = {"SNIPPETS_MODE": "DISABLE"}
+
+
+def may_overwrite_its_query(compiled: ov.CompiledModel) -> bool:
+    """Return True if a kernel could be an attention that writes its output over its query.
+
+    An element-wise kernel of the same shapes counts too: the two cannot be told apart, and it
+    gives the same numbers without fusion. Dynamic shapes are never written in place.
+    """
+    return any(
+        _layer(node) == "Subgraph" and _in_place(node)
+        for node in compiled.get_runtime_model().get_ops()
+    )
+
+
+def may_crash(network: ov.Model) -> bool:
+    """Return True if compiling it could end the process: linear layers and a join, of one table.
+
+    Which numbers of rows do depends on the threads; one row is never split, and an open number of
+    them is split when the network runs, which works.
+    """
+    constants: set[str] = set()
+    layers = joins = 0
+    for node in network.get_ordered_ops():
+        sources = [port.get_source_output() for port in node.inputs()]
+        is_open = [source.get_node().get_name() not in constants for source in sources]
+        kind = node.get_type_name()
+        if kind == "Constant" or (sources and not any(is_open)):
+            constants.add(node.get_name())
+        elif kind == "MatMul":
+            layers += is_open == [True, False] and _is_table(sources[0])
+        elif kind != "Concat":
+            tables = [source for source, is_one in zip(sources, is_open, strict=True) if is_one]
+            joins += len(tables) > 1 and all(map(_is_table, tables))
+    return layers > 1 and joins > 0
+
+
+def _is_table(tensor: ov.Output) -> bool:
+    shape = tensor.get_partial_shape()
+    return bool(shape.is_static and len(shape) == 2 and shape[0].get_length() > 1)
+
+
+def _layer(node: ov.Node) -> str:
+    info = node.get_rt_info()
+    return str(info["layerType"].value) if "layerType" in info else ""
+
+
+def _in_place(node: ov.Node) -> bool:
+    """Return True for a kernel of query, key and value with as many heads as tokens."""
+    output = node.get_output_partial_shape(0)
+    if node.get_input_size() < 3 or output.is_dynamic or len(output) < 4:
+        return False
+    return bool(node.get_input_partial_shape(0) == output and output[-2] == output[-3])
