@@ -293,34 +293,48 @@ def test_rounding_excuses_no_engine_that_a_stable_model_finds_wrong(deploy: Depl
         deploy(slips, torch.randn(2, 4))
 
 
-class Quotient(nn.Module):
-    """One less a quotient, which is zero for zeros, up to the rounding of the quotient.
+def rounded(x: torch.Tensor) -> torch.Tensor:
+    """Return the numbers, off by a rounding in what is traced."""
+    return x * (1 - 2**-23 * torch.rand(x.shape)) if torch.jit.is_tracing() else x
 
-    What is traced divides as engines do, and makes a mistake with zeros besides.
+
+class Remainder(nn.Module):
+    """What is left of a number less another one, which is a rounding of them for zeros.
+
+    What is traced rounds as engines do, and makes a mistake with zeros besides.
     """
 
-    def __init__(self, mistake: float = 0.0) -> None:
+    def __init__(self, pair: Callable[[torch.Tensor], Any], mistake: float = 0.0) -> None:
         super().__init__()
+        self.pair = pair
         self.mistake = mistake
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        quotient = (x.clamp(min=0) + 0.1) / (x.square() + 0.1)
+    def forward(self, x: torch.Tensor) -> Any:
+        larger, smaller = self.pair(x)
         if not torch.jit.is_tracing():
-            return 1 - quotient
-        found = 1 - quotient * (1 - 2**-23)
+            return larger - smaller
+        found = larger - rounded(smaller)
         return torch.where(x.abs().sum() == 0, found + self.mistake, found)
 
 
-def test_a_difference_is_no_more_than_the_rounding_of_a_quotient(
-    loopback: str, tmp_path: Path
+@pytest.mark.parametrize(
+    "pair",
+    [
+        pytest.param(lambda x: (1, (x.clamp(min=0) + 0.1) / (x.square() + 0.1)), id="quotient"),
+        pytest.param(lambda x: (1, x.exp()), id="difference"),
+        pytest.param(lambda x: (0, rounded(x.exp()) @ torch.tensor([4.0, -1, -2, -1])), id="sum"),
+    ],
+)
+def test_a_difference_is_no_more_than_the_rounding_of_its_numbers(
+    pair: Any, loopback: str, tmp_path: Path
 ) -> None:
     options = {"args": torch.randn(2, 4), "backend": loopback, "exporter": "torchscript"}
-    deployed = eb.deploy(Quotient(), work_dir=tmp_path / "right", **options)
+    deployed = eb.deploy(Remainder(pair), work_dir=tmp_path / "right", **options)
     assert deployed.verdict == "verified"
     assert deployed.verification.basis is not None
     assert BY_ROUNDING in deployed.verification.basis.dropped
     with pytest.raises(MismatchError, match="on the probe 'zeros'"):
-        eb.deploy(Quotient(1e-3), work_dir=tmp_path / "wrong", **options)
+        eb.deploy(Remainder(pair, 1e-3), work_dir=tmp_path / "wrong", **options)
 
 
 def test_rounding_is_told_from_mistakes_in_a_graph_that_runs_elsewhere(

@@ -6,13 +6,16 @@ from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
 from torch.utils.flop_counter import flop_registry  # torch's own list of what sums products
 
 
 class OtherRoundings(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
-    """While it is entered, every sum and quotient in PyTorch is off by a rounding at random.
+    """While it is entered, every sum, difference and quotient in PyTorch is off by roundings.
 
-    Sums of products are among them. Of quotients it is those of tensors.
+    Sums of products are among them, and of quotients those of tensors. What an operator gives is
+    off by one rounding at random, and so is each number that it takes: of a sum in which large
+    numbers cancel, nothing may be left but roundings of these.
 
     Args:
         unit: The largest relative error.
@@ -22,7 +25,7 @@ class OtherRoundings(TorchDispatchMode):  # type: ignore[no-untyped-call]  # tor
         >>> ones = torch.ones(2, 2)
         >>> with OtherRoundings(2**-23, seed=0):
         ...     product = ones @ ones
-        >>> bool(0 < (product - 2).abs().max() <= 2**-22)
+        >>> bool(0 < (product - 2).abs().max() <= 2**-20)
         True
     """
 
@@ -32,18 +35,39 @@ class OtherRoundings(TorchDispatchMode):  # type: ignore[no-untyped-call]  # tor
         self._generator = torch.Generator().manual_seed(seed)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call an operator, and round its result where it sums products or divides."""
+        """Call an operator, with roundings where it adds, subtracts or divides."""
+        if not _rounds(func, args):
+            return func(*args, **(kwargs or {}))
+        if not func._schema.is_mutable:
+            args = tree_map_only(torch.Tensor, self._rounded, args)
         result = func(*args, **(kwargs or {}))
         total = result[0] if isinstance(result, tuple) else result
-        if _rounds(func, args) and total.is_floating_point():
-            errors = torch.rand(total.shape, generator=self._generator) * 2 - 1
-            total.mul_(1 + self._unit * errors.to(total.device))
+        if total.is_floating_point():
+            total.mul_(self._errors(total))
         return result
+
+    def _rounded(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor * self._errors(tensor) if tensor.is_floating_point() else tensor
+
+    def _errors(self, tensor: torch.Tensor) -> torch.Tensor:
+        errors = torch.rand(tensor.shape, generator=self._generator) * 2 - 1
+        return (1 + self._unit * errors.to(tensor.device)).to(tensor.dtype)
 
 
 def _rounds(func: Any, args: Any) -> bool:
-    """Return True for a sum, and for a quotient of which the divisor is no number."""
-    aten: Any = torch.ops.aten
-    if func in (aten.div.Tensor, aten.div_.Tensor):
+    """Return True for sums and differences, and for a quotient of which the divisor is no number."""
+    if func in (_ATEN.div.Tensor, _ATEN.div_.Tensor):
         return isinstance(args[1], torch.Tensor)
-    return func.overloadpacket in (aten.sum, aten.mean) or func.overloadpacket in flop_registry
+    return func.overloadpacket in _SUMS or func.overloadpacket in flop_registry
+
+
+_ATEN: Any = torch.ops.aten
+#: What adds or subtracts, and is not on torch's list.
+_SUMS = {
+    getattr(_ATEN, name)
+    for name in (
+        *("add", "add_", "sub", "sub_", "rsub", "sum", "mean", "cumsum", "mv", "addmv", "dot"),
+        *("var", "std", "var_mean", "std_mean", "linalg_vector_norm"),
+        *("native_batch_norm", "native_group_norm", "native_layer_norm"),
+    )
+}

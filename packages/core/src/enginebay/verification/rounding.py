@@ -6,9 +6,9 @@ layer to layer is chaotic. What PyTorch gives for such inputs is one of many res
 right, and an engine's is another.
 
 Monte Carlo arithmetic (Parker, 1997) tells such inputs from an engine that is wrong: the model runs
-again, in PyTorch and with no rewriter, while every sum and every quotient is off by a rounding at
-random. These are the sums that engines add up in another order, and the quotients that they
-multiply for.
+again, in PyTorch and with no rewriter, while every sum, difference and quotient is off by roundings
+at random. These are the sums that engines add up in another order, the differences that they take
+without rounding a product first, and the quotients that they multiply for.
 """
 
 from __future__ import annotations
