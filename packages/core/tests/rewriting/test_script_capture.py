@@ -76,10 +76,15 @@ def with_lengths(x: torch.Tensor) -> torch.Tensor:
     return (x * length + torch.tensor([1, 2] * 4)).reshape(rows[0], -1)
 
 
+def of_middle_sizes(x: torch.Tensor) -> torch.Tensor:
+    sizes = x.shape[1 : x.dim()] + [1]
+    return x.reshape([-1] + sizes[:1] + list(sizes[1:2]))
+
+
 def scripted(x: Any) -> Any:
     """Makes tensors of lists and lists of tensors, which only a script records."""
     with quiet():
-        return torch.jit.script(with_lengths)(x)
+        return torch.jit.script(with_lengths)(x), torch.jit.script(of_middle_sizes)(x)
 
 
 def written_twice(x: Any) -> Any:

@@ -136,6 +136,8 @@ def evaluate(node: Any, arguments: list[Any]) -> list[Any]:
         return [_NUMBERS[kind](_number(arguments[0]))]
     if kind in _STRUCTURES:
         return _STRUCTURES[kind](node, arguments)
+    if kind in _LISTS and isinstance(arguments[0], list):
+        return [_LISTS[kind](*arguments)]
     if not kind.startswith("aten::"):
         raise ConversionError(f"TorchScript has the operator {kind}, which no graph of ATen has")
     schema: Any = torch._C.parse_schema(node.schema())
@@ -157,6 +159,13 @@ def evaluate(node: Any, arguments: list[Any]) -> list[Any]:
     result = getattr(operators, schema.overload_name or "default")(*positional, **keywords)
     return list(result) if len(list(node.outputs())) > 1 else [result]
 
+
+#: Operators on lists, which torch calls from Python only where it knows what the list holds.
+_LISTS: dict[str, Callable[..., Any]] = {
+    "aten::add": operator.add,
+    "aten::list": list,
+    "aten::slice": lambda values, *places: values[slice(*places)],
+}
 
 #: Operators whose overload for an image's size torch.export takes apart before all others.
 _IMAGE_SIZES = ("aten::upsample_bilinear2d", "aten::upsample_bicubic2d")
@@ -237,6 +246,7 @@ _STRUCTURES: dict[str, Callable[[Any, list[Any]], list[Any]]] = {
     "prim::min": lambda _, arguments: [min(*arguments)],
     "aten::tensor": _tensor_of,
     "aten::size": _size,
+    "aten::dim": lambda _, arguments: [arguments[0].dim()],
     "aten::len": lambda _, arguments: [len(arguments[0])],
     "aten::__getitem__": lambda _, arguments: [operator.getitem(*arguments)],
 }
