@@ -1,9 +1,11 @@
-"""torch's way to take a program apart, with one repair."""
+"""torch's way to take a program apart, with one repair and one check."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
+
+from enginebay.errors import ExportError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,6 +18,9 @@ def decompose(program: ExportedProgram, table: dict[Any, Any]) -> ExportedProgra
 
     A constant that a decomposition brings along torch makes an input of the program, and forgets
     its value. The program that was given gets it: both have the same constants.
+
+    Raises:
+        ExportError: A constant of the program has no numbers.
     """
     import torch._export.passes.lift_constants_pass  # noqa: F401  # for the name to be found
 
@@ -26,10 +31,24 @@ def decompose(program: ExportedProgram, table: dict[Any, Any]) -> ExportedProgra
         program.constants.update(constants)
         return constants
 
+    _check_constants(program)
     with ExitStack() as undo:
         replace_functions(undo, {_LIFT: lift})
         found: ExportedProgram = program.run_decompositions(table)
     return found
+
+
+def _check_constants(program: ExportedProgram) -> None:
+    """Refuse a constant without numbers, which torch's own way would end with SIGSEGV for.
+
+    The strict mode makes them of the ``data`` of parameters; the default one refuses them itself.
+    """
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    for name, value in program.constants.items():
+        if isinstance(value, FakeTensor):
+            message = f"torch.export lost the numbers of the constant '{name}'"
+            raise ExportError(message, hint="use the parameter itself where forward reads its data")
 
 
 #: torch's function that makes inputs of constants; private, as of torch 2.13.
