@@ -30,7 +30,7 @@ def backend_info() -> eb.BackendInfo:
         params=NcnnParams,
         api_version=1,
         devices=("cpu", "vulkan"),
-        dtypes=("float32", "float16", "int64", "int32", "bool"),
+        dtypes=("float32", "float16", "int64", "int32", "int16", "int8", "uint8", "bool"),
         precisions=("fp32", "fp16", "int8"),
         calibrated=("int8",),
         operators=OPERATORS,

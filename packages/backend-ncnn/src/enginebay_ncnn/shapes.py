@@ -20,6 +20,9 @@ _DTYPES = {
     "float16": "f16",
     "int64": "i64",
     "int32": "i32",
+    "int16": "i16",
+    "int8": "i8",
+    "uint8": "u8",
     "bool": "bool",
 }
 
