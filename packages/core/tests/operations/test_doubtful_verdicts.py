@@ -323,6 +323,7 @@ class Remainder(nn.Module):
         pytest.param(lambda x: (1, (x.clamp(min=0) + 0.1) / (x.square() + 0.1)), id="quotient"),
         pytest.param(lambda x: (1, x.exp()), id="difference"),
         pytest.param(lambda x: (0, rounded(x.exp()) @ torch.tensor([4.0, -1, -2, -1])), id="sum"),
+        pytest.param(lambda x: (0, x.tanh() + 2**-24 * torch.jit.is_tracing()), id="tanh"),
     ],
 )
 def test_a_difference_is_no_more_than_the_rounding_of_its_numbers(

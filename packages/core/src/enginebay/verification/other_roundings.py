@@ -15,7 +15,7 @@ class OtherRoundings(TorchDispatchMode):  # type: ignore[no-untyped-call]  # tor
 
     Sums of products are among them, and of quotients those of tensors. What an operator gives is
     off by one rounding at random, and so is each number that it takes: of a sum in which large
-    numbers cancel, nothing may be left but roundings of these.
+    numbers cancel, nothing may be left but roundings of these. A tanh is a difference from one.
 
     Args:
         unit: The largest relative error.
@@ -37,7 +37,10 @@ class OtherRoundings(TorchDispatchMode):  # type: ignore[no-untyped-call]  # tor
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call an operator, with roundings where it adds, subtracts or divides."""
         if not _rounds(func, args):
-            return func(*args, **(kwargs or {}))
+            result = func(*args, **(kwargs or {}))
+            if func.overloadpacket in _TANH:
+                result.add_(self._errors(result) - 1)
+            return result
         if not func._schema.is_mutable:
             args = tree_map_only(torch.Tensor, self._rounded, args)
         result = func(*args, **(kwargs or {}))
@@ -62,6 +65,7 @@ def _rounds(func: Any, args: Any) -> bool:
 
 
 _ATEN: Any = torch.ops.aten
+_TANH = {_ATEN.tanh, _ATEN.tanh_}
 #: What adds or subtracts, and is not on torch's list.
 _SUMS = {
     getattr(_ATEN, name)
