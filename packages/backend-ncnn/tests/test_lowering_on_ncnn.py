@@ -289,3 +289,24 @@ def test_what_is_repeated_often_takes_few_layers(deploy):
     assert deployed.verdict == "verified"
     layers = (deployed.artifact.path / "model.param").read_text().splitlines()[2:]
     assert len(layers) < 20
+
+
+class Modes(nn.Module):
+    """Multiplies each mode around the middle by its own complex matrix, as Fourier operators do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.weight = nn.Parameter(torch.randn(4, 4, 4, 3, dtype=torch.cfloat))
+        self.skip = nn.Conv1d(4, 4, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        modes = torch.fft.fftshift(torch.fft.rfft2(x), dim=-2)
+        kept = torch.zeros_like(modes)
+        kept[..., 2:6, :3] = torch.einsum("bixy,ioxy->boxy", modes[..., 2:6, :3], self.weight)
+        mixed = torch.fft.irfft2(torch.fft.fftshift(kept, dim=-2), s=x.shape[-2:])
+        return mixed + self.skip(x.flatten(2)).reshape(x.shape)
+
+
+def test_complex_products_of_many_matrices(deploy):
+    assert deploy(Modes(), torch.randn(1, 4, 8, 8), ir="torchscript").verdict == "verified"

@@ -12,7 +12,7 @@ from enginebay_ncnn.dialect.layout import MAX_RANK, reshape, write_expand
 from enginebay_ncnn.dialect.values import Blob, Value, as_float, emit, is_constant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from torch import Tensor
 
@@ -26,6 +26,8 @@ def elementwise(function: Callable[..., Tensor], *operands: Any) -> Value:
         torch.tensor(each) if isinstance(each, float) else as_float(each) for each in operands
     ]
     shape = broadcast(*(each.shape for each in values))
+    if sources := _reshaped_alike(values):
+        return reshape(emit(function, *sources), shape)
     if len(shape) <= MAX_RANK:
         rank = max((each.ndim for each in values if isinstance(each, Blob)), default=0)
         values = [_shortest(each) if rank == len(shape) else each for each in values]
@@ -45,9 +47,22 @@ def elementwise(function: Callable[..., Tensor], *operands: Any) -> Value:
     return reshape(emit(function, *small), shape)
 
 
+def _reshaped_alike(values: Sequence[Value]) -> list[Blob]:
+    """The blobs of which the values are reshapes, if these and those have one shape each.
+
+    pnnx takes the wrong batch for some reshapes that it finds between operators.
+    """
+    sources = [each.reshape_of for each in values if isinstance(each, Blob) and each.reshape_of]
+    shapes = {tuple(each.shape) for each in values}, {each.shape for each in sources}
+    is_alike = len(sources) == len(values) and all(len(found) == 1 for found in shapes)
+    return sources if is_alike and sources[0].ndim <= MAX_RANK else []
+
+
 def flat(function: Callable[[Tensor], Tensor], x: Value) -> Value:
     """Apply a function of single elements to a value of any rank."""
     x = as_float(x)
+    if sources := _reshaped_alike([x]):
+        return reshape(emit(function, *sources), x.shape)
     if x.ndim <= MAX_RANK:
         return emit(function, x)
     shape = x.shape
