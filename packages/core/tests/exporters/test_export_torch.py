@@ -331,3 +331,16 @@ def test_what_neither_traces_nor_captures_has_the_tracers_reason(tmp_path) -> No
 
     with pytest.raises(ExportError, match=r"torch\.jit\.trace: ValueError: no trace of this"):
         export(Refused(), torch.randn(2, 3), ir="torchscript", path=tmp_path / "m.pt")
+
+
+class BySize(nn.Module):
+    """Returns its outputs by their shapes, which a tracer prints otherwise."""
+
+    def forward(self, x):
+        return {str(tuple(each.shape)): each for each in (x * 2, x[:, 1:])}
+
+
+@pytest.mark.parametrize("kind", ["torchscript", "exported_program", "onnx"])
+def test_outputs_that_are_named_by_their_sizes(kind, tmp_path) -> None:
+    ir = export(BySize(), torch.ones(2, 3), ir=kind, path=tmp_path / "model")
+    assert [spec.name for spec in ir.outputs] == ["(2, 3)", "(2, 2)"]

@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 
 
 def output_tensors(result: Any, places: Collection[str], *, caches: bool = False) -> list[Tensor]:
-    """The tensors of a forward's result, in the order of their names.
+    """The tensors of a forward's result, in order.
 
     Args:
         result: What the forward returned.
-        places: The paths of the tensors that it returns for its example inputs.
+        places: The paths of the tensors that it returns for its example inputs; a model that makes
+            keys of sizes returns others for other sizes, and under a tracer.
         caches: Opens the caches in it; their tensors are no outputs otherwise.
 
     Raises:
@@ -36,11 +37,10 @@ def output_tensors(result: Any, places: Collection[str], *, caches: bool = False
     ]
     if torch._C._get_tracing_state() is not None:  # it makes tensors of sizes
         tensors = [(path, leaf) for path, leaf in tensors if path in places or leaf.dim()]
-    found = [leaf for path, leaf in tensors if path in places]
-    if len(found) != len(places) or len(tensors) != len(places):
+    if len(tensors) != len(places):
         message = f"the model's forward returned {len(tensors)} tensors"
         raise ModelError(f"{message}; for its example inputs it returned {len(places)}")
-    return found
+    return [leaf for _, leaf in tensors]
 
 
 def detached(tensor: Tensor) -> Tensor:
