@@ -84,12 +84,17 @@ def norm_without_bias(x):
     return nn.functional.layer_norm(windows, (8,), torch.arange(1.0, 9.0)).reshape(1, 16, 8)
 
 
+def groups_without_bias(x):
+    return nn.functional.group_norm(x.cumsum(1), 4, torch.linspace(0.5, 2.0, 16))
+
+
 OPERATIONS = {
     "pools beyond the edge": pooled,
     "padding with infinity": padded_with_infinity,
     "masked scatter": put_in,
     "triangular system": triangular,
     "norm without a bias": norm_without_bias,
+    "group norm without a bias": groups_without_bias,
     "what torch takes apart": lambda x: torch.logaddexp(torch.sinc(x), torch.deg2rad(x)),
     "running maximum": lambda x: x.cummax(1).values,
     "window partition": windows,

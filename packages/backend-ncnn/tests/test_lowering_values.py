@@ -120,6 +120,7 @@ def test_arithmetic_broadcasts_at_any_rank(name, both):
 def test_powers_of_tensors(both):
     a, b = map(numbers, both)
     check(written("pow", a.abs(), b), a.abs() ** b)
+    check(written("pow", a.abs(), Constant(b)), a.abs() ** b)
     check(written("pow", a, Constant(torch.tensor(2.0))), a**2)
 
 

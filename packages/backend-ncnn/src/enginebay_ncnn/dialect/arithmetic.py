@@ -165,6 +165,8 @@ def write_atan2(a: Value, b: Value) -> Value:
 
 def write_pow(a: Any, b: Any) -> Value:
     b = _scalar(b)
+    if not isinstance(b, float):
+        return elementwise(torch.pow, a, b)
     if b == 2:
         return flat(torch.square, a)
     if b == 3:

@@ -35,12 +35,17 @@ def write_layer_norm(
         weight, bias = (
             each if each is None else reshape(each, (count,)) for each in (weight, bias)
         )
-        if weight is not None and bias is None:  # pnnx knows both or neither
-            bias = torch.zeros(count)
-        return reshape(_layer_norm(rows, weight, bias, eps), sizes)
+        return reshape(_layer_norm(rows, weight, _bias_beside(weight, bias), eps), sizes)
     result = reshape(_layer_norm(rows, None, None, eps), sizes)
     result = result if weight is None else write_mul(result, weight)
     return result if bias is None else write_add(result, bias)
+
+
+def _bias_beside(weight: Value | None, bias: Value | None) -> Value | None:
+    """The bias, or zeros where there is a weight alone: pnnx knows both or neither."""
+    if weight is None or bias is not None:
+        return bias
+    return torch.zeros(weight.shape)
 
 
 def _layer_norm(rows: Value, weight: Value | None, bias: Value | None, eps: float) -> Value:
@@ -85,6 +90,7 @@ def write_group_norm(
 ) -> Value:
     sizes = x.shape
     if sizes[0] == 1 and x.ndim > 2:
+        bias = _bias_beside(weight, bias)
         return emit(lambda t, w, b: functional.group_norm(t, groups, w, b, eps), x, weight, bias)
     rows = reshape(x, (1, sizes[0] * groups, math.prod(sizes[1:]) // groups))
     return _affine(reshape(_layer_norm(rows, None, None, eps), sizes), weight, bias)
