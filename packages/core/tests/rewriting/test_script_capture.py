@@ -77,8 +77,8 @@ def with_lengths(x: torch.Tensor) -> torch.Tensor:
 
 
 def of_middle_sizes(x: torch.Tensor) -> torch.Tensor:
-    sizes = x.shape[1 : x.dim()] + [1]
-    return x.reshape([-1] + sizes[:1] + list(sizes[1:2]))
+    sizes = x.shape[1 : x.dim()] + [1]  # noqa: RUF005  # TorchScript has no starred lists
+    return x.reshape([-1] + sizes[:1] + list(sizes[1:2]))  # noqa: RUF005  # likewise
 
 
 def scripted(x: Any) -> Any:

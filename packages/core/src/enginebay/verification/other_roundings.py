@@ -36,17 +36,15 @@ class OtherRoundings(TorchDispatchMode):  # type: ignore[no-untyped-call]  # tor
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call an operator, with roundings where it adds, subtracts or divides."""
-        if not _rounds(func, args):
-            result = func(*args, **(kwargs or {}))
-            if func.overloadpacket in _TANH:
-                result.add_(self._errors(result) - 1)
-            return result
-        if not func._schema.is_mutable:
+        rounds = _rounds(func, args)
+        if rounds and not func._schema.is_mutable:
             args = tree_map_only(torch.Tensor, self._rounded, args)
         result = func(*args, **(kwargs or {}))
         total = result[0] if isinstance(result, tuple) else result
-        if total.is_floating_point():
+        if rounds and total.is_floating_point():
             total.mul_(self._errors(total))
+        elif func.overloadpacket in _TANH:
+            total.add_(self._errors(total) - 1)
         return result
 
     def _rounded(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -58,7 +56,7 @@ class OtherRoundings(TorchDispatchMode):  # type: ignore[no-untyped-call]  # tor
 
 
 def _rounds(func: Any, args: Any) -> bool:
-    """Return True for sums and differences, and for a quotient of which the divisor is no number."""
+    """Return True for sums, differences and quotients; not for a quotient by a number."""
     if func in (_ATEN.div.Tensor, _ATEN.div_.Tensor):
         return isinstance(args[1], torch.Tensor)
     return func.overloadpacket in _SUMS or func.overloadpacket in flop_registry
