@@ -7,6 +7,7 @@ and another child does the rest.
 from __future__ import annotations
 
 import signal
+import sys
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -148,6 +149,6 @@ def _write(journal: Path, cell: Cell) -> None:
 
 
 def _line(text: str) -> str:
-    """On one line, and not endless."""
-    text = " ".join(text.split())
+    """On one line, not endless, and without the place of this environment."""
+    text = " ".join(text.replace(sys.prefix, "…").split())
     return text if len(text) <= 400 else f"{text[:399]}…"

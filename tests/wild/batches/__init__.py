@@ -11,6 +11,7 @@ from . import (
     diffusion,
     documents,
     further_pick,
+    later_pick,
     lucidrains,
     masks,
     more_architectures,
@@ -42,4 +43,5 @@ BATCHES: dict[str, dict[str, Build]] = {
     "small packages": small_packages.MODELS,
     "more architectures": more_architectures.MODELS,
     "further pick": further_pick.MODELS,
+    "later pick": later_pick.MODELS,
 }

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 from tests.zoo.models import GROUPED, SMALL, pixels, tokens, values
+
+from .builders import architecture, backbone, by_class
 
 #: The side of the picture that each backbone of timm takes.
 SIDES = {
@@ -153,7 +154,7 @@ CLASSES: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], tuple[tuple[int, 
     "spandrel-dat": (
         "spandrel.architectures.DAT.DAT",
         (),
-        {"img_size": 16, "embed_dim": 16, "split_size": [4, 4], "depth": [2], "num_heads": [2]},
+        {"img_size": 16, "embed_dim": 48, "split_size": [4, 4], "depth": [2], "num_heads": [2]},
         ((1, 3, 16, 16),),
     ),
     "spandrel-scunet": (
@@ -308,36 +309,6 @@ def zeros(*shape: int) -> Any:
     return torch.zeros(shape, dtype=torch.int64)
 
 
-def backbone(name: str) -> tuple[Any, Any]:
-    """One by timm's name, and a picture."""
-    import timm
-    import torch
-
-    side = SIDES[name]
-    return timm.create_model(name, pretrained=False), torch.randn(1, 3, side, side)
-
-
-def small(name: str) -> tuple[Any, Any]:
-    """One of transformers with random weights, as it starts them."""
-    import transformers
-
-    transformers.logging.set_verbosity_error()
-    kind, inputs, config = ARCHITECTURES[name]
-    architecture: Any = getattr(transformers, kind)
-    common = {key: value for key, value in SMALL.items() if key != "num_labels"}
-    return architecture(architecture.config_class(**{**common, **config})), inputs()
-
-
-def by_class(name: str) -> tuple[Any, Any]:
-    """A class of a package, and noise between 0 and 1."""
-    import torch
-
-    place, arguments, options, shapes = CLASSES[name]
-    module, _, kind = place.rpartition(".")
-    model = getattr(import_module(module), kind)(*arguments, **options)
-    return model, tuple(torch.rand(shape) for shape in shapes)
-
-
 def graph(name: str) -> tuple[Any, Any]:
     """A network on the edges between six nodes."""
     import torch
@@ -408,9 +379,9 @@ def memory_decoder() -> tuple[Any, Any]:
 
 
 MODELS = {
-    **{name: (lambda name=name: backbone(name)) for name in SIDES},
-    **{name: (lambda name=name: small(name)) for name in ARCHITECTURES},
-    **{name: (lambda name=name: by_class(name)) for name in CLASSES},
+    **{name: (lambda name=name, side=side: backbone(name, side)) for name, side in SIDES.items()},
+    **{name: (lambda given=given: architecture(*given)) for name, given in ARCHITECTURES.items()},
+    **{name: (lambda given=given: by_class(*given)) for name, given in CLASSES.items()},
     **{name: (lambda name=name: graph(name)) for name in GRAPHS},
     "fibinet": lambda: clicks("FiBiNET"),
     "nfm": lambda: clicks("NFM"),

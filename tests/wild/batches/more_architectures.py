@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.zoo.models import GROUPED, SMALL, pixels, tokens, values
+from tests.zoo.models import GROUPED, pixels, tokens, values
+
+from .builders import architecture, backbone
 
 PATCHES = {"image_size": 32, "patch_size": 8}
 #: By name: the class, what makes its inputs, and what its config gets besides the zoo's ``SMALL``.
@@ -114,9 +116,6 @@ ARCHITECTURES: dict[str, tuple[str, Any, dict[str, Any]]] = {
         | {"encoder_layers": 2, "decoder_layers": 2, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32},
     ),
 }
-#: What configs that give their sizes other names do not take.
-OWN_SIZES = ("max_position_embeddings", "num_hidden_layers", "hidden_size", "num_attention_heads")
-
 #: The side of the picture that each backbone of timm takes.
 SIDES = {
     "fasternet_t0": 64,
@@ -148,27 +147,6 @@ def square(side: int) -> Any:
     import torch
 
     return torch.tensor([[side, side]])
-
-
-def small(name: str) -> tuple[Any, Any]:
-    """One of transformers with random weights, as it starts them."""
-    import transformers
-
-    transformers.logging.set_verbosity_error()
-    kind, inputs, config = ARCHITECTURES[name]
-    architecture: Any = getattr(transformers, kind)
-    own = ("num_labels", *(OWN_SIZES if "d_inner" in config else ()))
-    common = {key: value for key, value in SMALL.items() if key not in own}
-    return architecture(architecture.config_class(**{**common, **config})), inputs()
-
-
-def backbone(name: str) -> tuple[Any, Any]:
-    """One by timm's name, and a picture."""
-    import timm
-    import torch
-
-    side = SIDES[name]
-    return timm.create_model(name, pretrained=False), torch.randn(1, 3, side, side)
 
 
 def pixart() -> tuple[Any, Any]:
@@ -261,8 +239,8 @@ def autoencoder_dc() -> tuple[Any, Any]:
 
 
 MODELS = {
-    **{name: (lambda name=name: backbone(name)) for name in SIDES},
-    **{name: (lambda name=name: small(name)) for name in ARCHITECTURES},
+    **{name: (lambda name=name, side=side: backbone(name, side)) for name, side in SIDES.items()},
+    **{name: (lambda given=given: architecture(*given)) for name, given in ARCHITECTURES.items()},
     "pixart": pixart,
     "wan": wan,
     "sana": sana,
