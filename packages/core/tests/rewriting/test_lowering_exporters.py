@@ -144,6 +144,25 @@ def test_the_original_is_cores_own_where_the_exporter_lacks_the_operator(export,
     torch.testing.assert_close(exported.run(x)[0], torch.digamma(x) * 2, rtol=1e-5, atol=1e-5)
 
 
+class Chosen(nn.Module):
+    """Writes a number into rows that the inputs choose: their count is open in the graph."""
+
+    def forward(self, x):
+        rows = x[x.sum(1) > 0]
+        rows[:, 0] = 1.0
+        rows[:, -1] = rows[:, 1]
+        return rows.relu()
+
+
+@pytest.mark.parametrize("exporter", ["torchscript", "jit.trace"])
+def test_writes_to_rows_that_the_inputs_choose(export, exporter):
+    x = torch.tensor([[1.0, 2.0, 3.0], [-1.0, -2.0, -3.0], [0.5, -0.25, 2.0]])
+    rewriters = declared("aten.relu", lambda ctx, x: (x + x.abs()) * 0.5)
+    exported = export(Chosen(), (x,), rewriters, exporter=exporter, builtin=True)
+    assert "aten.relu" in exported.report.fired
+    torch.testing.assert_close(exported.run(x)[0], Chosen()(x))
+
+
 class Merged(nn.Module):
     """Computes the weights that it runs with of others, and keeps them."""
 

@@ -156,13 +156,16 @@ def traceable(program: ExportedProgram) -> nn.Module:
     import torch
 
     module: Any = program.module(check_guards=False)
+    aten: Any = torch.ops.aten
+    functions = {
+        aten.sym_size.int: torch.Tensor.size,
+        aten._to_copy.default: _to_copy,  # which the tracer has no name for
+        aten._unsafe_view.default: torch.Tensor.reshape,  # likewise
+        aten.fill.Tensor: _fill,  # likewise for what it calls
+    }
     for node in module.graph.nodes:
-        if node.target is torch.ops.aten.sym_size.int:
-            node.target = torch.Tensor.size
-        elif node.target is torch.ops.aten._to_copy.default:
-            node.target = _to_copy  # which the tracer has no name for
-        elif node.target is torch.ops.aten._unsafe_view.default:
-            node.target = torch.Tensor.reshape  # likewise
+        if node.target in functions:
+            node.target = functions[node.target]
         elif node.op == "call_function" and any(map(_is_size, node.all_input_nodes)):
             node.target = _python_function(node.target)
     return torch.fx.GraphModule(module, module.graph)  # without the checks of the inputs
@@ -196,6 +199,10 @@ def _python_function(target: Any) -> Any:
 
 def _to_copy(x: Any, *, dtype: Any = None, **_: Any) -> Any:
     return x.to(x.dtype if dtype is None else dtype, copy=True)
+
+
+def _fill(x: Any, value: Any) -> Any:
+    return value.to(x.dtype).expand_as(x)
 
 
 def _sym_float(size: Any) -> Any:

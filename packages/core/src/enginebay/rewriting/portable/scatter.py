@@ -237,9 +237,10 @@ def slice_scatter(
     return x.index_copy(dim, places, src)
 
 
-@lowers("select_scatter")
+@lowers("select_scatter", open_sizes=True)
 def select_scatter(ctx: LoweringContext, x: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
-    dim, place = axis_of(x, dim), index % x.shape[dim]
+    dim = axis_of(x, dim)
+    place = index + x.shape[dim] if index < 0 else index
     behind = x.narrow(dim, place + 1, x.shape[dim] - place - 1)
     return torch.cat([x.narrow(dim, 0, place), src.unsqueeze(dim), behind], dim)
 
