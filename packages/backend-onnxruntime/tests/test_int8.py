@@ -54,6 +54,36 @@ def test_convolutions_and_products_compute_in_int8(net: Path, tmp_path: Path) ->
     assert 0 < noise < 0.05 * np.std([wanted for _, wanted in pairs])
 
 
+def test_products_are_right_on_every_processor(tmp_path: Path) -> None:
+    # Bright images and weights of one size: two products of full range are more than 16 bits hold.
+    bright = [{"x": np.full((1, 8, 8, 8), 1 - 0.01 * place, "f4")} for place in range(8)]
+    conv = nn.Conv2d(8, 4, 3)
+    nn.init.constant_(conv.weight, 0.5)
+    path = tmp_path / "bright.onnx"
+    eb.export(conv, torch.from_numpy(bright[0]["x"]), path=path, input_names=["x"])
+    artifact = int8(path, tmp_path / "out", bright)
+    graph = onnx.load(artifact.path / "model.onnx").graph
+    (weights,) = (onnx.numpy_helper.to_array(t) for t in graph.initializer if len(t.dims) == 4)
+    assert np.abs(weights.astype(int)).max() == 64
+    with eb.load(artifact) as wrapper:
+        (found,) = wrapper(bright[0]).values()
+    wanted = conv(torch.from_numpy(bright[0]["x"])).detach().numpy()
+    np.testing.assert_allclose(found, wanted, rtol=0.01)
+
+
+def test_weights_beside_the_file(net: Path, tmp_path: Path) -> None:
+    beside = tmp_path / "beside.onnx"
+    onnx.save(
+        onnx.load(net), beside, save_as_external_data=True, location="w.bin", size_threshold=1000
+    )
+    with (
+        eb.load(int8(beside, tmp_path / "beside", ITEMS)) as found,
+        eb.load(int8(net, tmp_path / "inline", ITEMS)) as wanted,
+    ):
+        for item in ITEMS:
+            np.testing.assert_equal(found(item), wanted(item))
+
+
 @pytest.mark.parametrize("count", [64, 65])
 def test_ranges_hold_every_item(net: Path, tmp_path: Path, count: int) -> None:
     items = [{"x": IMAGES[place % len(IMAGES)]} for place in range(count)]
