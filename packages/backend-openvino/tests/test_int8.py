@@ -57,6 +57,21 @@ def test_int8_layers_compute_in_int8(model, recorded, tmp_path, capfd):
 
 
 @nncf
+def test_products_are_right_on_every_processor(write, tmp_path):
+    # Two products of full range are more than 16 bits hold; NNCF spares the first layer by itself.
+    twice = write(
+        "(float[4, 16] x) => (float[4, 16] y) <float[16, 16] w = {W}>"
+        " { h = MatMul(x, w) y = MatMul(h, w) }".replace("W", ", ".join(["0.0625"] * 256))
+    )
+    bright = [{"x": np.full((4, 16), 1 - 0.01 * place, np.float32)} for place in range(8)]
+    int8(twice, tmp_path / "out", bright)
+    with eb.load(tmp_path / "out") as wrapper:
+        assert wrapper.receipt.details["layers"].startswith("2 ")
+        for item in bright:
+            np.testing.assert_allclose(wrapper(item)["y"], item["x"], rtol=0.02)
+
+
+@nncf
 def test_a_range_holds_every_item(model, tmp_path):
     items = np.random.default_rng(1).standard_normal((12, 1, 3, 16, 16)).astype(np.float32)
     items[5] *= 4

@@ -1,11 +1,16 @@
 """Quantisation to int8 by NNCF, calibrated with a data set.
 
-Three of NNCF's defaults are not kept. It ends a range at the mean of the items' greatest values,
+Four of NNCF's defaults are not kept. It ends a range at the mean of the items' greatest values,
 which cuts off what is greater in about half of them; here a range holds all items. It quantises
 activations symmetrically, which wastes half of the steps behind SiLU, GELU and Hardswish; here
 only weights are symmetric. Small MobileNetV3, ResNet and EfficientNet, trained on digits, gained 7,
 3 and 6 dB by both. And it corrects biases by means over the items, which cost five of eight such
 networks 1 to 8 dB, DenseNet most, and helped none by more than 0.3 dB.
+
+The fourth: only the first layer's weights get half of the range, the others' all of it. An x86
+processor without VNNI adds two products of 8 bits in 16 bits and cuts off what is larger, so that
+on one a vision transformer kept 11 dB and a MobileNetV2 21. With half of the range for all layers
+they keep 34 and 36 dB, on every processor and in the same time.
 """
 
 from __future__ import annotations
@@ -60,12 +65,16 @@ def quantize(
     _name_nodes(model)
     with quiet():  # NNCF draws progress bars on standard output
         import nncf
-        from nncf.quantization.advanced_parameters import AdvancedQuantizationParameters
+        from nncf.quantization.advanced_parameters import (
+            AdvancedQuantizationParameters,
+            OverflowFix,
+        )
         from nncf.quantization.range_estimator import RangeEstimatorParametersSet
 
         advanced = AdvancedQuantizationParameters(
             activations_range_estimator_params=RangeEstimatorParametersSet.MINMAX,
             disable_bias_correction=True,
+            overflow_fix=OverflowFix.ENABLE,
         )
         data = nncf.Dataset(samples, lambda sample: [sample[name] for name in names])
         try:
