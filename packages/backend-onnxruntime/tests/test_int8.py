@@ -84,6 +84,17 @@ def test_weights_beside_the_file(net: Path, tmp_path: Path) -> None:
             np.testing.assert_equal(found(item), wanted(item))
 
 
+def test_weights_beside_the_artifacts_model(
+    net: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("enginebay_onnxruntime.quantize._LARGE", 0)
+    artifact = int8(net, tmp_path / "out", ITEMS)
+    modes = {(artifact.path / name).stat().st_mode for name in ("model.onnx", "model.onnx.data")}
+    assert len(modes) == 1  # who may read the model may read its weights
+    with eb.load(artifact) as wrapper:
+        assert wrapper.receipt.precision == "int8"
+
+
 @pytest.mark.parametrize("count", [64, 65])
 def test_ranges_hold_every_item(net: Path, tmp_path: Path, count: int) -> None:
     items = [{"x": IMAGES[place % len(IMAGES)]} for place in range(count)]

@@ -84,7 +84,11 @@ def quantize(
             f"'{source.name}' holds nothing to quantise: wanted {', '.join(_COMPUTING)}",
             hint="--precision fp16",
         )
-    return [target, *(file for file in [target.with_name(f"{target.name}.data")] if file.exists())]
+    weights = target.with_name(f"{target.name}.data")
+    if not weights.exists():
+        return [target]
+    weights.chmod(target.stat().st_mode)  # onnx lets nobody but the owner read it
+    return [target, weights]
 
 
 def quantizable_nodes(source: Path) -> dict[str, str]:
