@@ -131,7 +131,6 @@ def _simplified(source: Path) -> Iterator[Path]:
                 # Without it, weights that lie beside the source are not found again (1.22 to 1.32).
                 save_as_external_data=True,
                 all_tensors_to_one_file=True,
-                external_data_location=f"{simplified.name}.data",
             )
             yield simplified
         except EnginebayError:
