@@ -351,8 +351,8 @@ def docs(session: nox.Session) -> None:
     # The pages about backends need their parameters, and no engine.
     backends = [path for path in PACKAGES.values() if path.startswith("packages/backend-")]
     session.install("--no-deps", *(word for path in backends for word in ("-e", path)))
-    session.run("mypy", "docs_pages.py", "docs_docstrings.py")
-    session.run("python", "docs_pages.py")
+    session.run("mypy", "docs/write_pages.py", "docs/docstrings.py")
+    session.run("python", "docs/write_pages.py")
     printed = str(session.run("zensical", "build", "--strict", "--clean", silent=True))
     session.log(printed)
     if "griffe:" in printed:  # its warnings about docstrings do not count for --strict

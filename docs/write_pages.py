@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from argparse import Action
     from collections.abc import Iterable, Iterator
 
-ROOT = Path(__file__).parent
+ROOT = Path(__file__).parent.parent
 PAGES = ROOT / "build" / "pages"
 
 #: The data of the report that the site shows; ``docs/report.md`` links to its page.
