@@ -7,9 +7,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tests.zoo.models import build
-
 import enginebay as eb
+from tests.zoo.models import build
 
 if TYPE_CHECKING:
     from torch import nn

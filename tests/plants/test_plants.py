@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 from packaging.version import Version
-from tests.plants.planted import PLANTS, search
 
 import enginebay as eb
+from tests.plants.planted import PLANTS, search
 
 if TYPE_CHECKING:
     from pathlib import Path

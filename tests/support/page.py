@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from enginebay.testing.conformance.suite import laws
 from tests.zoo.page import markdown
 from tests.zoo.results import COLUMNS
-
-from enginebay.testing.conformance.suite import laws
 
 from .reports import ROOT, STAND_INS
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path  # noqa: TC003  # pytest reads the annotations of tests
 
 import pytest
+
 from tests.wild.batches import BATCHES
 from tests.wild.collection import COLLECTION, PACKAGES
 from tests.wild.models import MODELS

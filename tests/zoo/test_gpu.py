@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
+
 from tests.zoo.cells import measure_model
 from tests.zoo.results import Column
 

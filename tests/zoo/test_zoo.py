@@ -10,6 +10,8 @@ from pathlib import Path  # noqa: TC003  # child processes read the annotations
 
 import pytest
 import torch
+from torch import nn
+
 from tests.zoo import cells
 from tests.zoo.cells import measure, measure_here, measure_model
 from tests.zoo.collection import COLLECTION
@@ -26,7 +28,6 @@ from tests.zoo.results import (
     load,
     save,
 )
-from torch import nn
 
 #: This module as child processes find it: pytest calls it otherwise.
 HERE = "tests.zoo.test_zoo"

@@ -125,8 +125,9 @@ def sentences() -> tuple[Any, Any]:
     """A sentence transformer's layers, called with the features that its tokenizer gives."""
     import torch
     from sentence_transformers.models import Dense, Normalize, Pooling
-    from tests.zoo.models import SMALL
     from transformers import BertConfig, BertModel
+
+    from tests.zoo.models import SMALL
 
     class Sentences(torch.nn.Module):
         def __init__(self) -> None:
