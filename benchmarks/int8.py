@@ -89,7 +89,7 @@ def digits() -> tuple[Tensor, Tensor]:
 
 def trained(name: str, images: Tensor, labels: Tensor) -> nn.Module:
     """Build timm's network and train it on batches of 64 with one cycle of the learning rate."""
-    import_module("conftest")  # lets torchvision import, which timm imports
+    import_module("tests.torchvision_shim").import_torchvision()  # which timm imports
     timm = import_module("timm")
     torch.manual_seed(0)
     epochs, arguments = NETWORKS[name]

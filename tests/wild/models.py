@@ -7,8 +7,9 @@ import math
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from tests.torchvision_shim import import_torchvision
+
 from .batches import BATCHES
-from .shim import import_torchvision
 
 if TYPE_CHECKING:
     import torch

@@ -7,10 +7,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from tests.torchvision_shim import import_torchvision
 
 if find_spec("mmpretrain"):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its dependencies are older than this Python and torch
+        import_torchvision()
         import mmpretrain
 
         mmpretrain.list_models()

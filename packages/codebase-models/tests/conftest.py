@@ -1,17 +1,22 @@
-"""What these tests share: one deployment in a few words."""
+"""What these tests share: one deployment in a few words, and torchvision as it imports here."""
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.torchvision_shim import import_torchvision
 
 import enginebay as eb
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+if find_spec("torchvision"):
+    import_torchvision()
 
 
 @pytest.fixture

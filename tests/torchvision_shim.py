@@ -6,6 +6,7 @@ torchvision's own schemas, and those that its detectors run have a kernel in Pyt
 
 from __future__ import annotations
 
+import warnings
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,12 @@ SCHEMAS = (
 @cache
 def import_torchvision() -> Any:
     """Declare the operators, once in a process, where torchvision does not import without them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # on a current torch
+        return _import_torchvision()
+
+
+def _import_torchvision() -> Any:
     import torch
 
     try:
