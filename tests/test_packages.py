@@ -1,4 +1,4 @@
-"""What every package of the repository says of itself: one range of core, one set of systems."""
+"""What every package says of itself: one range of core, one set of systems, one repository."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ PACKAGES = [
 ]
 #: Bounds releases only: the contract is the API version, which is compared when a plugin is loaded.
 RANGE = ">=0.1,<1"
+REPOSITORY = "https://github.com/enginebay/enginebay"
 
 
 def name_of(path: Path) -> str:
@@ -47,3 +48,15 @@ def test_a_package_says_where_it_runs(path: Path) -> None:
     assert pythons == [
         f"Programming Language :: Python :: {version}" for version in ("3", "3.11", "3.12", "3.13")
     ]
+
+
+@pytest.mark.parametrize("path", [path for path in PACKAGES if path != TEMPLATE], ids=name_of)
+def test_a_package_says_where_it_comes_from(path: Path) -> None:
+    folder = path.relative_to(ROOT).parent.as_posix()
+    assert project(path)["urls"] == {
+        "Homepage": REPOSITORY,
+        "Documentation": f"{REPOSITORY}/tree/main/docs",
+        "Source": f"{REPOSITORY}/tree/main/{folder}",
+        "Changelog": f"{REPOSITORY}/blob/main/CHANGELOG.md",
+        "Issues": f"{REPOSITORY}/issues",
+    }
