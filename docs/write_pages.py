@@ -99,7 +99,7 @@ def check_navigation() -> None:
 
 
 def changelog() -> str:
-    """Return the changes of the next release, and of those before it."""
+    """Return the changes of the next release, where there are any, and of those before it."""
     draft = subprocess.run(
         [sys.executable, "-m", "towncrier", "build", "--draft", "--version", "Next release"],
         cwd=ROOT,
@@ -107,8 +107,10 @@ def changelog() -> str:
         capture_output=True,
         text=True,
     ).stdout
-    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    return text.replace("<!-- releases -->", draft[draft.index("## ") :])
+    _, first, changes = draft.partition("### ")
+    coming = f"## Next release\n\n{first}{changes}" if first else ""
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").replace("<!-- releases -->", coming)
+    return adapted(text, "CHANGELOG.md", "changelog.md")
 
 
 def command_line() -> Iterator[str]:
