@@ -86,8 +86,9 @@ def call(
 def child_command(function: str, serve: str) -> list[str]:
     """Return the command of a Python that serves a function; ``serve`` is the child's part."""
     # -P: the working directory must not shadow a module before the path is set.
+    # -u: no line may wait in a buffer: it would be lost in a crash.
     path = [entry for entry in sys.path if isinstance(entry, str)]
-    return [sys.executable, "-P", "-c", _BOOT.format(serve=serve), function, *path]
+    return [sys.executable, "-P", "-u", "-c", _BOOT.format(serve=serve), function, *path]
 
 
 def encoded(function: str, args: tuple[Any, ...]) -> bytes:

@@ -159,7 +159,9 @@ def receive(exchange: io.BufferedIOBase) -> bytes | None:
 
 
 def _prepare() -> None:
-    _make_outputs_immediate()
+    for stream in (sys.stdout, sys.stderr):
+        text = cast("io.TextIOWrapper", stream)  # what both are in a fresh Python
+        text.reconfigure(encoding="utf-8", errors="backslashreplace")
     # An exception where Python's default would be sudden death: `finally` clauses run, so that
     # what the function itself had started ends too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
@@ -176,13 +178,6 @@ def _take_descriptor() -> int:
     os.dup2(nothing, 0)
     os.close(nothing)
     return exchange
-
-
-def _make_outputs_immediate() -> None:
-    """Let no line wait in a buffer: it would be lost in a crash."""
-    for stream in (sys.stdout, sys.stderr):
-        text = cast("io.TextIOWrapper", stream)  # what both are in a fresh Python
-        text.reconfigure(encoding="utf-8", errors="backslashreplace", write_through=True)
 
 
 def _call(name: str, request: bytes) -> Any:
