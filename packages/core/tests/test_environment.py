@@ -132,6 +132,7 @@ class TestReport:
             ]
         }
 
+    @pytest.mark.process
     def test_importing_the_room_is_light(self):
         code = "import sys, enginebay.environment; print(*sys.modules)"
         done = subprocess.run(

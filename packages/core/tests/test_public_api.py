@@ -33,6 +33,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         eb.depoly  # noqa: B018
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("code", "absent"),
     [

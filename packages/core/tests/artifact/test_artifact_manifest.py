@@ -74,6 +74,7 @@ def test_a_date_that_is_none_is_refused(manifest, monkeypatch, value):
     assert caught.value.hint == "unset SOURCE_DATE_EPOCH"
 
 
+@pytest.mark.process
 def test_torch_is_named_only_where_it_was_used():
     program = (
         "from enginebay.artifact import Manifest, PluginRecord\n"

@@ -113,6 +113,7 @@ def test_a_signal_that_is_swallowed_ends_the_command_all_the_same(
     }
 
 
+@pytest.mark.process
 def test_a_signal_in_the_import_of_torch_waits_for_its_end(here: Path) -> None:
     """C++ calls Python in there, and ends the process where that raises."""
     (here / "torch").mkdir()

@@ -8,7 +8,10 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork"),
+    pytest.mark.process,
+]
 
 #: An engine whose destructor and release() would be heard; what the child does is added.
 SOURCE = """

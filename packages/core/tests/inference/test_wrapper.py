@@ -412,6 +412,7 @@ def test_tensors_on_the_engines_own_device_never_pass_through_the_host(spec: Ten
         wrapper({"x": torch.ones(2, 2)})
 
 
+@pytest.mark.process
 def test_numpy_inference_imports_no_torch() -> None:
     code = (
         "import sys, numpy as np\n"

@@ -291,6 +291,7 @@ def test_the_digest_is_the_files_own(tmp_path) -> None:
     assert both.digest() != before
 
 
+@pytest.mark.process
 def test_the_rooms_import_nothing_heavy() -> None:
     code = (
         "import sys; from enginebay import ir, models, exporters, operations; "

@@ -328,6 +328,7 @@ class TestNames:
 
 
 class TestSurroundings:
+    @pytest.mark.process
     def test_the_child_has_our_path_environment_and_folder_but_not_our_modules(
         self, monkeypatch, tmp_path
     ):
@@ -379,6 +380,7 @@ class TestSurroundings:
         assert there("leaves_threads") == "back"
 
 
+@pytest.mark.process
 class TestNoise:
     def test_whatever_is_printed_is_log_and_not_answer(self):
         said: list[str] = []
@@ -470,6 +472,7 @@ class TestRaised:
         assert "$ sh -c 'echo deep; kill -SEGV $$'\n" in caught.value.__notes__[0]
 
 
+@pytest.mark.process
 class TestCrash:
     @pytest.mark.parametrize("code", [0, 1, 7])
     def test_exit(self, code):
@@ -530,6 +533,7 @@ class TestTimeout:
             there("hangs_in_c", tmp_path / "pid", timeout=1)
         assert ends_soon(read_pid(tmp_path / "pid"))
 
+    @pytest.mark.process
     @pytest.mark.parametrize("name", ["hangs", "hangs_in_run", "hangs_in_c"])
     def test_nothing_outlives_a_killed_parent(self, name, tmp_path):
         arguments = json.dumps([f"engine_under_test:{name}", str(tmp_path / "pid")])
@@ -546,6 +550,7 @@ call(*{arguments}, timeout=60, result_type=int)
         assert all(ends_soon(pid) for pid in [grandchild, *map(int, children)])
 
 
+@pytest.mark.process
 class TestClosed:
     def test_a_parent_without_standard_streams(self, tmp_path):
         code = f"""import os, sys

@@ -349,6 +349,7 @@ def test_all_is_in_the_file_as_soon_as_it_was_measured(here: Path, tmp_path: Pat
         measure("good", output=file)
 
 
+@pytest.mark.process
 def test_a_kill_loses_nothing_that_was_measured(here: Path, tmp_path: Path) -> None:
     file = tmp_path / "measured.jsonl"
     code = (

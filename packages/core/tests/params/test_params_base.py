@@ -347,6 +347,7 @@ def test_a_value_without_a_json_form_is_named():
     assert str(refusal.value) == "WithData.data cannot be written as JSON: object has no plain form"
 
 
+@pytest.mark.process
 def test_importing_it_imports_nothing_heavy():
     code = (
         "import sys, enginebay.params as p; p.BackendParams(input_shapes='x:1x3').to_mapping();"

@@ -56,6 +56,7 @@ def test_rows_are_sorted_by_name() -> None:
     assert {"aa", "mm", "zz"} <= set(names)
 
 
+@pytest.mark.process
 def test_listing_imports_neither_plugins_nor_what_they_need(tmp_path: Path) -> None:
     heavy = ["pluggy", "msgspec", "numpy", "torch", "onnx", "email.message", "rich", "loud_one"]
     (tmp_path / "loud_one").mkdir()

@@ -325,6 +325,7 @@ def test_an_unknown_keyword_is_an_error(declare):
         getattr(RewriterSet(), declare)("a.b", backends=["ncnn"])
 
 
+@pytest.mark.process
 def test_the_room_imports_no_torch():
     code = (
         "import sys, enginebay.rewriting as r\n"

@@ -159,6 +159,7 @@ def test_a_name_that_a_file_may_have(sweep: Read, here: Path, text: str) -> None
     assert len(sweep('models = ["other.py:net.inner"]')) == 1
 
 
+@pytest.mark.process
 def test_no_model_is_imported_and_neither_is_torch(here: Path) -> None:
     (here / "sweep.toml").write_text(
         'models = ["net.py:build", "net:build"]\nbackends = ["ncnn"]\n'

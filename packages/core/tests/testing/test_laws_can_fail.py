@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 import re
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.fork_server import no_forks
 
 import enginebay as eb
 from enginebay.testing import Conformance, temporary_backend
@@ -83,6 +85,7 @@ def test_a_name_that_two_distributions_claim_is_caught(
     assert outcome(twice, loopback, request) is None
 
 
+@pytest.mark.process
 def test_a_distribution_that_starts_its_engine_with_python_is_caught(
     request: pytest.FixtureRequest, loopback: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,8 +118,10 @@ def outcome(broken: Broken, backend: str, request: pytest.FixtureRequest) -> str
     law = getattr(Conformance(), broken.law)
     wanted = [name for name in inspect.signature(law).parameters if name != "kit"]
     given = {name: request.getfixturevalue(name) for name in wanted if name not in broken.case}
+    spawned = no_forks() if "import" in broken.law else nullcontext()
     try:
-        law(kit, **given, **broken.case)
+        with spawned:
+            law(kit, **given, **broken.case)
     except pytest.skip.Exception as skip:
         raise AssertionError(f"{broken.law} was skipped: {skip}") from skip
     except Exception as err:

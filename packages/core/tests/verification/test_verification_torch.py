@@ -18,6 +18,7 @@ def one(expected, found, **options):
     return result
 
 
+@pytest.mark.process
 def test_numpy_alone_needs_no_torch():
     program = (
         "import sys, numpy as np\n"
