@@ -1,4 +1,4 @@
-"""The page of the docs with every figure: a table and two plots, made by ``nox -s benchmarks``."""
+"""The page of the docs with every figure: a table and two plots."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ def _plot(title: str, rows: Sequence[Row]) -> bytes:
 
 def _lines(rows: Sequence[Row | Budget], load: float) -> Iterator[str]:
     yield "# Benchmarks\n"
-    yield "Written by `nox -s benchmarks`, which measures each pair in turns, in one run, and fails"
-    yield "where a limit does not hold. The ratio is ours to the other: the median of the turns'"
-    yield "ratios, with its 95 % confidence interval. One thread for each engine."
+    yield "Written by `nox -s benchmarks -- --page`, which measures each pair in turns, in one run,"
+    yield "and fails where a limit does not hold. The ratio is ours to the other: the median of the"
+    yield "turns' ratios, with its 95 % confidence interval. One thread for each engine."
     yield ""
     yield f"This run: {_machine(load)}.\n"
     for file, title, _ in PLOTS:
