@@ -96,7 +96,9 @@ def holds(rows: Sequence[eb.SweepRow], wanted: int, matrix: dict[str, Any], outp
     }
     for check, held in checks.items():
         print(f"{'ok' if held else 'FAILED'}: {check}")
-    return all(checks.values())
+    passed = sum(checks.values())
+    print(f"{passed} passed, {len(checks) - passed} failed")
+    return passed == len(checks)
 
 
 def table(rows: Sequence[eb.SweepRow]) -> str:

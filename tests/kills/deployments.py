@@ -60,9 +60,9 @@ class Tally:
     notes: list[str] = field(default_factory=list)
 
     @property
-    def is_clean(self) -> bool:
-        """True where nothing went wrong."""
-        return not (self.half or self.lost or self.orphans or self.swallowed or self.odd)
+    def failed(self) -> int:
+        """How often something went wrong."""
+        return self.half + self.lost + self.orphans + self.swallowed + self.odd
 
 
 class Victim:

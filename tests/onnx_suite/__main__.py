@@ -25,11 +25,13 @@ def main() -> int:
     parser.add_argument("--every", type=int, default=1, help="take every Nth case only")
     options = parser.parse_args()
     names = sorted(load_cases())[:: options.every]
-    lost = 0
+    lost = passed = 0
     for engine in options.engine or sorted(BARE):
         start = time.monotonic()
         found = run_all(engine, names)
         lost += _report(engine, names, found, time.monotonic() - start)
+        passed += sum(found.get((name, "wrapped")) == "pass" for name in names)
+    print(f"{passed} passed, {lost} failed")
     return 1 if lost else 0
 
 

@@ -25,7 +25,7 @@ def main() -> int:
         cells = (plant.model, plant.module, f"{mark} {result.module}", result.node, way, alone)
         more = (str(result.engines), f"{found.seconds:.0f}")
         print(f"| {' | '.join((*cells, *more))} |", flush=True)
-    print(f"{len(wanted) - missed} of {len(wanted)} named")
+    print(f"{len(wanted) - missed} passed, {missed} failed")
     return missed > 0
 
 

@@ -15,15 +15,17 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="for each race")
     seconds = parser.parse_args().seconds
     print(f"{'':32}{'runs':>8}{'wrong':>8}  what went wrong")
-    failed = False
+    passed = failed = 0
     for name, title in TITLES.items():
         with tempfile.TemporaryDirectory() as folder:
             counts = race(name, Path(folder), seconds)
         for role, (runs, wrong) in counts.items():
-            failed = failed or bool(wrong)
+            failed += wrong.total()
+            passed += runs - wrong.total()
             examples = "; ".join(f"{count}× {line}" for line, count in wrong.most_common(3))
             print(f"{title + ': ' + role:32}{runs:>8}{wrong.total():>8}  {examples}")
-    return int(failed)
+    print(f"{passed} passed, {failed} failed")
+    return int(failed > 0)
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ def main() -> int:
     for kind, counts in found.items():
         print(f"| {kind} | {' | '.join(str(counts[v]) for v in verdicts)} |")
     print(*(f"verified, and wrong: {name}" for name in false), sep="\n")
+    print(f"{sum(map(Counter.total, found.values())) - len(false)} passed, {len(false)} failed")
     return 1 if false else 0
 
 

@@ -46,7 +46,9 @@ def main(package: str = "tests.zoo") -> int:
     models.page.write_text(models.render(results))
     minutes = (time.perf_counter() - start) / 60
     print(f"{models.results}\n{models.page}\n{minutes:.1f} minutes")
-    return any(cell.state == "broken" for cell in results.cells)
+    broken = sum(cell.state == "broken" for cell in results.cells)
+    print(f"{len(results.cells) - broken} passed, {broken} failed")
+    return broken > 0
 
 
 def _work(
