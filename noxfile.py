@@ -10,11 +10,16 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tomllib
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import nox
+
+try:
+    import tomllib
+except ModuleNotFoundError:
+    sys.exit("Enginebay needs Python 3.11 or newer: python3.11 -m pip install nox")
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,12 +41,6 @@ PACKAGES = {
     "enginebay-build-cache": "examples/build-cache",
 }
 EVERY_ENGINE = ("enginebay-onnxruntime[cpu,int8]", "enginebay-openvino[int8]", "enginebay-ncnn")
-#: TensorRT for RTX whole; NVIDIA's bindings by TensorRT's major version, without its libraries.
-BINDINGS = {
-    "rtx": ("tensorrt-rtx-cu13-bindings", "tensorrt-rtx-cu13-libs", "cuda-bindings==13.5.0"),
-    "10": ("tensorrt-cu12-bindings==10.16.1.11", "cuda-bindings>=12.6,<13"),
-    "11": ("tensorrt-cu13-bindings==11.4.0.106", "cuda-bindings>=13,<14"),
-}
 TESTS = ("pytest>=8", "pytest-timeout", "pytest-xdist", "hypothesis", "psutil", "jsonschema")
 #: What the laws of a backend's own tests found, for CI to keep, and for `tests/support`.
 REPORT = ("--conformance-report", str(ROOT / "build" / "conformance"))
@@ -49,6 +48,8 @@ ZOO = "transformers==5.23.0"  # the page says which; a config of another may bui
 #: The environments that another one looks in.
 BASE, ENGINES = ("base",), ("engines", "base")
 DEFAULT, FULL = ["default", "full"], ["full"]
+#: Gigabytes that the environments of the default run take.
+DISK = 8
 _WHEELS: dict[str, Path] = {}
 
 
@@ -113,7 +114,15 @@ def pytest(session: nox.Session, *arguments: str, **env: str) -> None:
 @nox.session
 def base(session: nox.Session) -> None:
     """Torch, and what else exporting needs, for the environments that look in this one."""
-    session.install("-c", "constraints.txt", "torch", "onnx>=1.21", "onnxscript")
+    if (free := shutil.disk_usage(ROOT).free // 10**9) < DISK:
+        session.error(f"the environments take {DISK} GB, and the disk has {free} GB left")
+    needs = ("-c", "constraints.txt", "torch", "onnx>=1.21", "onnxscript")
+    pip = ("python", "-m", "pip", "install", "--retries", "2", "--timeout", "20", *needs)
+    installed = session.run_install(*pip, silent=True, success_codes=[0, 1, 2])
+    imported = session.run("python", "-c", "import torch", silent=True, success_codes=[0, 1])
+    if "Error" in str(imported):
+        reasons = [line for line in str(installed).splitlines() if line.startswith("ERROR")]
+        session.error((reasons or str(imported).splitlines())[-1])
 
 
 @nox.session(requires=BASE)
@@ -140,22 +149,28 @@ def lint(session: nox.Session) -> None:
 
 
 def add_session(name: str, part: dict[str, Any]) -> None:
-    """Add a session of ``sessions.toml``."""
+    """Add a session of ``sessions.toml``, which says what each key means."""
     shared = tuple(part.get("shared", ENGINES))
     tags = {"default": DEFAULT, "full": FULL, "": []}[part["in"]]
 
     def run(session: nox.Session) -> None:
+        if (needs := part.get("needs")) and shutil.which(needs) is None:
+            session.skip(f"'{needs}' is not installed")
+        if torch := part.get("torch"):
+            session.install(torch)
         if "installs" in part:
             wanted = _insert(part["installs"], "TESTS", TESTS)
-            install(session, *wanted, shared=shared, alone=part.get("alone", ()))
+            alone = part.get("alone", ())
+            install(session, *wanted, shared=shared, alone=alone, pinned=not torch)
+        for tests in part.get("tests", ()):
+            pytest(session, *_insert(tests, "REPORT", REPORT), **part.get("env", {}))
         if "program" in part:
             python(session, "-m", part["program"], *session.posargs)
-        else:
-            pytest(session, *_insert(part["tests"], "REPORT", REPORT), **part.get("env", {}))
 
     run.__doc__ = part["about"]
     own = None if "installs" in part else "none"
-    nox.session(name=name, venv_backend=own, requires=shared, tags=tags)(run)
+    pythons = part.get("python")
+    nox.session(name=name, python=pythons, venv_backend=own, requires=shared, tags=tags)(run)
 
 
 def _insert(words: list[str], name: str, values: tuple[str, ...]) -> list[str]:
@@ -164,48 +179,6 @@ def _insert(words: list[str], name: str, values: tuple[str, ...]) -> list[str]:
 
 for _name, _part in tomllib.loads((ROOT / "sessions.toml").read_text()).items():
     add_session(_name, _part)
-
-
-@nox.session(requires=BASE)
-@nox.parametrize(
-    "version",
-    [nox.param(name, id=name, tags=FULL if name != "rtx" else DEFAULT) for name in BINDINGS],
-)
-def tensorrt(session: nox.Session, version: str) -> None:
-    """The TensorRT backend's tests: its real parser and builder, and stand-ins for the GPU.
-
-    They are TensorRT for RTX's, whose libraries are on PyPI. With the bindings of TensorRT 10 and
-    11, over stub libraries, runs what asks which TensorRT this is.
-    """
-    if shutil.which("gcc") is None:
-        session.skip("the stub libraries are compiled with gcc, which is not installed")
-    install(session, "enginebay[export]", "enginebay-tensorrt[int8]", *BINDINGS[version], *TESTS)
-    tests = "packages/backend-tensorrt/tests"
-    if version == "rtx":
-        pytest(session, tests, *REPORT)
-        session.install("-c", "constraints.txt", ZOO)
-        pytest(session, "tests/zoo/test_zoo.py", "-k", "gpu_that_is_not_here")
-    else:
-        pytest(session, *(f"{tests}/test_{name}.py" for name in ("contract", "flags", "check_env")))
-    if version != "10":  # the laws that need no device, and what check-env says about the others
-        name = "tensorrt-rtx" if version == "rtx" else "tensorrt"
-        pytest(session, "--pyargs", "enginebay.testing", "--backend", name, *REPORT)
-
-
-@nox.session(requires=BASE, tags=DEFAULT)
-def scaffold(session: nox.Session, shared: tuple[str, ...] = BASE) -> None:
-    """A new backend as `new-backend` writes it, with core and pytest and nothing else around it."""
-    install(session, "enginebay[testing]", shared=shared)
-    folder = Path(session.create_tmp()).resolve()
-    shutil.rmtree(folder / "enginebay-frobnicator", ignore_errors=True)
-    with session.chdir(folder):
-        session.run("enginebay", "new-backend", "frobnicator")
-        session.install("--no-deps", "--force-reinstall", "./enginebay-frobnicator")
-        session.chdir("enginebay-frobnicator")
-        alone = ("python", "-m", "pytest", "-c", "pyproject.toml", "-W", "error")
-        session.run(*alone, *REPORT)
-        kit = ("--pyargs", "enginebay.testing", "--backend", "frobnicator")
-        session.run(*alone, *kit, "-k", "installed or numbers or scalars")
 
 
 @nox.session(tags=DEFAULT)
@@ -218,49 +191,6 @@ def docs(session: nox.Session) -> None:
     session.install("--no-deps", *(word for path in backends for word in ("-e", path)))
     session.run("mypy", "docs")
     session.run("python", "docs/build_site.py")
-
-
-#: Where the main path of a model, the rewriters and core's own lowerings are tested.
-MAIN_PATH = tuple(
-    f"packages/core/tests/{room}" for room in ("rewriting", "exporters", "operations")
-)
-
-
-# -- other versions of what is underneath ---------------------------------------------------------
-
-
-def oldest_torch() -> str:
-    """Return the oldest torch that core's metadata allows, as a requirement."""
-    project = tomllib.loads((ROOT / "packages/core/pyproject.toml").read_text())["project"]
-    (lowest,) = (each for each in project["optional-dependencies"]["export"] if "torch>" in each)
-    return f"{lowest.replace('>=', '==')}.*"
-
-
-def test_main_path(session: nox.Session, torch: str, *paths: str) -> None:
-    """Test with a torch of its own; on Linux the newest ones bring 5 GB of CUDA libraries."""
-    session.install("--upgrade", torch)
-    ours = ("enginebay[testing,yaml,images]", "enginebay-onnxruntime[cpu,custom-ops]")
-    install(session, *ours, *TESTS, shared=(), pinned=False)
-    pytest(session, *paths, "packages/backend-onnxruntime")
-
-
-@nox.session(name="torch-newest", tags=FULL)
-def newest(session: nox.Session) -> None:
-    """The main path, the rewriters and the lowerings with the newest torch that pip finds."""
-    test_main_path(session, "torch", *MAIN_PATH)
-
-
-@nox.session(name="torch-oldest", tags=FULL)
-def oldest(session: nox.Session) -> None:
-    """The same with the oldest torch that core's metadata allows."""
-    test_main_path(session, oldest_torch(), *MAIN_PATH)
-
-
-@nox.session(name="python", python=["3.12", "3.13"], tags=FULL)
-def other_python(session: nox.Session) -> None:
-    """Core, ONNX Runtime and the scaffold on another Python."""
-    test_main_path(session, "torch", "packages/core/tests")
-    scaffold(session, shared=())
 
 
 @nox.session(requires=BASE)
