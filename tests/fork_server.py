@@ -175,7 +175,10 @@ class _ForkingPopen(subprocess.Popen[Any]):
     def _is_python(self, args: Any) -> bool:
         if isinstance(args, str | bytes | os.PathLike) or SOCKET not in os.environ:
             return False
-        return args[0] == sys.executable and _parse(list(args)) is not None
+        words = [os.fspath(word) for word in args]
+        if words[0] != sys.executable or any("\0" in word for word in words):
+            return False
+        return _parse(words) is not None
 
     def _send(self, request: Request, files: list[int]) -> None:
         if start := _ForkingPopen.start_server:

@@ -1,0 +1,99 @@
+"""A forked process is to the one that started it what a spawned one would be."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.fork_server import no_forks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+REPORT = """\
+import json, os, sys
+print(json.dumps({
+    "argv": sys.argv, "folder": os.getcwd(), "key": os.environ.get("KEY"),
+    "input": sys.stdin.read(), "group": os.getpgrp() == os.getpid(),
+    "session": os.getsid(0) == os.getpid(), "forked": "numpy" in sys.modules,
+}))
+"""
+
+
+def report(*words: str, **options: Any) -> dict[str, Any]:
+    command = [sys.executable, "-c", REPORT, *words]
+    options = {"input": "text", "capture_output": True, "text": True, "check": True, **options}
+    return dict(json.loads(subprocess.run(command, **options).stdout))
+
+
+def test_a_process_is_forked_unless_what_it_reads_at_its_start_differs() -> None:
+    assert report()["forked"]
+    assert not report(env={**os.environ, "OMP_NUM_THREADS": "7"})["forked"]
+    assert not report(preexec_fn=lambda: None)["forked"]
+    with no_forks():
+        assert not report()["forked"]
+
+
+@pytest.mark.process
+def test_a_test_with_the_mark_spawns() -> None:
+    assert not report()["forked"]
+
+
+def test_it_has_its_own_surroundings(tmp_path: Path) -> None:
+    found = report("a", "b", cwd=tmp_path, env={**os.environ, "KEY": "value"}, process_group=0)
+    assert found["argv"] == ["-c", "a", "b"]
+    assert (found["folder"], found["key"]) == (str(tmp_path.resolve()), "value")
+    assert (found["input"], found["group"]) == ("text", True)
+    assert report(start_new_session=True)["session"]
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        ("", 0),
+        ("import sys; sys.exit(3)", 3),
+        ("1 / 0", 1),
+        ("import os; os._exit(4)", 4),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGINT)", -signal.SIGINT),
+    ],
+)
+def test_it_ends_as_python_does(code: str, status: int) -> None:
+    def run() -> tuple[int, list[str]]:
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return done.returncode, done.stderr.splitlines()[-1:]
+
+    forked = run()
+    with no_forks():
+        assert forked == run()
+    assert forked[0] == status
+
+
+def test_it_is_waited_for_and_signalled() -> None:
+    command = [sys.executable, "-c", "print(1, flush=True); import time; time.sleep(60)"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"1\n"
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.05)
+        assert process.poll() is None
+        process.terminate()
+        assert process.wait(30) == -signal.SIGTERM
+        assert process.poll() == -signal.SIGTERM
+
+
+@pytest.mark.parametrize("start", [lambda: report(cwd="/nowhere"), lambda: report("\0")])
+def test_what_cannot_start_raises_the_same(start: Callable[[], object]) -> None:
+    with pytest.raises((OSError, ValueError)) as forked:
+        start()
+    with no_forks(), pytest.raises((OSError, ValueError)) as spawned:
+        start()
+    assert (forked.type, str(forked.value)) == (spawned.type, str(spawned.value))
