@@ -1,10 +1,17 @@
-"""torchvision as it imports here, for the tests of packages whose libraries need it."""
+"""What the tests of every package share: usual signals, and torchvision as it imports here."""
 
 from __future__ import annotations
 
+import signal
 import warnings
 from importlib.util import find_spec
 from typing import Any
+
+# Under nohup, in the background of a shell and under some CI runners signals are ignored, and a
+# child process inherits that. A handler is not inherited: children have the default again.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)  # the test run itself outlives its terminal
 
 #: The custom ops that torchvision registers fake kernels for while it is imported.
 _OPS = ("roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool", "deform_conv2d")

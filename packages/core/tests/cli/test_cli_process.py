@@ -36,19 +36,12 @@ def slow():
 """
 
 
-def _listen() -> None:
-    """A test run under nohup, or in the background, hands its own choice on; it would stand."""
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
-
-
 def ended_by(number: signal.Signals, here: Path, model: str, *more: str) -> subprocess.Popen[str]:
     """A deployment that was sent a signal in the middle."""
     (here / "waits.py").write_text(WAITING)
     process = subprocess.Popen(
         command("deploy", f"waits.py:{model}", "--backend", "loopback", "--work-dir", "out", *more),
         env=environment(),
-        preexec_fn=_listen,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -202,12 +195,19 @@ def test_an_interruption_is_a_document_too(here: Path, loopback: str) -> None:
     assert '"message": "interrupted"' in out
 
 
-def test_nohup_is_respected(here: Path, loopback: str) -> None:
+@pytest.mark.parametrize(
+    ("ignoring", "name"),
+    [(["nohup"], "SIGHUP"), (["sh", "-c", "trap '' INT; exec \"$@\"", "sh"], "SIGINT")],
+)
+def test_a_signal_that_was_ignored_stays_ignored(
+    here: Path, loopback: str, ignoring: list[str], name: str
+) -> None:
+    """nohup ignores the one, and a shell the other for a job in the background."""
     (here / "model.py").write_text(
-        "import os, signal\nos.kill(os.getpid(), signal.SIGHUP)\nraise SystemExit('went on')\n"
+        f"import os, signal\nos.kill(os.getpid(), signal.{name})\nraise SystemExit('went on')\n"
     )
     done = subprocess.run(
-        ["nohup", *command("deploy", "model.py:x", "--backend", "loopback")],
+        [*ignoring, *command("deploy", "model.py:x", "--backend", "loopback")],
         env=environment(),
         capture_output=True,
         text=True,
