@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from argparse import ArgumentParser
 from typing import TYPE_CHECKING, Any
 
@@ -428,7 +429,7 @@ def test_a_plugin_says_what_its_artifacts_are_bound_to(tmp_path: Path) -> None:
     ir = made.artifact.path / "ir" / "model.onnx"
     hint = str(caught.value.hint)
     assert hint.startswith("eb.deploy(torch.nn.ReLU(), torch.ones(2), backend='odd', work_dir=")
-    assert hint.endswith(f", or from the IR in it: enginebay convert odd {ir}")
+    assert hint.endswith(f", or from the IR in it: enginebay convert odd {shlex.quote(str(ir))}")
 
 
 #: The hooks that a deployment calls in its own process, and the error where one of them fails.
