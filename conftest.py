@@ -1,17 +1,39 @@
-"""What the tests of every package share: usual signals, and torchvision as it imports here."""
+"""What the tests of every package share: usual signals, the pace of this machine, torchvision."""
 
 from __future__ import annotations
 
+import math
 import signal
+import subprocess
+import sys
+import time
 import warnings
 from importlib.util import find_spec
 from typing import Any
+
+import pytest
 
 # Under nohup, in the background of a shell and under some CI runners signals are ignored, and a
 # child process inherits that. A handler is not inherited: children have the default again.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda *_: None)  # the test run itself outlives its terminal
+
+
+@pytest.fixture
+def soon() -> int:
+    """Whole seconds: ten times what a child process that imports Enginebay takes here and now.
+
+    Limits that a test waits for are made of it. It is measured anew for each test, since the load
+    of a machine changes while tests run.
+    """
+    from enginebay.testing.commands import environment
+
+    start = time.monotonic()
+    command = [sys.executable, "-c", "import enginebay.isolation"]
+    subprocess.run(command, env=environment(), check=True)
+    return math.ceil(10 * (time.monotonic() - start))
+
 
 #: The custom ops that torchvision registers fake kernels for while it is imported.
 _OPS = ("roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool", "deform_conv2d")

@@ -65,7 +65,7 @@ def test_a_signal_unwinds_and_leaves_nothing_behind(
     here: Path, loopback: str, number: signal.Signals, code: int, message: str, model: str
 ) -> None:
     process = ended_by(number, here, model)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate()
     assert (process.returncode, out, err) == (code, "", f"error: {message}\n")
     left = {path.name for path in here.iterdir()} - {"__pycache__"}
     assert left == {"net.py", "tiny.onnx", "waits.py"}
@@ -120,7 +120,7 @@ def test_a_signal_in_the_import_of_torch_waits_for_its_end(here: Path) -> None:
         "from enginebay.cli.exit_codes import exit_code\n"
         "def command(arguments):\n"
         "    import torch\n"
-        "    time.sleep(5)\n"
+        "    time.sleep(600)\n"
         "    return 0\n"
         "sys.exit(exit_code([], command))\n"
     )
@@ -190,7 +190,7 @@ def test_an_exit_is_no_success(here: Path, cli: Run) -> None:
 
 def test_an_interruption_is_a_document_too(here: Path, loopback: str) -> None:
     process = ended_by(signal.SIGINT, here, "slow", "--json")
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate()
     assert process.returncode == 130
     assert '"message": "interrupted"' in out
 
@@ -244,16 +244,14 @@ def test_an_engine_in_a_child_process_ends_with_the_command(here: Path, loopback
         child = here / "child"
         _wait_for(lambda: child.exists() and child.read_text())
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate()
     assert (process.returncode, err) == (130, "error: interrupted\n")
     _wait_for(lambda: not Path(f"/proc/{child.read_text()}").exists())
     assert not [path for path in here.iterdir() if "out" in path.name]
 
 
 def _wait_for(condition: object) -> None:
-    deadline = time.monotonic() + 30
     while not condition():  # type: ignore[operator]  # a function of no argument
-        assert time.monotonic() < deadline
         time.sleep(0.05)
 
 
