@@ -1,7 +1,12 @@
-"""What the tests of all packages share."""
+"""What the tests of all packages share: signals, the pace of this machine, quick processes."""
 
 from __future__ import annotations
 
+import math
+import signal
+import subprocess
+import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +15,12 @@ from tests.fork_server import fork_server, no_forks
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
+
+# Under nohup, in the background of a shell and under some CI runners signals are ignored, and a
+# child process inherits that. A handler is not inherited: children have the default again.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)  # the test run itself outlives its terminal
 
 #: The same examples each time: a change is not to blame for what chance finds on its day.
 settings.register_profile("default", max_examples=25, derandomize=True, deadline=None)
@@ -39,3 +50,19 @@ def _is_about_processes(item: pytest.Item) -> bool:
     if module.startswith("enginebay.testing.conformance."):
         return "import" in item.name or module.endswith(".processes")
     return item.get_closest_marker("process") is not None
+
+
+@pytest.fixture
+def soon() -> int:
+    """Whole seconds: ten times what a new process that imports Enginebay takes here and now.
+
+    Limits that a test waits for are made of it. It is measured anew for each test, since the load
+    of a machine changes while tests run.
+    """
+    from enginebay.testing.commands import environment
+
+    start = time.monotonic()
+    command = [sys.executable, "-c", "import enginebay.isolation"]
+    with no_forks():
+        subprocess.run(command, env=environment(), check=True)
+    return math.ceil(10 * (time.monotonic() - start))

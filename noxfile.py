@@ -41,7 +41,7 @@ PACKAGES = {
     "enginebay-build-cache": "examples/build-cache",
 }
 EVERY_ENGINE = ("enginebay-onnxruntime[cpu,int8]", "enginebay-openvino[int8]", "enginebay-ncnn")
-TESTS = ("pytest>=8", "pytest-timeout", "pytest-xdist", "hypothesis", "psutil", "jsonschema")
+TESTS = ("pytest>=9", "pytest-timeout", "pytest-xdist", "hypothesis", "psutil", "jsonschema")
 #: What the laws of a backend's own tests found, for CI to keep, and for `tests/support`.
 REPORT = ("--conformance-report", str(ROOT / "build" / "conformance"))
 ZOO = "transformers==5.23.0"  # the page says which; a config of another may build other models

@@ -71,7 +71,7 @@ def cli(here: Path, capfd: pytest.CaptureFixture[str]) -> Run:
 @pytest.fixture
 def shell(here: Path) -> Run:
     """Runs a command line in a process of its own."""
-    return run_command
+    return partial(run_command, timeout=600)
 
 
 #: A backend that is ONNX Runtime, but for what ``change`` does to its outputs.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from .conftest import Run
 
-#: Seconds for the whole loop.
+#: Seconds for the whole loop; one that has killed nothing goes on.
 BUDGET = 12.0
 
 
@@ -53,7 +53,7 @@ def test_a_kill_at_any_moment_leaves_all_or_nothing(cli: Run, here: Path) -> Non
     assert cli("inspect", "out").code == 0
     moments = random.Random(0)
     outcomes = set()
-    while time.monotonic() - start < BUDGET:
+    while time.monotonic() - start < BUDGET or -signal.SIGKILL not in outcomes:
         process = deployment("--overwrite")
         try:
             process.wait(moments.uniform(0.3, 1.05) * whole)
@@ -61,7 +61,6 @@ def test_a_kill_at_any_moment_leaves_all_or_nothing(cli: Run, here: Path) -> Non
             process.send_signal(signal.SIGKILL)
         outcomes.add(process.wait())
         assert cli("inspect", "out").code == 0, "the old one or the new one, whole"
-    assert -signal.SIGKILL in outcomes
     assert cli("deploy", "big.onnx", "--work-dir", "out", "--overwrite").code == 0
     left = {path.name for path in here.iterdir()} - {"__pycache__"}
     assert left == {"big.onnx", "models.py", "out"}
@@ -72,9 +71,8 @@ def test_a_kill_before_there_was_anything_leaves_nothing_to_be_taken_for_an_arti
 ) -> None:
     big_onnx(here / "big.onnx")
     process = deployment()
-    deadline = time.monotonic() + 30
     while not [path for path in here.iterdir() if path.name.startswith(".out.staging-")]:
-        assert time.monotonic() < deadline
+        assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.wait()

@@ -221,7 +221,7 @@ def test_details_and_copy(found: eb.Report, show: Any) -> None:
     assert "onnxruntime" in detail.locator("dl").inner_text()
     assert detail.locator("tbody th").inner_text() == "output"
     page.locator(".copy").last.click()
-    page.wait_for_selector(".copy:has-text('Copied')", timeout=5000)
+    page.wait_for_selector(".copy:has-text('Copied')")
     assert page.evaluate("navigator.clipboard.readText()") == "enginebay report all"
 
 

@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     matrix = {**MATRIX, "models": args.models}
     with TemporaryDirectory(prefix="enginebay-cluster-") as name:
         folder = Path(name)
-        with Cluster(folder / "dask", args.workers) as cluster:
+        with Cluster(folder / "dask", args.workers, ttl=5) as cluster:
             rows = disturbed(cluster, matrix, folder / "sweep")
         print(table(rows))
         wanted = len(matrix["models"]) * len(matrix["backends"]) * len(matrix["precisions"])

@@ -14,9 +14,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: Seconds after which the scheduler gives up a worker that it does not hear from.
-TTL = 5
-
 
 class Cluster:
     """A context in which they run; leaving it ends them.
@@ -24,16 +21,18 @@ class Cluster:
     Args:
         folder: Where their files and logs go.
         workers: How many workers to start with, each with one thread.
+        ttl: Seconds after which the scheduler gives up a worker that it does not hear from.
 
     Attributes:
         address: The scheduler's: ``tcp://127.0.0.1:PORT``.
         workers: The workers' processes.
     """
 
-    def __init__(self, folder: Path, workers: int) -> None:
+    def __init__(self, folder: Path, workers: int, *, ttl: int = 600) -> None:
         self._folder = folder
         self._stack = ExitStack()
         self._count = workers
+        self._ttl = ttl
         self.address = ""
         self.workers: list[subprocess.Popen[bytes]] = []
 
@@ -42,8 +41,8 @@ class Cluster:
             self._folder.mkdir(parents=True, exist_ok=True)
             file = self._folder / "scheduler.json"
             options = ("--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(file))
-            self._start("scheduler", *options)
-            self.address = _address(file)
+            scheduler = self._start("scheduler", *options)
+            self.address = _address(file, scheduler)
             for _ in range(self._count):
                 self.add_worker()
             self._stack = self._stack.pop_all()
@@ -66,29 +65,27 @@ class Cluster:
             [sys.executable, "-m", f"distributed.cli.dask_{program}", *options, "--no-dashboard"],
             stdout=log,
             stderr=log,
-            env=_environment(),
+            env=_environment(self._ttl),
         )
         self._stack.callback(_end, process)
         return process
 
 
-def _environment() -> dict[str, Any]:
+def _environment(ttl: int) -> dict[str, Any]:
     paths = [path for path in sys.path if path]
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(paths),
-        "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": f"{TTL}s",
+        "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": f"{ttl}s",
     }
 
 
-def _address(file: Path) -> str:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        if file.exists() and (text := file.read_text()):
-            address: str = json.loads(text)["address"]
-            return address
+def _address(file: Path, scheduler: subprocess.Popen[bytes]) -> str:
+    while not (file.exists() and (text := file.read_text())):
+        assert scheduler.poll() is None, "the scheduler did not start"
         time.sleep(0.05)
-    raise TimeoutError("the scheduler did not start")
+    address: str = json.loads(text)["address"]
+    return address
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -32,18 +32,19 @@ def note(data: bytes) -> bytes:
 
 
 def test_a_killed_and_a_stopped_worker_cost_no_task_and_double_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, soon: int
 ) -> None:
     (tmp_path / "dask_work.py").write_text(MODULE)
     monkeypatch.syspath_prepend(tmp_path)
     notes = tmp_path / "notes"
     notes.mkdir()
     tasks = [
-        Task(str(number), "dask_work:note", f"{notes}/{number}".encode(), 60)
+        Task(str(number), "dask_work:note", f"{notes}/{number}".encode(), 600)
         for number in range(40)
     ]
     hosts = []
-    with Cluster(tmp_path / "cluster", 4) as cluster, dask_executor(cluster.address) as executor:
+    cluster = Cluster(tmp_path / "cluster", 4, ttl=5 * soon)
+    with cluster, dask_executor(cluster.address) as executor:
 
         def disturb() -> None:
             while len(list(notes.iterdir())) < 8:
@@ -69,8 +70,8 @@ def test_a_killed_and_a_stopped_worker_cost_no_task_and_double_none(
 
 
 @pytest.fixture
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("enginebay.executors.dask.PATIENCE", 1)
+def _impatient(monkeypatch: pytest.MonkeyPatch, soon: int) -> None:
+    monkeypatch.setattr("enginebay.executors.dask.PATIENCE", soon)
 
 
 @pytest.mark.usefixtures("_impatient")

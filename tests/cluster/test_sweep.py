@@ -25,7 +25,7 @@ def large():
 """
 
 
-def test_every_cell_has_one_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_cell_has_one_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, soon: int) -> None:
     (tmp_path / "net.py").write_text(NET)
     matrix = {
         "models": [f"{tmp_path}/net.py:small", f"{tmp_path}/net.py:large"],
@@ -34,7 +34,7 @@ def test_every_cell_has_one_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         "params": {"intra_op_threads": [1, 2]},
     }
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    with Cluster(tmp_path / "dask", 3) as cluster:
+    with Cluster(tmp_path / "dask", 3, ttl=5 * soon) as cluster:
         rows = disturbed(cluster, matrix, tmp_path / "sweep", after=2)
     assert [row.verdict for row in rows] == ["verified"] * 8
     assert holds(rows, 8, matrix, tmp_path / "sweep")

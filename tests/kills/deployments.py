@@ -33,7 +33,7 @@ SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 #: In the environment of every process of a run.
 _MARK = "ENGINEBAY_KILLS_RUN"
 #: Seconds that a process may take to end after its signal, or after its parent, on a busy machine.
-_PATIENCE = 20.0
+_PATIENCE = 300.0
 
 
 @dataclass

@@ -30,7 +30,7 @@ def crash():
 
 def hang():
     import time
-    time.sleep(60)
+    time.sleep(600)
 
 def fill():
     raise OSError(28, "No space left on device")

@@ -89,7 +89,7 @@ def test_an_artifact_elsewhere_is_not_moved(net, tmp_path) -> None:
 
 @pytest.mark.parametrize(
     ("model", "limit", "error"),
-    [("net.py:crash", 60.0, ChildCrashedError), ("net.py:hang", 4.0, ChildTimeoutError)],
+    [("net.py:crash", 600, ChildCrashedError), ("net.py:hang", 4, ChildTimeoutError)],
 )
 def test_what_ends_or_holds_the_process_is_its_callers_fault(net, tmp_path, model, limit, error):
     with attempts(tmp_path / "out") as token, pytest.raises(error):
@@ -118,7 +118,7 @@ def test_a_full_disk_is_a_fault(net, tmp_path) -> None:
     with attempts(output) as token:
         job = job_of(cell_of("net.py:large"), output, token)
         function = "tests.sweeps.test_cell_faults:run_on_a_small_disk"
-        row = arrived(call(function, job, timeout=60.0, result_type=bytes), output)
+        row = arrived(call(function, job, timeout=600, result_type=bytes), output)
     assert (row.verdict, row.fault, row.artifact) == ("lost", "disk", None)
     assert row.reason.startswith(f"on {row.host}: the artifact ")
     assert row.reason.endswith(" cannot be written: File too large")

@@ -115,27 +115,27 @@ while True:
 @pytest.mark.parametrize(
     ("limits", "error", "message"),
     [
-        ({"params": {"pnnx_timeout": 1.5}}, ConversionError, "pnnx failed: 'pnnx' ran past its"),
-        ({"timeout": 1.5}, ChildTimeoutError, "the conversion ran past its"),
+        (lambda limit: {"params": {"pnnx_timeout": limit}}, ConversionError, "pnnx failed: 'pnnx'"),
+        (lambda limit: {"timeout": limit}, ChildTimeoutError, "the conversion"),
     ],
 )
 def test_a_pnnx_without_end_is_ended_with_all_that_it_started(
-    limits, error, message, deploy, convolutions, tmp_path, tmp_path_factory, monkeypatch
+    limits, error, message, deploy, convolutions, tmp_path, tmp_path_factory, monkeypatch, soon
 ):
     folder = tmp_path_factory.mktemp("endless")
     program = folder / "pnnx"
     program.write_text(ENDLESS.format(python=sys.executable, mark=folder.name))
     program.chmod(0o755)
     monkeypatch.setattr(pnnx, "program", lambda: program)
-    with pytest.raises(error, match=f"^{message} time limit of 1.5 s"):
-        deploy(*convolutions, ir="onnx", **limits)
+    with pytest.raises(error, match=f"^{message} ran past its time limit of {soon} s"):
+        deploy(*convolutions, ir="onnx", **limits(soon))
     assert list(tmp_path.iterdir()) == []
     commands = [" ".join(each.info["cmdline"] or ()) for each in psutil.process_iter(["cmdline"])]
     assert not [command for command in commands if str(program) in command]
 
 
 def test_where_pnnx_does_not_end_on_a_model_its_lowered_form_has_time(
-    deploy, tmp_path_factory, monkeypatch
+    deploy, tmp_path_factory, monkeypatch, soon
 ):
     program = tmp_path_factory.mktemp("endless") / "pnnx"
     program.write_text(
@@ -144,7 +144,7 @@ def test_where_pnnx_does_not_end_on_a_model_its_lowered_form_has_time(
     program.chmod(0o755)
     monkeypatch.setattr(pnnx, "program", lambda: program)
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU())
-    assert deploy(model, torch.randn(1, 3, 8, 8), timeout=20).verdict == "verified"
+    assert deploy(model, torch.randn(1, 3, 8, 8), timeout=20 * soon).verdict == "verified"
 
 
 class ManyMaxima(nn.Module):
@@ -167,11 +167,11 @@ def test_a_time_limit_ends_the_lowering():
         frozen = torch.jit.freeze(torch.jit.trace(ManyMaxima().eval(), x))
     backend = eb.get_backend("ncnn")
     lower = backend.lowering("torchscript", backend.Params())
-    started = time.monotonic()
+    started = time.process_time()
     limit = pytest.raises(ChildTimeoutError, match=r"the time limit of 0\.2 s")
     with torch.no_grad(), quiet(), time_limit(0.2), limit:
         lower(frozen, (x,))
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_a_time_limit_ends_the_writing(tmp_path):

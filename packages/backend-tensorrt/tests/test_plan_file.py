@@ -81,7 +81,6 @@ def run(folder: Path, *command: str) -> str:
         check=True,
         capture_output=True,
         text=True,
-        timeout=60,
     ).stdout
 
 

@@ -141,7 +141,7 @@ import time
 with staging(sys.argv[1]) as stage:
     (stage.dir / "a").touch()
     print("ready", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 """
     child = start(program, tmp_path / "new" / "model")
     assert child.stdout is not None

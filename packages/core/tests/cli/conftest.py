@@ -64,7 +64,7 @@ def cli(here: Path, loopback: str, capfd: pytest.CaptureFixture[str]) -> Run:
 def shell(here: Path, loopback: str) -> Run:
     """Runs a command line in a process of its own."""
 
-    return partial(run_command, timeout=100)
+    return partial(run_command, timeout=600)
 
 
 def terminal(*words: str, redirect: Path | None = None, **env: str) -> tuple[int, str]:
@@ -81,7 +81,7 @@ def terminal(*words: str, redirect: Path | None = None, **env: str) -> tuple[int
     os.close(device)
     seen = bytearray()
     while True:
-        if select.select([control], [], [], 60)[0]:
+        if select.select([control], [], [])[0]:
             try:
                 data = os.read(control, 1 << 16)
             except OSError:  # Linux: the other end is closed

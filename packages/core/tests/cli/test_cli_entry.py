@@ -356,7 +356,6 @@ def test_a_broken_plugin_is_one_line_of_a_warning(cli: Run, here: Path) -> None:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
             env=environment(PYTHONWARNINGS=""),
         )
     assert done.returncode == 0

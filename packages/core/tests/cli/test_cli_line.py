@@ -99,13 +99,14 @@ def test_the_manifests_command_makes_the_same_artifact_from_anywhere(
 ) -> None:
     manifest = cli("inspect", "net-build-loopback", "--json").document["manifest"]
     assert manifest["command"] == (
-        f"cd {here} && enginebay deploy net.py:build --backend loopback --exporter torchscript"
+        f"cd {shlex.quote(str(here))} && "
+        "enginebay deploy net.py:build --backend loopback --exporter torchscript"
     )
     other = tmp_path_factory.mktemp("elsewhere")
     tool = f"{shlex.quote(sys.executable)} -m enginebay"
     again = manifest["command"].replace("&& enginebay", f"&& {tool}")
     subprocess.run(
-        ["/bin/sh", "-c", f"{again} --work-dir {other / 'again'}"],
+        ["/bin/sh", "-c", f"{again} --work-dir {shlex.quote(str(other / 'again'))}"],
         cwd=other,
         env=environment(),
         check=True,
@@ -120,7 +121,9 @@ def test_the_manifests_command_makes_the_same_artifact_from_anywhere(
 def test_the_default_backend_is_written_into_the_command(cli: Run, here: Path) -> None:
     assert cli("deploy", "tiny.onnx").code == 0
     command = cli("inspect", "tiny-loopback", "--json").document["manifest"]["command"]
-    assert command == f"cd {here} && enginebay deploy tiny.onnx --backend loopback"
+    assert command == (
+        f"cd {shlex.quote(str(here))} && enginebay deploy tiny.onnx --backend loopback"
+    )
 
 
 def test_deploy_as_a_document(cli: Run) -> None:
@@ -420,10 +423,10 @@ def test_a_crashed_engine_can_be_published_and_inspected(cli: Run, here: Path) -
     shutil.rmtree(here / "out")
 
 
-def test_an_engine_that_hangs_is_a_crashed_one(cli: Run, here: Path) -> None:
-    ran = crash(cli, "hanging", "--timeout", "3")
+def test_an_engine_that_hangs_is_a_crashed_one(cli: Run, here: Path, soon: int) -> None:
+    ran = crash(cli, "hanging", "--timeout", str(3 * soon))
     assert (ran.code, ran.out) == (1, "")
-    assert re.match(r"error: crashed: .*3.* s", ran.err), ran.err
+    assert re.match(rf"error: crashed: .*\b{3 * soon} s", ran.err), ran.err
     assert not (here / "out").exists()
 
 

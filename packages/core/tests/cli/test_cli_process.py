@@ -36,19 +36,12 @@ def slow():
 """
 
 
-def _listen() -> None:
-    """A test run under nohup, or in the background, hands its own choice on; it would stand."""
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
-
-
 def ended_by(number: signal.Signals, here: Path, model: str, *more: str) -> subprocess.Popen[str]:
     """A deployment that was sent a signal in the middle."""
     (here / "waits.py").write_text(WAITING)
     process = subprocess.Popen(
         command("deploy", f"waits.py:{model}", "--backend", "loopback", "--work-dir", "out", *more),
         env=environment(),
-        preexec_fn=_listen,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -72,7 +65,7 @@ def test_a_signal_unwinds_and_leaves_nothing_behind(
     here: Path, loopback: str, number: signal.Signals, code: int, message: str, model: str
 ) -> None:
     process = ended_by(number, here, model)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate()
     assert (process.returncode, out, err) == (code, "", f"error: {message}\n")
     left = {path.name for path in here.iterdir()} - {"__pycache__"}
     assert left == {"net.py", "tiny.onnx", "waits.py"}
@@ -128,7 +121,7 @@ def test_a_signal_in_the_import_of_torch_waits_for_its_end(here: Path) -> None:
         "from enginebay.cli.exit_codes import exit_code\n"
         "def command(arguments):\n"
         "    import torch\n"
-        "    time.sleep(5)\n"
+        "    time.sleep(600)\n"
         "    return 0\n"
         "sys.exit(exit_code([], command))\n"
     )
@@ -198,17 +191,24 @@ def test_an_exit_is_no_success(here: Path, cli: Run) -> None:
 
 def test_an_interruption_is_a_document_too(here: Path, loopback: str) -> None:
     process = ended_by(signal.SIGINT, here, "slow", "--json")
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate()
     assert process.returncode == 130
     assert '"message": "interrupted"' in out
 
 
-def test_nohup_is_respected(here: Path, loopback: str) -> None:
+@pytest.mark.parametrize(
+    ("ignoring", "name"),
+    [(["nohup"], "SIGHUP"), (["sh", "-c", "trap '' INT; exec \"$@\"", "sh"], "SIGINT")],
+)
+def test_a_signal_that_was_ignored_stays_ignored(
+    here: Path, loopback: str, ignoring: list[str], name: str
+) -> None:
+    """nohup ignores the one, and a shell the other for a job in the background."""
     (here / "model.py").write_text(
-        "import os, signal\nos.kill(os.getpid(), signal.SIGHUP)\nraise SystemExit('went on')\n"
+        f"import os, signal\nos.kill(os.getpid(), signal.{name})\nraise SystemExit('went on')\n"
     )
     done = subprocess.run(
-        ["nohup", *command("deploy", "model.py:x", "--backend", "loopback")],
+        [*ignoring, *command("deploy", "model.py:x", "--backend", "loopback")],
         env=environment(),
         capture_output=True,
         text=True,
@@ -245,23 +245,22 @@ def test_an_engine_in_a_child_process_ends_with_the_command(here: Path, loopback
         child = here / "child"
         _wait_for(lambda: child.exists() and child.read_text())
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate()
     assert (process.returncode, err) == (130, "error: interrupted\n")
     _wait_for(lambda: not Path(f"/proc/{child.read_text()}").exists())
     assert not [path for path in here.iterdir() if "out" in path.name]
 
 
 def _wait_for(condition: object) -> None:
-    deadline = time.monotonic() + 30
     while not condition():  # type: ignore[operator]  # a function of no argument
-        assert time.monotonic() < deadline
         time.sleep(0.05)
 
 
 @pytest.mark.parametrize("words", ["backends", "deploy -h", "-h", "backends --json"])
 def test_a_reader_that_leaves_early_hears_no_complaint(
-    here: Path, loopback: str, words: str
+    here: Path, loopback: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("ENGINEBAY_BACKENDS")  # it would be said which other backends it leaves out
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run(

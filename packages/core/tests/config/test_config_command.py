@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from enginebay.cli import main
+from enginebay.plugins import contributed
 from enginebay.testing import temporary_backend
 
 MODEL = """
@@ -168,12 +169,13 @@ def test_a_config_that_is_wrong_stops_before_anything_is_written(run, write, fol
 def test_a_codebase_that_nobody_serves_is_told_where_it_is_needed(run, write) -> None:
     text = "_base_ = 'mine.py'\ncodebase_config = dict(type='zoo', task='Classification')"
     write("zoo.py", text)
+    known = ", ".join(contributed("model_sources")) or "none"  # whatever is installed here
     for model in ("resnet18", "zoo:resnet18"):
         code, _, err = run("deploy", model, "--config", "zoo.py")
         assert code == 2
         assert err == (
             f"error: '{model}' is a model of 'zoo', as the config says, and no installed plugin "
-            "has this model source; there is none\n"
+            f"has this model source; there is {known}\n"
             "hint: install the package that has it, or name the model as file.py:attr\n"
         )
     code, _, err = run(

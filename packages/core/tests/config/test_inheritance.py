@@ -83,14 +83,14 @@ def test_a_ladder_of_diamonds_takes_no_time(write) -> None:
         write(f"r{step}.py", f"_base_ = 'm{step + 1}.py'")
         write(f"m{step}.py", f"_base_ = ['l{step}.py', 'r{step}.py']")
     write("m18.py", "x = 1")
-    started = time.perf_counter()
+    started = time.process_time()
     # 18 levels are 36 files in a row: more than are allowed, 2**18 ways to the last one.
     from enginebay.errors import ConfigError
 
     with pytest.raises(ConfigError, match="more than 20 files inherit from each other"):
         load("m0.py")
     assert load("m10.py") == {"x": 1}
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_bases_that_disagree_are_refused(refused) -> None:

@@ -46,7 +46,7 @@ class Moody(loopback.LoopbackWrapper):
         if mood == "crash":
             ctypes.string_at(0)
         if mood == "hang":
-            time.sleep(100)
+            time.sleep(600)
         if mood == "raise":
             raise RuntimeError("out of oil")
         if mood == "nan":
@@ -93,21 +93,21 @@ def _moody(trained: Path) -> Iterator[None]:
     ("mood", "error"),
     [
         ("crash", "'moody' ended with SIGSEGV"),
-        ("hang", "'moody' ran past its time limit of 2 s"),
+        ("hang", "'moody' ran past its time limit of {limit} s"),
         ("raise", "item 20 of 'data.npz': onnx.reference "),
     ],
 )
 def test_an_artifact_that_dies_loses_its_own_row(
-    mood: str, error: str, monkeypatch: pytest.MonkeyPatch
+    mood: str, error: str, monkeypatch: pytest.MonkeyPatch, soon: int
 ) -> None:
     monkeypatch.setenv("MOOD", mood)
-    timeout = 2.0 if mood == "hang" else 60.0
+    limit = 3 * soon if mood == "hang" else 600
     found = eb.evaluate(
-        ["moody", "good"], "data.npz", "accuracy", model="net.py:build", timeout=timeout
+        ["moody", "good"], "data.npz", "accuracy", model="net.py:build", timeout=limit
     )
     lost, good = found.rows
     assert (good.value, good.count, good.error) == (0.9, 40, "")
-    assert lost.error.startswith(error)
+    assert lost.error.startswith(error.format(limit=limit))
     assert lost.value is None
     assert found.failures() == [f"'moody': accuracy: {lost.error}"]
 
@@ -340,11 +340,11 @@ def test_a_killed_run_leaves_what_another_goes_on_from(here: Path) -> None:
         env=environment(),
         stdout=subprocess.DEVNULL,
     )
-    deadline = time.monotonic() + 60
-    while not list(here.glob("rows.*.part")) and time.monotonic() < deadline:
+    while not list(here.glob("rows.*.part")):
+        assert process.poll() is None
         time.sleep(0.05)
     process.kill()
-    assert process.wait(30) == -signal.SIGKILL
+    assert process.wait() == -signal.SIGKILL
     seen: list[str] = []
     (row,) = eb.evaluate(
         *("good", lambda: repeated(-1), "accuracy"),
@@ -367,7 +367,7 @@ def test_two_evaluations_may_write_to_one_file(here: Path) -> None:
         )
         for name in ("good", "bad")
     ]
-    assert [process.wait(60) for process in processes] == [0, 0]
+    assert [process.wait() for process in processes] == [0, 0]
     first, *rest = Path("rows.jsonl").read_text().splitlines()
     assert first == '{"schema": 1, "artifact": "x"'
     assert sorted(json.loads(line)["artifact"] for line in rest if line) == ["bad", "good"]

@@ -55,7 +55,7 @@ def litter(data: bytes) -> bytes:
 
 def hang(data: bytes) -> bytes:
     Path(data.decode()).touch()
-    time.sleep(100)
+    time.sleep(600)
 
 
 def wrong(data: bytes) -> bytes:
@@ -77,7 +77,7 @@ def _module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     children.end_children()
 
 
-def _task(key: str, function: str = "echo", data: bytes = b"", limit: float = 30) -> Task:
+def _task(key: str, function: str = "echo", data: bytes = b"", limit: float = 600) -> Task:
     return Task(key, f"work:{function}", data or key.encode(), limit)
 
 
@@ -93,11 +93,13 @@ def _fault(outcome: Outcome) -> tuple[str, str]:
     return outcome.fault.kind, outcome.fault.reason
 
 
-def test_each_task_has_one_outcome_and_faults_cost_their_own_task_alone(tmp_path: Path) -> None:
+def test_each_task_has_one_outcome_and_faults_cost_their_own_task_alone(
+    tmp_path: Path, soon: int
+) -> None:
     tasks = [_task(str(number)) for number in range(20)]
     tasks[3:3] = [
         _task("crash", "crash"),
-        _task("hang", "hang", str(tmp_path / "begun").encode(), limit=3),
+        _task("hang", "hang", str(tmp_path / "begun").encode(), limit=soon),
         _task("wrong", "wrong"),
         _task("gone", "gone"),
     ]
@@ -108,7 +110,7 @@ def test_each_task_has_one_outcome_and_faults_cost_their_own_task_alone(tmp_path
     for number in range(20):
         assert found[str(number)].value == str(number).encode()
     assert _fault(found["crash"]) == ("crashed", "its process ended with SIGSEGV")
-    assert _fault(found["hang"]) == ("time limit", "it ran past its limit of 3 s")
+    assert _fault(found["hang"]) == ("time limit", f"it ran past its limit of {soon} s")
     assert _fault(found["wrong"]) == ("raised", "'the task' raised ValueError: no")
     assert _fault(found["gone"])[0] == "raised"
     assert {each.attempts for each in found.values()} == {1}
@@ -147,13 +149,10 @@ def test_temporary_files_go_with_the_process(
 
 def test_a_child_without_work_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(children, "IDLE", 0.1)
-    pid = int(children.call_in_child("work:pid", b"", 30))
-    for _ in range(100):
-        if not psutil.pid_exists(pid):
-            break
+    pid = int(children.call_in_child("work:pid", b"", 600))
+    while psutil.pid_exists(pid):
         time.sleep(0.1)
-    assert not psutil.pid_exists(pid)
-    assert int(children.call_in_child("work:pid", b"", 30)) != pid
+    assert int(children.call_in_child("work:pid", b"", 600)) != pid
 
 
 def test_leaving_ends_what_still_runs(tmp_path: Path) -> None:
@@ -166,7 +165,7 @@ def test_leaving_ends_what_still_runs(tmp_path: Path) -> None:
             time.sleep(0.01)
         start = time.monotonic()
         outcomes.close()
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 300
     assert not _children() - before
 
 
@@ -195,10 +194,10 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_impatient")
-def test_a_task_whose_worker_stopped_is_sent_again_once() -> None:
+def test_a_task_whose_worker_stopped_is_sent_again_once(soon: int) -> None:
     executor = _Stopping(1, begins=True)
     with executor.pool:
-        (outcome,) = run_tasks([_task("a", limit=2)], executor)
+        (outcome,) = run_tasks([_task("a", limit=soon)], executor)
     assert (outcome.value, outcome.attempts, outcome.fault) == (b"a", 2, None)
     executor = _Stopping(2, begins=True)
     (outcome,) = run_tasks([_task("a", limit=0.5)], executor)
@@ -216,7 +215,7 @@ def test_an_executor_that_never_begins_is_given_up() -> None:
 
 
 @pytest.mark.usefixtures("_impatient")
-def test_an_answer_that_comes_late_counts_once() -> None:
+def test_an_answer_that_comes_late_counts_once(soon: int) -> None:
     """The first worker goes on after the task was sent again, and ends first."""
     late = performing.perform(msgspec.msgpack.encode(performing.Order(__version__, "", _task("a"))))
     executor = _Stopping(9, begins=True)
@@ -228,7 +227,7 @@ def test_an_answer_that_comes_late_counts_once() -> None:
 
     thread = threading.Thread(target=answer)
     thread.start()
-    (outcome,) = run_tasks([_task("a", limit=0.5)], executor)
+    (outcome,) = run_tasks([_task("a", limit=soon)], executor)
     thread.join()
     assert (outcome.value, outcome.attempts) == (b"a", 2)
 

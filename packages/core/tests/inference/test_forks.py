@@ -54,9 +54,7 @@ else:
 def run(*lines: str) -> list[str]:
     source = SOURCE + "\n".join(f"    {line}" for line in lines)
     command = [sys.executable, "-W", "ignore", "-c", source]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=60, check=True
-    ).stdout.splitlines()
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
 PARENT = ["parent", "engine", "release", "destructor"]

@@ -49,7 +49,7 @@ class Moody(loopback.LoopbackWrapper):
         if mood == "crash" and self.calls > 2:
             ctypes.string_at(0)
         if mood == "hang" and self.calls > 2:
-            time.sleep(100)
+            time.sleep(600)
         return super().execute(feed)
 
 
@@ -201,17 +201,18 @@ def test_the_ratio_is_how_many_times_as_fast(monkeypatch: pytest.MonkeyPatch) ->
     ("mood", "failure"),
     [
         ("crash", "'moody' ended with SIGSEGV"),
-        ("hang", "'moody' ran past its time limit of 2."),
+        ("hang", "'moody' ran past its time limit of {limit}."),
         ("no load", "the engine is cold; light it"),
     ],
 )
 def test_what_dies_loses_its_own_row(
-    mood: str, failure: str, monkeypatch: pytest.MonkeyPatch
+    mood: str, failure: str, monkeypatch: pytest.MonkeyPatch, soon: int
 ) -> None:
     monkeypatch.setenv("MOOD", mood)
-    found = measure("moody", "good", timeout=2.0 if mood == "hang" else 60.0)
+    limit = 3 * soon if mood == "hang" else 600
+    found = measure("moody", "good", timeout=limit)
     lost, good = found.rows
-    assert lost.failure.startswith(failure)
+    assert lost.failure.startswith(failure.format(limit=limit))
     assert (lost.call, lost.ratio, good.ratio) == (None, None, None)
     assert good.failure == ""
     assert good.call.runs >= FEWEST
@@ -257,10 +258,10 @@ def test_the_fewest_windows_are_made_however_long_they_take() -> None:
     ],
 )
 def test_wrong_arguments_are_refused_first(arguments: dict[str, Any], message: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(UsageError, match=rf"^{message}(\nhint: [^\n]+)?$"):
         eb.benchmark("nowhere", **arguments)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 @pytest.mark.usefixtures("here")
@@ -357,14 +358,13 @@ def test_a_kill_loses_nothing_that_was_measured(here: Path, tmp_path: Path) -> N
     )
     path = os.pathsep.join(sys.path)
     process = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path})
-    end = time.monotonic() + 60
     while not (file.exists() and file.read_text().count('"window"') > 3):
-        assert time.monotonic() < end
+        assert process.poll() is None
         time.sleep(0.02)
     children = psutil.Process(process.pid).children()
     process.send_signal(signal.SIGKILL)
     process.wait()
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     assert {line["name"] for line in lines if "window" in line} == {"good", "open"}
-    gone, alive = psutil.wait_procs(children, timeout=10)
+    gone, alive = psutil.wait_procs(children, timeout=100)
     assert (len(gone), alive) == (4, [])  # two engines, one of them asleep, and their guards

@@ -142,14 +142,14 @@ def test_a_worker_that_was_forked_holds_no_lock(file: Path) -> None:
         "import os, time; from pathlib import Path; from enginebay.sweeps import RowsFile\n"
         f"rows = RowsFile(Path({str(file)!r}), resume=True)\n"
         "if not os.fork(): print(os.getpid(), flush=True)\n"
-        "time.sleep(60)"
+        "time.sleep(600)"
     )
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE) as writer:
         assert writer.stdout is not None
         child = int(writer.stdout.readline())
         writer.kill()
-        writer.wait(10)
+        writer.wait()
         try:
             RowsFile(file, resume=True).close()
         finally:

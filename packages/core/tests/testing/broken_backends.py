@@ -438,7 +438,7 @@ BROKEN = {
         @eb.hookimpl
         def to_backend(request):
             import os
-            os.system("setsid sleep 8 >/dev/null 2>&1 &")
+            os.system("setsid sleep 600 >/dev/null 2>&1 &")
             return loopback.to_backend(request)
         """,
     ),
@@ -450,7 +450,7 @@ BROKEN = {
             def close(self):
                 import os, time
                 if not getattr(self, "pid", os.getpid()) == os.getpid():
-                    time.sleep(60)
+                    time.sleep(600)
                 super().close()
 
             def execute(self, feed):
@@ -476,7 +476,7 @@ BROKEN = {
         def to_backend(request):
             import os
             if "ENGINEBAY_CONFORMANCE_RUN" in os.environ:
-                os.system("sleep 40 >/dev/null 2>&1")
+                os.system("sleep 600 >/dev/null 2>&1")
             return loopback.to_backend(request)
         """,
     ),

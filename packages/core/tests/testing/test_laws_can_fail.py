@@ -36,15 +36,15 @@ def test_every_law_can_fail() -> None:
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_backend_is_caught(
-    name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, soon: int
 ) -> None:
     import torch
 
     folder = request.getfixturevalue("tmp_path_factory").mktemp("here")
     monkeypatch.chdir(folder)  # one of them writes into the current folder
     monkeypatch.setattr(torch.nn.functional, "gelu", torch.nn.functional.gelu)  # put back
-    # What outlives its converter here does so for 40 seconds.
-    monkeypatch.setattr("enginebay.testing.conformance.processes._PATIENCE", 1.0)
+    # What outlives its converter here does so for ten minutes.
+    monkeypatch.setattr("enginebay.testing.conformance.processes._PATIENCE", soon)
     broken = BROKEN[name]
     with temporary_backend("broken", source(broken.change)):
         assert outcome(broken, "broken", request) is not None, f"{broken.law} held"

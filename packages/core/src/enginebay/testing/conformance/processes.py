@@ -68,8 +68,7 @@ sys.exit(f"the forked process ended with status {ended[1]}" if ended[1] else 0)
 #: Marks the processes that belong to one run, through however many generations.
 _MARK = "ENGINEBAY_CONFORMANCE_RUN"
 
-#: Seconds that the processes of a killed conversion, or a forked one, may take to end on a busy
-#: machine.
+#: Seconds that the processes of a conversion, or a forked one, may take to end on a busy machine.
 _PATIENCE = 10.0
 
 
@@ -103,7 +102,7 @@ class ProcessLaws:
         mark = uuid.uuid4().hex
         ir = kit.ir("fixed").path
         kit.python(_CONVERT, ir, tmp_path / "artifact", 1, env={_MARK: mark})
-        ended = _wait_for(lambda: not _marked(mark), seconds=2)
+        ended = _wait_for(lambda: not _marked(mark), seconds=_PATIENCE)
         assert ended, f"left running: {', '.join(_kill(mark))}"
 
     def test_a_fork_is_refused(self, kit: Kit) -> None:
