@@ -20,8 +20,6 @@ from enginebay_ncnn.dialect.writing import Writing, write_operator, writers
 from enginebay_ncnn.torchscript import quiet
 
 aten = torch.ops.aten
-settings.register_profile("lowering", max_examples=40, deadline=None)
-settings.load_profile("lowering")
 
 #: For what takes a whole lowering for each example.
 few = settings(max_examples=6)

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import onnxruntime
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from packages.core.tests.exports import export
 from torch import nn
@@ -94,7 +94,6 @@ def tensors(draw, shape):
 
 
 shapes = st.lists(st.integers(0, 4), max_size=3)
-settings.register_profile("rewriters", max_examples=60, deadline=None)
 
 
 def check(function, *args, **kwargs):
@@ -114,7 +113,6 @@ def check(function, *args, **kwargs):
     assert torch.equal(found, expected)
 
 
-@settings(settings.get_profile("rewriters"))
 @given(data=st.data(), shape=shapes, form=st.integers(0, 2))
 def test_masked_fill(data, shape, form):
     x, mask = data.draw(tensors(shape)), data.draw(tensors(shape)) > 0
@@ -127,7 +125,6 @@ def test_masked_fill(data, shape, form):
         check(lambda: x.clone().masked_fill_(mask, value))
 
 
-@settings(settings.get_profile("rewriters"))
 @given(data=st.data(), shape=shapes, form=st.integers(0, 3))
 def test_where(data, shape, form):
     x, y, c = (data.draw(tensors(shape)) for _ in range(3))
@@ -141,7 +138,6 @@ def test_where(data, shape, form):
         check(torch.where, c > 0, data.draw(st.booleans()), y)
 
 
-@settings(settings.get_profile("rewriters"))
 @given(
     data=st.data(),
     shape=st.lists(st.integers(0, 4), min_size=1, max_size=4),

@@ -13,9 +13,6 @@ from hypothesis import strategies as st
 
 from enginebay.rewriting import rewrite
 
-settings.register_profile("rewriters", max_examples=60, deadline=None)
-settings.load_profile("rewriters")
-
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.uint8, torch.bool)
 SPECIAL = (0.0, -0.0, 1.0, -1.0, math.inf, -math.inf, math.nan, 1e-30, 3e4)
