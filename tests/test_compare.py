@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,8 @@ from enginebay.errors import (
     UsageError,
 )
 from enginebay.exporters import dispatch
+
+from .conftest import derived
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -216,6 +219,19 @@ def test_command_line(cli: Run, here: Path) -> None:
         ["openvino", "fp32", "verified"],
     ]
     assert (here / "net-build-comparison" / "openvino-fp32").is_dir()
+
+
+def test_command_line_where_an_engine_falls_back(cli: Run, here: Path) -> None:
+    (here / "net.py").write_text(NET)
+    source = (
+        "from msgspec.structs import replace\n"
+        "FALLEN = ('no turbo here',)\n"
+        "Wrapper.receipt = property(lambda self: replace(self.inner.receipt, fallbacks=FALLEN))\n"
+    )
+    with derived("fallen", source):
+        done = cli("deploy", "net.py:build", "--backend=fallen,onnxruntime", *QUICK)
+    assert done.code == 0, done.err
+    assert re.search(r"^fallen fp32 +no turbo here$", done.out, re.MULTILINE)
 
 
 def test_command_line_where_a_row_fails(cli: Run, here: Path) -> None:

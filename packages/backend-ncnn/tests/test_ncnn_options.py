@@ -31,7 +31,8 @@ def test_a_vulkan_device_that_is_not_there_is_told_and_refused_when_strict(deplo
     import ncnn
 
     device = f"vulkan:{ncnn.get_gpu_count()}"
-    artifact = deploy(*convolutions, params={"device": device}).artifact
+    with pytest.warns(eb.VerdictWarning, match=f"{device} was requested and is not there"):
+        artifact = deploy(*convolutions, params={"device": device}).artifact
     with eb.load(artifact) as net:
         assert net.receipt.device == "cpu"
         assert net.receipt.fallbacks == (

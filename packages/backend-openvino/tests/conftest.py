@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 import enginebay as eb
@@ -50,6 +55,33 @@ def load(write: Callable[..., Path], tmp_path: Path) -> Iterator[Callable[..., e
     yield load
     for wrapper in wrappers:
         wrapper.close()
+
+
+@pytest.fixture
+def run_with(tmp_path: Path) -> Callable[..., Any]:
+    """Run an artifact with an instruction set; returns its receipt and its outputs.
+
+    AVX2 is without VNNI, AMX and float16, and DEFAULT all that the processor has. oneDNN, which has
+    OpenVINO's convolutions and products, reads this once in a process; so it gets one of its own.
+    """
+
+    def run_with(instructions: str, artifact: Path, **inputs: Any) -> Any:
+        given, found = tmp_path / "given.npz", tmp_path / "found.npz"
+        np.savez(given, **inputs)
+        ran = subprocess.run(
+            [
+                *(sys.executable, "-m", "enginebay", "run", str(artifact), "--json"),
+                *("--input", str(given), "--output", str(found)),
+            ],
+            env={**os.environ, "ONEDNN_MAX_CPU_ISA": instructions},
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        with np.load(found) as outputs:
+            return json.loads(ran.stdout)["receipt"], dict(outputs)
+
+    return run_with
 
 
 @pytest.fixture

@@ -60,15 +60,16 @@ def test_a_lower_precision_is_what_the_compiled_model_reports(load, precision, h
     assert 1e-5 < error < 0.1  # it is really computed in it
 
 
-@pytest.mark.skipif("FP16" in CAPABILITIES, reason="this processor has fp16")
 @pytest.mark.parametrize("device", ["cpu", "auto"])
-def test_fp16_that_the_processor_lacks_is_fp32_and_no_bf16(load, device):
-    wrapper = load(MATMUL, precision="fp16", device=device)
-    assert wrapper.receipt.fallbacks == (
-        "inference precision f16 was requested; the compiled model reports f32",
-    )
-    assert wrapper.receipt.precision == "fp32"
-    np.testing.assert_allclose(wrapper({"x": X})["y"], reference(), rtol=1e-5, atol=1e-5)
+def test_fp16_that_the_processor_lacks_is_fp32_and_no_bf16(write, tmp_path, run_with, device):
+    params = {"precision": "fp16", "device": device}
+    eb.convert(write(MATMUL), backend="openvino", work_dir=tmp_path / "out", params=params)
+    receipt, outputs = run_with("AVX2", tmp_path / "out", x=X)
+    assert receipt["fallbacks"] == [
+        "inference precision f16 was requested; the compiled model reports f32"
+    ]
+    assert receipt["precision"] == "fp32"
+    np.testing.assert_allclose(outputs["y"], reference(), rtol=1e-5, atol=1e-5)
 
 
 def test_auto_says_which_device_it_took(load):

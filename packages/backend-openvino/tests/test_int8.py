@@ -57,18 +57,64 @@ def test_int8_layers_compute_in_int8(model, recorded, tmp_path, capfd):
 
 
 @nncf
-def test_products_are_right_on_every_processor(write, tmp_path):
+@pytest.mark.parametrize("instructions", ["AVX2", "DEFAULT"])
+def test_products_are_right_on_every_processor(write, tmp_path, run_with, instructions):
     # Two products of full range are more than 16 bits hold; NNCF spares the first layer by itself.
+    # On a processor with VNNI or AMX both are in one kernel, which the receipt has to look into.
     twice = write(
         "(float[4, 16] x) => (float[4, 16] y) <float[16, 16] w = {W}>"
         " { h = MatMul(x, w) y = MatMul(h, w) }".replace("W", ", ".join(["0.0625"] * 256))
     )
     bright = [{"x": np.full((4, 16), 1 - 0.01 * place, np.float32)} for place in range(8)]
     int8(twice, tmp_path / "out", bright)
-    with eb.load(tmp_path / "out") as wrapper:
-        assert wrapper.receipt.details["layers"].startswith("2 ")
-        for item in bright:
-            np.testing.assert_allclose(wrapper(item)["y"], item["x"], rtol=0.02)
+    x = np.repeat(np.float32([[1], [0.98], [0.95], [0.93]]), 16, axis=1)
+    receipt, outputs = run_with(instructions, tmp_path / "out", x=x)
+    assert receipt["precision"] == "int8"
+    assert receipt["fallbacks"] == []
+    assert receipt["details"]["layers"] in ("2 i8", "2 u8")
+    np.testing.assert_allclose(outputs["y"], x, rtol=0.02)
+
+
+@nncf
+def test_fused_layers_are_verified_as_int8(tmp_path):
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(32, 32), torch.nn.ReLU(), torch.nn.Linear(32, 8)]
+    deployed = eb.deploy(
+        torch.nn.Sequential(*layers).eval(),
+        torch.randn(4, 32),
+        backend="openvino",
+        work_dir=tmp_path / "out",
+        params={"precision": "int8"},
+        data=list(np.random.default_rng(0).standard_normal((16, 4, 32)).astype(np.float32)),
+    )
+    assert (deployed.verdict, deployed.verification.precision) == ("verified", "int8")
+
+
+@nncf
+def test_int8_that_no_layer_computes_in_is_warned_of(tmp_path):
+    # OpenVINO has no 8-bit product of two tensors that are both unsigned: this attention is fp32.
+    class Attention(torch.nn.Module):
+        def forward(self, q, k, v):
+            return (q @ k.transpose(-1, -2)).softmax(-1) @ v
+
+    shape = (1, 4, 16, 8)
+    rng = np.random.default_rng(0)
+    data = [{name: rng.random(shape, np.float32) for name in "qkv"} for _ in range(4)]
+    with pytest.warns(eb.VerdictWarning, match="no layer computes in it on") as caught:
+        deployed = eb.deploy(
+            Attention(),
+            tuple(torch.rand(shape) for _ in "qkv"),
+            backend="openvino",
+            work_dir=tmp_path / "out",
+            params={"precision": "int8"},
+            data=data,
+            allow_mismatch=True,
+        )
+    (text,) = deployed.verification.fallbacks
+    assert str(caught[0].message) == text
+    assert deployed.receipt.device_name in text
+    assert deployed.receipt.precision == "fp32"
+    assert text in deployed.verification.summary()
 
 
 @nncf
@@ -109,8 +155,11 @@ def test_a_network_with_nothing_to_quantise_says_so(write, tmp_path):
     int8(model, tmp_path / "out", tmp_path / "c.npz")
     with eb.load(tmp_path / "out") as wrapper:
         assert wrapper.receipt.precision == "fp32"
-        assert wrapper.receipt.fallbacks == (
-            "precision int8 was requested; no layer computes in it",
+        (text,) = wrapper.receipt.fallbacks
+        assert text == (
+            "precision int8 was requested; no layer computes in it on "
+            f"{wrapper.receipt.device_name}, where it costs exactness and saves no time: take "
+            "fp32, fp16 or bf16"
         )
 
 

@@ -29,6 +29,13 @@ def loopback() -> Iterator[str]:
 
 
 @pytest.fixture
+def fallen() -> Iterator[str]:
+    """A backend whose engine fell back; see ``fallen_backend.py``."""
+    with temporary_backend("fallen", (Path(__file__).parent / "fallen_backend.py").read_text()):
+        yield "fallen"
+
+
+@pytest.fixture
 def ahead(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A backend that builds for other machines than this one; see ``ahead_backend.py``."""
     for switch in ("AHEAD_DEVICE", "AHEAD_GAIN", "AHEAD_GRAPH"):

@@ -4,6 +4,9 @@ ncnn's own programs for this are in no package for Python, but the form that the
 parameter says that a layer is in 8 bits, its weights are bytes with a mark before them, and behind
 the bias stand a scale for each output channel and one for the input. All scales are symmetric: 127
 by the greatest magnitude, in the weights and over all items of the data set.
+
+Weights have all of the 8-bit range: on x86 ncnn multiplies in 16 bits and adds in 32 where there is
+no VNNI, and gives the same bits with it.
 """
 
 from __future__ import annotations

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import enginebay as eb
 from enginebay.errors import ConversionError
 from enginebay_openvino.devices import available_devices, is_available, openvino_device
 from enginebay_openvino.extensions import add_extensions, carried_extensions
-from enginebay_openvino.fused_kernels import SEPARATE_KERNELS, may_crash, may_overwrite_its_query
+from enginebay_openvino.fused_kernels import (
+    SEPARATE_KERNELS,
+    may_crash,
+    may_overwrite_its_query,
+    products,
+    products_in_int8,
+)
 from enginebay_openvino.reasons import reason
 
 if TYPE_CHECKING:
@@ -49,7 +56,8 @@ def compile_model(request: WrapperRequest[OpenvinoParams]) -> tuple[ov.CompiledM
     # Only the CPU plugin has fused kernels, and the property: AUTO drops it.
     is_cpu = device == "CPU" or tuple(available) == ("CPU",)
     try:
-        if is_cpu and not decides and may_crash(core.read_model(path)):
+        network = core.read_model(path)
+        if is_cpu and not decides and may_crash(network):
             properties |= SEPARATE_KERNELS
             device = "CPU"
         compiled = core.compile_model(path, device, properties)
@@ -68,7 +76,8 @@ def compile_model(request: WrapperRequest[OpenvinoParams]) -> tuple[ov.CompiledM
         if device != wanted
         else ()
     )
-    return compiled, _receipt(core, compiled, params, properties, missing)
+    layers = _arithmetic(compiled, products(network))
+    return compiled, _receipt(core, compiled, params, properties, layers, missing)
 
 
 def _properties(core: ov.Core, device: str, params: OpenvinoParams) -> dict[str, str]:
@@ -105,13 +114,13 @@ def _receipt(
     compiled: ov.CompiledModel,
     params: OpenvinoParams,
     properties: dict[str, str],
+    layers: Counter[str],
     missing: tuple[str, ...],
 ) -> eb.Receipt:
     import openvino as ov
 
     devices = [device.strip("()") for device in compiled.get_property("EXECUTION_DEVICES")]
     report = _reporter(compiled, devices[0])
-    layers = _arithmetic(compiled)
     precision = _precision(report("INFERENCE_PRECISION_HINT"), layers, params)
     reported = {
         "inference_precision": report("INFERENCE_PRECISION_HINT"),
@@ -123,13 +132,14 @@ def _receipt(
         "threads": report("INFERENCE_NUM_THREADS"),
         "loaded_from_cache": report("LOADED_FROM_CACHE").lower() if params.cache_dir else "",
     }
+    device_name = str(core.get_property(devices[0], "FULL_DEVICE_NAME"))
     return eb.Receipt(
         engine=f"openvino {ov.__version__.partition('-')[0]}",
         device=devices[0].lower(),
-        device_name=str(core.get_property(devices[0], "FULL_DEVICE_NAME")),
+        device_name=device_name,
         provider=", ".join(devices),
         precision=precision,
-        fallbacks=(*missing, *_shortfalls(params, precision, reported)),
+        fallbacks=(*missing, *_shortfalls(params, precision, reported, device_name)),
         details={name: text for name, text in reported.items() if text},
     )
 
@@ -156,14 +166,15 @@ def _text(value: Any) -> str:
     return str(value).rpartition(".")[2]
 
 
-def _arithmetic(compiled: ov.CompiledModel) -> dict[str, int]:
+def _arithmetic(compiled: ov.CompiledModel, products: frozenset[str]) -> Counter[str]:
     """Count the arithmetic layers by the OpenVINO type that they compute in."""
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for node in compiled.get_runtime_model().get_ops():
         info = node.get_rt_info()
         if "layerType" in info and info["layerType"].value in _ARITHMETIC:
-            kind = info["runtimePrecision"].value
-            counts[kind] = counts.get(kind, 0) + 1
+            counts[info["runtimePrecision"].value] += 1
+        elif inside := products_in_int8(node, products):
+            counts["i8"] += inside
     return counts
 
 
@@ -176,12 +187,17 @@ def _precision(hint: str, layers: dict[str, int], params: OpenvinoParams) -> str
     return _PRECISIONS.get(hint, params.precision)
 
 
-def _shortfalls(params: OpenvinoParams, precision: str, reported: dict[str, str]) -> list[str]:
+def _shortfalls(
+    params: OpenvinoParams, precision: str, reported: dict[str, str], device: str
+) -> list[str]:
     """List the requested properties that the compiled model does not report."""
     lines = []
     requested = {"streams": params.streams, "threads": params.threads}
     if params.precision == "int8" and precision != "int8":
-        lines.append("precision int8 was requested; no layer computes in it")
+        lines.append(
+            f"precision int8 was requested; no layer computes in it on {device}, where it costs "
+            "exactness and saves no time: take fp32, fp16 or bf16"
+        )
     hint = _HINTS[params.precision]
     if reported["inference_precision"] not in (hint, ""):
         lines.append(

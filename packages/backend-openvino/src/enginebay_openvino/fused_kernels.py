@@ -1,4 +1,4 @@
-"""Finds networks that OpenVINO's CPU plugin must not compute with its fused kernels ("Subgraph").
+"""What is to be known of the fused kernels of OpenVINO's CPU plugin ("Subgraph").
 
 OpenVINO 2026.4 fuses an attention and the transpositions around it into one kernel. If query and
 output have the same shape, it may write the output over the query. With as many heads as tokens
@@ -8,6 +8,9 @@ silently wrong: 4 frames and 4 heads are enough.
 It also fuses linear layers of tables with few rows, which it splits among its threads, and what
 joins them with an earlier table. Compiling two residual blocks for 4, 6 or 8 rows on two threads
 ends with SIGSEGV.
+
+On a processor with VNNI or AMX it fuses such layers in int8 too. The kernel reports f32, the type
+of its first input, while its products are in 8 bits, by the instruction vpdpbusd or tdpbusd.
 """
 
 from __future__ import annotations
@@ -53,6 +56,29 @@ def may_crash(network: ov.Model) -> bool:
             tables = [source for source, is_one in zip(sources, is_open, strict=True) if is_one]
             joins += len(tables) > 1 and all(map(_is_table, tables))
     return layers > 1 and joins > 0
+
+
+def products(network: ov.Model) -> frozenset[str]:
+    """Return the names of the network's matrix products."""
+    ops = network.get_ops()
+    return frozenset(op.get_friendly_name() for op in ops if op.get_type_name() == "MatMul")
+
+
+def products_in_int8(kernel: ov.Node, names: frozenset[str]) -> int:
+    """Return how many matrix products a fused kernel computes in 8 bits; 0 for any other layer.
+
+    Args:
+        kernel: A layer of a compiled model.
+        names: The network's matrix products.
+    """
+    # Second factors (weights, an attention's keys and values) come from outside. For a product in
+    # 8 bits they are i8; for one in floating point they were converted before.
+    if _layer(kernel) != "Subgraph" or not any(
+        port.get_element_type().get_type_name() == "i8" for port in kernel.inputs()
+    ):
+        return 0
+    parts = kernel.get_rt_info()["originalLayersNames"].value.split(",")
+    return len(names.intersection(parts))
 
 
 def _is_table(tensor: ov.Output) -> bool:

@@ -36,7 +36,7 @@ Verdict: TypeAlias = Literal["verified", "mismatched", "unverified", "crashed"]
 
 
 class VerdictWarning(UserWarning):
-    """Says what limits a verdict, such as a line where Python reads a tensor's value."""
+    """Says what limits a verdict: a device that was not there, a value that Python reads."""
 
 
 #: How many probes there are by default: all kinds that an example without open sizes has, and more.
@@ -141,6 +141,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         matchings: Of each comparator, what it found.
         simulation: Of an engine that cannot run where it was built, the figures of the graph that
             it is built from, run by another engine; None where there are none.
+        fallbacks: One sentence for each request that the engine did not follow, as in its receipt.
 
     Example:
         >>> Verification.unverified("no reference was given").summary()
@@ -159,6 +160,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     accuracy: Accuracy | None = None
     matchings: tuple[Matching, ...] = ()
     simulation: Simulation | None = None
+    fallbacks: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -171,6 +173,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         doubt: str = "",
         signals: tuple[Signal, ...] = (),
         matchings: tuple[Matching, ...] = (),
+        fallbacks: tuple[str, ...] = (),
     ) -> Verification:
         """The verdict on several samples; of each output, the worst one is kept.
 
@@ -182,6 +185,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
             doubt: Why it cannot be ``verified``, whatever the figures say.
             signals: The signals of an 8-bit engine.
             matchings: What the comparators found.
+            fallbacks: What the engine fell back on.
 
         Returns:
             ``verified`` or ``mismatched``; ``unverified`` where not one number was compared, or
@@ -218,6 +222,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
             basis=basis,
             signals=signals,
             matchings=matchings,
+            fallbacks=fallbacks,
         )
 
     @classmethod
@@ -249,7 +254,8 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         against = f" against {self.reference}" if self.reference else ""
         count = f"{len(self.outputs)} output{'' if len(self.outputs) == 1 else 's'}"
         text = f"{self.verdict}{against} on {count}, {self.extent()}; worst: {worst.describe()}"
-        return "; ".join((text, *(one.describe() for one in self.matchings), *self.causes()))
+        matched = (one.describe() for one in self.matchings)
+        return "; ".join((text, *matched, *self.fallbacks, *self.causes()))
 
     def extent(self) -> str:
         """The extent of the comparison: ``3 samples``, ``the example alone``."""
@@ -299,8 +305,8 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What limits the verdict, a sentence each."""
-        return self.basis.warnings if self.basis is not None else ()
+        """What the engine fell back on, and what else limits the verdict, a sentence each."""
+        return (*self.fallbacks, *(self.basis.warnings if self.basis is not None else ()))
 
     def causes(self) -> tuple[str, ...]:
         """Likely causes of a mismatch, and what to type."""

@@ -64,6 +64,18 @@ def test_deploy_closes_with_a_table_that_says_what_came_out(deployed: Ran) -> No
     assert row.index("ok") == header.index("RESULT")
 
 
+def test_what_the_engine_fell_back_on_stands_below_the_verdict(
+    cli: Run, fallen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENGINEBAY_BACKENDS", fallen)
+    deployed = cli("deploy", "net.py:build", "--backend", fallen, "--exporter", "torchscript")
+    for ran in (deployed, cli("verify", "net-build-fallen")):
+        assert ran.code == 0, ran.err
+        lines = ran.out.splitlines()
+        verdict = next(place for place, line in enumerate(lines) if "verified against" in line)
+        assert lines[verdict + 1] == "warning   no turbo here"
+
+
 def test_files_that_call_their_function_alike_get_folders_of_their_own(
     cli: Run, here: Path, deployed: Ran
 ) -> None:

@@ -63,6 +63,18 @@ def test_a_branch_that_no_sample_takes_is_warned_of_now_and_later(deploy: Deploy
     assert again.warnings == (warning,)
 
 
+def test_what_an_engine_fell_back_on_is_warned_of_now_and_later(
+    deploy: Deploy, fallen: str
+) -> None:
+    with pytest.warns(eb.VerdictWarning, match="no turbo here"):
+        deployed = deploy(torch.relu, torch.randn(2, 4), backend=fallen)
+    assert deployed.verdict == "verified"
+    assert deployed.verification.warnings == ("no turbo here",)
+    assert "; no turbo here" in deployed.verification.summary()
+    with pytest.warns(eb.VerdictWarning, match="no turbo here"):
+        eb.verify(deployed.artifact)
+
+
 @pytest.mark.filterwarnings("ignore:Converting a tensor:torch.jit.TracerWarning")
 def test_without_probes_the_verdict_is_on_the_example_alone(deploy: Deploy) -> None:
     with pytest.warns(eb.VerdictWarning):

@@ -44,6 +44,12 @@ def test_mismatched():
     )
 
 
+def test_a_mismatch_says_what_the_engine_fell_back_on():
+    fallbacks = ("no layer computes in int8",)
+    verdict = Verification.of([sample(0.5)], reference=REFERENCE, fallbacks=fallbacks)
+    assert verdict.summary().endswith("rtol 0.252 would pass; no layer computes in int8")
+
+
 def test_the_tolerance_in_the_summary_passes():
     assert Verification.of([sample(0.5, rtol=0.252)], reference=REFERENCE).passed
 

@@ -164,6 +164,8 @@ def _fastest(comparison: Comparison) -> str:
 def _reason(row: ComparisonRow) -> Iterator[tuple[str, str]]:
     if row.reason:
         yield row.label, row.reason
+    elif row.verification:
+        yield from ((row.label, text) for text in row.verification.fallbacks)
     if row.speed and row.speed.failure:
         yield row.label, f"it could not be measured: {row.speed.failure}"
     if row.hint:

@@ -233,5 +233,5 @@ def _deployed(row: ComparisonRow, deployment: Deployment) -> ComparisonRow:
         verification=verification,
         artifact=str(artifact.path),
         size=sum(file.size for file in artifact.manifest.files),
-        notes=deployment.notes,
+        notes=(*deployment.notes, *verification.fallbacks),
     )

@@ -63,8 +63,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
         verification: The verdict with its figures.
         receipt: What the engine says that it ran; None where it crashed.
         steps: The steps, and how long each took, in seconds.
-        notes: For the caller: which exporter or IR was not used and why, what fell
-            back.
+        notes: For the caller: which exporter or IR was not used and why.
         rewriting: Which rewriters fired, how often, and which never did; None where the model
             came as a file that needs no export.
     """
@@ -243,14 +242,13 @@ class Line:
             artifact = self._publish(found, prepared, stage)
             set_detail(str(artifact.path))
         found.verification.warn()
-        engine, receipt = found.engine, found.receipt
-        fallbacks = receipt.fallbacks if receipt else ()
+        engine = found.engine
         return Deployment(
             artifact=artifact,
             verification=found.verification,
-            receipt=receipt,
+            receipt=found.receipt,
             steps=tuple(steps.done),
-            notes=(*self.settings.notes, *engine.notes, *engine.ir.notes, *fallbacks),
+            notes=(*self.settings.notes, *engine.notes, *engine.ir.notes),
             rewriting=engine.rewriting,
         )
 

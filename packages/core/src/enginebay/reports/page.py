@@ -109,7 +109,6 @@ def _detail(entry: Entry) -> dict[str, Any]:
         ("engine", f"{receipt.engine}, {receipt.provider}".strip(", ") if receipt else ""),
         ("device", f"{receipt.device} {receipt.device_name}".strip() if receipt else ""),
         ("computes in", receipt.precision if receipt else ""),
-        *(("fell back", text) for text in (receipt.fallbacks if receipt else ())),
         ("built for", manifest.built_for if manifest else ""),
         *(("ran on", run.describe()) for run in (manifest.runs if manifest else ())),
         *(("note", text) for text in entry.notes),

@@ -101,8 +101,10 @@ def _judge(
         found, receipt = run_trial(request, samples, timeout=timeout)
     except (ChildCrashedError, ChildTimeoutError) as err:
         return _crashed(request, err, "" if missing else reference), None
+    fallbacks = receipt.fallbacks
     if missing:
-        return Verification.unverified(missing), receipt
+        unverified = Verification.unverified(missing)
+        return msgspec.structs.replace(unverified, fallbacks=fallbacks), receipt
     recorded = load_samples(samples)
     allowed = request.allowed_precision()
     precision = min(receipt.precision, allowed, key=coarseness)
@@ -134,6 +136,7 @@ def _judge(
             rtol=measure.rtol,
         ),
         matchings=matchings(comparators, labels, compared),
+        fallbacks=fallbacks,
     )
     if coarseness(receipt.precision) > coarseness(allowed):
         reason = f"the engine computed in {receipt.precision}, and {allowed} was requested"

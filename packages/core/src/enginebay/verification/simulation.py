@@ -64,6 +64,7 @@ def simulated(
         failed=(),
         signals=(),
         matchings=(),
+        fallbacks=(),
     )
 
 

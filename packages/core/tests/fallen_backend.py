@@ -1,0 +1,23 @@
+"""A backend whose engine did not do all that it was asked for."""
+
+from __future__ import annotations
+
+import enginebay as eb
+from enginebay.testing import loopback
+from enginebay.testing.loopback import LoopbackParams, LoopbackWrapper
+
+to_backend = loopback.to_backend
+
+
+class Fallen(LoopbackWrapper):
+    receipt = eb.Receipt(engine="e 1", device="cpu", fallbacks=("no turbo here",))
+
+
+@eb.hookimpl
+def build_wrapper(request):
+    return Fallen(request)
+
+
+@eb.hookimpl
+def backend_info():
+    return eb.BackendInfo(name="fallen", irs=("onnx",), params=LoopbackParams)
