@@ -99,7 +99,7 @@ def python(session: nox.Session, *arguments: str, **env: str) -> None:
     A library has one thread in each process: threads of OpenMP that wait for a busy core do so at
     work, which made the training in the example six times as long.
     """
-    engines = Path(session.cache_dir).parent / "engines" / "bin"
+    engines = Path(session.cache_dir).absolute().parent / "engines" / "bin"
     folder = (session.bin_paths or [str(engines)])[0]
     env = {"OMP_NUM_THREADS": "1", "PATH": os.pathsep.join((folder, os.environ["PATH"])), **env}
     session.run(str(Path(folder, "python")), *arguments, env=env, external=True)

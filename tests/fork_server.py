@@ -59,7 +59,7 @@ PRELOADED = (
 #: Prefixes of variables that Python and the libraries read while they start.
 _AT_START = (
     *("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "OMP_", "MKL_", "OPENBLAS_", "KMP_"),
-    *("ATEN_", "DNNL_", "ONEDNN_", "TORCH", "NUMPY_", "NPY_"),
+    *("ATEN_", "DNNL_", "ONEDNN_", "TORCH_", "NUMPY_", "NPY_"),
 )
 _READ_LATER = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX")
 
@@ -287,6 +287,10 @@ def main(path: str, entries: list[str]) -> None:
         if not isinstance(end.code, int | None):
             raise
         _EXIT_CODES.append(end.code or 0)
+    except KeyboardInterrupt:  # as Python ends, so that a shell sees the signal
+        sys.excepthook(*sys.exc_info())
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
     else:
         _EXIT_CODES.append(0)
 

@@ -15,8 +15,9 @@ def main() -> None:
     reports = str(Path("build", "conformance").resolve())
     with TemporaryDirectory() as folder:
         package = Path(folder, "enginebay-frobnicator")
+        _run("pip", "uninstall", "-q", "-y", "enginebay-frobnicator", folder=folder)
         _run("enginebay", "new-backend", "frobnicator", folder=folder)
-        _run("pip", "install", "-q", "--no-deps", "--force-reinstall", str(package), folder=folder)
+        _run("pip", "install", "-q", "--no-deps", str(package), folder=folder)
         pytest = ("pytest", "-c", "pyproject.toml", "-W", "error")
         _run(*pytest, "--conformance-report", reports, folder=package)
         _run(*pytest, *KIT, "-k", "installed or numbers or scalars", folder=package)

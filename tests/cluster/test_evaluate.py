@@ -20,6 +20,8 @@ from enginebay.executors import dask_executor
 
 from .processes import Cluster
 
+pytestmark = pytest.mark.process  # a worker is killed whose child has its number
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
