@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import shlex
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -248,5 +249,5 @@ def test_relative_paths_begin_in_the_folder_of_the_cell(net, tmp_path, model) ->
     assert [(metric.metric, metric.error) for metric in row.metrics] == [("accuracy", "")]
     assert row.max_drop == 0.5
     command = eb.open_artifact(row.artifact).manifest.command
-    assert command.startswith(f"cd {folder} && enginebay deploy {model} ")
+    assert command.startswith(f"cd {shlex.quote(str(folder))} && enginebay deploy {model} ")
     assert Path.cwd() == tmp_path

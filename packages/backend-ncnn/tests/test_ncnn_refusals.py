@@ -41,6 +41,19 @@ def test_an_operator_that_ncnn_lacks_is_named_with_its_place(deploy):
     )
 
 
+def test_its_place_may_be_in_a_folder_with_a_blank(deploy):
+    module = {"torch": torch}
+    code = "def bits(x):\n    return torch.bitwise_and(x, 3)"
+    exec(compile(code, "/my models/net.py", "exec"), module)
+
+    class Model(nn.Module):
+        def forward(self, x):
+            return module["bits"](x)
+
+    with pytest.raises(ConversionError, match=r"bitwise_and.* my models/net\.py:2"):
+        deploy(Model(), torch.arange(8), ir="torchscript")
+
+
 def test_the_reasons_of_every_attempt_are_told(deploy):
     with pytest.raises(ConversionError) as caught:
         deploy(Bits(), torch.arange(8))

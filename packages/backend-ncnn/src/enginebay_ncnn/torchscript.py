@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from enginebay.authors import NumpyArray
 
-_FRAME = re.compile(r"^(?P<file>\S+\.py)\((?P<line>\d+)\)", re.MULTILINE)
+_FRAME = re.compile(r"^(?P<file>.+\.py)\((?P<line>\d+)\)", re.MULTILINE)
 
 #: Frames that are not the model's own code.
 _FOREIGN = ("/torch/", "/src/enginebay", "-packages/enginebay")

@@ -145,7 +145,7 @@ def hangs_in_c(pid_file: Path):
 
 def hangs_in_run(pid_file: Path):
     from enginebay.isolation import run
-    run(["sh", "-c", f"echo $$ >{pid_file}; sleep 600"], timeout=600)
+    run(["sh", "-c", 'echo $$ >"$0"; sleep 600', str(pid_file)], timeout=600)
 
 def fails_in_run():
     from enginebay.isolation import run

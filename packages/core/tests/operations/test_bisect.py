@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -249,7 +250,7 @@ def test_an_onnx_file_has_nodes(tmp_path: Path) -> None:
         params={"gain": 1.5},
         allow_mismatch=True,
         probes=0,
-        command=f"cd {tmp_path} && enginebay deploy net.onnx --backend loopback",
+        command=f"cd {shlex.quote(str(tmp_path))} && enginebay deploy net.onnx --backend loopback",
     ).artifact
     found = eb.bisect(artifact)
     assert (found.node, found.module, found.step) == (
@@ -271,7 +272,8 @@ def test_an_onnx_file_has_nodes(tmp_path: Path) -> None:
     ],
 )
 def test_an_artifact_whose_model_is_not_known(tmp_path: Path, command: str, message: str) -> None:
-    artifact = deployed(tmp_path, model=short, probes=0, command=command.format(folder=tmp_path))
+    command = command.format(folder=shlex.quote(str(tmp_path)))
+    artifact = deployed(tmp_path, model=short, probes=0, command=command)
     with pytest.raises(UsageError) as raised:
         eb.bisect(artifact)
     assert str(raised.value) == message.format(net=artifact.path, folder=tmp_path)
@@ -287,7 +289,8 @@ def test_the_model_that_the_command_names(tmp_path: Path) -> None:
         "    torch.manual_seed(0)\n"
         "    return torch.nn.Sequential(torch.nn.Linear(2, 2)).eval(), torch.ones(1, 2)\n"
     )
-    command = f"cd {tmp_path / 'deploy'} && enginebay deploy net.py:build --backend loopback"
+    folder = shlex.quote(str(tmp_path / "deploy"))
+    command = f"cd {folder} && enginebay deploy net.py:build --backend loopback"
     source = str(tmp_path / "deploy" / "net.py:build")
     given: dict[str, Any] = {"params": {"gain": 2.0}, "allow_mismatch": True, "command": command}
     given |= {"exporter": "torchscript", "probes": 0, "work_dir": tmp_path / "net"}

@@ -306,8 +306,9 @@ def test_rounding_excuses_no_engine_that_a_stable_model_finds_wrong(deploy: Depl
 
 
 def rounded(x: torch.Tensor) -> torch.Tensor:
-    """Return the numbers, off by a rounding in what is traced."""
-    return x * (1 - 2**-23 * torch.rand(x.shape)) if torch.jit.is_tracing() else x
+    """Return the numbers, every fourth one off by a rounding in what is traced."""
+    first = (torch.arange(x.numel()) % 4 == 0).reshape(x.shape)
+    return x * (1 - 2**-23 * first) if torch.jit.is_tracing() else x
 
 
 class Remainder(nn.Module):

@@ -95,7 +95,8 @@ def test_they_answer_without_any_backend() -> None:
     with pack("zoo", source), temporary_backend("mine", "raise SystemExit"):
         team = load_plugins()
         assert load_plugins() is team
-        assert [(s.name, a) for s, a in team.call_all("model_sources")] == [("zoo", {"zoo": len})]
+        answers = team.call_all("model_sources")
+        assert [answer for s, answer in answers if s.name == "zoo"] == [{"zoo": len}]
 
 
 @pytest.mark.parametrize(

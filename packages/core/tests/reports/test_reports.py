@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import sys
 from collections.abc import Callable
@@ -235,7 +236,9 @@ def test_report_on_the_command_line(cli: Run, here: Path) -> None:
     assert cli("report", "good", "bad", "--output", "out.json").code == 0
     document = cli("report", "out.json", "--json").document
     assert len(document["artifacts"]) == 2
-    assert document["command"] == f"cd {here} && enginebay report good bad --output out.json"
+    assert document["command"] == (
+        f"cd {shlex.quote(str(here))} && enginebay report good bad --output out.json"
+    )
     assert not (here / "report.html").exists()
     refused = cli("report", "good", "wide", "--output", "two.json")
     assert refused.code == 2

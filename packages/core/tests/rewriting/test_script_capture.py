@@ -245,3 +245,11 @@ def test_nodes_know_their_line() -> None:
     program = capture(traced(numbers, torch.randn(2, 8)), (torch.randn(2, 8),))
     traces = [node.meta.get("stack_trace") or "" for node in program.graph.nodes]
     assert any("test_script_capture.py" in trace for trace in traces)
+
+
+def test_a_line_may_be_in_a_folder_with_a_blank() -> None:
+    module: dict[str, Any] = {}
+    exec(compile("def double(x):\n    return x * 2", "/my models/net.py", "exec"), module)
+    program = capture(traced(module["double"], torch.randn(2)), (torch.randn(2),))
+    traces = [node.meta.get("stack_trace") or "" for node in program.graph.nodes]
+    assert any('File "/my models/net.py", line 2, in double' in trace for trace in traces)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from hashlib import sha256
 from pathlib import Path
 
@@ -108,7 +109,8 @@ def test_the_job_has_the_command_of_its_artifact(tmp_path) -> None:
         seconds=1.0,
     )
     assert job.command == (
-        f"cd {tmp_path} && enginebay deploy 'a b.py:build' --backend onnxruntime --input x=1x3 "
+        f"cd {shlex.quote(str(tmp_path))} && "
+        "enginebay deploy 'a b.py:build' --backend onnxruntime --input x=1x3 "
         "--precision fp16 --take 3 --threads 2 --no-fast --providers a,b --options k=1"
     )
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torch.fx import GraphModule
 
 #: A line of Python in the source range of a node: ``…/model.py(12): forward``.
-_FRAME = re.compile(r"^(?P<file>\S+\.py)\((?P<line>\d+)\)(?:: (?P<function>\S+))?", re.MULTILINE)
+_FRAME = re.compile(r"^(?P<file>.+\.py)\((?P<line>\d+)\)(?:: (?P<function>\S+))?", re.MULTILINE)
 
 #: The frames that are not the model's own code.
 _FOREIGN = ("/torch/", "/src/enginebay", "-packages/enginebay")
