@@ -52,7 +52,7 @@ def files(net: nn.Module, tmp_path_factory: pytest.TempPathFactory) -> Path:
     x = torch.randn(2, 4)
     eb.export(net, x, path=folder / "net.onnx")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # TorchScript itself is
+        warnings.simplefilter("ignore")  # TorchScript itself is deprecated
         torch.jit.trace(net, x, check_trace=False).save(folder / "net.pt")
     torch.export.save(torch.export.export(net, (x,)), folder / "net.pt2")
     return folder
@@ -212,7 +212,7 @@ class Wrapper(eb.Wrapper):
             self.model = torch.export.load(path).module()
         elif path.suffix == ".pt":
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DeprecationWarning)
+                warnings.simplefilter("ignore")
                 self.model = torch.jit.load(path)
         else:
             from onnx.reference import ReferenceEvaluator

@@ -43,7 +43,7 @@ def run_both(net: torch.nn.Module, x: torch.Tensor):
     """The outputs of PyTorch and of ONNX Runtime."""
     file = io.BytesIO()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore")  # TorchScript itself is deprecated
         torch.onnx.export(net, (x,), file, dynamo=False, input_names=["x"], opset_version=17)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1

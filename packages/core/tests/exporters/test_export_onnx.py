@@ -461,7 +461,7 @@ def test_a_size_among_the_results_is_no_output(exporter, tmp_path) -> None:
 
 
 # torch.compile imports deprecated parts of torch itself.
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
 @pytest.mark.parametrize("exporter", EXPORTERS)
 def test_a_function_that_is_compiled_is_exported_as_it_was_written(exporter, tmp_path) -> None:
     @torch.compile(backend=lambda *_: pytest.fail("it was compiled"))

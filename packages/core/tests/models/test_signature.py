@@ -316,7 +316,7 @@ def test_the_flat_model_shares_its_weights_and_takes_and_gives_tensors() -> None
 
 
 # torch.compile imports deprecated parts of torch itself.
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
 def test_a_compiled_model_is_the_model_it_wraps(tmp_path) -> None:
     net = nn.Linear(3, 2)
     compiled = torch.compile(net)

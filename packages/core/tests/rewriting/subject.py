@@ -50,6 +50,14 @@ class Child(Base):
     pass
 
 
+class Table(dict):
+    fromkeys = dict.__dict__["fromkeys"]  # a class method that is written in C
+
+
+class Inheriting(dict):
+    pass
+
+
 class Grandchild(Child):
     def method(self, x):
         return ("grandchild", *super().method(x))

@@ -263,6 +263,23 @@ def test_the_original_of_an_inherited_member_is_the_base_class_rewritten(subject
         assert isinstance(call(subject.Base)[1], (tuple, str))
 
 
+@pytest.mark.parametrize("klass", ["Table", "Inheriting"])
+def test_class_methods_that_are_written_in_c_are_rewritten(subject, klass):
+    rewriters = RewriterSet()
+
+    @rewriters.function(f"rewriting_subject.{klass}.fromkeys")
+    def marked(ctx, cls, keys):
+        return ("rewritten", ctx.origin_func(cls, keys, 1))
+
+    kind = getattr(subject, klass)
+    members = dict(vars(kind))
+    with in_force(rewriters):
+        assert kind.fromkeys("a") == ("rewritten", {"a": 1})
+        assert type(kind().fromkeys("a")[1]) is kind
+    assert kind.fromkeys("a") == {"a": None}
+    assert dict(vars(kind)) == members
+
+
 @pytest.mark.parametrize("klass", ["Base", "Child"])
 def test_a_cached_property_is_rewritten_whatever_it_has_cached(subject, klass):
     rewriters = RewriterSet()

@@ -139,12 +139,22 @@ def compiled_aside() -> Iterator[None]:
     import torch
 
     tracer: Any = torch.fx._symbolic_trace
-    with torch._dynamo.config.patch(error_on_nested_fx_trace=False):
-        before, tracer._is_fx_tracing_flag = tracer._is_fx_tracing_flag, True
-        try:
-            yield
-        finally:
-            tracer._is_fx_tracing_flag = before
+    traces = getattr(tracer, "_is_fx_tracing_context", _fx_traces)  # since torch 2.14
+    with torch._dynamo.config.patch(error_on_nested_fx_trace=False), traces(True):
+        yield
+
+
+@contextmanager
+def _fx_traces(value: bool) -> Iterator[None]:
+    """Say that torch.fx traces, to a torch where this is one flag for all threads."""
+    import torch
+
+    tracer: Any = torch.fx._symbolic_trace
+    before, tracer._is_fx_tracing_flag = tracer._is_fx_tracing_flag, value
+    try:
+        yield
+    finally:
+        tracer._is_fx_tracing_flag = before
 
 
 def traceable(program: ExportedProgram) -> nn.Module:

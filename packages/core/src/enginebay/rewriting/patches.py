@@ -13,7 +13,7 @@ import inspect
 import sys
 import threading
 from contextlib import contextmanager
-from types import CodeType, FunctionType, ModuleType
+from types import ClassMethodDescriptorType, CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 from enginebay.errors import RewriterError
@@ -283,6 +283,8 @@ def _as_kind_of(value: Any, function: Callable[..., Any]) -> Any:
     """Wrap ``function`` as the kind of attribute that ``value`` is."""
     if isinstance(value, (staticmethod, classmethod)):
         return type(value)(function)
+    if isinstance(value, ClassMethodDescriptorType):  # a class method that is written in C
+        return classmethod(function)
     if isinstance(value, property):
         return property(function, value.fset, value.fdel, value.__doc__)
     return property(function) if _is_property(value) else function
