@@ -122,7 +122,7 @@ def base(session: nox.Session) -> None:
     installed = session.run_install(*pip, silent=True, success_codes=[0, 1, 2])
     imported = session.run("python", "-c", "import torch", silent=True, success_codes=[0, 1])
     if "Error" in str(imported):
-        if "ConnectionError" in str(installed):
+        if "connection broken" in str(installed):
             session.error("pip reaches no package index: is there a network?")
         reasons = [line for line in str(installed).splitlines() if line.startswith("ERROR")]
         session.error((reasons or str(imported).splitlines())[-1])
