@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 from tests.fork_server import fork_server, no_forks
+from tests.torchlib import parse_once
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -33,6 +34,11 @@ def _fork_server() -> Iterator[None]:
     """Start processes in milliseconds."""
     with fork_server():
         yield
+
+
+def pytest_runtest_setup() -> None:
+    """Make exports quick, once a test has imported the exporter."""
+    parse_once()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -21,6 +21,7 @@ import importlib
 import io
 import json
 import os
+import pkgutil
 import runpy
 import select
 import signal
@@ -39,22 +40,22 @@ if TYPE_CHECKING:
 
 #: The environment variable that holds the path of the server's socket.
 SOCKET = "TEST_FORK_SERVER"
-#: What most children import, as far as it is installed.
+#: What most children import beside core, as far as it is installed.
 PRELOADED = (
     "numpy",
+    "networkx",
     "torch",
-    "torch._dynamo",
-    "torch.export",
-    "torch.onnx",
-    "torch.onnx._internal.exporter._core",
+    "torch._dynamo.precompile_context",
+    "torch._export.serde.serialize",
+    "torch._functorch.aot_autograd",
+    "torch.export._trace",
+    "torch.onnx._internal.exporter._compat",
     "torch.testing",
-    "onnx",
+    "onnx.reference",
     "onnxscript",
     "rich.console",
-    "enginebay.cli",
-    "enginebay.verification.trial",
-    "enginebay.verification.reference",
-    "enginebay.operations",
+    "importlib_metadata",
+    "packaging.requirements",
 )
 #: Prefixes of variables that Python and the libraries read while they start.
 _AT_START = (
@@ -271,9 +272,13 @@ def main(path: str, entries: list[str]) -> None:
     atexit.register(_end_at_once)  # the first to be registered, so the last to be called
     bare = list(sys.path)
     sys.path[:] = entries
-    for module in PRELOADED:
+    core = importlib.import_module("enginebay")
+    ours = [found.name for found in pkgutil.walk_packages(core.__path__, "enginebay.")]
+    ours = [name for name in ours if not {"testing", "__main__"}.intersection(name.split("."))]
+    for module in (*PRELOADED, *ours):
         with contextlib.suppress(ImportError):
             importlib.import_module(module)
+    importlib.import_module("tests.torchlib").parse_once(now=True)
     _install()
     gc.collect()
     gc.freeze()  # a fork that collects garbage would copy every page
