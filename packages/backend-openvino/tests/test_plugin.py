@@ -16,6 +16,7 @@ from enginebay_openvino.params import OpenvinoParams
 README = Path(__file__).parents[1] / "README.md"
 
 
+@pytest.mark.process
 def test_running_an_artifact_imports_no_torch(write, tmp_path):
     model = write("(float[2] x) => (float[2] y) { y = Relu(x) }")
     eb.convert(model, backend="openvino", work_dir=tmp_path / "out")

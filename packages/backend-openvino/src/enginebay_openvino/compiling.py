@@ -49,6 +49,11 @@ def compile_model(request: WrapperRequest[OpenvinoParams]) -> tuple[ov.CompiledM
     available = available_devices(core)
     wanted = openvino_device(params.device, available)
     device = wanted if is_available(wanted, available) else "CPU"
+    missing = (
+        (f"device {wanted} was requested; this machine offers {', '.join(available)}",)
+        if device != wanted
+        else ()
+    )
     add_extensions(core, carried_extensions(params.extensions, request.directory))
     path = request.directory / request.files[0]
     properties = _properties(core, device, params)
@@ -71,11 +76,6 @@ def compile_model(request: WrapperRequest[OpenvinoParams]) -> tuple[ov.CompiledM
             f"OpenVINO cannot load '{path.name}': {reason(err)}",
             hint="name the operator's class or library in extensions too" if unknown else None,
         ) from err
-    missing = (
-        (f"device {wanted} was requested; this machine offers {', '.join(available)}",)
-        if device != wanted
-        else ()
-    )
     layers = _arithmetic(compiled, products(network))
     return compiled, _receipt(core, compiled, params, properties, layers, missing)
 
