@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -51,9 +52,17 @@ def names(specs: Any) -> list[str]:
     return [spec.name for spec in specs]
 
 
-@pytest.mark.parametrize("file", FILES)
-@pytest.mark.parametrize("kind", MODELS)
-@pytest.mark.parametrize("size", ["fixed", "open"])
+def _pairs() -> list[Any]:
+    """Every kind of model as every file, with sizes fixed or open in turn; the rest is slow."""
+    cases = []
+    for number, (kind, file) in enumerate(product(MODELS, FILES)):
+        for size in ("fixed", "open"):
+            marks = [] if size == ("fixed", "open")[number % 2] else [pytest.mark.slow]
+            cases.append(pytest.param(kind, file, size, marks=marks))
+    return cases
+
+
+@pytest.mark.parametrize(("kind", "file", "size"), _pairs())
 def test_an_exported_file_deploys(
     loopback: str, tmp_path: Path, kind: str, file: str, size: str
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.fork_server import no_forks
@@ -34,7 +34,18 @@ def test_every_law_can_fail() -> None:
     assert not broken & set(NOT_THE_PLUGINS)
 
 
-@pytest.mark.parametrize("name", BROKEN)
+def _one_for_each_law() -> list[Any]:
+    """The broken backends; those that break a law which another one has broken are slow."""
+    laws: set[str] = set()
+    cases = []
+    for name, broken in BROKEN.items():
+        marks = [pytest.mark.slow] if broken.law in laws else []
+        laws.add(broken.law)
+        cases.append(pytest.param(name, marks=marks))
+    return cases
+
+
+@pytest.mark.parametrize("name", _one_for_each_law())
 def test_a_broken_backend_is_caught(
     name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, soon: int
 ) -> None:
