@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-KIT = ("--pyargs", "enginebay.testing", "--backend", "frobnicator")
+#: Of the kit, which lies in an environment in this repository, and must not meet its conftest.py.
+KIT = ("--noconftest", "--pyargs", "enginebay.testing", "--backend", "frobnicator")
 
 
 def main() -> None:
