@@ -15,7 +15,7 @@ from tests.fork_server import fork_server, no_forks
 from tests.torchlib import parse_once
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator
 
 # Under nohup, in the background of a shell and under some CI runners signals are ignored, and a
 # child process inherits that. A handler is not inherited: children have the default again.
@@ -29,11 +29,14 @@ settings.register_profile("full", max_examples=200, deadline=None)
 settings.load_profile("default")
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _fork_server() -> Iterator[None]:
-    """Start processes in milliseconds."""
+@pytest.hookimpl(wrapper=True)
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
+    """Start the processes of tests in milliseconds, but not those that pytest-xdist runs them in."""
+    config = session.config
+    if config.getoption("numprocesses", default=None) and not hasattr(config, "workerinput"):
+        return (yield)
     with fork_server():
-        yield
+        return (yield)
 
 
 def pytest_runtest_setup() -> None:
