@@ -31,7 +31,7 @@ settings.load_profile("default")
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
-    """Start the processes of tests in milliseconds, but not those that pytest-xdist runs them in."""
+    """Start the processes of tests in milliseconds, but not those of pytest-xdist."""
     config = session.config
     if config.getoption("numprocesses", default=None) and not hasattr(config, "workerinput"):
         return (yield)
