@@ -58,6 +58,9 @@ class Inheriting(dict):
     pass
 
 
+table, inheriting = Table.fromkeys, Inheriting.fromkeys
+
+
 class Grandchild(Child):
     def method(self, x):
         return ("grandchild", *super().method(x))

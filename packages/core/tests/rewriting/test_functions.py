@@ -272,12 +272,14 @@ def test_class_methods_that_are_written_in_c_are_rewritten(subject, klass):
         return ("rewritten", ctx.origin_func(cls, keys, 1))
 
     kind = getattr(subject, klass)
-    members = dict(vars(kind))
+    members, alias = dict(vars(kind)), getattr(subject, klass.lower())
     with in_force(rewriters):
         assert kind.fromkeys("a") == ("rewritten", {"a": 1})
         assert type(kind().fromkeys("a")[1]) is kind
+        assert getattr(subject, klass.lower())("a") == ("rewritten", {"a": 1})
     assert kind.fromkeys("a") == {"a": None}
     assert dict(vars(kind)) == members
+    assert getattr(subject, klass.lower()) is alias
 
 
 @pytest.mark.parametrize("klass", ["Base", "Child"])

@@ -13,7 +13,13 @@ import inspect
 import sys
 import threading
 from contextlib import contextmanager
-from types import ClassMethodDescriptorType, CodeType, FunctionType, ModuleType
+from types import (
+    BuiltinMethodType,
+    ClassMethodDescriptorType,
+    CodeType,
+    FunctionType,
+    ModuleType,
+)
 from typing import TYPE_CHECKING, Any, cast
 
 from enginebay.errors import RewriterError
@@ -115,6 +121,8 @@ class AttributePatch(Patch):
         self.found = found
         self._replacement: Any = None
         self.places: list[tuple[Any, str]] = [(found.owner, found.attribute)]
+        #: A class method that is written in C, as modules hold it: name = Class.method.
+        self.bound: list[tuple[ModuleType, str, Any]] = []
         self.original = _original(found)
 
     @property
@@ -130,9 +138,14 @@ class AttributePatch(Patch):
                 setattr(owner, attribute, self._replacement)
             except (AttributeError, TypeError) as err:  # of a type that is not written in Python
                 raise RewriterError(f'"{attribute}" cannot be rewritten: {err}') from err
+        for module, name, method in self.bound:
+            setattr(module, name, getattr(method.__self__, self.found.attribute))
 
     def uninstall(self) -> None:
         """Put the attribute back in every place that still holds the replacement."""
+        for module, name, method in self.bound:
+            if vars(module).get(name) == getattr(method.__self__, self.found.attribute):
+                setattr(module, name, method)
         for owner, attribute in self.places:
             # Somebody else may have replaced it meanwhile, as monkeypatch in a test does.
             if getattr(owner, "__dict__", {}).get(attribute) is not self._replacement:
@@ -304,3 +317,16 @@ def _find_aliases(patches: list[AttributePatch]) -> None:
             for name, held in list(vars(module).items()):
                 if id(held) in wanted:
                     wanted[id(held)].places.append((module, name))
+    for patch in patches:
+        if isinstance(patch.found.value, ClassMethodDescriptorType):
+            patch.bound = list(_bound(patch.found))
+
+
+def _bound(found: Found) -> Iterator[tuple[ModuleType, str, Any]]:
+    """Find the modules that hold a class method, or that of a subclass, as a function."""
+    for module in list(sys.modules.values()):
+        for name, held in list(vars(module).items()) if isinstance(module, ModuleType) else ():
+            klass = held.__self__ if type(held) is BuiltinMethodType else None
+            is_class = isinstance(klass, type) and issubclass(klass, found.owner)
+            if is_class and held == found.value.__get__(None, klass):
+                yield module, name, held
