@@ -12,6 +12,11 @@ from importlib.util import find_spec
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+# An example may take as long as a busy machine makes it.
+settings.register_profile("no deadline", deadline=None)
+settings.load_profile("no deadline")
 
 # Under nohup, in the background of a shell and under some CI runners signals are ignored, and a
 # child process inherits that. A handler is not inherited: children have the default again.
