@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -51,6 +52,18 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         return (yield)
     with no_forks():
         return (yield)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave all but every Nth case of a test with the mark ``one_in(N)`` to the full run."""
+    cases: Counter[tuple[object, str]] = Counter()
+    for item in items:
+        if marker := item.get_closest_marker("one_in"):
+            family = (item.parent, getattr(item, "originalname", ""))
+            if cases[family] % marker.args[0]:
+                item.add_marker(pytest.mark.slow)
+            cases[family] += 1
 
 
 def _is_about_processes(item: pytest.Item) -> bool:

@@ -107,6 +107,38 @@ def no_forks() -> Iterator[None]:
             os.environ[SOCKET] = path
 
 
+#: The command ``enginebay`` for shells: it is forked, too, and takes no time to start itself.
+_COMMAND = """\
+#!{python} -IS
+import json, os, socket, sys
+mask = os.umask(0)
+os.umask(mask)
+argv = [sys.executable, "-m", "enginebay", *sys.argv[1:]]
+request = json.dumps([argv, dict(os.environ), os.getcwd(), mask, -1, False]).encode()
+server = socket.socket(socket.AF_UNIX)
+server.connect({socket!r})
+socket.send_fds(server, [len(request).to_bytes(8, "little")], [0, 1, 2])
+server.sendall(request)
+replies = server.makefile("rb")
+replies.readline()
+sys.exit(os.waitstatus_to_exitcode(int(replies.readline())))
+"""
+
+
+def write_command(folder: Path) -> None:
+    """Write ``enginebay`` for shells whose ``PATH`` begins with the folder."""
+    command = folder / "enginebay"
+    _start_server()
+    command.write_text(_COMMAND.format(python=sys.executable, socket=os.environ[SOCKET]))
+    command.chmod(0o755)
+
+
+def _start_server() -> None:
+    if start := _ForkingPopen.start_server:
+        _ForkingPopen.start_server = None
+        start()
+
+
 def _install() -> None:
     _ForkingPopen.at_start = _read_at_start(os.environ)
     subprocess.Popen = _ForkingPopen  # type: ignore[misc]
@@ -182,9 +214,7 @@ class _ForkingPopen(subprocess.Popen[Any]):
         return _parse(words) is not None
 
     def _send(self, request: Request, files: list[int]) -> None:
-        if start := _ForkingPopen.start_server:
-            _ForkingPopen.start_server = None
-            start()
+        _start_server()
         self._server = socket.socket(socket.AF_UNIX)
         self._server.connect(os.environ[SOCKET])
         message = json.dumps(request).encode()

@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 from onnx import TensorProto, helper, numpy_helper, save
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def deployment(*more: str) -> subprocess.Popen[bytes]:
     )
 
 
+@pytest.mark.slow
 def test_a_kill_at_any_moment_leaves_all_or_nothing(cli: Run, here: Path) -> None:
     big_onnx(here / "big.onnx")
     start = time.monotonic()

@@ -78,6 +78,7 @@ def configs(here: Path) -> Path:
 
 @pytest.mark.parametrize("shapes", ["static", "dynamic"])
 @pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.one_in(2)
 def test_a_config_drives_the_engine(cli: Run, configs: Path, name: str, shapes: str) -> None:
     backend = name.partition("-")[0]
     with_range = shapes == "dynamic" and "model_inputs" not in BACKENDS[name] and backend != "ncnn"

@@ -24,6 +24,7 @@ import types
 from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import resolve_name
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
@@ -32,6 +33,7 @@ import pytest
 import enginebay as eb
 from enginebay import authors
 from enginebay.cli import COMMANDS, command_parser
+from tests.fork_server import write_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -137,7 +139,13 @@ def run_python(block: Block, module: types.ModuleType) -> str:
 
 def run_shell(block: Block) -> str:
     lines = [line for line in block.code.splitlines() if not line.startswith(tuple(ELSEWHERE))]
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    with TemporaryDirectory() as folder:
+        write_command(Path(folder))
+        return _run_shell(block, lines, folder)
+
+
+def _run_shell(block: Block, lines: list[str], *folders: str) -> str:
+    path = os.pathsep.join([*folders, str(Path(sys.executable).parent), os.environ["PATH"]])
     run = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", "\n".join(lines)],
         capture_output=True,

@@ -31,6 +31,7 @@ def note(data: bytes) -> bytes:
 """
 
 
+@pytest.mark.slow
 def test_a_killed_and_a_stopped_worker_cost_no_task_and_double_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, soon: int
 ) -> None:

@@ -34,9 +34,9 @@ def _importable_in_children(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("engine", BARE)
 def test_our_wrapper_loses_nothing_of_its_engine(engine: str) -> None:
-    names = sorted(load_cases())[::50]
+    names = sorted(load_cases())[::100]
     found = run_all(engine, names)
-    assert sum(outcome == "pass" for (_, way), outcome in found.items() if way == "bare") >= 25
+    assert sum(outcome == "pass" for (_, way), outcome in found.items() if way == "bare") >= 12
     assert lost_cases(found) == {}
 
 

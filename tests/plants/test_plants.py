@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     "plant", [plant for plant in PLANTS if plant.model in ("qwen3", "gpt2", "resnet")], ids=str
 )
+@pytest.mark.one_in(3)
 def test_the_bisecting_names_the_plant(plant: Plant) -> None:
     found = search(plant)
     assert (found.verdict, found.bisection.module) == ("mismatched", plant.module)

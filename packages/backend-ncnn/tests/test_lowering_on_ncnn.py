@@ -133,6 +133,7 @@ def test_it_fails_as_it_is(deploy, name):
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.one_in(3)
 def test_it_is_verified_once_lowered(deploy, name):
     deployed = deploy(Apply(OPERATIONS[name]), torch.randn(1, 16, 8), ir="torchscript")
     assert deployed.verdict == "verified"

@@ -39,6 +39,7 @@ class Padded(nn.Module):
     ],
     ids=["causal", "causal, two", "padded", "padded, two"],
 )
+@pytest.mark.one_in(2)
 def test_a_mask_that_hides_whole_rows(deploy, model, dtype, seen) -> None:
     x, hiding = torch.randn(len(seen), 6, 8), torch.tensor(seen, dtype=dtype)
     example = torch.tensor([[1, 1, 1, 1, 0, 0]] * len(seen), dtype=dtype)

@@ -58,6 +58,7 @@ def inputs_of(size):
 
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.one_in(2)
 def test_names_order_shapes_and_dtypes_are_the_models(tmp_path, kind, dynamic):
     model = Many().eval()
     shapes = {"x": {0: "batch"}, "mask": {0: "batch"}} if dynamic else None

@@ -26,6 +26,7 @@ TRANSFORMS = {
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
+@pytest.mark.one_in(2)
 def test_a_transform_of_torch_is_verified_through_onnx(
     name: str, as_model: Any, tmp_path: Path
 ) -> None:
@@ -53,6 +54,7 @@ def test_a_transform_of_torch_is_verified_through_onnx(
     ],
     ids=str,
 )
+@pytest.mark.one_in(3)
 def test_every_form_of_the_node_is_read(
     opset: int, inputs: list[str], attributes: dict[str, int], parts: int, tmp_path: Path
 ) -> None:

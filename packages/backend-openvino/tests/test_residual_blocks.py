@@ -36,6 +36,7 @@ def snippets_mode(model: nn.Module, x: torch.Tensor, folder: Path, **options: An
 
 @pytest.mark.parametrize("rows", [4, 6, 8, 16])
 @pytest.mark.parametrize("join", [operator.add, operator.mul, torch.maximum])
+@pytest.mark.one_in(4)
 def test_blocks_that_read_a_block(rows: int, join: Any, tmp_path: Path) -> None:
     """OpenVINO's own compilation ends with SIGSEGV for three of these on two threads."""
     model = nn.Sequential(Block(), Block(join))

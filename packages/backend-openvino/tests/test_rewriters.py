@@ -30,6 +30,7 @@ SMALLER_THAN_ITS_WINDOW = {
 
 @pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
 @pytest.mark.parametrize("name", SMALLER_THAN_ITS_WINDOW)
+@pytest.mark.one_in(3)
 def test_pooling_with_a_window_larger_than_the_input(
     name: str, exporter: Any, as_model: Any, tmp_path: Path
 ) -> None:
@@ -99,6 +100,7 @@ ELLIPSES = {
 
 @pytest.mark.parametrize("as_list", [False, True])
 @pytest.mark.parametrize("equation", ELLIPSES)
+@pytest.mark.one_in(2)
 def test_contraction_of_three_tensors_with_an_ellipsis(
     equation: str, as_list: bool, tmp_path: Path
 ) -> None:

@@ -9,7 +9,11 @@ from hypothesis import strategies as st
 from packages.core.tests.rewriting.portable.engine import FLOATS, NUMBERS, tensors
 
 #: Smaller cases that fail are as slow as the first.
-quick = settings(max_examples=2, deadline=None, phases=(Phase.reuse, Phase.generate))
+quick = settings(
+    max_examples=max(1, settings().max_examples // 25),
+    deadline=None,
+    phases=(Phase.reuse, Phase.generate),
+)
 
 ONE = {
     **{name: getattr(torch, name) for name in ("exp2", "erfc", "signbit", "isfinite")},

@@ -69,6 +69,7 @@ FAMILIES = {
 
 
 @pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.one_in(2)
 def test_families(deploy, family):
     deployed = deploy(Family(FAMILIES[family]), torch.randn(1, 16, 8), ir="torchscript")
     assert deployed.verdict == "verified"

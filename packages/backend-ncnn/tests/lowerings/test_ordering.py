@@ -11,7 +11,11 @@ from packages.core.tests.rewriting.portable.engine import EVERY, NUMBERS, tensor
 from enginebay_ncnn.dialect.operators import OPERATORS
 
 #: Smaller cases that fail are as slow as the first.
-quick = settings(max_examples=2, deadline=None, phases=(Phase.reuse, Phase.generate))
+quick = settings(
+    max_examples=max(1, settings().max_examples // 25),
+    deadline=None,
+    phases=(Phase.reuse, Phase.generate),
+)
 
 
 @quick

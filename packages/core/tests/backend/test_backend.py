@@ -323,6 +323,7 @@ def test_a_converter_gets_no_samples_with_an_ir_alone(tmp_path: Path, tiny: Path
     ],
 )
 @pytest.mark.parametrize("as_file", [False, True])
+@pytest.mark.one_in(3)
 def test_a_converter_learns_the_range_of_shapes(
     tmp_path: Path, given: dict[str, Any], wanted: tuple[Any, ...], as_file: bool
 ) -> None:

@@ -292,6 +292,7 @@ def test_the_operator_set_is_the_wanted_one(tmp_path, opset: int, exporter: str)
 
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
 @pytest.mark.parametrize("time", [0, 1])
+@pytest.mark.one_in(2)
 def test_an_open_length_stays_open_through_a_recurrent_layer(kind, time: int, tmp_path) -> None:
     model, x = kind(4, 3, batch_first=time == 1), torch.randn(5, 5, 4)
     ir = export(model, x, path=tmp_path / "m", dynamic_shapes={"input": {time: "t"}})

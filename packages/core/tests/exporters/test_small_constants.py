@@ -39,6 +39,7 @@ def check_zeros(path, function, exporter: str) -> None:
 
 @pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
 @pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
+@pytest.mark.one_in(2)
 def test_small_constants_are_kept(tmp_path, function, exporter: str) -> None:
     check_zeros(tmp_path / "m.onnx", function, exporter)
 

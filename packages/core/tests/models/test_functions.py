@@ -66,6 +66,7 @@ class Pipeline:
         (lambda x: x + 1, X, ["x"], 0),
     ],
 )
+@pytest.mark.one_in(2)
 def test_a_function_that_takes_arguments_is_the_model(
     function: Any, given: Any, inputs: list[str], weights: int, exporter: Any, tmp_path
 ) -> None:

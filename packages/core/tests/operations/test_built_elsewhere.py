@@ -70,6 +70,7 @@ def test_a_wrong_rewriter_is_found_though_nothing_ran(ahead: str, tmp_path: Path
         ("none", "no file '"),
     ],
 )
+@pytest.mark.one_in(3)
 def test_a_graph_that_does_not_run_loses_no_artifact(
     ahead: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fate: str, why: str
 ) -> None:

@@ -127,6 +127,7 @@ def test_an_argument_that_cannot_be_copied_is_passed_as_it_is() -> None:
         ("torchscript", "torchscript", "inference"),
     ],
 )
+@pytest.mark.one_in(2)
 def test_a_model_that_keeps_tensors_can_be_deployed_and_stays_as_it_was(
     tmp_path: Path, exporter: Any, ir: Any, before: str
 ) -> None:

@@ -406,6 +406,7 @@ def test_linspace(start, end, steps, dtype, by_name):
     ],
 )
 @pytest.mark.parametrize("shape", [(2, 3), (3,), ()])
+@pytest.mark.one_in(3)
 def test_copy(export, exporter, target, source, shape):
     class Model(torch.nn.Module):
         def forward(self, x):

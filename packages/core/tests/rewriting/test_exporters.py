@@ -59,6 +59,7 @@ def marked(name, change):
         ("torch.nn.Linear.forward", lambda x: x + 1),
     ],
 )
+@pytest.mark.one_in(2)
 def test_functions(export, exporter, tokens, name, change):
     x = torch.rand(2, 3, 4)
     original = tokens(x)

@@ -295,6 +295,7 @@ _STATISTICS = (torch.zeros(3), torch.ones(3))
         ("transpose", lambda x: x.transpose(1, 2), None),
     ],
 )
+@pytest.mark.one_in(2)
 def test_operators_that_the_default_exporter_never_meets_are_said(name, call, reason) -> None:
     """Those that it meets fire, the others never: the claim is held against the exporter."""
 

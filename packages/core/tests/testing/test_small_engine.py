@@ -8,9 +8,11 @@ import pytest
 from packages.core.tests.testing import small_engine
 
 from enginebay.testing import Conformance, temporary_backend
+from enginebay.testing.conformance.kit import Kit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 @pytest.fixture(scope="module")
@@ -19,6 +21,13 @@ def _small() -> Iterator[None]:
         yield
 
 
+@pytest.mark.usefixtures("_small")
+@pytest.mark.parametrize("model", ["pointwise", "reductions"])
+def test_its_numbers_are_right(model: str, tmp_path: Path) -> None:
+    assert Kit("small", tmp_path).deploy(model, tmp_path / "artifact").verdict == "verified"
+
+
+@pytest.mark.slow
 @pytest.mark.usefixtures("_small")
 class TestSmallEngine(Conformance):
     @pytest.fixture

@@ -78,7 +78,8 @@ def examples(case=None, *, cases=5, **options):
         check(*(case(data.draw) for _ in range(cases)), **options)
 
     phases = (Phase.explicit, Phase.reuse, Phase.generate)  # smaller cases are as slow
-    run = settings(max_examples=2, deadline=None, phases=phases)(given(data=st.data())(run))
+    few = max(1, settings().max_examples // 25)
+    run = settings(max_examples=few, deadline=None, phases=phases)(given(data=st.data())(run))
     run.__doc__ = case.__doc__
     return run
 
