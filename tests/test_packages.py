@@ -60,3 +60,11 @@ def test_a_package_says_where_it_comes_from(path: Path) -> None:
         "Changelog": f"{REPOSITORY}/blob/main/CHANGELOG.md",
         "Issues": f"{REPOSITORY}/issues",
     }
+
+
+def test_the_oldest_torch_of_the_metadata_is_tested() -> None:
+    export = project(ROOT / "packages/core/pyproject.toml")["optional-dependencies"]["export"]
+    (floor,) = [Requirement(line) for line in export if Requirement(line).name == "torch"]
+    sessions = tomllib.loads((ROOT / "sessions.toml").read_text(encoding="utf-8"))
+    oldest = sessions["torch-oldest"]["torch"]
+    assert f"torch{floor.specifier}".replace(">=", "==") + ".*" == oldest
