@@ -61,8 +61,8 @@ def load(write: Callable[..., Path], tmp_path: Path) -> Iterator[Callable[..., e
 def run_with(tmp_path: Path) -> Callable[..., Any]:
     """Run an artifact with an instruction set; returns its receipt and its outputs.
 
-    AVX2 is without VNNI, AMX and float16, and DEFAULT all that the processor has. oneDNN, which has
-    OpenVINO's convolutions and products, reads this once in a process; so it gets one of its own.
+    AVX2 is without VNNI, AMX and float16, and DEFAULT all that the processor has. OpenVINO and its
+    oneDNN read their limits once in a process; so it gets one of its own. On x86 alone.
     """
 
     def run_with(instructions: str, artifact: Path, **inputs: Any) -> Any:
@@ -73,7 +73,10 @@ def run_with(tmp_path: Path) -> Callable[..., Any]:
                 *(sys.executable, "-m", "enginebay", "run", str(artifact), "--json"),
                 *("--input", str(given), "--output", str(found)),
             ],
-            env={**os.environ, "ONEDNN_MAX_CPU_ISA": instructions},
+            env={
+                **os.environ,
+                **dict.fromkeys(("OV_CPU_MAX_ISA", "ONEDNN_MAX_CPU_ISA"), instructions),
+            },
             check=True,
             capture_output=True,
             text=True,

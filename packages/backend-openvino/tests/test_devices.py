@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -60,6 +61,9 @@ def test_a_lower_precision_is_what_the_compiled_model_reports(load, precision, h
     assert 1e-5 < error < 0.1  # it is really computed in it
 
 
+@pytest.mark.skipif(
+    platform.machine() != "x86_64", reason="on x86 alone the instruction set can be limited"
+)
 @pytest.mark.parametrize("device", ["cpu", "auto"])
 def test_fp16_that_the_processor_lacks_is_fp32_and_no_bf16(write, tmp_path, run_with, device):
     params = {"precision": "fp16", "device": device}
