@@ -126,7 +126,6 @@ def build(path: Path) -> bytes:
         *((name, "dynamo") for name in (*BY_DYNAMO, *BY_DYNAMO_ALONE)),
     ],
 )
-@pytest.mark.one_in(3)
 def test_what_is_refused_is_rewritten(tmp_path: Path, name: str, exporter: Any) -> None:
     function, x, operator = (REFUSED | BY_DYNAMO_ALONE)[name]
     path = tmp_path / "m.onnx"
