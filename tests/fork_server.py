@@ -6,8 +6,8 @@ every command that is this Python with ``-c`` or ``-m``. Real stays: the process
 arguments, environment, folder, files and process group; its exit code or the signal that ended it.
 Not real are its start, with modules in memory, its parent, which is the server, its outputs, which
 have no buffer, and its end, without the destructors of libraries. A test that is about one of these
-has the mark ``process``. A process with another environment for the start of Python
-or of its libraries, such as ``PYTHONWARNINGS`` or ``OMP_NUM_THREADS``, is spawned too.
+has the mark ``process``. A process with another environment for the start of Python or of its
+libraries, such as ``PYTHONWARNINGS`` or ``OMP_NUM_THREADS``, is spawned too.
 
 The server imports no engine: engines have threads, and hang in a forked process.
 """
@@ -77,7 +77,7 @@ def fork_server() -> Iterator[None]:
         try:
             yield
         finally:
-            os.environ.pop(SOCKET, None)  # a test without forks may be the last
+            del os.environ[SOCKET]
             subprocess.Popen = original  # type: ignore[misc]
 
 
@@ -278,15 +278,17 @@ class _Command(NamedTuple):
 
 def _parse(argv: list[Any]) -> _Command | None:
     """Return the parts of a command line, or None where a flag is not known here."""
-    flags: list[str] = []
+    safe_path = False
     warn: list[str] = []
     words = [str(word) for word in argv[1:]]
     while words:
         word = words.pop(0)
         if word in ("-c", "-m") and words:
-            return _Command("-P" in flags, warn, word, words[0], words[1:])
-        if word in ("-P", "-u"):
-            flags.append(word)
+            return _Command(safe_path, warn, word, words[0], words[1:])
+        if word == "-P":
+            safe_path = True
+        elif word == "-u":
+            pass  # so are the outputs of every fork
         elif word == "-W" and words[:1] in (["ignore"], ["error"]):
             warn.append(words.pop(0))
         else:
