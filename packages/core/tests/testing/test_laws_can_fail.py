@@ -129,7 +129,8 @@ def outcome(broken: Broken, backend: str, request: pytest.FixtureRequest) -> str
     law = getattr(Conformance(), broken.law)
     wanted = [name for name in inspect.signature(law).parameters if name != "kit"]
     given = {name: request.getfixturevalue(name) for name in wanted if name not in broken.case}
-    spawned = no_forks() if "import" in broken.law else nullcontext()
+    about_processes = "import" in broken.law or law.__module__.endswith(".processes")
+    spawned = no_forks() if about_processes else nullcontext()
     try:
         with spawned:
             law(kit, **given, **broken.case)

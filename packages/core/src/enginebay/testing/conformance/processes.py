@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 import uuid
 from contextlib import suppress
@@ -133,7 +134,10 @@ def _kill_while_converting(kit: Kit, ir: Path, target: Path, seconds: float) -> 
         child.kill()
         ended = _wait_for(lambda: not _marked(mark), seconds=_PATIENCE)
         left = "" if ended else ", ".join(_kill(mark))
-        _, stderr = child.communicate()
+        try:
+            _, stderr = child.communicate(timeout=_PATIENCE)
+        except subprocess.TimeoutExpired:
+            left, stderr = "a process without the environment of the killed one", ""
     assert not left, f"left running: {left}"
     assert child.returncode == -signal.SIGKILL, stderr
 
