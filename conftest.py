@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 from tests.fork_server import fork_server, no_forks
-from tests.torchlib import parse_once
+from tests.quick_torch import quicken_torch
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -25,7 +25,7 @@ if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda *_: None)  # the test run itself outlives its terminal
 
 #: The same examples each time: a change is not to blame for what chance finds on its day.
-settings.register_profile("default", max_examples=25, derandomize=True, deadline=None)
+settings.register_profile("default", max_examples=12, derandomize=True, deadline=None)
 settings.register_profile("full", max_examples=200, deadline=None)
 settings.load_profile("default")
 
@@ -42,7 +42,7 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
 
 def pytest_runtest_setup() -> None:
     """Make exports quick, once a test has imported the exporter."""
-    parse_once()
+    quicken_torch()
 
 
 @pytest.hookimpl(wrapper=True)

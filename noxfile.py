@@ -50,7 +50,11 @@ BASE, ENGINES = ("base",), ("engines", "base")
 DEFAULT, FULL = ["default", "full"], ["full"]
 #: Gigabytes that the environments of the default run take.
 DISK = 8
-_WHEELS: dict[str, Path] = {}
+#: Our wheels, which `base` builds.
+WHEELS = ROOT / "build" / "wheels"
+# Python compiles a module at its first import, pip all of them: a minute, and most are never used.
+os.environ["PIP_COMPILE"] = "0"
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def install(
@@ -73,24 +77,14 @@ def install(
     names = {requirement.partition("[")[0]: requirement for requirement in wanted}
     ours = [name for name in names if name in PACKAGES]
     for name in ours:
-        names[name] = f"{names[name]} @ {wheel(session, name).as_uri()}"
+        (wheel,) = WHEELS.glob(f"{name.replace('-', '_')}-*.whl")
+        names[name] = f"{names[name]} @ {wheel.as_uri()}"
     if ours:  # the wheel that was installed before must go: the version's number may not change
         session.run_install("python", "-m", "pip", "uninstall", "-y", "-q", *ours)
     pins = ("-c", str(ROOT / "constraints.txt")) if pinned else ()
     session.install(*pins, *names.values())
     if alone:
         session.install(*pins, "--no-deps", *alone)
-
-
-def wheel(session: nox.Session, name: str) -> Path:
-    """Return a package's wheel, built once in a run: sources do not change within one."""
-    if name not in _WHEELS:
-        folder = ROOT / "build" / "wheels" / name
-        shutil.rmtree(folder, ignore_errors=True)
-        command = ("python", "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder))
-        session.run_install(*command, str(ROOT / PACKAGES[name]))
-        (_WHEELS[name],) = folder.glob("*.whl")
-    return _WHEELS[name]
 
 
 def python(session: nox.Session, *arguments: str, **env: str) -> None:
@@ -114,10 +108,10 @@ def pytest(session: nox.Session, *arguments: str, **env: str) -> None:
 
 @nox.session
 def base(session: nox.Session) -> None:
-    """Torch, and what else exporting needs, for the environments that look in this one."""
+    """Torch and what else exporting needs, for the environments that look in it; our wheels."""
     if (free := shutil.disk_usage(ROOT).free // 10**9) < DISK:
         session.error(f"the environments take {DISK} GB, and the disk has {free} GB left")
-    needs = ("-c", "constraints.txt", "torch", "onnx>=1.21", "onnxscript")
+    needs = ("-c", "constraints.txt", "torch", "onnx>=1.21", "onnxscript", "hatchling>=1.27")
     pip = ("python", "-m", "pip", "install", "--retries", "2", "--timeout", "20", *needs)
     installed = session.run_install(*pip, silent=True, success_codes=[0, 1, 2])
     imported = session.run("python", "-c", "import torch", silent=True, success_codes=[0, 1])
@@ -126,6 +120,9 @@ def base(session: nox.Session) -> None:
             session.error("pip reaches no package index: is there a network?")
         reasons = [line for line in str(installed).splitlines() if line.startswith("ERROR")]
         session.error((reasons or str(imported).splitlines())[-1])
+    shutil.rmtree(WHEELS, ignore_errors=True)
+    build = ("wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(WHEELS))
+    session.run_install("python", "-m", "pip", *build, *(f"./{path}" for path in PACKAGES.values()))
 
 
 @nox.session(requires=BASE)
@@ -154,6 +151,7 @@ def lint(session: nox.Session) -> None:
 def add_session(name: str, part: dict[str, Any]) -> None:
     """Add a session of ``sessions.toml``, which says what each key means."""
     shared = tuple(part.get("shared", ENGINES))
+    needed = shared or BASE  # for the wheels
     tags = {"default": DEFAULT, "full": FULL, "": []}[part["in"]]
 
     def run(session: nox.Session) -> None:
@@ -173,7 +171,7 @@ def add_session(name: str, part: dict[str, Any]) -> None:
     run.__doc__ = part["about"]
     own = None if "installs" in part else "none"
     pythons = part.get("python")
-    nox.session(name=name, python=pythons, venv_backend=own, requires=shared, tags=tags)(run)
+    nox.session(name=name, python=pythons, venv_backend=own, requires=needed, tags=tags)(run)
 
 
 def _insert(words: list[str], name: str, values: tuple[str, ...]) -> list[str]:

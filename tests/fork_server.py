@@ -32,6 +32,7 @@ import tempfile
 import time
 import types
 import warnings
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -310,7 +311,7 @@ def main(path: str, entries: list[str]) -> None:
     for module in (*PRELOADED, *ours):
         with contextlib.suppress(ImportError):
             importlib.import_module(module)
-    importlib.import_module("tests.torchlib").parse_once(now=True)
+    importlib.import_module("tests.quick_torch").quicken_torch(now=True)
     _install()
     gc.collect()
     gc.freeze()  # a fork that collects garbage would copy every page
@@ -318,6 +319,8 @@ def main(path: str, entries: list[str]) -> None:
     command = _parse(request.argv)
     assert command is not None
     _become(request)
+    for finalizer in weakref.finalize._registry:  # type: ignore[attr-defined]
+        finalizer.atexit = False  # torch takes its libraries down for a fifth of a second
     try:
         _start_python(command, bare)
     except SystemExit as end:

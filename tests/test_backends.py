@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -70,9 +71,8 @@ def test_the_command_line_takes_a_backends_flags(backend: str, tmp_path: Path) -
         ("check-env", backend),
         ("rewriters", "--backend", backend),
     ):
-        run = subprocess.run(
-            ["enginebay", *words], cwd=tmp_path, capture_output=True, text=True, check=False
-        )
+        command = [sys.executable, "-m", "enginebay", *words]
+        run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert run.returncode == 0, f"{words}\n{run.stderr}"
 
 

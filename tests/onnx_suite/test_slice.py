@@ -32,6 +32,7 @@ def _importable_in_children(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(Path(__file__).parents[2])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("engine", BARE)
 def test_our_wrapper_loses_nothing_of_its_engine(engine: str) -> None:
     names = sorted(load_cases())[::100]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import keyword
+import os
 import re
 import sys
 from contextlib import contextmanager
@@ -93,9 +94,10 @@ def _write_metadata(folder: Path, distribution: str, version: str, entry_points:
 
 
 def _unload(folder: Path) -> None:
+    inside = f"{folder}{os.sep}"
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__dict__", {}).get("__file__")  # asks no lazy module to load
-        if file and Path(str(file)).is_relative_to(folder):
+        if file and str(file).startswith(inside):
             del sys.modules[name]
 
 

@@ -1,0 +1,71 @@
+"""What torch does anew for each export, and does once in the processes of tests.
+
+That is three quarters of the export of a small network: torch parses ONNX's translations of its
+operators, goes through all composite operators for each namespace of operators, and makes the
+annotations of two functions for each operator that an export overrides.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+import typing
+from functools import cache
+from typing import Any
+
+_EXPORTER = "torch.onnx._internal.exporter._registration"
+_COMPOSITES = "torch._export.utils"
+_OPERATORS = "torch._ops"
+
+
+def quicken_torch(*, now: bool = False) -> None:
+    """Do so for the modules of torch that this process has imported.
+
+    Args:
+        now: Parse the translations for the operator set that exports have by default, too, before
+            there is an export.
+    """
+    done = (_share_translations, _EXPORTER), (_find_composites_once, _COMPOSITES)
+    for change, name in (*done, (_make_annotations_once, _OPERATORS)):
+        module = sys.modules.get(name)
+        if module is not None and not hasattr(module, "_quickened"):
+            module._quickened = True  # type: ignore[attr-defined]
+            change(module)
+    if now and _EXPORTER in sys.modules:
+        from torch.onnx import _constants
+
+        sys.modules[_EXPORTER].ONNXRegistry.from_torchlib(_constants.ONNX_DEFAULT_OPSET)
+
+
+def _share_translations(exporter: Any) -> None:
+    """Parse the translations once; each export gets a copy of the table to add its own to."""
+    original = cache(exporter.ONNXRegistry.from_torchlib)
+    newest = exporter.ONNXRegistry().opset_version
+
+    def from_torchlib(_cls: type, opset_version: int = newest) -> Any:
+        table = copy.copy(original(opset_version))
+        table.functions = {name: list(each) for name, each in table.functions.items()}
+        return table
+
+    exporter.ONNXRegistry.from_torchlib = classmethod(from_torchlib)
+
+
+def _find_composites_once(utilities: Any) -> None:
+    """Put composite operators into ``torch.ops`` where others are registered than the last time."""
+    import torch
+
+    original = utilities._materialize_cpp_cia_ops
+    known: list[str] = []
+
+    def materialize() -> None:
+        names = torch._C._dispatch_get_registrations_for_dispatch_key("CompositeImplicitAutograd")
+        if names != known:
+            known[:] = names
+            original()
+
+    utilities._materialize_cpp_cia_ops = materialize
+
+
+def _make_annotations_once(operators: Any) -> None:
+    """Take the ``Callable`` of ``typing``: unlike that of ``collections.abc`` it has a cache."""
+    operators.Callable = typing.Callable
