@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -62,9 +63,8 @@ def test_a_package_says_where_it_comes_from(path: Path) -> None:
     }
 
 
-def test_the_oldest_torch_of_the_metadata_is_tested() -> None:
+def test_the_default_run_has_the_oldest_torch_of_the_metadata() -> None:
     export = project(ROOT / "packages/core/pyproject.toml")["optional-dependencies"]["export"]
     (floor,) = [Requirement(line) for line in export if Requirement(line).name == "torch"]
-    sessions = tomllib.loads((ROOT / "sessions.toml").read_text(encoding="utf-8"))
-    oldest = sessions["torch-oldest"]["torch"]
-    assert f"torch{floor.specifier}".replace(">=", "==") + ".*" == oldest
+    (pin,) = re.findall(r"^torch==(\S+)", (ROOT / "constraints.txt").read_text("utf-8"), re.MULTILINE)
+    assert f"{floor.specifier}.0" == f">={pin}"
