@@ -79,7 +79,7 @@ def no_graph_dump() -> Iterator[None]:
     import torch
 
     enable = torch._C._jit_set_onnx_log_enabled
-    torch._C._jit_set_onnx_log_enabled = lambda _enabled: None
+    torch._C._jit_set_onnx_log_enabled = lambda *_: None
     try:
         yield
     finally:
