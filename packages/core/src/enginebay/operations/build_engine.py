@@ -6,7 +6,7 @@ import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from enginebay.artifact import LoadRequest, convert_parts, portable, simulation_folder
 from enginebay.backend import elsewhere, kept_nodes
@@ -19,6 +19,7 @@ from enginebay.errors import (
     disk_error,
 )
 from enginebay.exporters import split, write_ir
+from enginebay.hooks import ConvertRequest
 from enginebay.ir import IR_FOLDER, SUFFIXES
 from enginebay.isolation import check_time_limit, time_limit
 from enginebay.operations.rewrite_model import ExportPatch
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from enginebay.artifact import Part
     from enginebay.data import DataSet
-    from enginebay.hooks import BuiltFor, CalibrationData, Lower
+    from enginebay.hooks import BuiltFor, CalibrationData
     from enginebay.ir import IRKind, IRModel
     from enginebay.models import BoundModel
     from enginebay.operations.settings import Settings
@@ -137,7 +138,7 @@ class Engine:
             data: What it is calibrated with; by default the same as before.
         """
         build = replace(self.build, folder=folder, data=self.build.data if data is None else data)
-        files = _convert_whole(build, self.ir, kept)
+        files = _convert_whole(build, self.ir, keep=tuple(kept))
         return replace(self, build=build, files=files, kept=tuple(kept))
 
     def moved(self, other: Engine) -> Engine:
@@ -225,36 +226,33 @@ def _through(build: Build, kind: IRKind) -> Engine:
         else:
             kept = kept_nodes(_quantizable(build, exported), build.keep) if build.keep else ()
             lower = settings.engine.lowering(kind, settings.params, build.rewriters)
-            files = _convert_whole(build, exported, kept, set_detail, lower)
+            files = _convert_whole(build, exported, keep=kept, progress=set_detail, lower=lower)
             rewriting = joined(rewriting, lower.report)
         show(", ".join(file.as_posix() for file in files))
     return Engine(build, exported, files, parts, rewriting, kept=kept)
 
 
-def _convert_whole(
-    build: Build,
-    exported: IRModel,
-    kept: Sequence[str],
-    progress: Callable[[str], None] | None = None,
-    lower: Lower | None = None,
-) -> tuple[Path, ...]:
-    settings = build.settings
-    samples = _used(build.reference.samples, exported)
-    simulation = simulation_folder(build.folder) if build.elsewhere else None
-    return settings.engine.convert(
-        *(exported, settings.params, build.folder, progress, build.model.profiles),
-        [sample.inputs for sample in samples if sample.kind == "example"],
-        _calibration(build, exported),
-        kept,
-        build.unordered,
-        simulation,
-        lower,
+def _request(build: Build, ir: IRModel, **over: Any) -> ConvertRequest[Any]:
+    samples = _used(build.reference.samples, ir)
+    return ConvertRequest(
+        ir=ir,
+        params=build.settings.params,
+        work_dir=build.folder,
+        shapes=build.model.profiles,
+        samples=tuple(sample.inputs for sample in samples if sample.kind == "example"),
+        calibration=_calibration(build, ir),
+        unordered=build.unordered,
+        **over,
     )
 
 
-def _quantizable(build: Build, exported: IRModel) -> dict[str, str]:
-    engine, params = build.settings.engine, build.settings.params
-    return engine.quantizable_nodes(exported, params, build.folder, _calibration(build, exported))
+def _convert_whole(build: Build, ir: IRModel, **over: Any) -> tuple[Path, ...]:
+    simulation = simulation_folder(build.folder) if build.elsewhere else None
+    return build.settings.engine.convert(_request(build, ir, simulation=simulation, **over))
+
+
+def _quantizable(build: Build, ir: IRModel) -> dict[str, str]:
+    return build.settings.engine.quantizable_nodes(_request(build, ir))
 
 
 def _calibration(build: Build, exported: IRModel) -> CalibrationData | None:
