@@ -331,6 +331,9 @@ def main(path: str, entries: list[str]) -> None:
         sys.excepthook(*sys.exc_info())
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
+    except Exception:
+        sys.excepthook(*sys.exc_info())
+        _EXIT_CODES.append(1)
     else:
         _EXIT_CODES.append(0)
 

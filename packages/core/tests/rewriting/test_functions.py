@@ -123,8 +123,9 @@ def test_the_overridable_python_functions_of_torch_are_known():
 
     functions = {f for group in torch.overrides.get_overridable_functions().values() for f in group}
     names = {f.__globals__["__name__"] for f in functions if isinstance(f, types.FunctionType)}
-    # Scalars have no rewriters, and those that choose between two others ask in their names.
-    assert names - {*_MODULES} <= {"torch", "torch._jit_internal"}
+    # Scalars and lists have no rewriters, and those that choose between two others ask in their
+    # names.
+    assert names - {*_MODULES} <= {"torch", "torch._jit_internal", "torch.foreach"}
 
 
 def test_a_python_function_of_torch_is_the_original_inside_its_own_rewriters():

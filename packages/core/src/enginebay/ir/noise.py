@@ -78,12 +78,12 @@ def no_graph_dump() -> Iterator[None]:
     """
     import torch
 
-    log = torch._C._jit_onnx_log
-    torch._C._jit_onnx_log = lambda *_: None
+    enable = torch._C._jit_set_onnx_log_enabled
+    torch._C._jit_set_onnx_log_enabled = lambda *_: None
     try:
         yield
     finally:
-        torch._C._jit_onnx_log = log
+        torch._C._jit_set_onnx_log_enabled = enable
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Assignments that torch's default exporter gets wrong."""
+"""Assignments that torch's exporters get wrong."""
 
 from __future__ import annotations
 
@@ -54,3 +54,13 @@ def index_put(
         each.long() if each is not None and each.dtype is torch.int32 else each for each in indices
     ]
     return ctx.origin_op(x, wide, values, accumulate)
+
+
+@rewriters.lowering("aten.fill", ir="onnx", versions={"torch": ">=2.15"})
+def fill(ctx: LoweringContext, x: Tensor, value: Any) -> Any:
+    """Make a new tensor: the TorchScript exporter fills a copy, and fails at what it traced."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return ctx.origin_op(x, value)
+    return torch.full_like(x, value)

@@ -60,18 +60,20 @@ def of_complex(*names: str) -> Callable[[_F], _F]:
     return decorate
 
 
-def lowers(*names: str, open_sizes: bool = False) -> Callable[[_F], _F]:
+def lowers(*names: str, open_sizes: bool = False, torch: str | None = None) -> Callable[[_F], _F]:
     """Declare a lowering of one or several operators, for engines that lack them.
 
     Args:
         names: The operators.
         open_sizes: True if it also serves tensors of which sizes are open.
+        torch: The versions of torch that have them, if not all have.
     """
 
     def decorate(function: _F) -> _F:
         for name in names:
             needs = ("lacking",) if open_sizes else ("lacking", "dims")
-            lowerings.lowering(f"aten.{name}", needs=needs)(function)
+            versions = {"torch": torch} if torch else None
+            lowerings.lowering(f"aten.{name}", needs=needs, versions=versions)(function)
         return function
 
     return decorate

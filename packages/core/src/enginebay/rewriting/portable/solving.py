@@ -120,10 +120,8 @@ def _linalg_slogdet(ctx: LoweringContext, a: Tensor) -> tuple[Tensor, Tensor, Te
 
 
 # These leave a check of their results behind, which nothing can translate.
-_CHOLESKY = ["cholesky"] if hasattr(torch.ops.aten, "cholesky") else []  # torch 2.14 has none
-
-
-@lowers("linalg_cholesky", *_CHOLESKY, open_sizes=True)
+@lowers("linalg_cholesky", open_sizes=True)
+@lowers("cholesky", open_sizes=True, torch="<2.14")
 def linalg_cholesky(ctx: LoweringContext, a: Tensor, upper: bool = False) -> Tensor:
     found: Tensor = torch.linalg.cholesky_ex(a, upper=upper)[0]
     return found
