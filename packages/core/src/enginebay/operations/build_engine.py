@@ -74,7 +74,7 @@ class Build:
     @property
     def elsewhere(self) -> BuiltFor | None:
         """The machines that the engine is built for, where this is none of them; else None."""
-        return elsewhere(self.settings.engine, self.settings.params)
+        return elsewhere(self.settings.backend, self.settings.params)
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Engine:
         """The request that loads the engine."""
         settings = self.build.settings
         return LoadRequest(
-            backend=settings.engine.name,
+            backend=settings.backend.name,
             directory=self.build.folder,
             files=self.files,
             params=portable(settings.params),
@@ -182,7 +182,7 @@ def build_engine(build: Build) -> Engine:
         raise next(iter(failures.values()))
     reasons = "; ".join(f"{kind}: {err}" for kind, err in failures.items())
     hints = dict.fromkeys(err.hint for err in failures.values() if err.hint)
-    name = build.settings.engine.name
+    name = build.settings.backend.name
     raise ConversionError(
         f"no IR leads to backend '{name}': {reasons}", hint="; or ".join(hints) or None
     ) from ExceptionGroup("every IR failed", list(failures.values()))
@@ -190,7 +190,7 @@ def build_engine(build: Build) -> Engine:
 
 def _kinds(settings: Settings) -> tuple[IRKind, ...]:
     """The IRs to try, in order; only an ONNX graph can be cut."""
-    kinds: tuple[IRKind, ...] = (settings.ir,) if settings.ir else settings.engine.info.irs
+    kinds: tuple[IRKind, ...] = (settings.ir,) if settings.ir else settings.backend.info.irs
     cuts = settings.partition
     if not cuts:
         return kinds
@@ -225,7 +225,7 @@ def _through(build: Build, kind: IRKind) -> Engine:
             files = tuple(Path(path) for part in parts for path in part.paths)
         else:
             kept = kept_nodes(_quantizable(build, exported), build.keep) if build.keep else ()
-            lower = settings.engine.lowering(kind, settings.params, build.rewriters)
+            lower = settings.backend.lowering(kind, settings.params, build.rewriters)
             files = _convert_whole(build, exported, keep=kept, progress=set_detail, lower=lower)
             rewriting = joined(rewriting, lower.report)
         show(", ".join(file.as_posix() for file in files))
@@ -248,17 +248,17 @@ def _request(build: Build, ir: IRModel, **over: Any) -> ConvertRequest[Any]:
 
 def _convert_whole(build: Build, ir: IRModel, **over: Any) -> tuple[Path, ...]:
     simulation = simulation_folder(build.folder) if build.elsewhere else None
-    return build.settings.engine.convert(_request(build, ir, simulation=simulation, **over))
+    return build.settings.backend.convert(_request(build, ir, simulation=simulation, **over))
 
 
 def _quantizable(build: Build, ir: IRModel) -> dict[str, str]:
-    return build.settings.engine.quantizable_nodes(_request(build, ir))
+    return build.settings.backend.quantizable_nodes(_request(build, ir))
 
 
 def _calibration(build: Build, exported: IRModel) -> CalibrationData | None:
     unused = build.model.examples.keys() - {spec.name for spec in exported.inputs}
     settings = build.settings
-    return settings.engine.calibration(exported, settings.params, build.data, unused)
+    return settings.backend.calibration(exported, settings.params, build.data, unused)
 
 
 @contextmanager
@@ -283,7 +283,7 @@ def _export(build: Build, kind: IRKind) -> tuple[IRModel, RewriteReport | None]:
     settings = build.settings
     opset = settings.opset if kind == "onnx" else None
     patch = ExportPatch(
-        backend=settings.engine.name,
+        backend=settings.backend.name,
         ir=kind,
         rewriters=[*build.rewriters, *([mark_nodes()] if settings.partition else [])],
         config=settings.values,
@@ -300,7 +300,7 @@ def _export(build: Build, kind: IRKind) -> tuple[IRModel, RewriteReport | None]:
     if build.exports is None:
         return write()
     shapes = repr(build.model.dynamic), tuple(build.model.example_shapes.items())
-    operators = None if kind == "onnx" else settings.engine.operators(settings.params)
+    operators = None if kind == "onnx" else settings.backend.operators(settings.params)
     choices = (exporter, opset, shapes, bool(settings.partition), operators)
     return build.exports.get(build.model, kind, patch, choices, path, write)
 
@@ -319,7 +319,7 @@ def _convert_parts(
         lines = rewriting.not_found if rewriting else ()
         raise UsageError("; ".join((str(err), *lines)), hint=err.hint) from err
     return convert_parts(
-        *(settings.engine, models, settings.params, build.folder, progress),
+        *(settings.backend, models, settings.params, build.folder, progress),
         simulated=build.elsewhere is not None,
     )
 
