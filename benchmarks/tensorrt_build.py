@@ -47,9 +47,11 @@ def ours(model: Path, folder: Path) -> None:
     """Build as every deployment does."""
     import enginebay as eb
     from enginebay.authors import read_onnx
+    from enginebay.hooks import ConvertRequest
 
     backend = eb.get_backend("tensorrt-rtx")
-    backend.convert(read_onnx(model), backend.params_from(None), folder)
+    params = backend.params_from(None)
+    backend.convert(ConvertRequest(ir=read_onnx(model), params=params, work_dir=folder))
 
 
 def main(side: str, folder: str, *onnx_files: str) -> None:

@@ -163,7 +163,11 @@ class CalibrationData(Protocol):
 Lower: TypeAlias = Callable[[Any, Sequence[Any]], Any]
 
 
-def _not_lowered(module: Any, inputs: Sequence[Any]) -> Any:  # noqa: ARG001  # as a Lower
+def _unheard(_text: str) -> None:
+    """Show no progress."""
+
+
+def not_lowered(module: Any, inputs: Sequence[Any]) -> Any:  # noqa: ARG001  # as a Lower
     raise ConversionError("this request was not made by a conversion, and lowers nothing")
 
 
@@ -178,7 +182,7 @@ class ConvertRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
         shapes: The smallest, usual and largest shape of each input, which a deployment knows
             from its example, dynamic shapes and parameters; None for a size without a limit.
             Empty if an IR is converted without its model: then only the parameters can say them.
-        backend: The backend's name, for plugins that see every backend:
+        backend: The backend's name, which core fills in, for plugins that see every backend:
             ``eb.get_backend(request.backend)`` has its versions and its :class:`BackendInfo`.
         samples: Sets of inputs, NumPy arrays by name, that the artifact will be verified with,
             the caller's own example first. The files can be tried with them, but must serve all
@@ -196,13 +200,13 @@ class ConvertRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
         lower: Captures a module, or TorchScript, with example inputs whose sizes the result is
             bound to, and lowers it to the operators in ``BackendInfo.operators``. Returns a
             ``torch.export.ExportedProgram``; raises a ``ConversionError`` that lists all operators
-            that are left. For backends with ``BackendInfo.lowers_itself``.
+            that are left. For backends with ``BackendInfo.lowers_itself``. Core fills it in.
     """
 
     ir: IRModel
     params: P_co
     work_dir: Path
-    progress: Callable[[str], None]
+    progress: Callable[[str], None] = _unheard
     shapes: Mapping[str, ShapeProfile] = {}
     backend: str = ""
     samples: tuple[Mapping[str, Any], ...] = ()
@@ -210,7 +214,7 @@ class ConvertRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
     keep: tuple[str, ...] = ()
     unordered: tuple[str, ...] = ()
     simulation: Path | None = None
-    lower: Lower = _not_lowered
+    lower: Lower = not_lowered
 
 
 class WrapperRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from enginebay.artifact.manifest import Part
+from enginebay.hooks import ConvertRequest
 
 #: Where the graph of an engine that cannot run here is put, beside the engine's files.
 SIMULATION_FOLDER = "simulation"
@@ -45,10 +46,14 @@ def convert_parts(
     for number, model in enumerate(models):
         folder = work_dir / f"part_{number}"
         folder.mkdir()
-        files = backend.convert(
-            *(model, _own_shapes(params, model.inputs), folder, progress),
+        request = ConvertRequest(
+            ir=model,
+            params=_own_shapes(params, model.inputs),
+            work_dir=folder,
+            progress=progress,
             simulation=simulation_folder(folder) if simulated else None,
         )
+        files = backend.convert(request)
         names = tuple(file.as_posix() for file in files)
         parts.append(Part(folder.name, names, model.inputs, model.outputs))
     return tuple(parts)

@@ -28,20 +28,20 @@ from enginebay.hooks import (
     ConvertRequest,
     RewritersRequest,
     WrapperRequest,
+    not_lowered,
 )
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from enginebay.environment import EnvReport
-    from enginebay.hooks import BackendInfo, CalibrationData, CheckEnvRequest, Lower
+    from enginebay.hooks import BackendInfo, CalibrationData, CheckEnvRequest
     from enginebay.inference import Wrapper
     from enginebay.ir import IRKind, IRModel
-    from enginebay.params import BackendParams, ShapeProfile
+    from enginebay.params import BackendParams
     from enginebay.plugins import LoadedPlugin
     from enginebay.rewriting import RewriterSet
-    from enginebay.tensors import NumpyArray
 
 #: Taken where no backend is named and several are installed.
 DEFAULT_BACKEND = "onnxruntime"
@@ -196,56 +196,32 @@ class Backend:
         # Absolute, as in a deployment: a converter may run elsewhere, or return relative paths.
         model = read_ir(ir)
         calibration = self.calibration(model, params, data)
-        files = self.convert(model, params, work_dir.resolve(), calibration=calibration)
+        request = ConvertRequest(
+            ir=model, params=params, work_dir=work_dir.resolve(), calibration=calibration
+        )
+        files = self.convert(request)
         return tuple(work_dir / file for file in files)
 
-    def convert(
-        self,
-        ir: IRModel,
-        params: BackendParams,
-        work_dir: Path,
-        progress: Callable[[str], None] | None = None,
-        shapes: Mapping[str, ShapeProfile] | None = None,
-        samples: Iterable[Mapping[str, NumpyArray]] = (),
-        calibration: CalibrationData | None = None,
-        keep: Iterable[str] = (),
-        unordered: tuple[str, ...] = (),
-        simulation: Path | None = None,
-        lower: Lower | None = None,
-    ) -> tuple[Path, ...]:
+    def convert(self, request: ConvertRequest[Any]) -> tuple[Path, ...]:
         """Ask the plugin to convert, and check the files that it lists.
 
-        The arguments are fields of :class:`~enginebay.hooks.ConvertRequest`.
-
         Returns:
-            The paths of the engine's files relative to ``work_dir``.
+            The paths of the engine's files relative to the request's ``work_dir``.
 
         Raises:
             ConversionError: The backend does not take this IR, its converter failed, or a file
                 that it promised is missing, empty or outside ``work_dir``.
         """
+        ir = request.ir
         if ir.kind not in self.info.irs:
             raise ConversionError(
                 f"backend '{self.name}' does not convert from {ir.kind} ('{ir.path.name}'): "
                 f"it takes {', '.join(self.info.irs)}"
             )
-        request = ConvertRequest(
-            ir=ir,
-            params=params,
-            work_dir=work_dir,
-            progress=progress or _ignore,
-            shapes=shapes or {},
-            backend=self.name,
-            samples=tuple(samples),
-            calibration=calibration,
-            keep=tuple(keep),
-            unordered=unordered,
-            simulation=simulation,
-            lower=lower or self.lowering(ir.kind, params),
-        )
+        request = self._filled_in(request)
         try:
             listed = self._plugin.call("to_backend", request=request)
-            return written_files(listed, work_dir, self.name)
+            return written_files(listed, request.work_dir, self.name)
         except (EnginebayError, KeyboardInterrupt):
             raise
         except BaseException as err:
@@ -256,53 +232,36 @@ class Backend:
                 f"{type(err).__name__}: {err}"
             ) from err
 
-    def quantizable_nodes(
-        self,
-        ir: IRModel,
-        params: BackendParams,
-        work_dir: Path,
-        calibration: CalibrationData | None,
-    ) -> dict[str, str]:
+    def quantizable_nodes(self, request: ConvertRequest[Any]) -> dict[str, str]:
         """Ask the plugin which nodes it would compute in 8 bits: their operators by name.
 
         Raises:
             UsageError: The backend cannot keep any of them in floating point.
             ConversionError: The engine's quantiser failed, or the plugin returned something else.
         """
-        request = ConvertRequest(
-            ir=ir,
-            params=params,
-            work_dir=work_dir,
-            progress=_ignore,
-            backend=self.name,
-            calibration=calibration,
-            lower=self.lowering(ir.kind, params),
-        )
+        request = self._filled_in(request)
         found = self._plugin.call_typed("quantizable_nodes", Mapping, request)  # type: ignore[type-abstract]  # for isinstance
         if found is None:
-            raise UsageError(
-                f"backend '{self.name}' cannot keep nodes out of its {params.allowed_precision}"
-            )
+            precision = request.params.allowed_precision
+            raise UsageError(f"backend '{self.name}' cannot keep nodes out of its {precision}")
         return dict(found)
 
-    def unsupported_operators(
-        self, ir: IRModel, params: BackendParams, work_dir: Path
-    ) -> dict[str, str] | None:
+    def unsupported_operators(self, request: ConvertRequest[Any]) -> dict[str, str] | None:
         """Ask the plugin what the engine lacks for an IR; None where it does not say.
 
         Raises:
             ConversionError: The IR cannot be read.
         """
-        request = ConvertRequest(
-            ir=ir,
-            params=params,
-            work_dir=work_dir,
-            progress=_ignore,
-            backend=self.name,
-            lower=self.lowering(ir.kind, params),
-        )
+        request = self._filled_in(request)
         found = self._plugin.call_typed("unsupported_operators", Mapping, request)  # type: ignore[type-abstract]  # for isinstance
         return None if found is None else dict(found)
+
+    def _filled_in(self, request: ConvertRequest[Any]) -> ConvertRequest[Any]:
+        """Return a request with what only the backend knows."""
+        lower = request.lower
+        if lower is not_lowered:
+            lower = self.lowering(request.ir.kind, request.params)
+        return msgspec.structs.replace(request, backend=self.name, lower=lower)
 
     def check_data(self, params: BackendParams, *, has_data: bool) -> None:
         """Check, before any work is done, that there is data where the precision needs some.
@@ -545,7 +504,3 @@ def read_ir(ir: str | Path | IRModel) -> IRModel:
             hint="enginebay export MODEL first, or enginebay deploy MODEL",
         )
     return source.ir
-
-
-def _ignore(_text: str) -> None:
-    """Progress that nobody watches."""

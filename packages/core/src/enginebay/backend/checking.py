@@ -83,13 +83,13 @@ def _smoke(backend: Backend, params: BackendParams, folder: Path) -> EnvReport:
     """Build relu(2 x), run it, compare."""
     import numpy as np
 
-    from enginebay.hooks import WrapperRequest
+    from enginebay.hooks import ConvertRequest, WrapperRequest
 
     what = "build, run, compare"
     x = np.linspace(-1, 1, num=int(np.prod(_TINY_SHAPE)), dtype=np.float32).reshape(_TINY_SHAPE)
     try:
         ir = _tiny_ir(backend, folder)
-        files = backend.convert(ir, params, folder)
+        files = backend.convert(ConvertRequest(ir=ir, params=params, work_dir=folder))
         request = WrapperRequest(
             directory=folder,
             files=files,

@@ -152,7 +152,7 @@ def accuracy_gate(
         raise UsageError("max_drop needs a metric to measure", hint="--metric accuracy")
     if not isinstance(max_drop, int | float) or math.isnan(max_drop) or max_drop < 0:
         raise UsageError(f"max_drop is {max_drop!r}: wanted 0 or more", hint="--max-drop 0.01")
-    settings.engine.check_calibrated(settings.params, "max_drop gives layers back")
+    settings.backend.check_calibrated(settings.params, "max_drop gives layers back")
     sources = find_metrics(metric)
     if len(sources) > 1:
         names = ", ".join(source.name for source in sources)

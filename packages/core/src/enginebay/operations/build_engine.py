@@ -6,7 +6,7 @@ import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from enginebay.artifact import LoadRequest, convert_parts, portable, simulation_folder
 from enginebay.backend import elsewhere, kept_nodes
@@ -19,6 +19,7 @@ from enginebay.errors import (
     disk_error,
 )
 from enginebay.exporters import split, write_ir
+from enginebay.hooks import ConvertRequest
 from enginebay.ir import IR_FOLDER, SUFFIXES
 from enginebay.isolation import check_time_limit, time_limit
 from enginebay.operations.rewrite_model import ExportPatch
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from enginebay.artifact import Part
     from enginebay.data import DataSet
-    from enginebay.hooks import BuiltFor, CalibrationData, Lower
+    from enginebay.hooks import BuiltFor, CalibrationData
     from enginebay.ir import IRKind, IRModel
     from enginebay.models import BoundModel
     from enginebay.operations.settings import Settings
@@ -73,7 +74,7 @@ class Build:
     @property
     def elsewhere(self) -> BuiltFor | None:
         """The machines that the engine is built for, where this is none of them; else None."""
-        return elsewhere(self.settings.engine, self.settings.params)
+        return elsewhere(self.settings.backend, self.settings.params)
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ class Engine:
         """The request that loads the engine."""
         settings = self.build.settings
         return LoadRequest(
-            backend=settings.engine.name,
+            backend=settings.backend.name,
             directory=self.build.folder,
             files=self.files,
             params=portable(settings.params),
@@ -137,7 +138,7 @@ class Engine:
             data: What it is calibrated with; by default the same as before.
         """
         build = replace(self.build, folder=folder, data=self.build.data if data is None else data)
-        files = _convert_whole(build, self.ir, kept)
+        files = _convert_whole(build, self.ir, keep=tuple(kept))
         return replace(self, build=build, files=files, kept=tuple(kept))
 
     def moved(self, other: Engine) -> Engine:
@@ -181,7 +182,7 @@ def build_engine(build: Build) -> Engine:
         raise next(iter(failures.values()))
     reasons = "; ".join(f"{kind}: {err}" for kind, err in failures.items())
     hints = dict.fromkeys(err.hint for err in failures.values() if err.hint)
-    name = build.settings.engine.name
+    name = build.settings.backend.name
     raise ConversionError(
         f"no IR leads to backend '{name}': {reasons}", hint="; or ".join(hints) or None
     ) from ExceptionGroup("every IR failed", list(failures.values()))
@@ -189,7 +190,7 @@ def build_engine(build: Build) -> Engine:
 
 def _kinds(settings: Settings) -> tuple[IRKind, ...]:
     """The IRs to try, in order; only an ONNX graph can be cut."""
-    kinds: tuple[IRKind, ...] = (settings.ir,) if settings.ir else settings.engine.info.irs
+    kinds: tuple[IRKind, ...] = (settings.ir,) if settings.ir else settings.backend.info.irs
     cuts = settings.partition
     if not cuts:
         return kinds
@@ -224,43 +225,40 @@ def _through(build: Build, kind: IRKind) -> Engine:
             files = tuple(Path(path) for part in parts for path in part.paths)
         else:
             kept = kept_nodes(_quantizable(build, exported), build.keep) if build.keep else ()
-            lower = settings.engine.lowering(kind, settings.params, build.rewriters)
-            files = _convert_whole(build, exported, kept, set_detail, lower)
+            lower = settings.backend.lowering(kind, settings.params, build.rewriters)
+            files = _convert_whole(build, exported, keep=kept, progress=set_detail, lower=lower)
             rewriting = joined(rewriting, lower.report)
         show(", ".join(file.as_posix() for file in files))
     return Engine(build, exported, files, parts, rewriting, kept=kept)
 
 
-def _convert_whole(
-    build: Build,
-    exported: IRModel,
-    kept: Sequence[str],
-    progress: Callable[[str], None] | None = None,
-    lower: Lower | None = None,
-) -> tuple[Path, ...]:
-    settings = build.settings
-    samples = _used(build.reference.samples, exported)
-    simulation = simulation_folder(build.folder) if build.elsewhere else None
-    return settings.engine.convert(
-        *(exported, settings.params, build.folder, progress, build.model.profiles),
-        [sample.inputs for sample in samples if sample.kind == "example"],
-        _calibration(build, exported),
-        kept,
-        build.unordered,
-        simulation,
-        lower,
+def _request(build: Build, ir: IRModel, **over: Any) -> ConvertRequest[Any]:
+    samples = _used(build.reference.samples, ir)
+    return ConvertRequest(
+        ir=ir,
+        params=build.settings.params,
+        work_dir=build.folder,
+        shapes=build.model.profiles,
+        samples=tuple(sample.inputs for sample in samples if sample.kind == "example"),
+        calibration=_calibration(build, ir),
+        unordered=build.unordered,
+        **over,
     )
 
 
-def _quantizable(build: Build, exported: IRModel) -> dict[str, str]:
-    engine, params = build.settings.engine, build.settings.params
-    return engine.quantizable_nodes(exported, params, build.folder, _calibration(build, exported))
+def _convert_whole(build: Build, ir: IRModel, **over: Any) -> tuple[Path, ...]:
+    simulation = simulation_folder(build.folder) if build.elsewhere else None
+    return build.settings.backend.convert(_request(build, ir, simulation=simulation, **over))
+
+
+def _quantizable(build: Build, ir: IRModel) -> dict[str, str]:
+    return build.settings.backend.quantizable_nodes(_request(build, ir))
 
 
 def _calibration(build: Build, exported: IRModel) -> CalibrationData | None:
     unused = build.model.examples.keys() - {spec.name for spec in exported.inputs}
     settings = build.settings
-    return settings.engine.calibration(exported, settings.params, build.data, unused)
+    return settings.backend.calibration(exported, settings.params, build.data, unused)
 
 
 @contextmanager
@@ -285,7 +283,7 @@ def _export(build: Build, kind: IRKind) -> tuple[IRModel, RewriteReport | None]:
     settings = build.settings
     opset = settings.opset if kind == "onnx" else None
     patch = ExportPatch(
-        backend=settings.engine.name,
+        backend=settings.backend.name,
         ir=kind,
         rewriters=[*build.rewriters, *([mark_nodes()] if settings.partition else [])],
         config=settings.values,
@@ -302,7 +300,7 @@ def _export(build: Build, kind: IRKind) -> tuple[IRModel, RewriteReport | None]:
     if build.exports is None:
         return write()
     shapes = repr(build.model.dynamic), tuple(build.model.example_shapes.items())
-    operators = None if kind == "onnx" else settings.engine.operators(settings.params)
+    operators = None if kind == "onnx" else settings.backend.operators(settings.params)
     choices = (exporter, opset, shapes, bool(settings.partition), operators)
     return build.exports.get(build.model, kind, patch, choices, path, write)
 
@@ -321,7 +319,7 @@ def _convert_parts(
         lines = rewriting.not_found if rewriting else ()
         raise UsageError("; ".join((str(err), *lines)), hint=err.hint) from err
     return convert_parts(
-        *(settings.engine, models, settings.params, build.folder, progress),
+        *(settings.backend, models, settings.params, build.folder, progress),
         simulated=build.elsewhere is not None,
     )
 

@@ -200,7 +200,7 @@ class _Comparing:
         params = settings.params
         shapes = (params.input_shapes, params.min_shapes, params.max_shapes)
         # No engine may vouch for itself, and one of the others may be the judge of an ONNX file.
-        judged = settings.engine.name if self._source.model is None else ""
+        judged = settings.backend.name if self._source.model is None else ""
         key = (settings.precision, repr(shapes), judged)
         if key not in self._prepared:
             with steps("reference") as set_detail, unchanged(self._source):

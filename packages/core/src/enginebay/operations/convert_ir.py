@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from enginebay.artifact import LoadRequest, build_manifest, portable, record_modules, staging
 from enginebay.backend import elsewhere, get_backend, kept_nodes, read_ir
 from enginebay.data import DataSet
+from enginebay.hooks import ConvertRequest
 from enginebay.operations.python_call import python_call
 from enginebay.verdict import Verification
 from enginebay.verification import check_loads
@@ -68,12 +71,13 @@ def convert(
     model = read_ir(ir)
     with staging(work_dir, overwrite=overwrite) as stage:
         calibration = engine.calibration(model, given, held)
-        kept: tuple[str, ...] = ()
+        request = ConvertRequest(
+            ir=model, params=given, work_dir=stage.dir, calibration=calibration
+        )
         if int8_keep:
-            kept = kept_nodes(
-                engine.quantizable_nodes(model, given, stage.dir, calibration), int8_keep
-            )
-        files = engine.convert(model, given, stage.dir, calibration=calibration, keep=kept)
+            keep = kept_nodes(engine.quantizable_nodes(request), int8_keep)
+            request = msgspec.structs.replace(request, keep=keep)
+        files = engine.convert(request)
         reason = "converted without a reference to compare with"
         if other := elsewhere(engine, given):
             reason += f"; {other.describe()}"
@@ -96,6 +100,6 @@ def convert(
                 verification=Verification.unverified(reason),
                 command=command,
                 data=None if held is None or calibration is None else held.record(),
-                kept=kept,
+                kept=request.keep,
             )
         )

@@ -137,7 +137,7 @@ class Line:
 
     def __init__(self, settings: Settings, options: DeployOptions) -> None:
         check_sets(options.rewriters)
-        engine, params = settings.engine, settings.params
+        engine, params = settings.backend, settings.params
         if options.strict:
             purpose = "strict looks at what the engine falls back on"
             check_runs_here(engine, params, purpose, "leave out --strict")
@@ -161,7 +161,7 @@ class Line:
     @property
     def elsewhere(self) -> BuiltFor | None:
         """The machines that the engine is built for, where this is none of them; else None."""
-        return elsewhere(self.settings.engine, self.settings.params)
+        return elsewhere(self.settings.backend, self.settings.params)
 
     def prepare(self, source: ModelSource, args: Any) -> Prepared:
         """Record the reference.
@@ -255,7 +255,7 @@ class Line:
     def _publish(self, found: Judged, prepared: Prepared, stage: Staging) -> Artifact:
         settings, engine = self.settings, found.engine
         manifest = build_manifest(
-            *(settings.engine, engine.ir, settings.params, engine.files),
+            *(settings.backend, engine.ir, settings.params, engine.files),
             verification=found.verification,
             receipt=found.receipt,
             command=self._options.command,
@@ -265,7 +265,7 @@ class Line:
             task=prepared.task,
             comparators=tuple(ComparatorRecord(c.outputs, c.name) for c in self._comparators),
         )
-        record_modules(stage.dir, engine.ir, settings.engine.name)
+        record_modules(stage.dir, engine.ir, settings.backend.name)
         for folder in (stage.dir, *(stage.dir / part.folder for part in engine.parts)):
             shutil.rmtree(folder / SIMULATION_FOLDER, ignore_errors=True)
         if not self._options.keep_ir:

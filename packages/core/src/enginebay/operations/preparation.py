@@ -75,7 +75,7 @@ def prepare(
         some = data.some(items)
     reference = record_reference(
         model,
-        settings.engine.name,
+        settings.backend.name,
         precision=settings.precision,
         settings=probes,
         items=() if some is None else some.items(model.open_inputs),

@@ -12,6 +12,7 @@ import msgspec
 from enginebay.backend import get_backend
 from enginebay.errors import EnginebayError, LackingOperatorsError, ModelError, UsageError
 from enginebay.exporters import Obstacle, merged, write_draft, write_ir
+from enginebay.hooks import ConvertRequest
 from enginebay.ir import IRKind, IRModel
 from enginebay.models import bind, find_model, shapes_of, unchanged
 from enginebay.operations.previewed_ir import explained, replacement, unlowered
@@ -233,7 +234,8 @@ def ask_engine(name: str, folder: Path) -> list[Obstacle]:
     backend = get_backend(name)
     work_dir = folder / "engine"
     work_dir.mkdir()
-    found = backend.unsupported_operators(drafted.ir, backend.Params(), work_dir)
+    request = ConvertRequest(ir=drafted.ir, params=backend.Params(), work_dir=work_dir)
+    found = backend.unsupported_operators(request)
     if found is None:
         raise EnginebayError(f"backend '{name}' does not say which operators it lacks")
     return list(explained(drafted.ir, found))

@@ -95,9 +95,9 @@ def sensitivity(
     settings = resolve_settings(
         config, backend=backend, params=params, ir=ir, exporter=exporter, data=data
     )
-    settings.engine.check_calibrated(settings.params, "sensitivity measures layers in 8 bits")
+    settings.backend.check_calibrated(settings.params, "sensitivity measures layers in 8 bits")
     check_runs_here(
-        *(settings.engine, settings.params, "sensitivity runs the engine"),
+        *(settings.backend, settings.params, "sensitivity runs the engine"),
         hint="measure the layers on a machine that it is built for",
     )
     check_sets(rewriters)
@@ -134,7 +134,7 @@ def sensitivity(
         with steps("rank") as set_detail:
             nodes = rank_nodes(engine, judged, set_detail)
     return Sensitivity(
-        backend=settings.engine.name,
+        backend=settings.backend.name,
         precision=settings.precision,
         items=sum(sample.kind == "item" for sample in reference.samples),
         nodes=tuple(nodes),

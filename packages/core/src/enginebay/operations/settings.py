@@ -25,7 +25,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of a deployment.
 
     Attributes:
-        engine: The backend.
+        backend: The backend.
         params: Its parameters.
         ir: The IR; None for the backend's preferred ones in order.
         exporter: The ONNX exporter; None for the first that works.
@@ -40,7 +40,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         notes: Keys of the config that have no effect, with the reason.
     """
 
-    engine: Backend
+    backend: Backend
     params: BackendParams
     ir: IRKind | None = None
     exporter: ExporterName | None = None
@@ -57,7 +57,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def precision(self) -> str:
         """The coarsest precision that the engine may compute in."""
-        return self.engine.allowed_precision(self.params)
+        return self.backend.allowed_precision(self.params)
 
     def find(self, model: Any, args: Any) -> ModelSource:
         """Find the model that a caller names; sources see the config's section and the shapes."""
@@ -98,9 +98,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             UsageError: It cannot be used, or the model is cut, and nothing has its parts' inputs.
         """
         has_data = self.data is not None
-        self.engine.check_data(self.params, has_data=has_data)
+        self.backend.check_data(self.params, has_data=has_data)
         precision = self.precision
-        if self.partition and precision in self.engine.info.calibrated:
+        if self.partition and precision in self.backend.info.calibrated:
             raise UsageError(
                 f"a model that is cut cannot be calibrated for {precision}: no data set has the "
                 "inputs of its later parts",
@@ -133,31 +133,31 @@ def resolve_settings(
     """
     chosen = {name: value for name, value in given.items() if value is not None}
     if config is None:
-        engine = get_backend(backend or default_backend())
+        found = get_backend(backend or default_backend())
         return Settings(
-            engine=engine, params=engine.params_from(params), partition=partition, **chosen
+            backend=found, params=found.params_from(params), partition=partition, **chosen
         )
     table = read(config) if isinstance(config, str | Path) else config
     if not isinstance(table, Mapping):
         raise UsageError(f"config is a {type(config).__name__}: wanted a mapping or a path")
     problems = Problems()
     sections = read_sections(table, problems)
-    engine = get_backend(backend or sections.backend or default_backend())
-    if sections.backend not in (None, engine.name):
+    found = get_backend(backend or sections.backend or default_backend())
+    if sections.backend not in (None, found.name):
         problems.wrong(
             ("backend_config", "type"),
-            f"the config is for backend '{sections.backend}', not '{engine.name}'",
-            f"leave --backend {engine.name} out, or change the config",
+            f"the config is for backend '{sections.backend}', not '{found.name}'",
+            f"leave --backend {found.name} out, or change the config",
         )
         problems.with_places(table).raise_first()
     over = params if isinstance(params, Mapping) else {}
-    resolved = backend_params(engine.Params, sections, problems, over=over)
+    resolved = backend_params(found.Params, sections, problems, over=over)
     problems.with_places(table).raise_first()
     if isinstance(params, BackendParams):
-        resolved = engine.params_from(params)
+        resolved = found.params_from(params)
     values = plain(table)
     return Settings(
-        engine=engine,
+        backend=found,
         params=resolved,
         data=sections.calib.data if given.get("data") is None else chosen.pop("data"),
         partition=partition or sections.cuts,

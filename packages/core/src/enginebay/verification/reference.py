@@ -141,13 +141,14 @@ def engine_outputs(
     """
     from enginebay.artifact import LoadRequest, portable
     from enginebay.backend import read_ir
+    from enginebay.hooks import ConvertRequest
     from enginebay.verification.trial import run_trial
 
     ir = read_ir(path)
     with TemporaryDirectory(prefix="enginebay-reference-") as folder:
         directory = Path(folder)
         chosen = params or backend.Params()
-        files = backend.convert(ir, chosen, directory)
+        files = backend.convert(ConvertRequest(ir=ir, params=chosen, work_dir=directory))
         given = directory / "given.npz"
         save_samples(given, [Sample(dict(inputs), {}) for inputs in samples])
         request = LoadRequest(

@@ -9,6 +9,7 @@ import pytest
 
 import enginebay as eb
 from enginebay.errors import UsageError
+from enginebay.hooks import ConvertRequest
 
 if TYPE_CHECKING:
     from enginebay.testing.conformance.kit import Kit
@@ -65,8 +66,9 @@ class NumberLaws:
             given: dict[str, Any] = {"params": {"precision": precision}, "data": _items(kit)}
             ir, params = kit.ir("convolutions"), kit.backend.params_from(given["params"])
             calibration = kit.backend.calibration(ir, params, given["data"])
+            request = ConvertRequest(ir=ir, params=params, work_dir=folder, calibration=calibration)
             try:
-                nodes = kit.backend.quantizable_nodes(ir, params, folder, calibration)
+                nodes = kit.backend.quantizable_nodes(request)
             except UsageError as err:
                 kit.skip(str(err))
             names = list(nodes)
