@@ -40,6 +40,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         ("import enginebay", "torch numpy onnx msgspec pluggy argparse rich dataclasses"),
         ("import enginebay as eb; eb.list_backends()", "torch numpy onnx msgspec pluggy rich"),
         ("from enginebay import load, BackendParams, Wrapper, hookimpl", "torch onnx rich"),
+        ("import enginebay.operations.deployment", "torch onnx rich enginebay.evaluation"),
     ],
 )
 def test_imports_stay_lazy(code: str, absent: str) -> None:

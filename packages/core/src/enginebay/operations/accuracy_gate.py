@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from enginebay.evaluation import MetricSource
     from enginebay.models import ModelSource
     from enginebay.operations.build_engine import Engine
-    from enginebay.operations.int8_layers import Judge, Judged
+    from enginebay.operations.judged import Judge, Judged
     from enginebay.operations.settings import Settings
     from enginebay.operations.steps import Steps
 
@@ -138,14 +138,12 @@ class AccuracyGate:
 
 def accuracy_gate(
     metric: object, max_drop: float | None, settings: Settings, timeout: float
-) -> AccuracyGate | None:
-    """The gate that a caller wants; None where neither metric nor drop is given.
+) -> AccuracyGate:
+    """The gate that a caller wants, who gave a metric or a drop.
 
     Raises:
         UsageError: One of both is missing or wrong, or no layer can be given back.
     """
-    if metric is None and max_drop is None:
-        return None
     if max_drop is None:
         raise UsageError("metric says how max_drop is measured", hint="--max-drop 0.01")
     if metric is None:

@@ -24,9 +24,8 @@ from enginebay.errors import MismatchError
 from enginebay.images import read_task
 from enginebay.inference import Receipt
 from enginebay.ir import IR_FOLDER
-from enginebay.operations.accuracy_gate import accuracy_gate
 from enginebay.operations.build_engine import Build, build_engine
-from enginebay.operations.int8_layers import Judged
+from enginebay.operations.judged import Judged
 from enginebay.operations.preparation import prepare
 from enginebay.operations.steps import Step
 from enginebay.rewriting import RewriteReport, check_sets
@@ -153,9 +152,11 @@ class Line:
         self._probes = ProbeSettings(
             options.probes, dict(options.domain or {}), large=options.probes_extreme
         )
-        self._gate: AccuracyGate | None = accuracy_gate(
-            options.metric, options.max_drop, settings, options.timeout
-        )
+        self._gate: AccuracyGate | None = None
+        if options.metric is not None or options.max_drop is not None:
+            from enginebay.operations.accuracy_gate import accuracy_gate  # with all of evaluation
+
+            self._gate = accuracy_gate(options.metric, options.max_drop, settings, options.timeout)
         self._data: DataSet | None = settings.data_set()
 
     @property

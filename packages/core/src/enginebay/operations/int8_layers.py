@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from enginebay.errors import UsageError
 
 if TYPE_CHECKING:
-    from enginebay.inference import Receipt
+    from collections.abc import Callable, Sequence
+
     from enginebay.operations.build_engine import Engine
+    from enginebay.operations.judged import Judge, Judged
     from enginebay.verdict import Verification
 
 #: Items that a node is calibrated with and measured on: those that the verdict is on.
@@ -34,23 +35,6 @@ class NodeSensitivity(msgspec.Struct, frozen=True):
     node: str
     operator: str
     decibels: float | None
-
-
-class Judged(NamedTuple):
-    """An engine with its verdict."""
-
-    engine: Engine
-    verification: Verification
-    receipt: Receipt | None
-
-    @property
-    def passed(self) -> bool:
-        """True if the engine is verified; its accuracy is part of that, where it was measured."""
-        return self.verification.passed
-
-
-#: Gives the verdict on an engine.
-Judge: TypeAlias = Callable[["Engine"], Judged]
 
 
 def rank_nodes(

@@ -14,7 +14,8 @@ from enginebay.errors import UsageError
 from enginebay.images import read_task
 from enginebay.models import unchanged
 from enginebay.operations.build_engine import Build, build_engine
-from enginebay.operations.int8_layers import RANKED_ON, Judged, NodeSensitivity, rank_nodes
+from enginebay.operations.int8_layers import RANKED_ON, NodeSensitivity, rank_nodes
+from enginebay.operations.judged import Judged
 from enginebay.operations.preparation import prepare
 from enginebay.operations.settings import resolve_settings
 from enginebay.operations.steps import Steps
