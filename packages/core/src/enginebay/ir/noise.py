@@ -78,12 +78,14 @@ def no_graph_dump() -> Iterator[None]:
     """
     import torch
 
-    enable = torch._C._jit_set_onnx_log_enabled
+    enable, was_enabled = torch._C._jit_set_onnx_log_enabled, torch._C._jit_is_onnx_log_enabled()
+    enable(False)
     torch._C._jit_set_onnx_log_enabled = lambda *_: None
     try:
         yield
     finally:
         torch._C._jit_set_onnx_log_enabled = enable
+        enable(was_enabled)
 
 
 @contextmanager

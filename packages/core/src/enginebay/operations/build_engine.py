@@ -22,7 +22,7 @@ from enginebay.exporters import split, write_ir
 from enginebay.hooks import ConvertRequest
 from enginebay.ir import IR_FOLDER, SUFFIXES
 from enginebay.isolation import check_time_limit, time_limit
-from enginebay.operations.rewrite_model import ExportPatch
+from enginebay.operations.rewrite_model import export_patch
 from enginebay.rewriting import joined, mark_nodes
 
 if TYPE_CHECKING:
@@ -282,7 +282,7 @@ def _export(build: Build, kind: IRKind) -> tuple[IRModel, RewriteReport | None]:
         return file, None
     settings = build.settings
     opset = settings.opset if kind == "onnx" else None
-    patch = ExportPatch(
+    patch = export_patch(
         backend=settings.backend.name,
         ir=kind,
         rewriters=[*build.rewriters, *([mark_nodes()] if settings.partition else [])],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from enginebay.errors import ArtifactExistsError, UsageError
 from enginebay.ir import SUFFIXES
 from enginebay.models import shapes_of
-from enginebay.operations.rewrite_model import ExportPatch
+from enginebay.operations.rewrite_model import export_patch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -92,7 +92,7 @@ def export(
             min_shapes=min_shapes,
             max_shapes=max_shapes,
         )
-        patch = ExportPatch(
+        patch = export_patch(
             backend=backend, ir=kind, rewriters=rewriters, config=config, opset=opset
         )
         return write_ir(bound, kind, target, exporter=exporter, opset=opset, patch=patch)

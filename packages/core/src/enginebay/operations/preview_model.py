@@ -16,7 +16,7 @@ from enginebay.hooks import ConvertRequest
 from enginebay.ir import IRKind, IRModel
 from enginebay.models import bind, find_model, shapes_of, unchanged
 from enginebay.operations.previewed_ir import explained, replacement, unlowered
-from enginebay.operations.rewrite_model import ExportPatch
+from enginebay.operations.rewrite_model import export_patch
 from enginebay.plugins import installed_backends
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ def draft(model: Any, args: Any, name: str, folder: Path) -> None:
     kind = get_backend(name).info.irs[0]
     with unchanged(source):
         bound = bind(source, args)
-        patch = ExportPatch(backend=name, ir=kind, rewriters=(), config=None, opset=None)
+        patch = export_patch(backend=name, ir=kind, rewriters=(), config=None, opset=None)
         ir: IRModel | None = None
         obstacles: tuple[Obstacle, ...] = ()
         if kind == "onnx":

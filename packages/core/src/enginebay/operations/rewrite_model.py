@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from enginebay import rewriting
 from enginebay.backend import get_backend, plugin_rewriters
-from enginebay.rewriting import check_sets
+from enginebay.rewriting import ExportPatch, check_sets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from torch import nn
 
     from enginebay.ir import IRKind
     from enginebay.params import BackendParams
-    from enginebay.rewriting import RewriteReport, RewriterSet, Rewriting
+    from enginebay.rewriting import RewriterSet, Rewriting
 
 
 def rewrite(
@@ -57,53 +57,43 @@ def rewrite(
         >>> rewriting.report.fired
         {'torch.relu': 1}
     """
-    from enginebay import rewriting
+    resolved = _resolved(backend, ir, rewriters, params, options)
+    return rewriting.rewrite(model, config=config, **resolved)
 
+
+def export_patch(
+    *,
+    backend: str | None,
+    ir: IRKind = "onnx",
+    rewriters: Sequence[RewriterSet] = (),
+    config: Mapping[str, Any] | None = None,
+    params: BackendParams | None = None,
+    **options: Any,
+) -> ExportPatch:
+    """Return what applies the rewriters for an engine around each attempt to export.
+
+    The arguments are those of :func:`rewrite`; the backend is asked for its rewriters here, once.
+    """
+    return ExportPatch(config=config, **_resolved(backend, ir, rewriters, params, options))
+
+
+def _resolved(
+    backend: str | None,
+    ir: IRKind,
+    rewriters: Sequence[RewriterSet],
+    params: BackendParams | None,
+    options: dict[str, Any],
+) -> dict[str, Any]:
+    """Return what :func:`enginebay.rewriting.rewrite` takes, which knows no backends."""
     check_sets(rewriters)
+    found = dict(options)
     if backend:
         engine = get_backend(backend)
         plugins = engine.rewriters(ir)
         # One that lowers when it converts gets here what is lowered for every engine.
         if ir != "onnx" and not engine.info.lowers_itself:
-            options["operators"] = engine.operators(params)
-        options["lacking"] = engine.info.lacking
+            found["operators"] = engine.operators(params)
+        found["lacking"] = engine.info.lacking
     else:
         plugins = plugin_rewriters(ir)
-    return rewriting.rewrite(
-        model,
-        backend=backend or "",
-        ir=ir,
-        rewriters=[*rewriters, *plugins],
-        config=config,
-        **options,
-    )
-
-
-class ExportPatch:
-    """Applies the rewriters for an engine around each attempt to export.
-
-    Attributes:
-        backend: The engine; None for the rewriters that serve every engine.
-        report: The rewriters of the last attempt, those that fired and the others; None before it.
-        symbolics: The names of the symbolics that are active during an attempt.
-    """
-
-    report: RewriteReport | None = None
-    symbolics: frozenset[str] = frozenset()
-
-    def __init__(self, **options: Any) -> None:
-        self.backend: str | None = options["backend"]
-        self._options = options
-
-    @contextmanager
-    def __call__(self, model: nn.Module, exporter: str) -> Iterator[nn.Module]:
-        """Yield what is exported in the model's place."""
-        rewriting = rewrite(model, exporter=exporter, **self._options)
-        try:
-            with rewriting:
-                applied = rewriting.report.applied
-                self.symbolics = frozenset(r.name for r in applied if r.kind == "symbolic")
-                assert rewriting.model is not None
-                yield rewriting.model
-        finally:
-            self.report = rewriting.report  # of a failed attempt too
+    return {"backend": backend or "", "ir": ir, "rewriters": [*rewriters, *plugins], **found}

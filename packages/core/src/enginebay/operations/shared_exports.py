@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
     from enginebay.ir import IRKind, IRModel
     from enginebay.models import BoundModel
-    from enginebay.operations.rewrite_model import ExportPatch
-    from enginebay.rewriting import AppliedRewriter, RewriteReport
+    from enginebay.rewriting import AppliedRewriter, ExportPatch, RewriteReport
 
     Exported = tuple[IRModel, RewriteReport | None]
 

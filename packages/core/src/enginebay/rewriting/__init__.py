@@ -18,12 +18,14 @@ The way of a rewriter, file by file: ``declaration`` (checked by ``checks``) mak
 functions then reach it through ``torch_mode``, and Python functions through ``patches``;
 ``torch_functions`` lets the two work together. Symbolics reach the exporters through
 ``torchscript_symbolics`` and ``dynamo_symbolics``. Lowerings have a folder of their own.
+``export_patch`` puts all of it around an export.
 """
 
 from __future__ import annotations
 
 from enginebay.rewriting.builtin import builtin_rewriters
 from enginebay.rewriting.declaration import RewriterSet, check_sets
+from enginebay.rewriting.export_patch import ExportPatch
 from enginebay.rewriting.lowering import (
     LoweringContext,
     active_lowerings,
@@ -54,6 +56,7 @@ __all__ = [
     "AppliedRewriter",
     "Context",
     "Cut",
+    "ExportPatch",
     "LoweringContext",
     "NameNotFoundError",
     "RewriteReport",
