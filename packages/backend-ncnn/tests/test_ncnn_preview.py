@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import enginebay as eb
+from enginebay.hooks import ConvertRequest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +44,8 @@ def lacking(model: nn.Module, folder: Path) -> dict[str, str] | None:
     ir = eb.export(model, torch.randn(1, 8), ir="torchscript", path=folder / "m.pt")
     work_dir = folder / "work"
     work_dir.mkdir()
-    return backend.unsupported_operators(ir, backend.Params(), work_dir)
+    request = ConvertRequest(ir=ir, params=backend.Params(), work_dir=work_dir)
+    return backend.unsupported_operators(request)
 
 
 def test_an_operator_of_somebody_elses(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 import enginebay as eb
 from enginebay.authors import read_onnx
+from enginebay.hooks import ConvertRequest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 
 def lacking(path: Path) -> dict[str, str] | None:
     backend = eb.get_backend("onnxruntime")
-    return backend.unsupported_operators(read_onnx(path), backend.Params(), path.parent)
+    ir, params = read_onnx(path), backend.Params()
+    request = ConvertRequest(ir=ir, params=params, work_dir=path.parent)
+    return backend.unsupported_operators(request)
 
 
 @pytest.fixture

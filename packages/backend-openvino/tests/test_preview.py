@@ -8,6 +8,7 @@ import onnx
 
 import enginebay as eb
 from enginebay.authors import read_onnx
+from enginebay.hooks import ConvertRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +28,8 @@ def test_all_that_is_lacking_is_listed(write: Callable[..., Path]) -> None:
     backend = eb.get_backend("openvino")
     ir = read_onnx(path)
     reason = "OpenVINO has no conversion rule for it"
-    assert backend.unsupported_operators(ir, backend.Params(), path.parent) == {
+    request = ConvertRequest(ir=ir, params=backend.Params(), work_dir=path.parent)
+    assert backend.unsupported_operators(request) == {
         "the_Wibble": reason,
         "the_Wobble": reason,
     }
@@ -36,4 +38,6 @@ def test_all_that_is_lacking_is_listed(write: Callable[..., Path]) -> None:
 def test_nothing_is_lacking(write: Callable[..., Path]) -> None:
     path = write("(float[n, 3] x) => (float[n, 3] y) { a = Softmax(x) y = Add(a, x) }")
     backend = eb.get_backend("openvino")
-    assert backend.unsupported_operators(read_onnx(path), backend.Params(), path.parent) == {}
+    ir, params = read_onnx(path), backend.Params()
+    request = ConvertRequest(ir=ir, params=params, work_dir=path.parent)
+    assert backend.unsupported_operators(request) == {}

@@ -17,6 +17,7 @@ from onnx_models import OPSET, RNG, linear, nonzero, slow
 import enginebay as eb
 from enginebay.authors import read_onnx
 from enginebay.errors import BackendUnavailableError, ConversionError, ParamsError
+from enginebay.hooks import ConvertRequest
 from enginebay_tensorrt.api import from_onnx
 
 if TYPE_CHECKING:
@@ -202,7 +203,9 @@ def test_parser_errors_name_the_nodes(stand_ins: Any, tmp_path: Path) -> None:
 
 def unsupported(path: Path) -> dict[str, str]:
     backend = eb.get_backend("tensorrt-rtx")
-    return backend.unsupported_operators(read_onnx(path), backend.Params(), path.parent)
+    ir, params = read_onnx(path), backend.Params()
+    request = ConvertRequest(ir=ir, params=params, work_dir=path.parent)
+    return backend.unsupported_operators(request)
 
 
 def test_the_preview_lists_all_that_the_parser_refuses(stand_ins: Any, tmp_path: Path) -> None:
