@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -250,7 +249,6 @@ def test_an_onnx_file_has_nodes(tmp_path: Path) -> None:
         params={"gain": 1.5},
         allow_mismatch=True,
         probes=0,
-        command=f"cd {shlex.quote(str(tmp_path))} && enginebay deploy net.onnx --backend loopback",
     ).artifact
     found = eb.bisect(artifact)
     assert (found.node, found.module, found.step) == (
@@ -259,43 +257,37 @@ def test_an_onnx_file_has_nodes(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("command", "message"),
-    [
-        ("", "'{net}' does not say which model it was made from"),
-        ("enginebay deploy --ir onnx a.py:b", "'{net}' does not say which model it was made from"),
-        ("cd 'x", "'{net}' does not say which model it was made from"),
-        (
-            "cd {folder} && enginebay deploy gone.py:build",
-            "'{net}' was made from 'gone.py:build', and there is no '{folder}/gone.py'",
-        ),
-    ],
-)
-def test_an_artifact_whose_model_is_not_known(tmp_path: Path, command: str, message: str) -> None:
-    command = command.format(folder=shlex.quote(str(tmp_path)))
-    artifact = deployed(tmp_path, model=short, probes=0, command=command)
+def test_an_artifact_of_a_python_object_does_not_know_its_model(tmp_path: Path) -> None:
+    artifact = deployed(tmp_path, model=short, probes=0)
     with pytest.raises(UsageError) as raised:
         eb.bisect(artifact)
-    assert str(raised.value) == message.format(net=artifact.path, folder=tmp_path)
-    assert raised.value.hint is not None
-    assert raised.value.hint.endswith("--model MODEL")
+    message = f"'{artifact.path}' does not say which model it was made from"
+    assert (str(raised.value), raised.value.hint) == (message, "name it: --model MODEL")
 
 
-def test_the_model_that_the_command_names(tmp_path: Path) -> None:
-    (tmp_path / "deploy").mkdir()
-    (tmp_path / "deploy" / "net.py").write_text(
+def test_the_model_is_found_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "net.py").write_text(
         "import torch\n"
         "def build():\n"
         "    torch.manual_seed(0)\n"
         "    return torch.nn.Sequential(torch.nn.Linear(2, 2)).eval(), torch.ones(1, 2)\n"
     )
-    folder = shlex.quote(str(tmp_path / "deploy"))
-    command = f"cd {folder} && enginebay deploy net.py:build --backend loopback"
-    source = str(tmp_path / "deploy" / "net.py:build")
-    given: dict[str, Any] = {"params": {"gain": 2.0}, "allow_mismatch": True, "command": command}
-    given |= {"exporter": "torchscript", "probes": 0, "work_dir": tmp_path / "net"}
-    artifact = eb.deploy(source, backend="loopback", **given).artifact
+    monkeypatch.chdir(tmp_path)
+    given: dict[str, Any] = {"params": {"gain": 2.0}, "allow_mismatch": True, "probes": 0}
+    given |= {"exporter": "torchscript", "work_dir": tmp_path / "net"}
+    artifact = eb.deploy("net.py:build", backend="loopback", **given).artifact
+    assert artifact.manifest.model == f"{tmp_path}/net.py:build"
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
     assert eb.bisect(artifact).module == "0"
+    (tmp_path / "net.py").unlink()
+    with pytest.raises(UsageError) as raised:
+        eb.bisect(artifact)
+    model = f"{tmp_path}/net.py"
+    message = f"'{artifact.path}' was made from '{model}:build', and there is no '{model}'"
+    assert (str(raised.value), raised.value.hint) == (message, "name the model: --model MODEL")
 
 
 def test_a_model_that_was_cut_is_refused(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ def build_manifest(
     *,
     verification: Verification,
     receipt: Receipt | None = None,
+    model: str = "",
     command: str = "",
     parts: tuple[Part, ...] = (),
     data: DataRecord | None = None,
@@ -45,6 +46,7 @@ def build_manifest(
         files: The engine's files, relative to the artifact.
         verification: The verdict with its figures.
         receipt: What the engine says that it ran; None where it did not run.
+        model: What leads to the model from any folder; empty where it is a Python object.
         command: The command that makes the artifact again.
         parts: The engines that the files belong to, where there are several.
         data: What it was calibrated with, or verified on besides its example.
@@ -73,6 +75,7 @@ def build_manifest(
         ),
         receipt=receipt,
         verification=verification,
+        model=model,
         command=command,
         pinned=backend.bound_to(params),
         built_for=built_for.machines if built_for else "",

@@ -188,6 +188,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         ir: What the engine's files were made from; None where they were given as files.
         receipt: What ran when the artifact was verified.
         verification: The verdict with its figures.
+        model: What leads to the model from any folder, ``/models/net.py:build`` or
+            ``timm:resnet18``; empty where it was a Python object.
         command: What to type to make the artifact again.
         pinned: Fields that must have these values where the artifact is loaded.
         built_for: The machines that the engine is built for; empty where that is the one that it
@@ -219,6 +221,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     ir: IRRecord | None = None
     receipt: Receipt | None = None
     verification: Verification | None = None
+    model: str = ""
     command: str = ""
     pinned: dict[str, str] = {}
     built_for: str = ""

@@ -119,6 +119,27 @@ class Artifact(msgspec.Struct, frozen=True):
         path = self.path / SAMPLES_FILE
         return use_artifact(self, lambda _: load_samples(path) if path.is_file() else [])
 
+    def named_model(self) -> str:
+        """The model that it was made from, as :func:`enginebay.deploy` takes it.
+
+        Raises:
+            UsageError: It was a Python object, or its file is not there.
+        """
+        named = self.manifest.model
+        if not named:
+            raise UsageError(
+                f"'{self.path}' does not say which model it was made from",
+                hint="name it: --model MODEL",
+            )
+        before, colon, _ = named.rpartition(":")
+        path = Path(before if colon and before.endswith(".py") else named)
+        if path.is_absolute() and not path.exists():
+            raise UsageError(
+                f"'{self.path}' was made from '{named}', and there is no '{path}'",
+                hint="name the model: --model MODEL",
+            )
+        return named
+
     def check_current(self) -> None:
         """Refuse to go on where another artifact has taken the place of this one.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -142,13 +143,12 @@ def run(args: Namespace) -> int:
 
 
 def _deployed_model(artifacts: list[Path]) -> str:
-    """The model that an artifact's own command names, if it is there."""
+    """The model that one of the artifacts was made from, if it is there."""
     from enginebay.artifact import open_artifact
-    from enginebay.cli.model_arguments import deployed_model
 
     for artifact in artifacts:
-        if model := deployed_model(open_artifact(artifact).manifest.command):
-            return model
+        with suppress(UsageError):
+            return open_artifact(artifact).named_model()
     raise UsageError(
         "there is no PyTorch model to compare with: no artifact names one that is still there",
         hint="name it: --model MODEL",

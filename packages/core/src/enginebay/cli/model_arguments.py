@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from enginebay.cli.arguments import (
@@ -20,7 +18,7 @@ from enginebay.cli.arguments import (
     environment,
     flag_values,
 )
-from enginebay.errors import EnginebayError, UsageError
+from enginebay.errors import UsageError
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -130,24 +128,3 @@ def common_options(args: Namespace) -> dict[str, Any]:
         "task": args.task,
         "int8_keep": args.int8_keep,
     }
-
-
-def deployed_model(command: str) -> str | None:
-    """The model that a manifest's command names, as it is named from here; None if it is gone.
-
-    Args:
-        command: ``cd FOLDER && enginebay deploy MODEL …``, or empty.
-    """
-    from enginebay.cli import command_parser
-
-    try:
-        before, _, words = command.partition(" && enginebay deploy ")
-        folder, argv = shlex.split(before)[-1], shlex.split(words)
-        model: str = command_parser("deploy", argv).parse_args(argv).model
-    except (ValueError, IndexError, EnginebayError):  # another command, or none
-        return None
-    file, colon, attribute = model.rpartition(":") if ":" in model else (model, "", "")
-    if Path(file).suffix not in (".py", ".pt", ".pt2", ".onnx"):
-        return model  # a name, which leads to the same model from anywhere
-    path = Path(folder, file)
-    return f"{path}{colon}{attribute}" if path.is_file() else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -45,6 +45,7 @@ class ModelSource:
 
     Attributes:
         description: What the user wrote, or the class of the object.
+        named: What leads to the model from any folder; empty where it is a Python object.
         model: An ``nn.Module``, a TorchScript module or an exported program; None for an ONNX file.
         ir: The file as an IR; None where the model is a Python object.
         example_inputs: What came along with the model, as ``export`` takes it; else None.
@@ -52,6 +53,7 @@ class ModelSource:
     """
 
     description: str
+    named: str = ""
     model: Any = None
     ir: IRModel | None = None
     example_inputs: Any = None
@@ -126,7 +128,7 @@ def load_model(source: Any, *, schemes: Schemes | None = None) -> ModelSource:
     if isinstance(source, (str, Path)):
         check_text(str(source))
     if isinstance(source, Path) or (isinstance(source, str) and is_file(source)):
-        return _from_file(Path(source))
+        return replace(_from_file(Path(source)), named=str(Path(source).absolute()))
     if not isinstance(source, str):
         return _from_object(source, _describe(source))
     left, colon, attribute = source.rpartition(":")
@@ -134,9 +136,11 @@ def load_model(source: Any, *, schemes: Schemes | None = None) -> ModelSource:
         raise unreadable(source)
     scheme, _, name = source.partition(":")
     if schemes and scheme in schemes:
-        return _from_object(_called(lambda: schemes[scheme](name), source), source)
+        found = _called(lambda: schemes[scheme](name), source)
+        return replace(_from_object(found, source), named=source)
+    named = f"{Path(left).absolute()}:{attribute}" if left.endswith(".py") else source
     with named_object(source) as found:
-        return _from_object(found, source)
+        return replace(_from_object(found, source), named=named)
 
 
 def is_file(text: str) -> bool:

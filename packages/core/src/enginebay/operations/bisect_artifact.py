@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -80,7 +78,7 @@ def bisect(
     for one in (opened, other):
         if one is not None:
             _check(one)
-    model = recorded_model(opened) if model is None else model
+    model = opened.named_model() if model is None else model
     sets = input_sets(opened, inputs)
     sample = _worst_recorded(opened) if sets is None else _worst(opened, model, sets, timeout)
     with TemporaryDirectory(prefix="enginebay-bisect-") as folder:
@@ -164,38 +162,3 @@ def _worst_recorded(opened: Artifact) -> _Sample:
     worst = max(outputs, key=lambda output: output.badness).sample if outputs else labels[0]
     number = labels.index(worst) if worst in labels else 0
     return _Sample(samples[number].inputs, labels[number])
-
-
-def recorded_model(opened: Artifact) -> str:
-    """The model that an artifact's command names.
-
-    Raises:
-        UsageError: It names none, or one that is not there.
-    """
-    words = _words(opened.manifest.command)
-    folder = Path(words[1]) if words[:1] == ["cd"] else Path()
-    starts = [i + 2 for i, pair in enumerate(pairwise(words)) if pair == ("enginebay", "deploy")]
-    start = starts[0] if starts else len(words)
-    if start >= len(words) or words[start].startswith("-"):
-        raise UsageError(
-            f"'{opened.path}' does not say which model it was made from",
-            hint="name it: --model MODEL",
-        )
-    named = words[start]
-    file, colon, attribute = named.rpartition(":")
-    path = folder / (file or named)
-    if path.suffix == ".py" or not colon:
-        if not path.exists():
-            raise UsageError(
-                f"'{opened.path}' was made from '{named}', and there is no '{path}'",
-                hint="name the model: --model MODEL",
-            )
-        return f"{path}{colon}{attribute if colon else ''}"
-    return named
-
-
-def _words(command: str) -> list[str]:
-    try:
-        return shlex.split(command)
-    except ValueError:
-        return []

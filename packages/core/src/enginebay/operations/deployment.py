@@ -259,6 +259,7 @@ class Line:
             *(settings.backend, engine.ir, settings.params, engine.files),
             verification=found.verification,
             receipt=found.receipt,
+            model=prepared.model.source.named,
             command=self._options.command,
             parts=engine.parts,
             data=prepared.data_record(),
