@@ -51,7 +51,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         "--bisect",
         action="store_true",
         help="find the first module and ONNX node where the engine leaves the model, which is the "
-        "one that the artifact's command names, or --model",
+        "one that the artifact names, or --model",
     )
     parser.add_argument(
         "--against",

@@ -47,7 +47,7 @@ def bisect(
     Args:
         artifact: The folder, or what :func:`enginebay.deploy` returned.
         model: The model, as :func:`enginebay.deploy` takes it; by default the one that the
-            artifact's command names.
+            artifact names.
         inputs: The inputs as :func:`enginebay.verify` takes them; of several sets, and by default
             of the recorded samples, the worst is taken.
         against: Another artifact of the model, to compare with its engine instead of PyTorch.
