@@ -227,7 +227,13 @@ class MismatchError(EnginebayError):
 
 
 class IsolationError(EnginebayError):
-    """A child process did not do its work."""
+    """A child process did not do its work.
+
+    Attributes:
+        ending: How it ended: ``ended with SIGSEGV``; empty where it did not end wrongly.
+    """
+
+    ending = ""
 
 
 class ChildCrashedError(IsolationError):

@@ -87,8 +87,7 @@ def _outcome(task: Task) -> Outcome:
     except ChildTimeoutError:
         fault = Fault("time limit", f"it ran past its limit of {task.limit:g} s")
     except ChildCrashedError as err:
-        ending = str(err).partition("; ")[0].replace("'the task'", "its process")
-        fault = Fault("crashed", ending, err.hint or "")
+        fault = Fault("crashed", f"its process {err.ending}", err.hint or "")
     except EnginebayError as err:
         fault = Fault("raised", str(err), err.hint or "")
     return Outcome(fault=fault)

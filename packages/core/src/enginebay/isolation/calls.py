@@ -34,6 +34,7 @@ def call(
     timeout: float | None,
     result_type: type[T],
     on_line: Callable[[str], None] | None = None,
+    subject: str = "",
 ) -> T:
     """Call a function in a fresh Python, which imports what the function needs and no more.
 
@@ -48,6 +49,7 @@ def call(
         timeout: Seconds it may take, imports included; None where it may take for ever.
         result_type: The type of its result.
         on_line: Called with each line that the function prints, as in :func:`run`.
+        subject: What errors call it, for users who do not know the function: ``the engine``.
 
     Returns:
         The function's result.
@@ -66,6 +68,7 @@ def call(
     """
     import tempfile  # the child, which needs this room too, never uses it
 
+    subject = subject or f"'{function}'"
     request = encoded(function, args)
     # The child reads its standard input and writes the reply behind it. Both its outputs are the
     # log, so nothing that an engine prints can get into the reply. The file has no name: it is
@@ -74,13 +77,13 @@ def call(
         exchange.write(request)
         exchange.seek(0)
         finished = run_to_end(
-            child_command(function, "serve"), [function], timeout, on_line, stdin=exchange
+            child_command(function, "serve"), [function], timeout, on_line, subject, stdin=exchange
         )
         exchange.seek(len(request))
-        reply = _read_reply(exchange.read(), finished)
+        reply = _read_reply(exchange.read(), finished, subject)
     if isinstance(reply, Raised):
-        raise_again(function, reply)
-    return _result(function, reply, result_type)
+        raise_again(subject, reply)
+    return _result(subject, reply, result_type)
 
 
 def child_command(function: str, serve: str) -> list[str]:
@@ -103,32 +106,32 @@ def encoded(function: str, args: tuple[Any, ...]) -> bytes:
         raise IsolationError(f"an argument of '{function}' cannot be sent: {error}") from error
 
 
-def _read_reply(data: bytes, finished: Finished) -> Returned | Raised:
+def _read_reply(data: bytes, finished: Finished, subject: str) -> Returned | Raised:
     try:
         reply: Returned | Raised = decode(data, Returned | Raised)
     except msgspec.DecodeError:
-        error = crashed(finished, " before it returned")
+        error = crashed(finished, " before it returned", subject)
         if data:
             error.add_note(f"In the child process:\n{data.decode(errors='replace')}")
         raise error from None
     if isinstance(reply, Returned) and finished.exit_code:
-        raise crashed(finished, " after it had returned")
+        raise crashed(finished, " after it had returned", subject)
     return reply
 
 
-def raise_again(function: str, raised: Raised) -> NoReturn:
+def raise_again(subject: str, raised: Raised) -> NoReturn:
     """Raise what a function raised in the child, as :func:`call` says."""
     error = (
         getattr(errors, raised.kind)(raised.message, hint=raised.hint)
         if raised.kind
-        else IsolationError(f"'{function}' raised {raised.summary}")
+        else IsolationError(f"{subject} raised {raised.summary}")
     )
     error.add_note(f"In the child process:\n{raised.traceback}")
     raise error
 
 
-def _result(function: str, returned: Returned, result_type: type[T]) -> T:
+def _result(subject: str, returned: Returned, result_type: type[T]) -> T:
     try:
         return cast("T", decode(returned.value, result_type))
     except msgspec.ValidationError as error:
-        raise IsolationError(f"'{function}' returned something else: {error}") from error
+        raise IsolationError(f"{subject} returned something else: {error}") from error

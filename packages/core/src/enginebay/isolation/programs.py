@@ -95,6 +95,7 @@ def run_to_end(
     shown: list[str],
     timeout: float | None,
     on_line: Callable[[str], None] | None,
+    subject: str = "",
     **options: Any,
 ) -> Finished:
     """Run a child, whatever its exit code will be.
@@ -104,6 +105,7 @@ def run_to_end(
         shown: The command as messages and the result show it.
         timeout: Seconds it may take.
         on_line: Called with each line it prints.
+        subject: What errors call it; by default the program.
         **options: As for ``subprocess.Popen``.
 
     Raises:
@@ -120,18 +122,19 @@ def run_to_end(
     seconds = time.monotonic() - started
     finished = Finished(tuple(shown), process.returncode, log.text(), seconds)
     if not ended:
-        raise overran(finished, name)
+        raise overran(finished, name, subject)
     return finished
 
 
-def crashed(finished: Finished, when: str = "") -> ChildCrashedError:
+def crashed(finished: Finished, when: str = "", subject: str = "") -> ChildCrashedError:
     """Build the error for a child that ended wrongly; ``when`` says more about the moment."""
-    return _error(ChildCrashedError, f"ended with {_ending(finished.exit_code)}{when}", finished)
+    ending = f"ended with {_ending(finished.exit_code)}{when}"
+    return _error(ChildCrashedError, ending, finished, subject)
 
 
-def overran(finished: Finished, limit: str) -> ChildTimeoutError:
+def overran(finished: Finished, limit: str, subject: str = "") -> ChildTimeoutError:
     """Build the error for a child that was ended; ``limit`` names its time limit."""
-    return _error(ChildTimeoutError, f"ran past {limit}", finished)
+    return _error(ChildTimeoutError, f"ran past {limit}", finished, subject)
 
 
 def start(group: Group, argv: list[str], options: dict[str, Any]) -> subprocess.Popen[bytes]:
@@ -205,11 +208,13 @@ def _check_output(file: Path, before: tuple[int, int, int] | None, finished: Fin
     raise _error(IsolationError, f"ended with exit code 0 but {problem}", finished)
 
 
-def _error(kind: type[_Error], problem: str, finished: Finished) -> _Error:
+def _error(kind: type[_Error], ending: str, finished: Finished, subject: str = "") -> _Error:
     """Build an error with the last lines of output in its message, and all in its notes."""
     lines = [line for line in finished.output.splitlines() if line.strip()][-LAST_LINES:]
     shown = "".join(f"\n  {line[:200]}" for line in lines)
     said = f"; the last it said:{shown}" if lines else "; it said nothing"
-    error = kind(f"'{Path(finished.argv[0]).name}' {problem}{said}")
+    subject = subject or f"'{Path(finished.argv[0]).name}'"
+    error = kind(f"{subject} {ending}{said}")
+    error.ending = ending
     error.add_note(f"$ {shlex.join(finished.argv)}\n{finished.output}")
     return error

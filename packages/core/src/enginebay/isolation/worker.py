@@ -103,7 +103,7 @@ class Worker:
             self._exchange(left)
         reply: Returned | Raised = decode(message, Returned | Raised)
         if isinstance(reply, Raised):
-            raise_again(self._name, reply)
+            raise_again(f"'{self._name}'", reply)
         return reply.value
 
     def pause(self) -> None:

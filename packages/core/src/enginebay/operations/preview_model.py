@@ -145,8 +145,6 @@ def _preview(model: Any, args: Any, name: str, timeout: float) -> BackendPreview
             raise
         except EnginebayError as err:
             error = " ".join(str(err).split())  # a program's log has many lines
-            error = error.replace(f"'{_PREVIEW}'", f"the preview on backend '{name}'")
-            error = error.replace(f"'{_ENGINE}'", f"the engine of backend '{name}'")
         drafted = _read(folder)
         if drafted is None:
             return BackendPreview(backend=name, error=error)
@@ -169,9 +167,12 @@ def _asked(model: Any, args: Any, name: str, folder: Path, timeout: float) -> li
 
     if sent := _sent(model, args):
         (folder / _SENT).write_bytes(sent)
-        return call(_PREVIEW, name, folder, timeout=timeout, result_type=list[Obstacle])
-    draft(model, args, name, folder)
-    return call(_ENGINE, name, folder, timeout=timeout, result_type=list[Obstacle])
+        function, subject = _PREVIEW, f"the preview on backend '{name}'"
+    else:
+        draft(model, args, name, folder)
+        function, subject = _ENGINE, f"the engine of backend '{name}'"
+    given = (function, name, folder)
+    return call(*given, timeout=timeout, result_type=list[Obstacle], subject=subject)
 
 
 def _sent(model: Any, args: Any) -> bytes:

@@ -62,8 +62,7 @@ def _ask(group: str, status: BackendStatus) -> str:
     try:
         usable = call(_FUNCTION, group, status, timeout=TIME_LIMIT, result_type=bool)
     except (ChildCrashedError, ChildTimeoutError) as err:
-        ending = str(err).partition("; ")[0].replace(f"'{_FUNCTION}'", repr(status.module))
-        answer = f"importing {ending}"
+        answer = f"importing {status.module!r} {err.ending}"
     except IsolationError:  # no child process can be had here: that says nothing about the plugin
         return _SURVIVED
     else:

@@ -17,7 +17,7 @@ from enginebay.verification.groups import aligned_sample, compare_sample, matchi
 from enginebay.verification.signal import signals
 from enginebay.verification.simulation import not_simulated, simulated
 from enginebay.verification.tolerance import tolerance_for
-from enginebay.verification.trial import FUNCTION, run_trial
+from enginebay.verification.trial import run_trial
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,7 +100,7 @@ def _judge(
     try:
         found, receipt = run_trial(request, samples, timeout=timeout)
     except (ChildCrashedError, ChildTimeoutError) as err:
-        return _crashed(request, err, "" if missing else reference), None
+        return Verification.crashed(str(err), reference="" if missing else reference), None
     fallbacks = receipt.fallbacks
     if missing:
         unverified = Verification.unverified(missing)
@@ -171,10 +171,3 @@ def _unproven(samples: Sequence[Sample]) -> str:
             "matter to the model"
         )
     return ""
-
-
-def _crashed(request: LoadRequest, err: Exception, reference: str) -> Verification:
-    # The child process is called by its function, which means nothing to a user.
-    ran = f"of backend '{request.backend}'" if request.built_for is None else "that runs the graph"
-    reason = str(err).replace(f"'{FUNCTION}'", f"the engine {ran}")
-    return Verification.crashed(reason, reference=reference)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from enginebay.tensors import NumpyArray
 
 #: The functions that are called in the child process.
-FUNCTION = "enginebay.verification.trial:run_here"
+_RUN = "enginebay.verification.trial:run_here"
 _LOAD = "enginebay.verification.trial:load_here"
 
 
@@ -41,7 +41,8 @@ def run_trial(
 
     with TemporaryDirectory(prefix="enginebay-trial-") as folder:
         found = Path(folder) / "found.npz"
-        receipt = call(FUNCTION, request, samples, found, timeout=timeout, result_type=Receipt)
+        given = (_RUN, request, samples, found)
+        receipt = call(*given, timeout=timeout, result_type=Receipt, subject=_engine(request))
         return [sample.outputs for sample in load_samples(found)], receipt
 
 
@@ -55,10 +56,15 @@ def check_loads(request: LoadRequest, *, timeout: float) -> None:
     from enginebay.isolation import call
 
     try:
-        call(_LOAD, request, timeout=timeout, result_type=Receipt)
+        call(_LOAD, request, timeout=timeout, result_type=Receipt, subject=_engine(request))
     except (ChildCrashedError, ChildTimeoutError) as err:
-        reason = str(err).replace(f"'{_LOAD}'", f"the engine of backend '{request.backend}'")
-        raise ConversionError(f"what was converted cannot be loaded: {reason}") from err
+        raise ConversionError(f"what was converted cannot be loaded: {err}") from err
+
+
+def _engine(request: LoadRequest) -> str:
+    if request.built_for is not None:
+        return "the engine that runs the graph"
+    return f"the engine of backend '{request.backend}'"
 
 
 def load_here(request: LoadRequest) -> Receipt:
