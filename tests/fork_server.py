@@ -29,6 +29,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import types
 import warnings
@@ -134,10 +135,15 @@ def write_command(folder: Path) -> None:
     command.chmod(0o755)
 
 
+#: Held by the thread that starts the server: others wait until its socket is there.
+_STARTING = threading.Lock()
+
+
 def _start_server() -> None:
-    if start := _ForkingPopen.start_server:
-        _ForkingPopen.start_server = None
-        start()
+    with _STARTING:
+        if start := _ForkingPopen.start_server:
+            _ForkingPopen.start_server = None
+            start()
 
 
 def _install() -> None:
