@@ -230,7 +230,8 @@ class IsolationError(EnginebayError):
     """A child process did not do its work.
 
     Attributes:
-        ending: How it ended: ``ended with SIGSEGV``; empty where it did not end wrongly.
+        ending: How it ended: ``ended with SIGSEGV``; empty where it did not end wrongly, and where
+            the error comes from a child, which raised it about a process of its own.
     """
 
     ending = ""

@@ -62,6 +62,13 @@ def wrong(data: bytes) -> bytes:
     raise ValueError("no")
 
 
+def nested(data: bytes) -> bytes:
+    from enginebay.isolation import run
+
+    run(["sh", "-c", "kill -SEGV $$"], timeout=60)
+    return data
+
+
 def large(data: bytes) -> bytes:
     global kept
     kept = bytearray(int(data))
@@ -101,6 +108,7 @@ def test_each_task_has_one_outcome_and_faults_cost_their_own_task_alone(
         _task("crash", "crash"),
         _task("hang", "hang", str(tmp_path / "begun").encode(), limit=soon),
         _task("wrong", "wrong"),
+        _task("nested", "nested"),
         _task("gone", "gone"),
     ]
     begun = []
@@ -110,6 +118,7 @@ def test_each_task_has_one_outcome_and_faults_cost_their_own_task_alone(
     for number in range(20):
         assert found[str(number)].value == str(number).encode()
     assert _fault(found["crash"]) == ("crashed", "its process ended with SIGSEGV")
+    assert _fault(found["nested"]) == ("crashed", "'sh' ended with SIGSEGV")
     assert _fault(found["hang"]) == ("time limit", f"it ran past its limit of {soon} s")
     assert _fault(found["wrong"]) == ("raised", "'the task' raised ValueError: no")
     assert _fault(found["gone"])[0] == "raised"

@@ -87,7 +87,9 @@ def _outcome(task: Task) -> Outcome:
     except ChildTimeoutError:
         fault = Fault("time limit", f"it ran past its limit of {task.limit:g} s")
     except ChildCrashedError as err:
-        fault = Fault("crashed", f"its process {err.ending}", err.hint or "")
+        # One that the task raised is about a process of its own, and has no ending here.
+        reason = f"its process {err.ending}" if err.ending else str(err).partition("; ")[0]
+        fault = Fault("crashed", reason, err.hint or "")
     except EnginebayError as err:
         fault = Fault("raised", str(err), err.hint or "")
     return Outcome(fault=fault)
