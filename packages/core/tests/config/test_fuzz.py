@@ -24,7 +24,8 @@ from .generators import JSON, NOISE, PYTHON, TOML, YAML, spoiled
 
 CASES = int(os.environ.get("ENGINEBAY_FUZZ_CASES", "300"))
 SECONDS = 5.0  # of a core, for one file; the largest take 0.2
-MEGABYTES = 512  # more than before, after all files of one format; hypothesis takes half of it
+MEGABYTES = 256  # more than before, after all files of one format
+MEGABYTES += (CASES - 300) // 100  # hypothesis alone takes 8.6 kB for each further example of YAML
 FORMATS = {".py": PYTHON, ".json": JSON, ".toml": TOML}
 if find_spec("yaml"):
     FORMATS[".yaml"] = YAML
