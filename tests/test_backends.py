@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +15,8 @@ import enginebay as eb
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from .conftest import Run
 
 BACKENDS = [status.name for status in eb.list_backends()]
 
@@ -58,8 +58,8 @@ def test_a_model_is_verified(backend: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_the_command_line_takes_a_backends_flags(backend: str, tmp_path: Path) -> None:
-    (tmp_path / "net.py").write_text(
+def test_the_command_line_takes_a_backends_flags(backend: str, here: Path, shell: Run) -> None:
+    (here / "net.py").write_text(
         "import torch\ndef build():\n    return torch.nn.Conv2d(3, 4, 3), torch.randn(1, 3, 8, 8)\n"
     )
     for words in (
@@ -71,9 +71,8 @@ def test_the_command_line_takes_a_backends_flags(backend: str, tmp_path: Path) -
         ("check-env", backend),
         ("rewriters", "--backend", backend),
     ):
-        command = [sys.executable, "-m", "enginebay", *words]
-        run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert run.returncode == 0, f"{words}\n{run.stderr}"
+        ran = shell(*words)
+        assert ran.code == 0, f"{words}\n{ran.err}"
 
 
 def test_a_second_engine_judges_what_onnxs_evaluator_does_not_know(tmp_path: Path) -> None:
