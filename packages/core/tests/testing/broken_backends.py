@@ -45,6 +45,18 @@ class Broken(NamedTuple):
     case: dict[str, object] = {}
 
 
+def _runs_while_converting(command: str) -> str:
+    """The source of a converter that runs a shell's command in the conversions of a law."""
+    return f"""
+        @eb.hookimpl
+        def to_backend(request):
+            import os
+            if "ENGINEBAY_CONFORMANCE_RUN" in os.environ:
+                os.system({command!r})
+            return loopback.to_backend(request)
+        """
+
+
 #: Loopback with a precision that is calibrated, which it computes in as it does in any other.
 CALIBRATED = """
         class Params(loopback.LoopbackParams):
@@ -434,14 +446,7 @@ BROKEN = {
     "it leaves a daemon": Broken(
         "test_no_process_is_left",
         "left running: .* sleep",
-        """
-        @eb.hookimpl
-        def to_backend(request):
-            import os
-            if "ENGINEBAY_CONFORMANCE_RUN" in os.environ:
-                os.system("setsid sleep 600 >/dev/null 2>&1 &")
-            return loopback.to_backend(request)
-        """,
+        _runs_while_converting("setsid sleep 600 >/dev/null 2>&1 &"),
     ),
     "it frees its engine in a forked process": Broken(
         "test_a_fork_is_refused",
@@ -472,26 +477,12 @@ BROKEN = {
     "its converter outlives it": Broken(
         "test_a_kill_leaves_nothing",
         "left running: .* sleep",
-        """
-        @eb.hookimpl
-        def to_backend(request):
-            import os
-            if "ENGINEBAY_CONFORMANCE_RUN" in os.environ:
-                os.system("sleep 600 >/dev/null 2>&1")
-            return loopback.to_backend(request)
-        """,
+        _runs_while_converting("sleep 600 >/dev/null 2>&1"),
     ),
     "its converter outlives it unseen": Broken(
         "test_a_kill_leaves_nothing",
         "left running: a process without the environment of the killed one",
-        """
-        @eb.hookimpl
-        def to_backend(request):
-            import os
-            if "ENGINEBAY_CONFORMANCE_RUN" in os.environ:
-                os.system("exec env -i sleep 30")
-            return loopback.to_backend(request)
-        """,
+        _runs_while_converting("exec env -i sleep 30"),
     ),
     "it returns no set of rewriters": Broken(
         "test_its_rewriters_can_be_listed",
