@@ -147,8 +147,9 @@ def _deployed_model(artifacts: list[Path]) -> str:
     from enginebay.artifact import open_artifact
 
     for artifact in artifacts:
-        with suppress(UsageError):
-            return open_artifact(artifact).named_model()
+        opened = open_artifact(artifact)
+        with suppress(UsageError):  # it names none, or one that has gone
+            return opened.named_model()
     raise UsageError(
         "there is no PyTorch model to compare with: no artifact names one that is still there",
         hint="name it: --model MODEL",

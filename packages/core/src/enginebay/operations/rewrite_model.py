@@ -57,43 +57,36 @@ def rewrite(
         >>> rewriting.report.fired
         {'torch.relu': 1}
     """
-    resolved = _resolved(backend, ir, rewriters, params, options)
+    resolved = _resolved(backend=backend, ir=ir, rewriters=rewriters, params=params, **options)
     return rewriting.rewrite(model, config=config, **resolved)
 
 
-def export_patch(
-    *,
-    backend: str | None,
-    ir: IRKind = "onnx",
-    rewriters: Sequence[RewriterSet] = (),
-    config: Mapping[str, Any] | None = None,
-    params: BackendParams | None = None,
-    **options: Any,
-) -> ExportPatch:
+def export_patch(**options: Any) -> ExportPatch:
     """Return what applies the rewriters for an engine around each attempt to export.
 
-    The arguments are those of :func:`rewrite`; the backend is asked for its rewriters here, once.
+    Args:
+        **options: Those of :func:`rewrite`. The backend is asked for its rewriters here, once.
     """
-    return ExportPatch(config=config, **_resolved(backend, ir, rewriters, params, options))
+    return ExportPatch(**_resolved(**options))
 
 
 def _resolved(
+    *,
     backend: str | None,
     ir: IRKind,
     rewriters: Sequence[RewriterSet],
-    params: BackendParams | None,
-    options: dict[str, Any],
+    params: BackendParams | None = None,
+    **options: Any,
 ) -> dict[str, Any]:
     """Return what :func:`enginebay.rewriting.rewrite` takes, which knows no backends."""
     check_sets(rewriters)
-    found = dict(options)
     if backend:
         engine = get_backend(backend)
         plugins = engine.rewriters(ir)
         # One that lowers when it converts gets here what is lowered for every engine.
         if ir != "onnx" and not engine.info.lowers_itself:
-            found["operators"] = engine.operators(params)
-        found["lacking"] = engine.info.lacking
+            options["operators"] = engine.operators(params)
+        options["lacking"] = engine.info.lacking
     else:
         plugins = plugin_rewriters(ir)
-    return {"backend": backend or "", "ir": ir, "rewriters": [*rewriters, *plugins], **found}
+    return {"backend": backend or "", "ir": ir, "rewriters": [*rewriters, *plugins], **options}
