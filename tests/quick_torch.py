@@ -1,6 +1,6 @@
 """What torch does anew for each export, and does once in the processes of tests.
 
-That is three quarters of the export of a small network: torch parses ONNX's translations of its
+That is most of the export of a small network: torch parses ONNX's translations of its
 operators, goes through all composite operators for each namespace of operators, and makes the
 annotations of two functions for each operator that an export overrides.
 """
@@ -14,8 +14,6 @@ from functools import cache
 from typing import Any
 
 _EXPORTER = "torch.onnx._internal.exporter._registration"
-_COMPOSITES = "torch._export.utils"
-_OPERATORS = "torch._ops"
 
 
 def quicken_torch(*, now: bool = False) -> None:
@@ -25,8 +23,7 @@ def quicken_torch(*, now: bool = False) -> None:
         now: Parse the translations for the operator set that exports have by default, too, before
             there is an export.
     """
-    done = (_share_translations, _EXPORTER), (_find_composites_once, _COMPOSITES)
-    for change, name in (*done, (_make_annotations_once, _OPERATORS)):
+    for name, change in _CHANGES.items():
         module = sys.modules.get(name)
         if module is not None and not hasattr(module, "_quickened"):
             module._quickened = True  # type: ignore[attr-defined]
@@ -69,3 +66,11 @@ def _find_composites_once(utilities: Any) -> None:
 def _make_annotations_once(operators: Any) -> None:
     """Take the ``Callable`` of ``typing``: unlike that of ``collections.abc`` it has a cache."""
     operators.Callable = typing.Callable
+
+
+#: By the module of torch that each of them changes.
+_CHANGES = {
+    _EXPORTER: _share_translations,
+    "torch._export.utils": _find_composites_once,
+    "torch._ops": _make_annotations_once,
+}

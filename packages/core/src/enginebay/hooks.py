@@ -168,6 +168,7 @@ def _unheard(_text: str) -> None:
 
 
 def not_lowered(module: Any, inputs: Sequence[Any]) -> Any:  # noqa: ARG001  # as a Lower
+    """Lower nothing: what a request has until core fills in the backend's own."""
     raise ConversionError("this request was not made by a conversion, and lowers nothing")
 
 
