@@ -17,10 +17,10 @@ import pytest
 import enginebay as eb
 from enginebay.artifact import RunRecord
 from enginebay.bisection import Place
-from enginebay.evidence import Simulation
 from enginebay.measurement import Layer
 from enginebay.operations import NodeSensitivity
 from enginebay.reports import json_schema, sweep_parts
+from enginebay.verdict import Simulation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 import enginebay as eb
-from enginebay.advice import in_python
-from enginebay.errors import UsageError
+from enginebay.errors import UsageError, in_python
 from enginebay.testing.commands import command, environment
 
 SOURCE = Path(eb.__file__).parent

@@ -30,9 +30,9 @@ from enginebay.environment import EnvReport, Tier
 from enginebay.errors import ConversionError
 from enginebay.inference import TimedLayer
 from enginebay.ir import IRKind, IRModel
-from enginebay.matching import Aligned, ComparisonRequest, ComparisonResult
 from enginebay.params import BackendParams, ShapeProfile
 from enginebay.tensors import TensorSpec
+from enginebay.verdict import Aligned, ComparisonRequest, ComparisonResult
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import enginebay as eb
-from enginebay.notebook import fields, table
+from enginebay.display import html_fields, html_table
 from enginebay.verdict import Verification
 
 if TYPE_CHECKING:
@@ -120,12 +120,12 @@ def test_progress_in_a_notebook_is_one_table_that_grows(
 
 def test_a_name_cannot_become_markup() -> None:
     evil = "<script>alert('x')</script>"
-    page = Page(fields(evil, [(evil, evil)]) + table((evil,), [(evil,)], right=(evil,)))
+    page = Page(html_fields(evil, [(evil, evil)]) + html_table((evil,), [(evil,)], right=(evil,)))
     assert "script" not in page.tags
     assert page.texts == [evil] * 5
 
 
 def test_nothing_to_show_is_nothing() -> None:
-    assert fields("", []) == table(("a",), []) == ""
+    assert html_fields("", []) == html_table(("a",), []) == ""
     page = Page(Verification.crashed("signal 11")._repr_html_())
     assert page.texts == ["crashed: signal 11"]

@@ -93,7 +93,7 @@ class Artifact(msgspec.Struct, frozen=True):
 
     def _repr_html_(self) -> str:
         """What it is and what it holds, for notebooks."""
-        from enginebay.notebook import fields
+        from enginebay.display import html_fields
 
         manifest = self.manifest
         size = sum(entry.size for entry in manifest.files)
@@ -106,7 +106,7 @@ class Artifact(msgspec.Struct, frozen=True):
             ("made", manifest.created),
             ("command", manifest.command),
         ]
-        return fields("Artifact", pairs)
+        return html_fields("Artifact", pairs)
 
     def samples(self) -> list[Sample]:
         """The inputs that it was verified with, and the reference's outputs; maybe none.

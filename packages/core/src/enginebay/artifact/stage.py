@@ -30,8 +30,7 @@ from enginebay.artifact.files import list_files
 from enginebay.artifact.manifest import MANIFEST_NAME, Manifest
 from enginebay.artifact.opening import Artifact, open_artifact
 from enginebay.artifact.target import check_target
-from enginebay.errors import ArtifactError, ArtifactExistsError, disk_error
-from enginebay.interruption import raise_if_interrupted
+from enginebay.errors import ArtifactError, ArtifactExistsError, disk_error, raise_if_interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

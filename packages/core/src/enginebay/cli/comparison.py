@@ -16,8 +16,8 @@ from enginebay.cli.output import (
 )
 from enginebay.cli.report_flag import write_report
 from enginebay.cli.summaries import quiet_verdict, verdict_word
+from enginebay.display import human_number, human_seconds, human_size
 from enginebay.errors import BackendUnavailableError, UsageError
-from enginebay.quantities import human_number, human_seconds, human_size
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace

@@ -11,8 +11,16 @@ from threading import Timer
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from enginebay.cli.standard_streams import discard, own_stdout
-from enginebay.errors import NOTE, EnginebayError, MismatchError, disk_error, disk_failure
-from enginebay.interruption import forget, interrupt, raise_if_interrupted
+from enginebay.errors import (
+    NOTE,
+    EnginebayError,
+    MismatchError,
+    disk_error,
+    disk_failure,
+    forget_interruption,
+    interrupt,
+    raise_if_interrupted,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -104,7 +112,7 @@ def _explain(err: BaseException) -> _Failure:
 @contextmanager
 def _signals_raised() -> Iterator[None]:
     """Raise at SIGTERM and SIGHUP as at Ctrl-C, so that folders and child processes go too."""
-    forget()
+    forget_interruption()
     usual = {
         number: handler
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -18,7 +18,7 @@ from enginebay.cli.summaries import (
     receipt_fields,
     verdict_text,
 )
-from enginebay.quantities import human_size
+from enginebay.display import human_size
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from enginebay.cli.arguments import repeatable_command
 from enginebay.cli.output import print_fields, print_json, short_path, stdout_on_stderr
-from enginebay.quantities import human_size
+from enginebay.display import human_size
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace

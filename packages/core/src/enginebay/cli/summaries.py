@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from enginebay.cli.output import print_fields, print_labelled, print_table, short_path, styled
-from enginebay.quantities import human_size
+from enginebay.display import human_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

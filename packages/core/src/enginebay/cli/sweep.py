@@ -22,8 +22,8 @@ from enginebay.cli.output import (
 )
 from enginebay.cli.report_flag import add_report, check_report, write_report
 from enginebay.cli.summaries import verdict_word
+from enginebay.display import human_seconds, human_size
 from enginebay.errors import UsageError
-from enginebay.quantities import human_seconds, human_size
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace

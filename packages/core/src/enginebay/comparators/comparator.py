@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from enginebay.errors import EnginebayError, UsageError, nearest, one_line
-from enginebay.matching import Aligned, ComparisonResult
+from enginebay.verdict import Aligned, ComparisonResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from enginebay.matching import ComparisonRequest
+    from enginebay.verdict import ComparisonRequest
 
 
 class Comparator(NamedTuple):

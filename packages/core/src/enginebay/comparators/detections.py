@@ -10,13 +10,13 @@ from enginebay.comparators.assignment import assign, touching
 from enginebay.comparators.boxes import Boxes, Layout, overlaps
 from enginebay.comparators.reading import overlap
 from enginebay.errors import UsageError
-from enginebay.matching import Aligned, ComparisonResult
+from enginebay.verdict import Aligned, ComparisonResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from enginebay.matching import ComparisonRequest
     from enginebay.tensors import NumpyArray
+    from enginebay.verdict import ComparisonRequest
 
 #: Half of both boxes together: what PASCAL and COCO count as the same object.
 _DEFAULT = 0.5

@@ -9,13 +9,13 @@ import numpy as np
 
 from enginebay.comparators.assignment import assign, touching
 from enginebay.errors import UsageError
-from enginebay.matching import Aligned, ComparisonResult
+from enginebay.verdict import Aligned, ComparisonResult
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from enginebay.matching import ComparisonRequest
     from enginebay.tensors import NumpyArray
+    from enginebay.verdict import ComparisonRequest
 
 #: Possible pairs that are kept: 256 MiB of them.
 _MOST = 1 << 24

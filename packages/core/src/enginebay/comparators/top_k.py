@@ -8,11 +8,11 @@ import numpy as np
 
 from enginebay.comparators.reading import positive_number
 from enginebay.errors import UsageError
-from enginebay.matching import Aligned, ComparisonResult
+from enginebay.verdict import Aligned, ComparisonResult
 
 if TYPE_CHECKING:
-    from enginebay.matching import Allowed, ComparisonRequest
     from enginebay.tensors import NumpyArray
+    from enginebay.verdict import Allowed, ComparisonRequest
 
 #: As ImageNet counts.
 _DEFAULT = 5

@@ -6,11 +6,10 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from enginebay.errors import EnginebayError
+from enginebay.errors import EnginebayError, raise_if_interrupted
 from enginebay.evaluation.engine import PLACE, Engine
 from enginebay.evaluation.shards import SHARD, Shard
 from enginebay.evaluation.tally import Tally
-from enginebay.interruption import raise_if_interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

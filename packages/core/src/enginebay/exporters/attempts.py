@@ -7,10 +7,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from enginebay.errors import EnginebayError, ExportError, disk_error, reason
+from enginebay.errors import EnginebayError, ExportError, disk_error, raise_if_interrupted, reason
 from enginebay.exporters.job import CannotWriteError, Job, Written
 from enginebay.exporters.probe import sample
-from enginebay.interruption import raise_if_interrupted
 from enginebay.models import evaluation
 
 if TYPE_CHECKING:

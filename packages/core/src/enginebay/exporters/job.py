@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enginebay.errors import ExportError
-from enginebay.interruption import raise_if_interrupted
+from enginebay.errors import ExportError, raise_if_interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -100,7 +100,7 @@ class Wrapper(ABC):
 
     def _repr_html_(self) -> str:
         """What runs, and what goes in and comes out, for notebooks."""
-        from enginebay.notebook import fields
+        from enginebay.display import html_fields
 
         receipt = self.receipt
         place = receipt.provider or receipt.device
@@ -111,7 +111,7 @@ class Wrapper(ABC):
             *(("output", spec.describe()) for spec in self.outputs),
             ("state", "closed" if self._closed else ""),
         ]
-        return fields(type(self).__name__, pairs)
+        return html_fields(type(self).__name__, pairs)
 
     def synchronize(self) -> None:
         """Wait until the device has finished; nothing to do where ``execute`` waits itself."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from enginebay.interruption import raise_if_interrupted
+from enginebay.errors import raise_if_interrupted
 from enginebay.measurement.contestant import Contestant
 from enginebay.measurement.statistics import ratio
 

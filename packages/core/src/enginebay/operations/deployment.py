@@ -91,11 +91,11 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
 
     def _repr_html_(self) -> str:
         """The steps, the verdict and the artifact, for notebooks."""
-        from enginebay.notebook import fields, table
+        from enginebay.display import html_fields, html_table
 
         steps = [(one.name, f"{one.seconds or 0.0:.2f}", one.detail) for one in self.steps]
-        shown = table(("step", "seconds", ""), steps, right=("seconds",))
-        notes = fields("", [("note", note) for note in self.notes])
+        shown = html_table(("step", "seconds", ""), steps, right=("seconds",))
+        notes = html_fields("", [("note", note) for note in self.notes])
         parts = (self.verification, self.artifact)
         return shown + notes + "".join(part._repr_html_() for part in parts)
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
-from enginebay.notebook import table
+from enginebay.display import html_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,7 +50,7 @@ def _watch_in_notebook() -> Callable[[Step], None]:
         if not any(known is step for known in steps):
             steps.append(step)
         rows = [(_mark(one), one.name, _seconds(one), one.detail) for one in steps]
-        shown = table(("", "step", "seconds", ""), rows, right=("seconds",))
+        shown = html_table(("", "step", "seconds", ""), rows, right=("seconds",))
         handle.update(ipython.HTML(shown))
 
     return watch

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay.interruption import raise_if_interrupted
+from enginebay.errors import raise_if_interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from enginebay.quantities import human_error, human_seconds
+from enginebay.display import human_error, human_seconds
 from enginebay.reports.drawing import bars, boxes, scatter
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enginebay.quantities import human_seconds
+from enginebay.display import human_seconds
 from enginebay.reports.entries import benchmarks_of
 from enginebay.reports.sweep_parts import summary as sweep_summary
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay.quantities import human_error, human_seconds, human_size
+from enginebay.display import human_error, human_seconds, human_size
 from enginebay.reports.tables import SIGNS, Cell, Table, metric_cell, number, table
 from enginebay.sweeps import VERDICTS
 

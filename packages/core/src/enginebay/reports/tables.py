@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from enginebay.quantities import human_error, human_number, human_seconds, human_size
+from enginebay.display import human_error, human_number, human_seconds, human_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

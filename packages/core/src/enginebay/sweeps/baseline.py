@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from enginebay.quantities import human_number, human_seconds
+from enginebay.display import human_number, human_seconds
 from enginebay.sweeps.matching_rows import pair_rows
 
 if TYPE_CHECKING:

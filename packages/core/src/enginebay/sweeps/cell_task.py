@@ -15,6 +15,7 @@ import msgspec
 
 from enginebay.artifact import open_artifact
 from enginebay.backend import elsewhere, get_backend, own_params
+from enginebay.display import human_size
 from enginebay.environment import Tier
 from enginebay.errors import (
     BackendUnavailableError,
@@ -29,7 +30,6 @@ from enginebay.isolation import call
 from enginebay.measurement import this_machine
 from enginebay.models import fixed_seed
 from enginebay.operations import compare, evaluate
-from enginebay.quantities import human_size
 from enginebay.resources import host_name
 from enginebay.sweeps.backend_check import checked_environment, installed_versions
 from enginebay.sweeps.faults import CellLostError, is_disk_error, lost, lost_to_disk, named

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from enginebay.display import human_size
 from enginebay.errors import EnginebayError, UsageError, check_text
 from enginebay.ir import read_onnx
-from enginebay.quantities import human_size
 from enginebay.resources import host_name
 from enginebay.sweeps.faults import CellLostError
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import numpy as np
 
-from enginebay.matching import ComparisonRequest
-from enginebay.verdict import OutputComparison
+from enginebay.verdict import ComparisonRequest, OutputComparison
 from enginebay.verification.arrays import as_numpy, slices_apart
 from enginebay.verification.comparison import absent, hold, magnitude, tolerance_of
 
@@ -16,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from enginebay.comparators import Comparator
-    from enginebay.matching import Aligned, ComparisonResult
     from enginebay.tensors import Array, NumpyArray
+    from enginebay.verdict import Aligned, ComparisonResult
     from enginebay.verification.tolerance import Tolerance
 
 
@@ -96,7 +95,7 @@ class _Held(NamedTuple):
     measure: Measure
 
     def allowed(self, output: str, values: Any, scale: Any = None) -> NumpyArray:
-        """How far values may be off; see :class:`enginebay.matching.Allowed`."""
+        """How far values may be off; see :class:`enginebay.verdict.Allowed`."""
         array = np.asarray(values)
         tolerance, size = self._tolerance(output, array, scale)
         reach = np.abs(array.astype(np.float64)) + size

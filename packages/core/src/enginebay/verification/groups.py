@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from enginebay.errors import UsageError
-from enginebay.matching import Matching
+from enginebay.verdict import Matching
 from enginebay.verification.arrays import equal
 from enginebay.verification.comparison import compare
 from enginebay.verification.group import Measure, compare_group
@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from enginebay.comparators import Comparator
-    from enginebay.matching import Aligned, ComparisonResult
     from enginebay.tensors import Array, NumpyArray, Sample
-    from enginebay.verdict import OutputComparison
+    from enginebay.verdict import Aligned, ComparisonResult, OutputComparison
     from enginebay.verification.arrays import Apart
 
 

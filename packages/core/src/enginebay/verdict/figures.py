@@ -6,7 +6,7 @@ import math
 
 import msgspec
 
-from enginebay.matching import Matching
+from enginebay.verdict.matching import Matching
 
 #: The label of a sample that the caller gave.
 EXAMPLE = "example"

@@ -33,6 +33,6 @@ def raise_if_interrupted() -> None:
         raise _remembered[0]
 
 
-def forget() -> None:
+def forget_interruption() -> None:
     """Forget what was remembered: another command begins."""
     _remembered.clear()

@@ -38,7 +38,8 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from enginebay.advice import in_python
+from enginebay.errors.advice import in_python
+from enginebay.errors.interruption import forget_interruption, interrupt, raise_if_interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -69,7 +70,11 @@ __all__ = [
     "PluginError",
     "RewriterError",
     "UsageError",
+    "forget_interruption",
+    "in_python",
+    "interrupt",
     "nearest",
+    "raise_if_interrupted",
 ]
 
 

@@ -17,11 +17,11 @@ _CELL = "padding: 0.1em 0.8em 0.1em 0; vertical-align: top; border: 0; text-alig
 _LABEL = _CELL.format(align="left") + "; opacity: 0.7; font-weight: normal; white-space: nowrap"
 
 
-def fields(title: str, pairs: Iterable[tuple[str, str]]) -> str:
+def html_fields(title: str, pairs: Iterable[tuple[str, str]]) -> str:
     """Return a title, and a row for each name with a value that is not empty.
 
     Example:
-        >>> "1 &lt; 2" in fields("Verification", [("note", "1 < 2")])
+        >>> "1 &lt; 2" in html_fields("Verification", [("note", "1 < 2")])
         True
     """
     cell = _CELL.format(align="left")
@@ -34,7 +34,7 @@ def fields(title: str, pairs: Iterable[tuple[str, str]]) -> str:
     return heading + (f'<table style="{_TABLE}"><tbody>{rows}</tbody></table>' if rows else "")
 
 
-def table(
+def html_table(
     header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Collection[str] = ()
 ) -> str:
     """Return a table; empty where there is no row.

@@ -1,8 +1,4 @@
-"""The verdict that an artifact carries, with the figures it rests on.
-
-The figures are measured in :mod:`enginebay.verification`; these are only their records. A record
-is plain JSON: no NaN and no infinity, so a value that may be one of them is kept as text.
-"""
+"""The verdict, what it rests on, and the warning that says what limits it."""
 
 from __future__ import annotations
 
@@ -12,25 +8,11 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
-from enginebay.evidence import EXAMPLE, ITEM, OutputComparison, Signal, Simulation
-from enginebay.matching import Matching
+from enginebay.verdict.figures import EXAMPLE, OutputComparison, Signal, Simulation
+from enginebay.verdict.matching import Matching
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-__all__ = [
-    "EXAMPLE",
-    "ITEM",
-    "PROBES",
-    "Accuracy",
-    "Basis",
-    "OutputComparison",
-    "Signal",
-    "Simulation",
-    "Verdict",
-    "VerdictWarning",
-    "Verification",
-]
 
 Verdict: TypeAlias = Literal["verified", "mismatched", "unverified", "crashed"]
 
@@ -273,7 +255,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
 
     def _repr_html_(self) -> str:
         """The verdict, and a row for each output, for notebooks."""
-        from enginebay.notebook import fields, table
+        from enginebay.display import html_fields, html_table
 
         title, _, about = repr(self).strip("<>").removeprefix("Verification ").partition(" ")
         pairs = [
@@ -296,7 +278,9 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         ]
         header = ("output", "dtype", "shape", "max error", "rtol", "atol", "result")
         right = ("max error", "rtol", "atol")
-        return fields(f"{title} {about}".strip(), pairs) + table(header, rows, right=right)
+        return html_fields(f"{title} {about}".strip(), pairs) + html_table(
+            header, rows, right=right
+        )
 
     def warn(self) -> None:
         """Warn of what limits the verdict: a :class:`~enginebay.VerdictWarning` for each."""
