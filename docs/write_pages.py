@@ -115,8 +115,9 @@ def changelog() -> str:
 
 def command_line() -> Iterator[str]:
     """Write the page of the command line, line by line, from the parsers."""
-    from enginebay.cli import COMMANDS, add_common, command_parser
+    from enginebay.cli import add_common, command_parser
     from enginebay.cli.arguments import add_backend_flags
+    from enginebay.cli.installed_commands import OWN, command, module_of, summary
     from enginebay.cli.parser import Parser
     from enginebay.plugins import list_backends
 
@@ -128,9 +129,9 @@ def command_line() -> Iterator[str]:
     yield "to stdout, talk and errors to stderr; the codes that a command ends with are on the page"
     yield "[Errors and exit codes](errors.md). Every command has these flags:\n"
     yield from _table(common._actions)
-    for name, summary in COMMANDS.items():
-        parser = command_parser(name, ["-h"])
-        yield f"\n## enginebay {name}\n\n{_sentence(summary)}\n"
+    for name in OWN:
+        parser = command_parser(name, command(name), ["-h"])
+        yield f"\n## enginebay {name}\n\n{_sentence(summary(module_of(name)))}\n"
         yield f"```text\n{parser.format_usage().removeprefix('usage: ').strip()}\n```\n"
         # Behind the first two groups come the parameters of one backend, which have a part below.
         own = [action for group in parser._action_groups[:2] for action in group._group_actions]

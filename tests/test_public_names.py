@@ -24,6 +24,7 @@ PUBLIC = {
         "enginebay.errors",
         "enginebay.environment",
         "enginebay.authors",
+        "enginebay.commands",
         "enginebay.testing",
     )
 }

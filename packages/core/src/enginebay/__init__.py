@@ -3,8 +3,8 @@
 Importing this module imports nothing else: every name below is fetched when it is first used.
 
 Public are this module, :mod:`enginebay.hooks` (the contract with plugins), :mod:`enginebay.errors`,
-:mod:`enginebay.environment`, :mod:`enginebay.authors` (help for those who write plugins) and
-:mod:`enginebay.testing`. Everything else may change in any release.
+:mod:`enginebay.environment`, :mod:`enginebay.authors` (help for those who write plugins),
+:mod:`enginebay.commands` (for those who write commands) and :mod:`enginebay.testing`. Everything else may change in any release.
 """
 
 from __future__ import annotations

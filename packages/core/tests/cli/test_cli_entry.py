@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 import enginebay
-from enginebay.cli import COMMANDS, command_parser
-from enginebay.cli.examples import EXAMPLES
+from enginebay.cli import command_parser
+from enginebay.cli.installed_commands import OWN, command, module_of, summary
 from enginebay.testing import temporary_backend
-from enginebay.testing.commands import command, environment
+from enginebay.testing.commands import command as command_line
+from enginebay.testing.commands import environment
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,13 +34,15 @@ def test_the_help_names_every_command_and_exit_code(cli: Run) -> None:
     code, text, err = cli("--help")
     assert (code, err) == (0, "")
     assert text.startswith("usage: enginebay COMMAND ...\n")
-    for name, what in COMMANDS.items():
+    for name in OWN:
+        what = summary(module_of(name))
+        assert what
         assert re.search(rf"^  {name} +{re.escape(what)}$", text, re.MULTILINE)
-    assert "0 ok, 1 the operation failed, 2 usage, 3 backend unavailable, 130 interrupted" in text
+    assert "0 ok, 1 failed, 2 usage, 3 backend or command unavailable, 130 interrupted" in text
     assert max(map(len, text.splitlines())) <= 92
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", OWN)
 def test_every_command_explains_itself_and_has_the_common_flags(cli: Run, name: str) -> None:
     code, text, err = cli(name, "-h")
     assert (code, err) == (0, "")
@@ -65,14 +68,14 @@ def test_a_backends_flags_stand_under_a_heading_of_their_own(cli: Run) -> None:
 
 
 def test_every_command_has_examples_that_can_be_typed(loopback: str) -> None:
-    assert list(EXAMPLES) == list(COMMANDS)
-    for name, lines in EXAMPLES.items():
-        for line in lines:
+    for name in OWN:
+        module = command(name)
+        for line in module.EXAMPLES:
             words = shlex.split(line.removeprefix('eval "$(').removesuffix(')"'))
             assert words[:2] == ["enginebay", name]
             assert len(line) <= 90
             argv = [each.replace("{backend}", loopback) for each in words[2:]]
-            command_parser(name, argv).parse_args(argv)
+            command_parser(name, module, argv).parse_args(argv)
 
 
 def test_help_by_its_name(cli: Run) -> None:
@@ -80,7 +83,7 @@ def test_help_by_its_name(cli: Run) -> None:
     shown = cli("help", "verify")
     assert (shown.code, shown.out) == (0, cli("verify", "-h").out)
     examples = shown.out.partition("\nexamples:\n")[2].splitlines()
-    assert examples == [f"  {line}" for line in EXAMPLES["verify"]]
+    assert examples == [f"  {line}" for line in command("verify").EXAMPLES]
     wrong = cli("help", "verfy")
     assert (wrong.code, wrong.err.splitlines()[-1]) == (2, "hint: did you mean 'enginebay verify'?")
 
@@ -102,12 +105,12 @@ def test_help_is_there_although_the_backend_is_not(cli: Run) -> None:
     [
         (
             "deply m.onnx",
-            f"'deply' is not a command; wanted one of {', '.join(COMMANDS)}",
+            f"'deply' is not a command; wanted one of {', '.join(OWN)}",
             "did you mean 'enginebay deploy'?",
         ),
         (
             "--verbose backends",
-            f"'--verbose' is not a command; wanted one of {', '.join(COMMANDS)}",
+            f"'--verbose' is not a command; wanted one of {', '.join(OWN)}",
             "enginebay -h",
         ),
         ("deploy", "the following arguments are required: MODEL", "enginebay deploy -h"),
@@ -352,7 +355,7 @@ def test_a_broken_plugin_is_one_line_of_a_warning(cli: Run, here: Path) -> None:
     # In a process of its own: in this one pytest turns warnings into errors.
     with temporary_backend("pack", "raise ValueError('no')", group="enginebay.plugins"):
         done = subprocess.run(
-            command("check-env", "loopback"),
+            command_line("check-env", "loopback"),
             capture_output=True,
             text=True,
             check=False,
@@ -426,7 +429,7 @@ def test_nothing_is_installed(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None
             "No backend is installed. hint: pip install 'enginebay-onnxruntime[cpu]'\n"
         )
         document = cli(name, "--json").document
-        assert document.pop("plugins", []) == []
+        assert document.pop("plugins", []) == document.pop("commands", []) == []
         assert document == {"schema": 1, "backends": []}
 
 
@@ -474,6 +477,6 @@ def test_inspecting_an_artifact_imports_no_engine_and_no_torch(cli: Run, here: P
 def test_the_version(cli: Run) -> None:
     assert cli("--version") == (0, f"enginebay {enginebay.__version__}\n", "")
     done = subprocess.run(
-        command("--version"), capture_output=True, text=True, check=True, env=environment()
+        command_line("--version"), capture_output=True, text=True, check=True, env=environment()
     )
     assert done.stdout == f"enginebay {enginebay.__version__}\n"

@@ -42,7 +42,8 @@ def broken(here: Path, loopback: str, monkeypatch: pytest.MonkeyPatch) -> Iterat
 @pytest.mark.parametrize("columns", [60, 80, 100])
 def test_a_table_on_a_terminal_breaks_between_words_only(columns: int, broken: str) -> None:
     lines = lines_at(columns, "backends", "--load")
-    assert max(map(len, lines)) <= columns
+    table = [line for line in lines if "ENGINEBAY_BACKENDS=" not in line]  # to copy, not wrapped
+    assert max(map(len, table)) <= columns
     words = {word for line in lines for word in line.split()}
     assert words >= {"temporary-loopback", "installed", *REASON.split()}
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from importlib_metadata import distributions
+
+from enginebay.plugins import discovery
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +37,19 @@ def build_wrapper(request):
 def good() -> Callable[..., str]:
     """The source of a plugin that works: ``good(name, extra_source="")``."""
     return lambda name, extra="": GOOD.format(name=name) + extra
+
+
+INSTALLED = tuple(sys.path)
+
+
+@pytest.fixture(autouse=True)
+def _no_other_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide the plugins that are installed here: a test finds those that it brings."""
+
+    def found() -> object:
+        return distributions(path=[place for place in sys.path if place not in INSTALLED])
+
+    monkeypatch.setattr(discovery, "distributions", found)
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,8 @@
 """The command line: one file per command, nothing but parsing and printing.
 
-A command is a module of this package with ``add_arguments(parser, argv)`` and ``run(args)``; only
-the requested one is imported. Data goes to stdout, messages go to stderr.
+A command is a module with ``add_arguments(parser, argv)`` and ``run(args)``, of this package or one
+that an entry point of ``enginebay.commands`` names; only the requested one is imported. Data goes
+to stdout, messages go to stderr.
 """
 
 from __future__ import annotations
@@ -16,28 +17,6 @@ if TYPE_CHECKING:
 
     from enginebay.cli.parser import Parser
 
-#: The commands and their descriptions, in the order of ``enginebay --help``.
-COMMANDS = {
-    "backends": "list the installed backends",
-    "check-env": "check what a backend needs, in four tiers",
-    "preview": "list all operators that stand between a model and the engines",
-    "deploy": "turn a model into a verified artifact",
-    "export": "turn a model into an IR: ONNX, TorchScript or ExportedProgram",
-    "convert": "turn an IR into a backend's artifact",
-    "run": "run an artifact on inputs",
-    "verify": "compare an artifact with its model again",
-    "evaluate": "measure what artifacts cost in accuracy, beside PyTorch on a data set",
-    "sweep": "deploy many models on many backends, on this machine or a cluster",
-    "sensitivity": "measure what each layer of an int8 engine costs",
-    "benchmark": "measure how fast artifacts are here, side by side, and beside PyTorch",
-    "report": "write one page about a model's artifacts, or a sweep of many models",
-    "inspect": "show what an artifact or an IR file holds",
-    "config": "show or check a deploy config",
-    "rewriters": "list what is rewritten when a model is exported for a backend",
-    "new-backend": "write a package for an engine of your own",
-    "completion": "print a shell script that completes these commands",
-}
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
@@ -46,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The arguments after the program's name; those of the process by default.
 
     Returns:
-        The exit code: 0 ok, 1 the operation failed, 2 usage, 3 backend unavailable,
+        The exit code: 0 ok, 1 the operation failed, 2 usage, 3 backend or command unavailable,
         130 interrupted.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
@@ -80,77 +59,66 @@ def _run(arguments: list[str]) -> int:
 
     for argument in arguments:
         check_text(argument)
+    from enginebay.cli.installed_commands import command
+
     name, rest = arguments[0], arguments[1:]
-    parser = command_parser(name, rest)
+    module = command(name)
+    parser = command_parser(name, module, rest)
     try:
         args = parser.parse_args(rest)
     except SystemExit:  # argparse, after -h; any other exit is a failure
         return 0
     args.argv = arguments
-    code: int = command(name).run(args)
+    code: int = module.run(args)
     return code
 
 
 def _help() -> str:
-    width = max(map(len, COMMANDS))
-    commands = "\n".join(f"  {name:<{width}}  {text}" for name, text in COMMANDS.items())
+    from enginebay.cli.installed_commands import OWN, installed_commands, module_of, summary
+
+    groups = {"commands": [(name, summary(module_of(name))) for name in OWN]}
+    for status in installed_commands():
+        text = f"{status.state}: {status.reason}" if status.reason else summary(status.module)
+        groups.setdefault(f"commands of {status.provider}", []).append((status.name, text))
+    width = max(len(name) for rows in groups.values() for name, _ in rows)
+    listed = "\n\n".join(
+        "\n".join([f"{title}:", *(f"  {name:<{width}}  {text}".rstrip() for name, text in rows)])
+        for title, rows in groups.items()
+    )
     return (
         "usage: enginebay COMMAND ...\n\n"
         "Turn a PyTorch model into a verified artifact on any inference engine.\n\n"
-        f"commands:\n{commands}\n\n"
+        f"{listed}\n\n"
         "enginebay help COMMAND lists its arguments, enginebay -V prints the version.\n"
-        "Exit codes: 0 ok, 1 the operation failed, 2 usage, 3 backend unavailable, "
-        "130 interrupted.\n"
+        "Exit codes: 0 ok, 1 failed, 2 usage, 3 backend or command unavailable, 130 interrupted.\n"
     )
 
 
-def command(name: str) -> ModuleType:
-    """Import the module of one command.
-
-    Raises:
-        UsageError: There is no such command.
-    """
-    from importlib import import_module
-
-    if name in COMMANDS:
-        return import_module(f"enginebay.cli.{name.replace('-', '_')}")
-    from enginebay.errors import UsageError, nearest
-
-    close = nearest(name, COMMANDS)
-    raise UsageError(
-        f"'{name}' is not a command; wanted one of {', '.join(COMMANDS)}",
-        hint=f"did you mean 'enginebay {close}'?" if close else "enginebay -h",
-    )
-
-
-def command_parser(name: str, argv: list[str]) -> Parser:
+def command_parser(name: str, module: ModuleType, argv: list[str]) -> Parser:
     """Return the parser of one command.
 
     Args:
         name: The command.
+        module: Its module.
         argv: The arguments to parse later: a backend named among them adds flags of its own.
-
-    Raises:
-        UsageError: There is no such command.
     """
     from enginebay.cli.parser import Parser
 
-    module = command(name)
-    parser = Parser(prog=f"enginebay {name}", **parser_options(name))
+    parser = Parser(prog=f"enginebay {name}", **parser_options(module))
     add_common(parser)
     module.add_arguments(parser, argv)
     return parser
 
 
-def parser_options(name: str) -> dict[str, Any]:
+def parser_options(module: ModuleType) -> dict[str, Any]:
     """Return the options that a command's parser is made with."""
-    from enginebay.cli.examples import EXAMPLES
+    from enginebay.cli.installed_commands import summary
 
-    text = COMMANDS[name]
+    text = summary(module.__name__)
     return {
-        "description": f"{text[0].upper()}{text[1:]}.",
+        "description": f"{text[:1].upper()}{text[1:]}.",
         "allow_abbrev": False,
-        "examples": EXAMPLES[name],
+        "examples": getattr(module, "EXAMPLES", ()),
     }
 
 

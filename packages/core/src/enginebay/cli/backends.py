@@ -1,15 +1,21 @@
-"""``enginebay backends``: list what is installed, from metadata alone unless --load is given."""
+"""``enginebay backends``: list the installed backends."""
 
 from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING
 
+from enginebay.cli.installed_commands import installed_commands
 from enginebay.cli.output import NONE_INSTALLED, print_json, print_message, print_table, styled
 from enginebay.plugins import list_backends, list_plugins
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+
+EXAMPLES = (
+    "enginebay backends",
+    "enginebay backends --load --json",
+)
 
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
@@ -24,24 +30,25 @@ def run(args: Namespace) -> int:
     """List what is installed. What is broken has its reason and does not fail the command."""
     if args.load:
         _load(show_chains=args.traceback)
-    backends, plugins = list_backends(), list_plugins()
+    backends, plugins, commands = list_backends(), list_plugins(), installed_commands()
     if args.json:
         print_json(
             {
                 "backends": [status._asdict() for status in backends],
                 "plugins": [status._asdict() for status in plugins],
+                "commands": [status._asdict() for status in commands],
             }
         )
         return 0
     if not backends:
         print_message(NONE_INSTALLED)
-    for title, statuses in (("NAME", backends), ("PLUGIN", plugins)):
+    for title, statuses in (("NAME", backends), ("PLUGIN", plugins), ("COMMAND", commands)):
         if statuses:
             print_table(
                 (title, "STATE", "DISTRIBUTION", "REASON"),
                 [(s.name, s.state, s.provider, s.reason or "") for s in statuses],
             )
-    fixes = {(status.name, status.fix) for status in (*backends, *plugins) if status.fix}
+    fixes = {(status.name, status.fix) for status in (*backends, *plugins, *commands) if status.fix}
     for name, fix in sorted(fixes):
         print_message(f"{styled(f'{name}:', 'red', sys.stderr)} {fix}")
     return 0
@@ -53,7 +60,13 @@ def _load(*, show_chains: bool) -> None:
     from contextlib import suppress
 
     from enginebay.errors import PluginError
-    from enginebay.plugins import PluginWarning, forget_failures, load_backend, load_plugins
+    from enginebay.plugins import (
+        PluginWarning,
+        forget_failures,
+        load_backend,
+        load_command,
+        load_plugins,
+    )
 
     forget_failures()
     with warnings.catch_warnings():
@@ -62,6 +75,9 @@ def _load(*, show_chains: bool) -> None:
     for status in list_backends():
         with suppress(PluginError):  # it is kept, and the list shows it
             load_backend(status.name)
+    for status in installed_commands():
+        with suppress(PluginError):
+            load_command(status)
     if show_chains:
         _print_chains()
 

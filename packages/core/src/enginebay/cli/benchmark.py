@@ -1,4 +1,4 @@
-"""``enginebay benchmark ARTIFACT…``: measure how fast artifacts run on this machine."""
+"""``enginebay benchmark``: measure how fast artifacts are here, side by side and beside PyTorch."""
 
 from __future__ import annotations
 
@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
     from enginebay.inference import Latency
     from enginebay.measurement import Benchmark, BenchmarkRow, Ratio
+
+EXAMPLES = (
+    "enginebay benchmark artifact",
+    "enginebay benchmark fp32 int8 --against pytorch",
+)
 
 _ONE = ("MEDIAN", "95 % INTERVAL", "P90", "P99", "MIN", "MAX", "RUNS")
 _SEVERAL = ("BATCH", "THREADS", "CALL", "ENGINE", "P90", "P99", "ITEMS/S", "MEMORY", "SPEED")

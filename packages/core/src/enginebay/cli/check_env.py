@@ -20,6 +20,11 @@ from enginebay.errors import BackendUnavailableError, EnginebayError, UsageError
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
+EXAMPLES = (
+    "enginebay check-env",
+    "enginebay check-env {backend} --device cpu",
+)
+
 
 UNAVAILABLE = 3
 _STATUSES = {"ok": ("ok", "green"), "failed": ("FAILED", "red"), "skipped": ("skipped", "dim")}

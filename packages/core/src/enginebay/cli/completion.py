@@ -1,14 +1,16 @@
-"""``enginebay completion``: print a script by which a shell completes the commands."""
+"""``enginebay completion``: print a shell script that completes these commands."""
 
 from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING
 
-from enginebay.cli.output import print_json
+from enginebay.cli.output import print_json, print_message
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+
+EXAMPLES = ('eval "$(enginebay completion bash)"',)
 
 SHELLS = ("bash", "zsh", "tcsh")
 
@@ -50,17 +52,25 @@ def _every_command() -> ArgumentParser:
     """Return one parser with every command, which shtab reads and nothing is parsed with."""
     import shtab
 
-    from enginebay.cli import COMMANDS, add_common, command, parser_options
+    from enginebay.cli import add_common, parser_options
+    from enginebay.cli.installed_commands import all_commands, command
     from enginebay.cli.parser import Parser
+    from enginebay.errors import PluginError
     from enginebay.plugins import list_backends
 
     backends = [status.name for status in list_backends()]
     parser_of_all = Parser(prog="enginebay")
     commands = parser_of_all.add_subparsers(parser_class=Parser)
-    for name in COMMANDS:
-        parser = commands.add_parser(name, help=COMMANDS[name], **parser_options(name))
+    for name in all_commands():
+        try:
+            module = command(name)
+        except PluginError as err:
+            print_message(f"left out: {err}")
+            continue
+        options = parser_options(module)
+        parser = commands.add_parser(name, help=options["description"], **options)
         add_common(parser)
-        command(name).add_arguments(parser, _HELP)
+        module.add_arguments(parser, _HELP)
         if name in _WITH_PARAMETERS:
             for backend in backends:
                 _add_missing(parser, backend)

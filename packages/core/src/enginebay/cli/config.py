@@ -1,4 +1,4 @@
-"""``enginebay config``: show a deploy config, check it, print the schema of all configs."""
+"""``enginebay config``: show or check a deploy config."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ from enginebay.errors import UsageError
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+
+EXAMPLES = (
+    "enginebay config check deploy.toml",
+    "enginebay config show deploy.py --json",
+)
 
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature

@@ -1,4 +1,4 @@
-"""``enginebay convert NAME IR``: turn an IR into a backend's artifact, not verified."""
+"""``enginebay convert``: turn an IR into a backend's artifact."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from enginebay.artifact import Artifact
+
+EXAMPLES = ("enginebay convert {backend} net.onnx --work-dir artifact",)
 
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:

@@ -44,6 +44,11 @@ if TYPE_CHECKING:
 
     from enginebay.operations import Deployment
 
+EXAMPLES = (
+    "enginebay deploy net.py:build --backend {backend} --work-dir artifact",
+    "enginebay deploy model.onnx --all --work-dir engines --overwrite",
+)
+
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
     """Add the command's flags, and those of the chosen backend."""

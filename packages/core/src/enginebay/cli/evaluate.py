@@ -1,4 +1,4 @@
-"""``enginebay evaluate ARTIFACT…``: measure what artifacts cost in accuracy, beside PyTorch."""
+"""``enginebay evaluate``: measure what artifacts cost in accuracy, beside PyTorch on a data set."""
 
 from __future__ import annotations
 
@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from enginebay.evaluation import Evaluation, Row
+
+EXAMPLES = (
+    "enginebay evaluate artifact --data pictures --metric accuracy",
+    "enginebay evaluate fp32 int8 --data items.npz --metric cosine --model net.py:build",
+)
 
 _RIGHT = ("VALUE", "PYTORCH", "DROP", "ITEMS", "AGREEMENT")
 

@@ -1,4 +1,4 @@
-"""``enginebay export``: turn a model into an IR file."""
+"""``enginebay export``: turn a model into an IR: ONNX, TorchScript or ExportedProgram."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from enginebay.ir import IRModel
+
+EXAMPLES = (
+    "enginebay export net.py:build",
+    "enginebay export net.py:build --output net.pt2 --input input=1x3x32x32",
+)
 
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature

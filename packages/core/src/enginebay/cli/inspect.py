@@ -1,4 +1,4 @@
-"""``enginebay inspect``: describe an artifact or an IR file."""
+"""``enginebay inspect``: show what an artifact or an IR file holds."""
 
 from __future__ import annotations
 
@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 
     from enginebay.artifact import Artifact, IRRecord, Part
     from enginebay.data import DataRecord
+
+EXAMPLES = (
+    "enginebay inspect artifact",
+    "enginebay inspect net.onnx --json",
+)
 
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature

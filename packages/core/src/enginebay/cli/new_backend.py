@@ -1,4 +1,4 @@
-"""``enginebay new-backend NAME``: write a backend's package, which passes the conformance kit."""
+"""``enginebay new-backend``: write a package for an engine of your own."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from enginebay.errors import ArtifactExistsError, UsageError
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+
+EXAMPLES = ("enginebay new-backend myengine",)
 
 _TEMPLATE = Path(__file__).with_name("template")
 _NAME = re.compile(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*")

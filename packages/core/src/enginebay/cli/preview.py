@@ -1,4 +1,4 @@
-"""``enginebay preview``: what stands between a model and the engines, before a long build."""
+"""``enginebay preview``: list all operators that stand between a model and the engines."""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from enginebay.operations import Preview
+
+EXAMPLES = (
+    "enginebay preview net.py:build",
+    "enginebay preview net.py:build --backend {backend}",
+)
 
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature

@@ -1,4 +1,4 @@
-"""``enginebay report PATH…``: one page about a model's artifacts, or about sweeps of many."""
+"""``enginebay report``: write one page about a model's artifacts, or a sweep of many models."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ from enginebay.display import human_size
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+
+EXAMPLES = (
+    "enginebay report comparison --output report.html",
+    "enginebay report fp32 int8 speed.json accuracy.json",
+)
 
 _OUTPUT = Path("report.html")
 

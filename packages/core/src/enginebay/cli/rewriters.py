@@ -1,4 +1,4 @@
-"""``enginebay rewriters``: list what is rewritten for a backend, and by which plugin."""
+"""``enginebay rewriters``: list what is rewritten when a model is exported for a backend."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ from enginebay.cli.output import print_json, print_message, print_table
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+
+EXAMPLES = (
+    "enginebay rewriters",
+    "enginebay rewriters --backend {backend} --ir onnx",
+)
 
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature

@@ -1,4 +1,4 @@
-"""``enginebay run ARTIFACT``: run it on given, recorded or made-up inputs, or on pictures."""
+"""``enginebay run``: run an artifact on inputs."""
 
 from __future__ import annotations
 
@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     from enginebay.artifact import Artifact
     from enginebay.inference import Receipt, Wrapper
     from enginebay.tensors import NumpyArray
+
+EXAMPLES = (
+    "enginebay run artifact",
+    "enginebay run artifact --input x=image.npy --output outputs.npz",
+)
 
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature

@@ -1,4 +1,4 @@
-"""``enginebay sensitivity MODEL``: measure what each layer of an 8-bit engine costs."""
+"""``enginebay sensitivity``: measure what each layer of an int8 engine costs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from enginebay.operations import Sensitivity
+
+EXAMPLES = ("enginebay sensitivity net.py:build --backend {backend} --data items.npz",)
 
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:

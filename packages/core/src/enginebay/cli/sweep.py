@@ -1,4 +1,4 @@
-"""``enginebay sweep SWEEP``: many models on many backends, on this machine or on a cluster."""
+"""``enginebay sweep``: deploy many models on many backends, on this machine or a cluster."""
 
 from __future__ import annotations
 
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from enginebay.sweeps import Sweep, SweepRow
+
+EXAMPLES = (
+    "enginebay sweep sweep.toml --output swept",
+    "enginebay sweep sweep.toml --output swept --resume",
+)
 
 #: As many notes of the rows as are printed.
 _NOTES = 8

@@ -1,4 +1,4 @@
-"""``enginebay verify ARTIFACT``: compare it with its model again, here."""
+"""``enginebay verify``: compare an artifact with its model again."""
 
 from __future__ import annotations
 
@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from enginebay.artifact import Artifact
+
+EXAMPLES = (
+    "enginebay verify artifact",
+    "enginebay verify artifact --model net.py:build --rtol 1e-3",
+    "enginebay verify artifact --bisect",
+)
 
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 from enginebay.lazy import lazy_names
 from enginebay.plugins.discovery import (
     BACKENDS,
+    KNOWN_COMMANDS,
     KNOWN_DISTRIBUTIONS,
     KNOWN_MODEL_SOURCES,
     BackendStatus,
     installed_backends,
     list_backends,
+    list_commands,
     list_plugins,
     load_faults,
 )
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
         PluginWarning,
         contributed,
         load_backend,
+        load_command,
         load_plugins,
         reset,
     )
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BACKENDS",
+    "KNOWN_COMMANDS",
     "KNOWN_DISTRIBUTIONS",
     "KNOWN_MODEL_SOURCES",
     "BackendStatus",
@@ -46,8 +50,10 @@ __all__ = [
     "forget_failures",
     "installed_backends",
     "list_backends",
+    "list_commands",
     "list_plugins",
     "load_backend",
+    "load_command",
     "load_faults",
     "load_plugins",
     "reset",
@@ -56,7 +62,7 @@ __all__ = [
 
 _LOADING = (
     *("LoadedPlugin", "PluginTeam", "PluginWarning"),
-    *("contributed", "load_backend", "load_plugins", "reset"),
+    *("contributed", "load_backend", "load_command", "load_plugins", "reset"),
 )
 
 __getattr__ = lazy_names(

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: The hooks without which nothing can be converted and run.
 REQUIRED = ("backend_info", "to_backend", "build_wrapper")
+#: The functions of a command.
+COMMAND = ("add_arguments", "run")
 
 
 def new_manager() -> pluggy.PluginManager:
@@ -68,6 +70,20 @@ def check_plugin(module: ModuleType) -> None:
     _check_any(module, marked)
     _check_spelling(module, marked)
     _check_arguments(module)
+
+
+def check_command(module: ModuleType) -> None:
+    """Check a module of the group whose modules are commands.
+
+    Raises:
+        PluginError: It lacks one of the two functions of a command.
+    """
+    missing = [name for name in COMMAND if not callable(getattr(module, name, None))]
+    if missing:
+        raise PluginError(
+            f"{module.__name__!r} does not define {' and '.join(missing)}",
+            hint="a command is a module with add_arguments(parser, argv) and run(args)",
+        )
 
 
 def _known_hooks() -> list[str]:

@@ -16,12 +16,13 @@ from importlib_metadata import distributions
 from enginebay.errors import PluginError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from importlib_metadata import IDistribution
 
 BACKENDS = "enginebay.backends"
 PLUGINS = "enginebay.plugins"
+COMMANDS = "enginebay.commands"
 
 #: Backends that Enginebay's own distributions provide, as pip is given them in a shell: with the
 #: extra that brings the engine, where one suits every machine.
@@ -40,6 +41,9 @@ KNOWN_MODEL_SOURCES = {
     "torchvision": "'enginebay-models[torchvision]'",
     "transformers": "'enginebay-models[transformers]'",
 }
+
+#: Commands that Enginebay's own distributions provide, by what users type.
+KNOWN_COMMANDS: dict[str, str] = {}
 
 State: TypeAlias = Literal["installed", "disabled", "duplicate", "broken"]
 
@@ -115,6 +119,19 @@ def list_plugins() -> list[BackendStatus]:
     return _list(PLUGINS, lambda _name: None)
 
 
+def list_commands(reserved: Collection[str]) -> list[BackendStatus]:
+    """The installed commands that are not core's own, like :func:`list_backends`.
+
+    Args:
+        reserved: The names of core's own.
+
+    Raises:
+        PluginError: ``ENGINEBAY_STRICT_PLUGINS=1``, and one is broken or a duplicate.
+    """
+    taken = Fault("enginebay has a command of this name itself", "its authors must rename it")
+    return _list(COMMANDS, lambda name: taken if name in reserved else None)
+
+
 def disabled_by(backend: str) -> Fault | None:
     """Return why an environment variable disables a backend; None where none does."""
     allowed = _names_in("ENGINEBAY_BACKENDS")
@@ -141,7 +158,7 @@ def fault_of(group: str, status: BackendStatus) -> Fault | None:
 
 def error_for(group: str, status: BackendStatus) -> PluginError:
     """Build the error for a request for a backend or plugin that cannot be used."""
-    kind = "backend" if group == BACKENDS else "plugin"
+    kind = {BACKENDS: "backend", COMMANDS: "command"}.get(group, "plugin")
     return PluginError(
         f"{kind} {status.name!r} of {status.provider} cannot be used: {status.reason}",
         hint=status.fix,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from enginebay.environment import install_hint, missing_package
 from enginebay.errors import PluginError, one_line
-from enginebay.plugins.checks import check_backend, check_plugin
-from enginebay.plugins.discovery import BACKENDS
+from enginebay.plugins.checks import check_backend, check_command, check_plugin
+from enginebay.plugins.discovery import BACKENDS, COMMANDS
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -30,7 +30,7 @@ def import_checked(group: str, status: BackendStatus) -> tuple[ModuleType, Backe
         module = _import(status.module)
         if group == BACKENDS:
             return module, check_backend(module, status)
-        check_plugin(module)
+        check_command(module) if group == COMMANDS else check_plugin(module)
         return module, None
 
 

@@ -20,7 +20,14 @@ from enginebay.errors import (
     one_line,
 )
 from enginebay.plugins import checks, discovery
-from enginebay.plugins.discovery import BACKENDS, KNOWN_DISTRIBUTIONS, PLUGINS, BackendStatus, Fault
+from enginebay.plugins.discovery import (
+    BACKENDS,
+    COMMANDS,
+    KNOWN_DISTRIBUTIONS,
+    PLUGINS,
+    BackendStatus,
+    Fault,
+)
 from enginebay.plugins.importing import import_checked
 from enginebay.plugins.trial import check_survival
 
@@ -177,6 +184,16 @@ def load_plugins() -> PluginTeam:
                 message = f"{error}; it stays out. Fix: {error.hint}"
                 warnings.warn(message, PluginWarning, stacklevel=3)
         return _plugins[0]
+
+
+def load_command(status: BackendStatus) -> ModuleType:
+    """Import the module of a command that is not core's own.
+
+    Raises:
+        PluginError: It is broken, provided twice, or no command.
+    """
+    with _lock:
+        return _load(COMMANDS, status)[0]
 
 
 def contributed(hook: str) -> dict[str, Any]:

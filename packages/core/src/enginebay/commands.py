@@ -1,0 +1,67 @@
+"""Help for those who write commands: flags that commands share, what they print, and progress.
+
+A command is a module with ``add_arguments(parser, argv)`` and ``run(args)``, which returns an exit
+code. An entry point of the group ``enginebay.commands`` names it: ``count = "my_package.count"``.
+The first line of its docstring is its description, ``EXAMPLES`` are lines for the end of its help.
+Errors are :mod:`enginebay.errors`, which become a line, a hint and an exit code.
+"""
+
+from __future__ import annotations
+
+from enginebay.cli.arguments import (
+    MODEL_HELP,
+    add_data,
+    add_inputs,
+    add_run_flags,
+    data_set,
+    repeatable_command,
+)
+from enginebay.cli.model_arguments import (
+    add_backend_parameters,
+    add_model,
+    model_options,
+)
+from enginebay.cli.output import (
+    print_fields,
+    print_json,
+    print_labelled,
+    print_message,
+    print_next,
+    print_table,
+    short_path,
+    stdout_on_stderr,
+    styled,
+)
+from enginebay.cli.progress import progress
+from enginebay.cli.summaries import (
+    join_names,
+    quiet_verdict,
+    receipt_fields,
+    verdict_word,
+)
+
+__all__ = [
+    "MODEL_HELP",
+    "add_backend_parameters",
+    "add_data",
+    "add_inputs",
+    "add_model",
+    "add_run_flags",
+    "data_set",
+    "join_names",
+    "model_options",
+    "print_fields",
+    "print_json",
+    "print_labelled",
+    "print_message",
+    "print_next",
+    "print_table",
+    "progress",
+    "quiet_verdict",
+    "receipt_fields",
+    "repeatable_command",
+    "short_path",
+    "stdout_on_stderr",
+    "styled",
+    "verdict_word",
+]
