@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 
+import numpy as np
+import onnx
 import onnxruntime
 import pytest
 import torch
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from packages.core.tests.exports import export
 from torch import nn
 
+import enginebay as eb
 from enginebay.rewriting import rewrite
 from enginebay_onnxruntime.rewriters import rewriters
 
@@ -163,3 +166,18 @@ def test_a_sigmoid_is_exact_far_below_zero(tmp_path, exporter):
     (tmp_path / "plain").mkdir()
     plain, _ = run(tmp_path / "plain", [], exporter, function, x)
     assert not torch.allclose(plain, function(x, MASK), rtol=1e-1, atol=1e-38)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64])
+def test_rewritten_operators_exist_in_an_old_opset(tmp_path, dtype):
+    def function(x):
+        return torch.zeros(2, 3, dtype=dtype).copy_(x.sigmoid())
+
+    x = torch.linspace(-3, 3, 6, dtype=dtype).reshape(2, 3)
+    path = tmp_path / "old.onnx"
+    options = {"exporter": "torchscript", "opset": 11, "backend": "onnxruntime"}
+    eb.export(function, x, path=path, **options)
+    assert next(each.version for each in onnx.load(path).opset_import if not each.domain) == 11
+    session = onnxruntime.InferenceSession(path)
+    (found,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+    np.testing.assert_allclose(found, function(x).numpy(), rtol=1e-3)

@@ -29,7 +29,8 @@ def sigmoid(ctx: Context, g: Any, self: Any) -> Any:  # noqa: ARG001  # as every
     """Compute 1 / (1 + exp(-x)), to float32's precision and in half more of the time."""
     import torch
 
-    one = g.op("CastLike", g.op("Constant", value_t=torch.tensor(1.0)), self)
+    dtype = getattr(torch, (self.type().scalarType() or "Float").lower())
+    one = g.op("Constant", value_t=torch.tensor(1.0, dtype=dtype))
     return g.op("Reciprocal", g.op("Add", one, g.op("Exp", g.op("Neg", self))))
 
 

@@ -98,4 +98,8 @@ def as_strided(
 @rewriters.symbolic("copy", is_pytorch=True, ir="onnx")
 def copy(ctx: Context, g: Any, self: Any, src: Any, non_blocking: Any = None) -> Any:
     """Give the source the dtype and the shape of the target."""
-    return g.op("Expand", g.op("CastLike", src, self), g.op("Shape", self))
+    from torch.onnx._internal.torchscript_exporter._type_utils import JitScalarType
+
+    # CastLike would need no dtype, and opset 15.
+    dtype = JitScalarType._from_name(self.type().scalarType()).onnx_type()
+    return g.op("Expand", g.op("Cast", src, to_i=int(dtype)), g.op("Shape", self))
