@@ -38,6 +38,7 @@ PACKAGES = {
     "enginebay-tensorrt": "packages/backend-tensorrt",
     "enginebay-models": "packages/codebase-models",
     "enginebay-mmpretrain": "packages/codebase-mmpretrain",
+    "enginebay-lab": "packages/lab",
     "enginebay-build-cache": "examples/build-cache",
 }
 EVERY_ENGINE = ("enginebay-onnxruntime[cpu,int8]", "enginebay-openvino[int8]", "enginebay-ncnn")
@@ -128,7 +129,7 @@ def base(session: nox.Session) -> None:
 @nox.session(requires=BASE)
 def engines(session: nox.Session) -> None:
     """All packages with the engines that run on a CPU, and what their tests need."""
-    ours = ("enginebay[export,yaml,report,dask]", *EVERY_ENGINE)
+    ours = ("enginebay[export,yaml]", "enginebay-lab[report,dask]", *EVERY_ENGINE)
     others = ("lxml", "pillow", "scikit-learn", "playwright", ZOO)
     install(session, *ours, *others, *TESTS, alone=("torchmetrics", "lightning-utilities"))
 
@@ -140,7 +141,7 @@ def engines(session: nox.Session) -> None:
 def lint(session: nox.Session) -> None:
     """Ruff, mypy strict and the contract between the rooms."""
     tools = ("ruff", "mypy", "import-linter", "nox", "types-psutil", "filelock", "pillow")
-    install(session, "enginebay", *tools, "pytest", "hypothesis", "psutil")
+    install(session, "enginebay", "enginebay-lab", *tools, "pytest", "hypothesis", "psutil")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     sources = (f"{path}/src" for path in PACKAGES.values())
@@ -186,7 +187,8 @@ for _name, _part in tomllib.loads((ROOT / "sessions.toml").read_text()).items():
 def docs(session: nox.Session) -> None:
     """The site, strictly: a dead link, an unknown name or a docstring that does not parse fails."""
     tools = ("towncrier>=24.8", "mypy", "ruff", "zensical==0.0.73", "mkdocstrings[python]>=1,<2")
-    session.install("-c", "constraints.txt", "-e", "packages/core[report]", *tools)
+    ours = ("-e", "packages/core", "-e", "packages/lab[report]")
+    session.install("-c", "constraints.txt", *ours, *tools)
     # The pages about backends need their parameters, and no engine.
     backends = [path for path in PACKAGES.values() if path.startswith("packages/backend-")]
     session.install("--no-deps", *(word for path in backends for word in ("-e", path)))

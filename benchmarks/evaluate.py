@@ -1,4 +1,4 @@
-"""``eb.evaluate`` against the same loop by hand: PyTorch, ONNX Runtime and two accuracies."""
+"""``lab.evaluate`` against the same loop by hand: PyTorch, ONNX Runtime and two accuracies."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 import enginebay as eb
+import enginebay_lab as lab
 from benchmarks import models
 from benchmarks.table import Row
 from benchmarks.turns import paired
@@ -51,7 +52,7 @@ def _ours(artifact: eb.Artifact, data: Path, model: torch.nn.Module) -> float:
     def seconds(count: int) -> float:
         items = eb.DataSet(data, take=count)
         start = time.perf_counter()
-        eb.evaluate(artifact, items, "accuracy", model=(model, torch.zeros(1, 1, 8, 8)))
+        lab.evaluate(artifact, items, "accuracy", model=(model, torch.zeros(1, 1, 8, 8)))
         return time.perf_counter() - start
 
     return (seconds(ITEMS) - seconds(FEW)) / (ITEMS - FEW)

@@ -21,6 +21,7 @@ import torch
 from sklearn.datasets import load_digits
 
 import enginebay as eb
+import enginebay_lab as lab
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -117,16 +118,17 @@ def measured(
         gate = {"data": eb.DataSet(list(learned), take=CALIBRATED_WITH)}
         gate |= {"metric": "accuracy", "max_drop": LIMIT}
     with TemporaryDirectory(prefix="enginebay-int8-") as folder:
-        done = eb.deploy(
-            model,
-            images[:1],
-            input_names=["x"],
-            backend=engine,
-            params={"precision": precision, ENGINES[engine]: 1},
-            work_dir=Path(folder) / "artifact",
-            allow_mismatch=True,
-            **gate,
-        )
+        options: dict[str, Any] = {
+            "input_names": ["x"],
+            "backend": engine,
+            "params": {"precision": precision, ENGINES[engine]: 1},
+            "work_dir": Path(folder) / "artifact",
+            "allow_mismatch": True,
+        }
+        if gate:
+            done = lab.quantize(model, images[:1], **options, **gate).deployment
+        else:
+            done = eb.deploy(model, images[:1], **options)
         files = [done.artifact.path / file for file in done.artifact.files]
         size = sum(file.stat().st_size for file in files)
         right, seconds = 0, []

@@ -1,4 +1,4 @@
-"""``eb.sweep`` on a Dask scheduler against the same deployments submitted to it by hand."""
+"""``lab.sweep`` on a Dask scheduler against the same deployments submitted to it by hand."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING
 from tests.cluster.processes import Cluster
 
 import enginebay as eb
+import enginebay_lab as lab
 from benchmarks.table import Row
 from benchmarks.turns import paired
-from enginebay.executors import Task, dask_executor, run_tasks
+from enginebay_lab.executors.dask import dask_executor
+from enginebay_lab.executors.running import run_tasks
+from enginebay_lab.executors.tasks import Task
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,11 +50,11 @@ def run() -> Iterator[Row]:
 def _ours(executor: Executor, folder: Path, turn: int) -> float:
     """Seconds of a cell."""
     cells = [
-        eb.Cell(model=MODEL, backend="onnxruntime", seed=CELLS * turn + number)
+        lab.Cell(model=MODEL, backend="onnxruntime", seed=CELLS * turn + number)
         for number in range(CELLS)
     ]
     start = time.perf_counter()
-    found = eb.sweep(cells, executor, output=folder / f"sweep-{turn}")
+    found = lab.sweep(cells, executor, output=folder / f"sweep-{turn}")
     assert {row.verdict for row in found.rows} == {"verified"}, found.rows
     return (time.perf_counter() - start) / CELLS
 
@@ -59,11 +62,11 @@ def _ours(executor: Executor, folder: Path, turn: int) -> float:
 def _small(executor: Executor, folder: Path, name: str) -> float:
     """Seconds of eight cells of a small model."""
     cells = [
-        eb.Cell(model="benchmarks.models:digits", backend="onnxruntime", seed=number)
+        lab.Cell(model="benchmarks.models:digits", backend="onnxruntime", seed=number)
         for number in range(8)
     ]
     start = time.perf_counter()
-    found = eb.sweep(cells, executor, output=folder / name)
+    found = lab.sweep(cells, executor, output=folder / name)
     assert {row.verdict for row in found.rows} == {"verified"}, found.rows
     return time.perf_counter() - start
 

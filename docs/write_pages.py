@@ -64,9 +64,9 @@ def write_pages() -> None:
 
 def write_report() -> None:
     """Write the page of a real report from its data."""
-    import enginebay as eb
+    import enginebay_lab as lab
 
-    eb.report(EXAMPLE).save(PAGES / "report-example.html")
+    lab.report(EXAMPLE).save(PAGES / "report-example.html")
 
 
 def pages() -> Iterator[tuple[str, str]]:
@@ -117,7 +117,7 @@ def command_line() -> Iterator[str]:
     """Write the page of the command line, line by line, from the parsers."""
     from enginebay.cli import add_common, command_parser
     from enginebay.cli.arguments import add_backend_flags
-    from enginebay.cli.installed_commands import OWN, command, module_of, summary
+    from enginebay.cli.installed_commands import all_commands, command, summary
     from enginebay.cli.parser import Parser
     from enginebay.plugins import list_backends
 
@@ -129,9 +129,10 @@ def command_line() -> Iterator[str]:
     yield "to stdout, talk and errors to stderr; the codes that a command ends with are on the page"
     yield "[Errors and exit codes](errors.md). Every command has these flags:\n"
     yield from _table(common._actions)
-    for name in OWN:
-        parser = command_parser(name, command(name), ["-h"])
-        yield f"\n## enginebay {name}\n\n{_sentence(summary(module_of(name)))}\n"
+    for name in all_commands():
+        module = command(name)
+        parser = command_parser(name, module, ["-h"])
+        yield f"\n## enginebay {name}\n\n{_sentence(summary(module.__name__))}\n"
         yield f"```text\n{parser.format_usage().removeprefix('usage: ').strip()}\n```\n"
         # Behind the first two groups come the parameters of one backend, which have a part below.
         own = [action for group in parser._action_groups[:2] for action in group._group_actions]

@@ -1,4 +1,4 @@
-"""One model on several backends and precisions: rows, shared exports, what fails."""
+"""One model on several backends and precisions: rows, and what fails."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 import enginebay as eb
+import enginebay_lab as lab
 from enginebay.errors import (
     ArtifactExistsError,
     BackendNotFoundError,
@@ -19,7 +20,6 @@ from enginebay.errors import (
     ParamsError,
     UsageError,
 )
-from enginebay.exporters import dispatch
 
 from .conftest import derived
 
@@ -50,34 +50,12 @@ class Net(nn.Module):
         return self.conv(x).relu()
 
 
-class Pooled(Net):
-    """Calls a function that OpenVINO has a rewriter for, and ONNX Runtime none."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.nn.functional.avg_pool2d(super().forward(x), 2)
-
-
 #: Nothing is measured, which would take most of the time here.
-compare = partial(eb.compare, seconds=0)
+compare = partial(lab.compare, seconds=0)
 QUICK = ("--seconds", "0")
 
 
-@pytest.fixture
-def exports(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The exporters that ran, one name for each time."""
-    ran: list[str] = []
-    write = dispatch.write_module
-
-    def counted(*given: Any, **options: Any) -> Any:
-        written = write(*given, **options)
-        ran.append(written.exporter)
-        return written
-
-    monkeypatch.setattr(dispatch, "write_module", counted)
-    return ran
-
-
-def test_a_row_for_each_backend_and_precision(tmp_path: Path, exports: list[str]) -> None:
+def test_a_row_for_each_backend_and_precision(tmp_path: Path) -> None:
     found = compare(
         *(Net(), EXAMPLE), work_dir=tmp_path / "all", backends=ENGINES, precisions=["fp32", "fp16"]
     )
@@ -93,32 +71,8 @@ def test_a_row_for_each_backend_and_precision(tmp_path: Path, exports: list[str]
         assert artifact.manifest.params["precision"] == row.precision
         assert row.size == sum(file.size for file in artifact.manifest.files)
         assert eb.verify(artifact).verdict == "verified"
-    assert len(exports) == 1  # no rewriter makes a difference for this model
     saved = json.loads((tmp_path / "all" / "comparison.json").read_text())
     assert [row["artifact"] for row in saved["rows"]] == [row.artifact for row in found.rows]
-
-
-def test_backends_whose_rewriters_differ_share_no_export(
-    tmp_path: Path, exports: list[str]
-) -> None:
-    found = compare(
-        *(Pooled(), EXAMPLE),
-        work_dir=tmp_path / "all",
-        backends=ENGINES,
-        precisions=["fp32", "fp16"],
-    )
-    assert len(found.verified) == 4
-    assert len(exports) == 2
-    fired = [name for row in found.rows for name in row.notes if "avg_pool" in name]
-    assert not fired
-
-
-def test_kept_irs_are_files_of_their_own(tmp_path: Path) -> None:
-    compare(*(Net(), EXAMPLE), work_dir=tmp_path / "all", backends=ENGINES, keep_ir=True)
-    kept = sorted((tmp_path / "all").glob("*/ir/*.onnx"))
-    assert len(kept) == 2
-    assert len({file.stat().st_ino for file in kept}) == 2
-    assert len({file.read_bytes() for file in kept}) == 1
 
 
 def test_the_weights_of_a_model_that_a_function_builds_are_the_same_in_all_rows(
@@ -208,7 +162,7 @@ def test_parameters_go_to_the_backends_that_have_them(tmp_path: Path) -> None:
 def test_command_line(cli: Run, here: Path) -> None:
     (here / "net.py").write_text(NET)
     done = cli(
-        *("deploy", "net.py:build", "--backend", "onnxruntime,openvino"),
+        *("compare", "net.py:build", "--backend", "onnxruntime,openvino"),
         *("--precision", "fp32", *QUICK),
     )
     assert done.code == 0, done.err
@@ -229,7 +183,7 @@ def test_command_line_where_an_engine_falls_back(cli: Run, here: Path) -> None:
         "Wrapper.receipt = property(lambda self: replace(self.inner.receipt, fallbacks=FALLEN))\n"
     )
     with derived("fallen", source):
-        done = cli("deploy", "net.py:build", "--backend=fallen,onnxruntime", *QUICK)
+        done = cli("compare", "net.py:build", "--backend=fallen,onnxruntime", *QUICK)
     assert done.code == 0, done.err
     assert re.search(r"^fallen fp32 +no turbo here$", done.out, re.MULTILINE)
 
@@ -237,7 +191,7 @@ def test_command_line_where_an_engine_falls_back(cli: Run, here: Path) -> None:
 def test_command_line_where_a_row_fails(cli: Run, here: Path) -> None:
     (here / "net.py").write_text(NET)
     done = cli(
-        *("deploy", "net.py:build", "--backend=onnxruntime", "--precision=fp32,bf16"),
+        *("compare", "net.py:build", "--backend=onnxruntime", "--precision=fp32,bf16"),
         *("--json", *QUICK),
     )
     assert done.code == 1
@@ -255,7 +209,7 @@ def test_command_line_where_a_row_fails(cli: Run, here: Path) -> None:
 )
 def test_bad_command_lines(cli: Run, here: Path, flags: list[str], message: str) -> None:
     (here / "net.py").write_text(NET)
-    done = cli("deploy", "net.py:build", *flags)
+    done = cli("compare", "net.py:build", *flags)
     assert done.code in (2, 3)
     assert message in done.err
     assert not (here / "net-build-comparison").exists()
@@ -263,7 +217,7 @@ def test_bad_command_lines(cli: Run, here: Path, flags: list[str], message: str)
 
 def test_every_artifact_is_measured_in_the_same_run(tmp_path: Path) -> None:
     folder = tmp_path / "all"
-    found = eb.compare(Net(), EXAMPLE, work_dir=folder, backends=ENGINES, seconds=0.3)
+    found = lab.compare(Net(), EXAMPLE, work_dir=folder, backends=ENGINES, seconds=0.3)
     for row in found.rows:
         assert row.speed is not None
         assert row.speed.artifact == row.artifact
@@ -278,8 +232,8 @@ def test_every_artifact_is_measured_in_the_same_run(tmp_path: Path) -> None:
 def test_what_dies_while_it_is_measured_keeps_its_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("enginebay.measurement.contestant._CHILD", "tests.nowhere")
-    found = eb.compare(*(Net(), EXAMPLE), work_dir=tmp_path / "all", backends=ENGINES, seconds=0.3)
+    monkeypatch.setattr("enginebay_lab.measurement.contestant._CHILD", "tests.nowhere")
+    found = lab.compare(*(Net(), EXAMPLE), work_dir=tmp_path / "all", backends=ENGINES, seconds=0.3)
     assert len(found.verified) == 2
     assert found.fastest is None
     assert "no artifact could be measured: " in found.notes[0]
@@ -288,4 +242,4 @@ def test_what_dies_while_it_is_measured_keeps_its_verdict(
 @pytest.mark.parametrize("seconds", [-1, float("inf"), float("nan")])
 def test_a_time_that_is_none(tmp_path: Path, seconds: float) -> None:
     with pytest.raises(UsageError, match="wanted 0 or more"):
-        eb.compare(Net(), EXAMPLE, work_dir=tmp_path / "all", seconds=seconds)
+        lab.compare(Net(), EXAMPLE, work_dir=tmp_path / "all", seconds=seconds)

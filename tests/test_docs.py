@@ -31,7 +31,8 @@ from urllib.parse import urlsplit
 import pytest
 
 import enginebay as eb
-from enginebay import authors
+import enginebay_lab as lab
+from enginebay import authors, commands
 from enginebay.cli import command_parser
 from enginebay.cli.installed_commands import all_commands, command
 from tests.fork_server import write_command
@@ -287,6 +288,8 @@ def shown_on(page: str) -> set[str]:
 def test_the_reference_has_every_public_name() -> None:
     wanted = {f"enginebay.{name}" for name in eb.__all__}
     wanted |= {f"enginebay.authors.{name}" for name in authors.__all__}
+    wanted |= {f"enginebay.commands.{name}" for name in commands.__all__}
+    wanted |= {f"enginebay_lab.{name}" for name in lab.__all__}
     on_the_page_of_the_hooks = {f"enginebay.{name}" for name in ("API_VERSION", "BackendInfo")}
     in_words = {"enginebay.hookimpl", "enginebay.__version__"}
     assert wanted - on_the_page_of_the_hooks - in_words <= shown_on("python.md")

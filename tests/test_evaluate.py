@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import enginebay as eb
+import enginebay_lab as lab
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +49,7 @@ def network() -> nn.Module:
 
 
 def test_three_engines_on_the_same_items(folder: Path) -> None:
-    found = eb.evaluate(
+    found = lab.evaluate(
         [folder / backend for backend in BACKENDS],
         folder / "data.npz",
         ["accuracy", "top-5", "cosine"],
@@ -74,7 +75,7 @@ def test_items_that_are_batches_and_tensors(tmp_path: Path) -> None:
     with torch.no_grad():
         target = model(x).argmax(1)
     batches = list(zip(x.split(8), target.split(8), strict=True))  # 8, 8 and 4
-    (row,) = eb.evaluate(tmp_path / "batched", batches, "accuracy", model=(model, x[:2])).rows
+    (row,) = lab.evaluate(tmp_path / "batched", batches, "accuracy", model=(model, x[:2])).rows
     assert (row.value, row.reference, row.count, row.agreement) == (1.0, 1.0, 3, 1.0)
 
 
@@ -91,13 +92,13 @@ def test_metrics_of_torchmetrics(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     ]
     where = folder / "onnxruntime"
     model = (network(), torch.zeros(1, 1, 8, 8))
-    rows = eb.evaluate(where, folder / "data.npz", names, model=model).rows
+    rows = lab.evaluate(where, folder / "data.npz", names, model=model).rows
     assert rows[0].value == pytest.approx(0.9)
     assert rows[2].metric == "MulticlassAccuracy"
     assert all(row.drop == 0 for row in rows)
 
     zeros = [({"input": np.zeros((1, 1, 8, 8), np.float32)}, np.zeros((1, 10), np.float32))]
-    (row,) = eb.evaluate(where, zeros, "torchmetrics:MeanSquaredError", model=model).rows
+    (row,) = lab.evaluate(where, zeros, "torchmetrics:MeanSquaredError", model=model).rows
     assert row.value == pytest.approx(row.reference)
     assert row.drop == pytest.approx(0, abs=1e-6)
 
@@ -107,7 +108,7 @@ def test_metrics_of_torchmetrics(folder: Path, monkeypatch: pytest.MonkeyPatch) 
         ("torchmetrics:Mean(x=open('a'))", "names no metric"),
     ):
         with pytest.raises(eb.EnginebayError, match=message):
-            eb.evaluate(where, folder / "data.npz", name)
+            lab.evaluate(where, folder / "data.npz", name)
 
 
 @pytest.mark.skipif(
@@ -116,7 +117,7 @@ def test_metrics_of_torchmetrics(folder: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_torchmetrics_goes_on_after_an_interruption(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("enginebay.evaluation.journal.INTERVAL", 0)
+    monkeypatch.setattr("enginebay_lab.evaluation.journal.INTERVAL", 0)
     with np.load(folder / "data.npz") as data:
         x, target = data["input"], data["target"]
     stop = True
@@ -130,10 +131,10 @@ def test_torchmetrics_goes_on_after_an_interruption(
     name = "torchmetrics:MulticlassAccuracy(num_classes=10, average='micro')"
     options: Any = {"output": tmp_path / "rows.jsonl", "resume": True}
     with pytest.raises(KeyboardInterrupt):
-        eb.evaluate(folder / "onnxruntime", items, name, **options)
+        lab.evaluate(folder / "onnxruntime", items, name, **options)
     assert list(tmp_path.glob("*.part"))
     stop = False
-    (row,) = eb.evaluate(folder / "onnxruntime", items, name, **options).rows
+    (row,) = lab.evaluate(folder / "onnxruntime", items, name, **options).rows
     assert (row.value, row.count) == (pytest.approx(0.9), 100)
 
 
@@ -149,6 +150,6 @@ def test_memory_does_not_grow_with_the_number_of_items(folder: Path) -> None:
             yield {"input": x}, 0
 
     before: list[int] = []
-    (row,) = eb.evaluate(folder / "onnxruntime", items, "accuracy").rows
+    (row,) = lab.evaluate(folder / "onnxruntime", items, "accuracy").rows
     assert row.count == 6000
     assert psutil.Process().memory_info().rss - before[0] < 8 << 20

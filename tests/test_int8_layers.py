@@ -12,7 +12,8 @@ import torch
 from torch import nn
 
 import enginebay as eb
-from enginebay.errors import MismatchError, UsageError
+import enginebay_lab as lab
+from enginebay.errors import ArtifactExistsError, MismatchError, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,9 +62,14 @@ def deploy(model: Any, items: list[Any], folder: Path, **over: Any) -> eb.Deploy
     return eb.deploy(model, torch.from_numpy(IMAGES[0]), work_dir=folder, **given)
 
 
+def quantize(model: Any, items: list[Any], folder: Path, **over: Any) -> lab.Quantization:
+    given = {"backend": "onnxruntime", "params": INT8, "data": items, **over}
+    return lab.quantize(model, torch.from_numpy(IMAGES[0]), work_dir=folder, **given)
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_costliest_layers_come_first(model: nn.Module, items: list[Any], engine: str) -> None:
-    found = eb.sensitivity(
+    found = lab.sensitivity(
         model, torch.from_numpy(IMAGES[0]), data=items, backend=engine, params=INT8
     )
     levels = [one.decibels for one in found.nodes]
@@ -80,14 +86,16 @@ def test_layers_are_given_back_until_the_engine_is_right(
 ) -> None:
     with pytest.raises(MismatchError, match="give the worst layers back"):
         deploy(model, items, tmp_path / "out", backend=engine)
-    done = deploy(model, items, tmp_path / "out", backend=engine, metric="accuracy", max_drop=0.01)
+    found = quantize(
+        model, items, tmp_path / "out", backend=engine, metric="accuracy", max_drop=0.01
+    )
+    done, accuracy = found.deployment, found.accuracy
     assert done.verdict == "verified"
     assert 0 < len(done.artifact.manifest.kept) <= 3
-    accuracy = done.verification.accuracy
-    assert accuracy is not None
+    assert (sorted(found.kept), found.layers) == (sorted(done.artifact.manifest.kept), 4)
     assert (accuracy.metric, accuracy.reference, accuracy.count) == ("accuracy", 1.0, 24)
     assert eb.verify(done.artifact).passed
-    (row,) = eb.evaluate(done.artifact, items, "accuracy", model=model).rows
+    (row,) = lab.evaluate(done.artifact, items, "accuracy", model=model).rows
     assert (row.value, row.drop) == (accuracy.value, accuracy.drop)
 
 
@@ -112,34 +120,27 @@ def test_an_engine_that_is_right_gives_nothing_back(items: list[Any], tmp_path: 
     with torch.no_grad():
         model.wide.weight[0] /= 3000
         model.narrow.weight[:, 0] *= 3000
-    done = deploy(model, items, tmp_path / "out", metric="cosine", max_drop=0.01)
-    assert done.artifact.manifest.kept == ()
-    assert [step.name for step in done.steps][-2:] == ["accuracy", "publish"]
+    steps: list[str] = []
+    found = quantize(
+        *(model, items, tmp_path / "out"),
+        metric="cosine",
+        max_drop=0.01,
+        watch=lambda step: steps.append(step.name),
+    )
+    assert (found.kept, found.layers) == ((), 0)
+    assert set(steps) == {"quantize", "deploy"}
 
 
 def test_no_mix_is_good_enough(model: nn.Module, tmp_path: Path) -> None:
     items = [({"x": image}, 0) for image in IMAGES]
     with pytest.raises(MismatchError, match="dB above noise"):
-        deploy(model, items, tmp_path / "out", metric="cosine", max_drop=0, rtol=1e-5)
+        quantize(model, items, tmp_path / "out", metric="cosine", max_drop=0, rtol=1e-5)
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
     ("given", "message", "hint"),
     [
-        ({"metric": "accuracy"}, "metric says how max_drop is measured", "--max-drop 0.01"),
-        ({"max_drop": 0.1}, "max_drop needs a metric to measure", "--metric accuracy"),
-        ({"metric": "accuracy", "max_drop": -1}, "max_drop is -1: wanted 0 or more", "--max-drop"),
-        (
-            {"metric": ["accuracy", "cosine"], "max_drop": 0.1},
-            "max_drop is of one metric, found accuracy, cosine",
-            None,
-        ),
-        (
-            {"metric": "accuracy", "max_drop": 0.1, "params": {}},
-            "max_drop gives layers back, and precision fp32 has none",
-            "--precision int8",
-        ),
         (
             {"int8_keep": ["Conv"], "params": {}},
             "int8_keep keeps layers out of int8, and precision fp32 has none",
@@ -172,13 +173,44 @@ def test_bad_input(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("given", "message", "hint"),
+    [
+        ({"max_drop": -1}, "max_drop is -1: wanted 0 or more", "--max-drop 0.01"),
+        ({"metric": ["accuracy", "cosine"]}, "max_drop is of one metric, found accuracy, cos", ""),
+        ({"metric": "acuracy"}, "there is no metric 'acuracy'", "did you mean 'accuracy'?"),
+        ({"params": {}}, "max_drop gives layers back, and precision fp32 has", "--precision int8"),
+        ({"data": None}, "data", ""),
+    ],
+)
+def test_bad_input_of_quantize(
+    model: nn.Module,
+    items: list[Any],
+    tmp_path: Path,
+    given: dict[str, Any],
+    message: str,
+    hint: str,
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        quantize(model, items, tmp_path / "out", **{"metric": "accuracy", "max_drop": 0.1, **given})
+    assert message in str(caught.value)
+    assert hint in (caught.value.hint or "")
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_there_stays(model: nn.Module, items: list[Any], tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    with pytest.raises(ArtifactExistsError, match="is there already"):
+        quantize(model, items, tmp_path / "out", metric="accuracy", max_drop=0.1)
+
+
 def test_an_onnx_file_has_no_accuracy_in_pytorch(
     model: nn.Module, items: list[Any], tmp_path: Path
 ) -> None:
     path = tmp_path / "net.onnx"
     eb.export(model, torch.from_numpy(IMAGES[0]), path=path)
-    with pytest.raises(UsageError, match=r"net.onnx' does not run in PyTorch, which max_drop"):
-        deploy(str(path), items, tmp_path / "out", metric="cosine", max_drop=0.1)
+    with pytest.raises(UsageError, match=r"net.onnx' does not run in PyTorch, which "):
+        quantize(str(path), items, tmp_path / "out", metric="cosine", max_drop=0.1)
 
 
 def test_on_the_command_line(cli: Run, here: Path, items: list[Any]) -> None:
@@ -199,8 +231,8 @@ def test_on_the_command_line(cli: Run, here: Path, items: list[Any]) -> None:
     nodes = [one["node"] for one in json.loads(ran.out)["nodes"]]
     assert sorted(nodes) == ["node_conv2d", "node_conv2d_1", "node_conv2d_2", "node_linear"]
     gate = ("--metric", "accuracy", "--max-drop", "0.01")
-    ran = cli("deploy", *given, "--data", "data.npz", *gate, "--work-dir", "out")
+    ran = cli("quantize", *given, "--data", "data.npz", *gate, "--work-dir", "out")
     assert ran.code == 0, ran.err
-    assert "accuracy  accuracy is 1, and 1 in PyTorch: a drop of 0 on 24 items" in ran.out
-    assert "kept      node_conv2d" in ran.out
+    assert "accuracy    accuracy is 1, and 1 in PyTorch: a drop of 0 on 24 items" in ran.out
+    assert "kept        node_conv2d" in ran.out
     assert "kept      node_conv2d" in cli("inspect", "out").out

@@ -14,13 +14,14 @@ import jsonschema
 import msgspec
 import pytest
 
-import enginebay as eb
+import enginebay_lab as lab
 from enginebay.artifact import RunRecord
-from enginebay.bisection import Place
-from enginebay.measurement import Layer
-from enginebay.operations import NodeSensitivity
-from enginebay.reports import json_schema, sweep_parts
 from enginebay.verdict import Simulation
+from enginebay_lab.diagnosis.int8_layers import NodeSensitivity
+from enginebay_lab.diagnosis.record import Place
+from enginebay_lab.measurement.rows import Layer
+from enginebay_lab.reports import sweep_parts
+from enginebay_lab.reports.result import json_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,11 +33,11 @@ EVIL = "</title></script><script>document.title='taken'</script><img src=x onerr
 
 
 @pytest.fixture(scope="module")
-def found() -> eb.Report:
+def found() -> lab.Report:
     """The report that the site shows: three engines at two precisions, measured and evaluated."""
-    report = eb.report(ROOT / "docs" / "report-example.json")
+    report = lab.report(ROOT / "docs" / "report-example.json")
     (comparison,) = report.comparisons
-    failed = eb.ComparisonRow(
+    failed = lab.ComparisonRow(
         backend="onnxruntime",
         precision="bf16",
         verdict="failed",
@@ -68,7 +69,7 @@ def show(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
     requested: list[str] = []
     contexts = []
 
-    def opened(report: eb.Report, **options: Any) -> Any:
+    def opened(report: lab.Report, **options: Any) -> Any:
         report.save(tmp_path / "report.html")
         context = browser.new_context(offline=True, **options)
         contexts.append(context)
@@ -94,7 +95,7 @@ def column(page: Any, name: str) -> list[str]:
     return texts
 
 
-def test_what_the_page_shows(found: eb.Report, show: Any) -> None:
+def test_what_the_page_shows(found: lab.Report, show: Any) -> None:
     page = show(found)
     assert page.title() == "examples/digits/digits.py:trained · Enginebay report"
     assert column(page, "Backend")[:2] == ["PyTorch", "onnxruntime fp32"]
@@ -117,7 +118,7 @@ def test_what_the_page_shows(found: eb.Report, show: Any) -> None:
     assert words == ["deploy", "benchmark", "evaluate", "report"]
 
 
-def test_the_page_says_whose_figures_they_are(found: eb.Report) -> None:
+def test_the_page_says_whose_figures_they_are(found: lab.Report) -> None:
     """The figures of a graph that another engine ran are none of the engine's."""
     first, *others = found.artifacts
     verification = first.manifest.verification
@@ -139,7 +140,7 @@ def test_the_page_says_whose_figures_they_are(found: eb.Report) -> None:
     assert "<dt>ran on</dt><dd>B 1, verified, then on lab</dd>" in page
 
 
-def test_a_click_on_a_header_sorts(found: eb.Report, show: Any) -> None:
+def test_a_click_on_a_header_sorts(found: lab.Report, show: Any) -> None:
     page = show(found)
     before = column(page, "Backend")
     page.click("#overview thead button:has-text('Backend')")
@@ -159,7 +160,7 @@ def test_a_click_on_a_header_sorts(found: eb.Report, show: Any) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_both_themes(found: eb.Report, show: Any, scheme: Any) -> None:
+def test_both_themes(found: lab.Report, show: Any, scheme: Any) -> None:
     page = show(found, color_scheme=scheme)
     colour = "getComputedStyle(document.body).backgroundColor"
     own = page.evaluate(colour)
@@ -199,7 +200,7 @@ def contrast(page: Any, selector: str) -> float:
     return found
 
 
-def test_on_a_phone_only_the_tables_scroll_sideways(found: eb.Report, show: Any) -> None:
+def test_on_a_phone_only_the_tables_scroll_sideways(found: lab.Report, show: Any) -> None:
     page = show(found, viewport={"width": 390, "height": 800}, has_touch=True)
     for details in page.locator("details").all():
         details.locator("summary").click()
@@ -213,7 +214,7 @@ def test_on_a_phone_only_the_tables_scroll_sideways(found: eb.Report, show: Any)
     assert size > 8  # pixels: readable
 
 
-def test_details_and_copy(found: eb.Report, show: Any) -> None:
+def test_details_and_copy(found: lab.Report, show: Any) -> None:
     page = show(found, permissions=["clipboard-read", "clipboard-write"])
     detail = page.locator("#verdicts details").first
     assert not detail.locator("dl").is_visible()
@@ -225,7 +226,7 @@ def test_details_and_copy(found: eb.Report, show: Any) -> None:
     assert page.evaluate("navigator.clipboard.readText()") == "enginebay report all"
 
 
-def test_in_print_all_is_black_on_white_and_open(found: eb.Report, show: Any) -> None:
+def test_in_print_all_is_black_on_white_and_open(found: lab.Report, show: Any) -> None:
     page = show(found, color_scheme="dark")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     page.emulate_media(media="print")
@@ -235,7 +236,7 @@ def test_in_print_all_is_black_on_white_and_open(found: eb.Report, show: Any) ->
     assert page.locator("#verdicts dl").last.is_visible()
 
 
-def test_without_scripts_all_can_be_read(found: eb.Report, show: Any) -> None:
+def test_without_scripts_all_can_be_read(found: lab.Report, show: Any) -> None:
     page = show(found, java_script_enabled=False)
     assert "✓ verified" in page.inner_text("#overview")
     assert not page.locator("#theme").is_visible()
@@ -243,7 +244,7 @@ def test_without_scripts_all_can_be_read(found: eb.Report, show: Any) -> None:
 
 
 def test_no_text_of_a_record_becomes_a_part_of_the_page(
-    found: eb.Report, swept: eb.Report, show: Any
+    found: lab.Report, swept: lab.Report, show: Any
 ) -> None:
     comparison, evaluation = found.comparisons[0], found.evaluations[0]
     rows = [
@@ -273,16 +274,16 @@ def test_no_text_of_a_record_becomes_a_part_of_the_page(
     assert EVIL in page.inner_text("#commands")
 
 
-def test_layers(found: eb.Report, show: Any) -> None:
+def test_layers(found: lab.Report, show: Any) -> None:
     places = [
         Place(module="features.0", accumulated=1e-7, alone=1e-7),
         Place(module="features.1", accumulated=0.02, alone=0.02, wrong=True, wrong_alone=True),
         Place(module="classifier", accumulated=0.01, alone=1e-7, wrong=True, wrong_alone=False),
     ]
-    bisection = eb.Bisection(
+    bisection = lab.Bisection(
         found=True, module="features.1", reason="it leaves PyTorch there", places=tuple(places)
     )
-    sensitivity = eb.Sensitivity(
+    sensitivity = lab.Sensitivity(
         backend="openvino",
         precision="int8",
         items=64,
@@ -292,7 +293,7 @@ def test_layers(found: eb.Report, show: Any) -> None:
     benchmark = found.benchmarks[0]
     rows = [msgspec.structs.replace(row, layers=(layer,)) for row in benchmark.rows[:2]]
     page = show(
-        eb.report(
+        lab.report(
             found, bisection, sensitivity, msgspec.structs.replace(benchmark, rows=tuple(rows))
         )
     )
@@ -309,7 +310,7 @@ def test_layers(found: eb.Report, show: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def swept(found: eb.Report) -> eb.Report:
+def swept(found: lab.Report) -> lab.Report:
     """Four models on six engines, on two hosts, with a cell of each verdict and a lost one."""
     machine = found.benchmarks[0].machine
     planted = {("b.py", 1): "mismatched", ("c.py", 2): "failed", ("d.py", 3): "crashed"}
@@ -322,7 +323,7 @@ def swept(found: eb.Report) -> eb.Report:
                 fields |= {"verdict": verdict, "reason": f"planted on {model}", "hint": "look"}
             host = f"host-{number % 2}"
             rows.append(
-                eb.SweepRow(
+                lab.SweepRow(
                     key=f"{model} {number}",
                     model=model,
                     host=host,
@@ -337,10 +338,10 @@ def swept(found: eb.Report) -> eb.Report:
     worse = ("b.py on ncnn fp32: mismatched (verified in the baseline)",)
     notes = ("cells measured on another machine, whose speed is not compared: 2",)
     command = "enginebay sweep SWEEP.toml"
-    return eb.report(eb.Sweep(rows=tuple(rows), regressions=worse, notes=notes, command=command))
+    return lab.report(lab.Sweep(rows=tuple(rows), regressions=worse, notes=notes, command=command))
 
 
-def test_a_sweep(swept: eb.Report, show: Any) -> None:
+def test_a_sweep(swept: lab.Report, show: Any) -> None:
     page = show(swept)
     assert page.inner_text("h1") == "Sweep of 4 models"
     assert page.locator(".summary li").all_inner_texts() == [
@@ -369,7 +370,7 @@ def test_a_sweep(swept: eb.Report, show: Any) -> None:
 
 def test_a_cell_that_failed_has_the_precision_of_its_backends_other_cells() -> None:
     rows = [
-        eb.SweepRow(
+        lab.SweepRow(
             key=f"{model}{backend}{verdict}",
             model=model,
             backend=backend,
@@ -381,7 +382,7 @@ def test_a_cell_that_failed_has_the_precision_of_its_backends_other_cells() -> N
             *(("a.py", "openvino", "failed"), ("b.py", "openvino", "failed")),
         ]
     ]
-    found = sweep_parts.parts(eb.Sweep(rows=tuple(rows)))["tables"][0]
+    found = sweep_parts.parts(lab.Sweep(rows=tuple(rows)))["tables"][0]
     assert found.columns == ("Model", "ncnn fp32", "openvino")
     assert [[cell.text for cell in row] for row in found.rows] == [
         ["a.py", "verified", "failed"],
@@ -389,15 +390,15 @@ def test_a_cell_that_failed_has_the_precision_of_its_backends_other_cells() -> N
     ]
 
 
-def test_a_sweep_of_one_model_has_no_table_at_a_glance(swept: eb.Report, show: Any) -> None:
+def test_a_sweep_of_one_model_has_no_table_at_a_glance(swept: lab.Report, show: Any) -> None:
     (sweep,) = swept.sweeps
-    page = show(eb.report(msgspec.structs.replace(sweep, rows=sweep.rows[:2], notes=())))
+    page = show(lab.report(msgspec.structs.replace(sweep, rows=sweep.rows[:2], notes=())))
     assert page.inner_text("h1") == "a.py"
     assert page.locator(".sweep caption").first.inner_text() == "Figures of host-0"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_sweep_on_a_phone_in_both_themes(swept: eb.Report, show: Any, scheme: Any) -> None:
+def test_a_sweep_on_a_phone_in_both_themes(swept: lab.Report, show: Any, scheme: Any) -> None:
     page = show(swept, viewport={"width": 390, "height": 800}, color_scheme=scheme)
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     for selector in (".worse li", ".worse h3", ".badge.lost", ".badge.failed", ".badge.verified"):
@@ -407,7 +408,7 @@ def test_a_sweep_on_a_phone_in_both_themes(swept: eb.Report, show: Any, scheme: 
     assert contrast(page, ".worse li") > 20
 
 
-def test_figures_that_fit_no_axis_and_long_names(found: eb.Report, show: Any) -> None:
+def test_figures_that_fit_no_axis_and_long_names(found: lab.Report, show: Any) -> None:
     comparison, benchmark = found.comparisons[0], found.benchmarks[0]
     rows = []
     for row, error in zip(comparison.rows, (0.0, -1.0, None, 1e300, 1e-300, 1.0), strict=False):
@@ -432,7 +433,7 @@ def test_figures_that_fit_no_axis_and_long_names(found: eb.Report, show: Any) ->
     assert page.evaluate("document.documentElement.scrollWidth") == 390
 
 
-def test_the_page_is_one_small_file_and_the_same_each_time(found: eb.Report) -> None:
+def test_the_page_is_one_small_file_and_the_same_each_time(found: lab.Report) -> None:
     html = found.to_html()
     assert len(html.encode()) < 150_000
     assert html == found.to_html()
@@ -451,12 +452,12 @@ def test_the_schema_in_the_docs_is_the_reports_own() -> None:
     jsonschema.validate(example, schema)
 
 
-def test_the_plots_are_the_same_with_lxml(found: eb.Report) -> None:
+def test_the_plots_are_the_same_with_lxml(found: lab.Report) -> None:
     """pygal draws with lxml where it is installed, unless ``NO_LXML`` is set."""
     pytest.importorskip("lxml", reason="lxml is not installed")
     code = (
-        "import enginebay as eb, sys\n"
-        f"sys.stdout.write(eb.report({str(ROOT / 'docs' / 'report-example.json')!r}).to_html())"
+        "import sys; import enginebay_lab as lab\n"
+        f"sys.stdout.write(lab.report({str(ROOT / 'docs' / 'report-example.json')!r}).to_html())"
     )
     pages = [
         subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, check=True)
@@ -475,7 +476,7 @@ def test_the_plots_leave_no_finder_behind() -> None:
     """pygal adds one of a kind that Python warns of, at each import of what is not there."""
     code = (
         "import sys\n"
-        "from enginebay.reports.saving import check_packages\n"
+        "from enginebay_lab.reports.saving import check_packages\n"
         "check_packages()\n"
         "assert all(hasattr(finder, 'find_spec') for finder in sys.meta_path)\n"
     )

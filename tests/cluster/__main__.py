@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-import enginebay as eb
-from enginebay.executors import dask_executor
-from enginebay.sweeps import ROWS_FILE, read_rows
+import enginebay_lab as lab
+from enginebay_lab.executors.dask import dask_executor
+from enginebay_lab.sweeps.rows_file import ROWS_FILE, read_rows
 
 from .processes import Cluster
 
@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def disturbed(
     cluster: Cluster, matrix: dict[str, Any], output: Path, *, after: int = 8
-) -> tuple[eb.SweepRow, ...]:
+) -> tuple[lab.SweepRow, ...]:
     """Sweep; after some rows one worker is killed and another stopped."""
 
     def disturb() -> None:
@@ -79,15 +79,15 @@ def disturbed(
     threading.Thread(target=disturb, daemon=True).start()
     start = time.perf_counter()
     with dask_executor(cluster.address) as executor:
-        found = eb.sweep(matrix, executor, output=output, watch=_say)
+        found = lab.sweep(matrix, executor, output=output, watch=_say)
     print(f"{len(found.rows)} rows in {time.perf_counter() - start:.0f} s")
     return found.rows
 
 
-def holds(rows: Sequence[eb.SweepRow], wanted: int, matrix: dict[str, Any], output: Path) -> bool:
+def holds(rows: Sequence[lab.SweepRow], wanted: int, matrix: dict[str, Any], output: Path) -> bool:
     """True if every cell has one row, in the file too, and going on has nothing to do."""
     keys = [row.key for row in read_rows(output)]
-    again = eb.sweep(matrix, output=output, resume=True)
+    again = lab.sweep(matrix, output=output, resume=True)
     checks = {
         f"{wanted} rows": len(rows) == len(keys) == wanted,
         "none doubled": len(set(keys)) == len(keys),
@@ -101,7 +101,7 @@ def holds(rows: Sequence[eb.SweepRow], wanted: int, matrix: dict[str, Any], outp
     return passed == len(checks)
 
 
-def table(rows: Sequence[eb.SweepRow]) -> str:
+def table(rows: Sequence[lab.SweepRow]) -> str:
     """The verdicts, the faults and the attempts, counted."""
     verdicts = Counter(row.verdict for row in rows)
     seconds = [row.seconds for row in rows]

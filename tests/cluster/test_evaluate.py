@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 import enginebay as eb
+import enginebay_lab as lab
 from enginebay.errors import EnginebayError
-from enginebay.evaluation.shards import SHARD
-from enginebay.executors import dask_executor
+from enginebay_lab.evaluation.shards import SHARD
+from enginebay_lab.executors.dask import dask_executor
 
 from .processes import Cluster
 
@@ -83,7 +84,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def found(output: str, executor: Executor | None = None, model: str | None = None) -> Any:
     metrics = ["own.py:Slow", "mean-absolute-error", *(["cosine"] if model else [])]
-    return eb.evaluate(
+    return lab.evaluate(
         *("one", "data.npz", metrics),
         model=model,
         output=output,

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from enginebay.errors import UsageError
-from enginebay.executors import Task, dask_executor, run_tasks
+from enginebay_lab.executors.dask import dask_executor
+from enginebay_lab.executors.running import run_tasks
+from enginebay_lab.executors.tasks import Task
 
 from .processes import Cluster
 
@@ -72,7 +74,7 @@ def test_a_killed_and_a_stopped_worker_cost_no_task_and_double_none(
 
 @pytest.fixture
 def _impatient(monkeypatch: pytest.MonkeyPatch, soon: int) -> None:
-    monkeypatch.setattr("enginebay.executors.dask.PATIENCE", soon)
+    monkeypatch.setattr("enginebay_lab.executors.dask.PATIENCE", soon)
 
 
 @pytest.mark.usefixtures("_impatient")
@@ -107,7 +109,7 @@ def test_a_scheduler_without_workers(tmp_path: Path) -> None:
 
 
 def test_workers_of_another_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("enginebay.executors.dask.__version__", "9.9")
+    monkeypatch.setattr("enginebay_lab.executors.dask.__version__", "9.9")
     with (
         Cluster(tmp_path, 1) as cluster,
         pytest.raises(UsageError, match=r"has enginebay .*, and here is 9\.9") as found,

@@ -8,7 +8,8 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import TYPE_CHECKING
 
-from enginebay.executors import Task, run_tasks
+from enginebay_lab.executors.running import run_tasks
+from enginebay_lab.executors.tasks import Task
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import enginebay as eb
+import enginebay_lab as lab
 from tests.zoo.models import build
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class Found(NamedTuple):
 
     plant: Plant
     verdict: str
-    bisection: eb.Bisection
+    bisection: lab.Bisection
     seconds: float
 
     @property
@@ -124,6 +125,6 @@ def search(plant: Plant) -> Found:
             allow_mismatch=True,
         )
         start = time.perf_counter()
-        bisection = eb.bisect(deployment.artifact, model, rewriters=rewriters)
+        bisection = lab.bisect(deployment.artifact, model, rewriters=rewriters)
         seconds = time.perf_counter() - start
     return Found(plant, deployment.verdict, bisection, seconds)

@@ -10,6 +10,7 @@ import torch
 from packaging.version import Version
 
 import enginebay as eb
+import enginebay_lab as lab
 from tests.plants.planted import PLANTS, search
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def test_two_nodes_that_are_wrong_only_together(tmp_path: Path) -> None:
         params={"session_options": {"optimization.disable_specified_optimizers": ""}},
         allow_mismatch=True,
     ).artifact
-    found = eb.bisect(artifact, model)
+    found = lab.bisect(artifact, model)
     assert (found.module, found.operator, found.step) == (
         *("bit.embedder.pooler", "MaxPool"),
         "engine",

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from enginebay.sweeps import Cell, SweepRow, arrived, attempts, job_of, run_cell
+from enginebay_lab.sweeps.arrival import arrived
+from enginebay_lab.sweeps.cell_task import run_cell
+from enginebay_lab.sweeps.cells import Cell
+from enginebay_lab.sweeps.sending import attempts, job_of
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from enginebay_lab.sweeps.rows import SweepRow
 
 NET = """
 import torch

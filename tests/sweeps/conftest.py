@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.sweeps.cells import NET
 
-from enginebay.sweeps import process_state
+from enginebay_lab.sweeps import process_state
 
 if TYPE_CHECKING:
     from pathlib import Path

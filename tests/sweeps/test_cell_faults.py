@@ -14,8 +14,12 @@ from tests.sweeps.cells import cell_of, reply_from_elsewhere, swept
 import enginebay as eb
 from enginebay.errors import ChildCrashedError, ChildTimeoutError
 from enginebay.isolation import call
-from enginebay.sweeps import Cell, arrived, attempts, files, job_of, run_cell
-from enginebay.sweeps.job import Reply, decode_reply, encode
+from enginebay_lab.sweeps import files
+from enginebay_lab.sweeps.arrival import arrived
+from enginebay_lab.sweeps.cell_task import run_cell
+from enginebay_lab.sweeps.cells import Cell
+from enginebay_lab.sweeps.job import Reply, decode_reply, encode
+from enginebay_lab.sweeps.sending import attempts, job_of
 
 
 def test_a_backend_that_is_not_installed_is_a_fault(net) -> None:
@@ -94,7 +98,7 @@ def test_an_artifact_elsewhere_is_not_moved(net, tmp_path) -> None:
 def test_what_ends_or_holds_the_process_is_its_callers_fault(net, tmp_path, model, limit, error):
     with attempts(tmp_path / "out") as token, pytest.raises(error):
         call(
-            "enginebay.sweeps:run_cell",
+            "enginebay_lab.sweeps.cell_task:run_cell",
             job_of(cell_of(model), tmp_path / "out", token),
             timeout=limit,
             result_type=bytes,

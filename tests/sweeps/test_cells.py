@@ -17,7 +17,11 @@ from onnx import TensorProto, helper, numpy_helper
 from tests.sweeps.cells import NET, cell_of, reply_from_elsewhere, swept
 
 import enginebay as eb
-from enginebay.sweeps import SweepRow, arrived, attempts, cell_task, job_of, run_cell
+from enginebay_lab.sweeps import cell_task
+from enginebay_lab.sweeps.arrival import arrived
+from enginebay_lab.sweeps.cell_task import run_cell
+from enginebay_lab.sweeps.rows import SweepRow
+from enginebay_lab.sweeps.sending import attempts, job_of
 
 
 def _save_with_external_data(path: Path) -> None:

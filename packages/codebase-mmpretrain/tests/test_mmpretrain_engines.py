@@ -31,8 +31,8 @@ CONFIGS = {
 }
 BATCH = {"dynamic_shapes": {"input": {0: "batch"}}}
 #: Options besides the config's, which opens height and width for OpenVINO: the graphs of these
-#: three hold for one size, and deploy says so at the sizes beside it. ncnn takes the windows of a Swin from TorchScript, not from the
-#: ONNX that the config asks for.
+#: three hold for one size, and deploy says so at the sizes beside it. ncnn takes the windows of a
+#: Swin from TorchScript, not from the ONNX that the config asks for.
 BESIDES: dict[tuple[str, str], dict[str, Any]] = {
     ("efficientnet-b0_3rdparty_8xb32_in1k", "openvino"): BATCH,
     ("deit-tiny_4xb256_in1k", "openvino"): BATCH,

@@ -16,8 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from enginebay.authors import write_whole
 from enginebay.errors import EnginebayError, UsageError
-from enginebay.files import JsonLines, write_whole
+from enginebay_lab.files import JsonLines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,7 +120,7 @@ def test_a_full_disk_is_an_error_of_its_own_and_what_was_there_stays(
     file.write_bytes(WHOLE)
     done = limited(
         "from pathlib import Path\n"
-        "from enginebay.files import JsonLines, write_whole\n"
+        "from enginebay.authors import write_whole; from enginebay_lab.files import JsonLines\n"
         f"file = Path({str(file)!r})\n{write}",
         len(WHOLE) + 20,
     )
@@ -155,7 +156,7 @@ def _raising(error: OSError) -> Callable[..., Any]:
 def test_writers_in_several_processes_do_not_mix_their_lines(tmp_path: Path) -> None:
     file = tmp_path / "lines.jsonl"
     code = (
-        "import sys; from pathlib import Path; from enginebay.files import JsonLines\n"
+        "import sys; from pathlib import Path; from enginebay_lab.files import JsonLines\n"
         f"lines = JsonLines(Path({str(file)!r}), 1)\n"
         "for n in range(100): lines.append({'name': sys.argv[1] * 5000})"
     )

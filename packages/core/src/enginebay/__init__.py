@@ -4,7 +4,8 @@ Importing this module imports nothing else: every name below is fetched when it 
 
 Public are this module, :mod:`enginebay.hooks` (the contract with plugins), :mod:`enginebay.errors`,
 :mod:`enginebay.environment`, :mod:`enginebay.authors` (help for those who write plugins),
-:mod:`enginebay.commands` (for those who write commands) and :mod:`enginebay.testing`. Everything else may change in any release.
+:mod:`enginebay.commands` (for those who write commands) and :mod:`enginebay.testing`. Everything
+else may change in any release.
 """
 
 from __future__ import annotations
@@ -18,11 +19,9 @@ from enginebay.version import __version__
 if TYPE_CHECKING:
     from enginebay.artifact import Artifact, open_artifact
     from enginebay.backend import Backend, get_backend
-    from enginebay.bisection import Bisection
     from enginebay.data import DataSet
     from enginebay.environment import Check, EnvReport
     from enginebay.errors import EnginebayError, MismatchError
-    from enginebay.evaluation import Evaluation
     from enginebay.hooks import API_VERSION, BackendInfo, hookimpl
     from enginebay.images import (
         Crop,
@@ -34,31 +33,20 @@ if TYPE_CHECKING:
     )
     from enginebay.inference import Receipt, Wrapper
     from enginebay.ir import IRModel
-    from enginebay.measurement import Benchmark, BenchmarkRow
     from enginebay.operations import (
-        Comparison,
-        ComparisonRow,
         Deployment,
         Preview,
-        Sensitivity,
-        benchmark,
-        bisect,
-        compare,
         convert,
         deploy,
-        evaluate,
         export,
         load,
         preview,
         rewrite,
-        sensitivity,
         verify,
     )
     from enginebay.params import BackendParams, ConfigKey, FileName
     from enginebay.plugins import BackendStatus, list_backends
-    from enginebay.reports import Report, report
     from enginebay.rewriting import RewriterSet, mark, marks
-    from enginebay.sweeps import Cell, Sweep, SweepRow, sweep
     from enginebay.tensors import TensorSpec
     from enginebay.verdict import VerdictWarning, Verification
 
@@ -69,20 +57,13 @@ __all__ = [
     "BackendInfo",
     "BackendParams",
     "BackendStatus",
-    "Benchmark",
-    "BenchmarkRow",
-    "Bisection",
-    "Cell",
     "Check",
-    "Comparison",
-    "ComparisonRow",
     "ConfigKey",
     "Crop",
     "DataSet",
     "Deployment",
     "EnginebayError",
     "EnvReport",
-    "Evaluation",
     "FileName",
     "IRModel",
     "ImageClassification",
@@ -91,24 +72,16 @@ __all__ = [
     "ObjectDetection",
     "Preview",
     "Receipt",
-    "Report",
     "Resize",
     "RewriterSet",
-    "Sensitivity",
-    "Sweep",
-    "SweepRow",
     "Task",
     "TensorSpec",
     "VerdictWarning",
     "Verification",
     "Wrapper",
     "__version__",
-    "benchmark",
-    "bisect",
-    "compare",
     "convert",
     "deploy",
-    "evaluate",
     "export",
     "get_backend",
     "hookimpl",
@@ -118,10 +91,7 @@ __all__ = [
     "marks",
     "open_artifact",
     "preview",
-    "report",
     "rewrite",
-    "sensitivity",
-    "sweep",
     "verify",
 ]
 
@@ -134,20 +104,13 @@ _fetch = lazy_names(
         "BackendInfo": "hooks",
         "BackendParams": "params",
         "BackendStatus": "plugins",
-        "Benchmark": "measurement",
-        "BenchmarkRow": "measurement",
-        "Bisection": "bisection",
-        "Cell": "sweeps",
         "Check": "environment",
-        "Comparison": "operations",
-        "ComparisonRow": "operations",
         "ConfigKey": "params",
         "Crop": "images",
         "DataSet": "data",
         "Deployment": "operations",
         "EnginebayError": "errors",
         "EnvReport": "environment",
-        "Evaluation": "evaluation",
         "FileName": "params",
         "IRModel": "ir",
         "ImageClassification": "images",
@@ -156,23 +119,15 @@ _fetch = lazy_names(
         "ObjectDetection": "images",
         "Preview": "operations",
         "Receipt": "inference",
-        "Report": "reports",
         "Resize": "images",
         "RewriterSet": "rewriting",
-        "Sensitivity": "operations",
-        "Sweep": "sweeps",
-        "SweepRow": "sweeps",
         "Task": "images",
         "TensorSpec": "tensors",
         "VerdictWarning": "verdict",
         "Verification": "verdict",
         "Wrapper": "inference",
-        "benchmark": "operations",
-        "bisect": "operations",
-        "compare": "operations",
         "convert": "operations",
         "deploy": "operations",
-        "evaluate": "operations",
         "export": "operations",
         "get_backend": "backend",
         "hookimpl": "hooks",
@@ -182,10 +137,7 @@ _fetch = lazy_names(
         "marks": "rewriting",
         "open_artifact": "artifact",
         "preview": "operations",
-        "report": "reports",
         "rewrite": "operations",
-        "sensitivity": "operations",
-        "sweep": "sweeps",
         "verify": "operations",
     },
 )

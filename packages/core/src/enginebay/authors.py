@@ -52,6 +52,7 @@ __all__ = [
     "format_dims",
     "image_size",
     "is_torch",
+    "lazy_names",
     "load_weights",
     "measure_norms",
     "name_shapes",

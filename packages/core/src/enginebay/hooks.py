@@ -477,7 +477,7 @@ def data_sources() -> Mapping[str, Callable[[DataRequest], Any]]:
 def metrics() -> Mapping[str, Callable[[MetricRequest], Any]]:
     """Return metrics by scheme: ``{"coco": build}`` makes ``coco:NAME`` call ``build``.
 
-    The callable takes a :class:`MetricRequest` and returns what ``eb.evaluate`` takes: an object
+    The callable takes a :class:`MetricRequest` and returns what ``lab.evaluate`` takes: an object
     with ``update``, ``compute`` and ``reset``, or a callable that returns one. It raises a
     ``UsageError`` for a name that it does not know.
     """

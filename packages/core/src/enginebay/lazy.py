@@ -19,17 +19,18 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
 
     Args:
         package: The package's ``__name__``.
-        homes: Name to the module that defines it, relative to ``enginebay``.
+        homes: Name to the module that defines it, relative to the outermost package.
 
     Example:
         >>> lazy_names("enginebay", {"EnginebayError": "errors"})("EnginebayError").__module__
         'enginebay.errors'
     """
+    root = package.partition(".")[0]
 
     def fetch(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module '{package}' has no attribute '{name}'")
-        value = getattr(import_module(f"enginebay.{homes[name]}"), name)
+        value = getattr(import_module(f"{root}.{homes[name]}"), name)
         setattr(sys.modules[package], name, value)
         return value
 

@@ -13,7 +13,7 @@ import pytest
 
 import enginebay
 from enginebay.cli import command_parser
-from enginebay.cli.installed_commands import OWN, command, module_of, summary
+from enginebay.cli.installed_commands import OWN, all_commands, command, module_of, summary
 from enginebay.testing import temporary_backend
 from enginebay.testing.commands import command as command_line
 from enginebay.testing.commands import environment
@@ -105,12 +105,12 @@ def test_help_is_there_although_the_backend_is_not(cli: Run) -> None:
     [
         (
             "deply m.onnx",
-            f"'deply' is not a command; wanted one of {', '.join(OWN)}",
+            f"'deply' is not a command; wanted one of {', '.join(all_commands())}",
             "did you mean 'enginebay deploy'?",
         ),
         (
             "--verbose backends",
-            f"'--verbose' is not a command; wanted one of {', '.join(OWN)}",
+            f"'--verbose' is not a command; wanted one of {', '.join(all_commands())}",
             "enginebay -h",
         ),
         ("deploy", "the following arguments are required: MODEL", "enginebay deploy -h"),

@@ -167,8 +167,8 @@ def test_a_mismatch_is_exit_code_1_and_publishes_nothing(cli: Run, here: Path) -
         r"expected \S+, found \S+; \d+ of 48 places differ; allowed rtol \S+, atol \S+; "
         r"rtol \S+ would pass\n"
         r"hint: look at the model or the params; --allow-mismatch "
-        r"publishes the artifact with this verdict, and then enginebay verify tiny-loopback "
-        r"--bisect \(enginebay\.bisect\) names the layer\n",
+        r"publishes the artifact with this verdict, and then enginebay bisect tiny-loopback "
+        r"names the layer\n",
         ran.err,
     )
     assert sorted(path.name for path in here.iterdir()) == ["net.py", "tiny.onnx"]
@@ -190,50 +190,6 @@ def test_a_mismatch_can_be_published_and_says_what_it_is(cli: Run) -> None:
     inspected = cli("inspect", "tiny-loopback")
     assert inspected.code == 0
     assert "\nverdict   mismatched against " in inspected.out
-
-
-def test_bisect_what_is_wrong(cli: Run) -> None:
-    assert cli("deploy", "net.py:build", *DEPLOY, "--gain", "1.5", "--allow-mismatch").code == 0
-    ran = cli("verify", "net-build-loopback", "--bisect")
-    assert ran.code == 1, ran.err
-    lines = ran.out.splitlines()
-    assert re.fullmatch(
-        r"loopback leaves PyTorch at 'linear', node '\S+' \(Gemm\): off by \S+ through the engine "
-        r"and by \S+ alone; the exported graph is right there, and the engine is not",
-        lines[0],
-    )
-    assert re.search(r"^module +\w+\n(.*\n)*MODULE +THROUGH +ALONE", ran.out, re.M)
-
-
-def test_bisect_what_is_right(cli: Run) -> None:
-    assert cli("deploy", "net.py:build", *DEPLOY).code == 0
-    ran = cli("verify", "net-build-loopback", "--bisect", "--model", "net.py:build")
-    assert ran.code == 0
-    assert ran.out.startswith("the engine is right on this sample when it is built again; ")
-    found = cli("verify", "net-build-loopback", "--bisect", "--json").document
-    assert (found["found"], found["step"], found["module"], found["node"]) == (
-        False,
-        "none",
-        "",
-        "",
-    )
-
-
-def test_against_is_for_bisecting(cli: Run) -> None:
-    ran = cli("verify", "tiny-loopback", "--against", "other")
-    assert (ran.code, ran.err) == (
-        2,
-        "error: --against chooses what --bisect compares with\nhint: add --bisect\n",
-    )
-
-
-def test_bisecting_compares_as_the_artifact_was_verified(cli: Run) -> None:
-    ran = cli("verify", "tiny-loopback", "--bisect", "--compare", "y=top-k:1")
-    assert ran.code == 2
-    assert ran.err == (
-        "error: --bisect compares the outputs as the artifact was verified, and layers place by "
-        "place\nhint: leave --compare out\n"
-    )
 
 
 def test_export_then_convert_then_run(cli: Run, here: Path) -> None:
@@ -499,73 +455,3 @@ def test_rewriters_are_listed_compactly_and_completely(cli: Run) -> None:
 def test_main_returns_an_exit_code(cli: Run) -> None:
     assert main(["backends"]) == 0
     assert main(["run", "nowhere"]) == 1
-
-
-def test_benchmark_prints_calls_and_engine_of_one_artifact(deployed: Ran, cli: Run) -> None:
-    ran = cli("benchmark", "net-build-loopback", "--seconds", "0.2")
-    assert (ran.code, ran.err) == (0, "")
-    header, call, engine, *fields = ran.out.splitlines()
-    assert header.split() == ["MEDIAN", "95", "%", "INTERVAL", "P90", "P99", "MIN", "MAX", "RUNS"]
-    time = r"[\d,.]+ (ns|µs|ms|s)"
-    for line, name in ((call, "call"), (engine, "engine")):
-        assert re.match(rf"{name} +{time} +{time} – {time}( +({time}|-)){{4}} +[\d,]+$", line)
-    assert re.match(r"rate +[\d,.]+ calls/s, [\d,.]+ items/s, one after the other", fields[0])
-    assert re.match(rf"load +{time}, then {time} for the first call", fields[1])
-    assert re.match(r"memory +[\d.]+ MiB at most, [\d.]+ MiB above the process", fields[2])
-    assert re.match(r"windows +(not )?agreed within [\d.]+ % after [\d.]+ s", fields[3])
-    assert fields[4].startswith("engine   onnx.reference")
-
-
-def test_benchmark_compares_with_the_model_that_was_deployed(deployed: Ran, cli: Run) -> None:
-    ran = cli("benchmark", "net-build-loopback", "--seconds", "0.01", "--against", "pytorch")
-    assert (ran.code, ran.err) == (0, "")
-    header, torch, row, *notes = ran.out.splitlines()
-    columns = "ARTIFACT CALL ENGINE P90 P99 ITEMS/S MEMORY SPEED AGREED"
-    assert header.split() == columns.split()
-    assert torch.startswith("pytorch ")
-    assert re.match(r"net-build-loopback .* [\d.,]+× \([\d.,]+–[\d.,]+\) +(within|no:) ", row)
-    assert "SPEED is beside 'pytorch', with its 95 % interval" in notes[0]
-
-
-def test_benchmark_has_a_row_that_failed(deployed: Ran, cli: Run) -> None:
-    ran = cli("benchmark", "net-build-loopback", "--seconds", "0.01", "--batch", "2,3")
-    assert ran.code == 1
-    assert ran.err.startswith("error: 'net-build-loopback': the batch is fixed: the model takes x ")
-    header, _, lost, *_ = ran.out.splitlines()
-    assert header.split()[:2] == ["ARTIFACT", "BATCH"]
-    assert lost.split() == ["net-build-loopback", "3", *"-------", "failed"]
-
-
-def test_benchmark_needs_a_model_to_compare_with(here: Path, deployed: Ran, cli: Run) -> None:
-    (here / "net.py").unlink()
-    ran = cli("benchmark", "net-build-loopback", "--against", "pytorch")
-    error, hint = ran.err.splitlines()
-    assert (ran.code, hint) == (2, "hint: name it: --model MODEL")
-    assert error == (
-        "error: there is no PyTorch model to compare with: no artifact names one that is still "
-        "there"
-    )
-
-
-def test_benchmark_is_a_document_too(deployed: Ran, cli: Run) -> None:
-    given = ("--input", "x=2x4", "--seconds", "0.01")
-    found = cli("benchmark", "net-build-loopback", *given, "--json").document
-    (row,) = found["rows"]
-    assert row["call"]["low"] <= row["call"]["median"] <= row["call"]["high"]
-    assert row["engine"]["runs"] >= 6
-    assert row["receipt"]["device"] == "cpu"
-
-
-def test_benchmark_refuses_what_the_model_does_not_take(deployed: Ran, cli: Run) -> None:
-    ran = cli("benchmark", "net-build-loopback", "--input", "y=2x4")
-    assert ran.code == 2
-    assert ran.err.startswith("error: unknown input 'y': the model takes ")
-    ran = cli("benchmark", "net-build-loopback", "--seconds", "0")
-    assert (ran.code, ran.err) == (2, "error: seconds is 0, wanted a positive number\n")
-    ran = cli("benchmark", "net-build-loopback", "--batch", "1,x")
-    assert ran.err == "error: '1,x' is no list of numbers\nhint: write them as 1,8\n"
-    ran = cli("benchmark", "net-build-loopback", "--model", "net.py:build")
-    assert ran.err.splitlines()[0] == (
-        "error: a model is named, and nothing is to be compared with it"
-    )
-    assert cli("benchmark", "nowhere").code == 1

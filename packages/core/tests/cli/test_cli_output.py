@@ -131,13 +131,12 @@ def test_an_ascii_stdout_is_no_error(here: Path, loopback: str, cli: Run) -> Non
     # As under LC_ALL=C, where this folder's own name may be no text, though.
     ascii_only = {"PYTHONIOENCODING": "ascii:surrogateescape"}
     done = subprocess.run(
-        command("benchmark", "out", "--seconds", "0.01", "--input", "x=1x3x4x4"),
+        command("run", "out", "--input", "x=1x3x4x4"),
         capture_output=True,
         check=False,
         env=environment(**ascii_only),
     )
     assert (done.returncode, done.stderr) == (0, b"")
-    assert rb"\u2013" in done.stdout
     assert done.stdout.isascii()
     code, seen = terminal("inspect", "out", COLUMNS="60", **ascii_only)
     assert code == 0

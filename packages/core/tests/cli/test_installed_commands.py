@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from enginebay.plugins import reset
+from enginebay.plugins import discovery, reset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,6 +59,13 @@ def bring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
         del sys.modules[module]
 
 
+def listed(cli: Run, name: str) -> dict[str, str]:
+    """The row of a command in ``enginebay backends``."""
+    rows = cli("backends", "--json").document["commands"]
+    (found,) = [row for row in rows if row["name"] == name]
+    return found
+
+
 def test_a_command_is_listed_by_its_distribution_and_run(
     cli: Run, bring: Callable[..., None]
 ) -> None:
@@ -94,7 +101,7 @@ def test_a_broken_command_says_why_and_disturbs_no_other(
     ran = cli("broken")
     assert (ran.code, ran.out) == (3, "")
     assert ran.err.startswith(f"error: command 'broken' of words 1.0 cannot be used: {reason}")
-    (row,) = cli("backends", "--json").document["commands"]
+    row = listed(cli, "broken")
     assert (row["state"], row["distribution"]) == ("broken", "words")
     assert f"broken broken: {reason}" in " ".join(cli("-h").out.split())
     assert cli("completion", "bash").code == 0
@@ -114,10 +121,22 @@ def test_two_distributions_with_one_command_are_both_named(
 def test_no_command_replaces_one_of_core(cli: Run, bring: Callable[..., None]) -> None:
     bring("inspect", COUNT)
     assert "Show what an artifact or an IR file holds." in cli("inspect", "-h").out
-    (row,) = cli("backends", "--json").document["commands"]
+    row = listed(cli, "inspect")
     assert (row["state"], row["reason"]) == (
         "disabled",
         "enginebay has a command of this name itself",
+    )
+
+
+def test_a_command_of_a_distribution_that_is_not_installed(
+    cli: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(discovery, "distributions", list)
+    ran = cli("evaluate", "artifact")
+    assert ran.code == 3
+    assert ran.err == (
+        "error: 'enginebay evaluate' is a command of enginebay-lab, which is not installed\n"
+        "hint: pip install enginebay-lab\n"
     )
 
 

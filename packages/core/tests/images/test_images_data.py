@@ -121,24 +121,6 @@ def test_pictures_have_the_name_and_the_dtype_of_the_input(
     assert manifest["inputs"][0]["dtype"] == dtype
 
 
-def test_evaluate_takes_pictures(cli: Run) -> None:
-    line = ("evaluate", "build", "--data", "photos", "--metric", "accuracy")
-    ran = cli(*line, "--model", "net.py:build")
-    assert ran.code == 0, ran.err
-    assert ran.out.splitlines()[1].split()[:5] == ["build", "accuracy", "1", "1", "0"]
-    assert "the classes of the pictures are numbered by class names" in ran.out
-
-
-def test_evaluate_without_a_task(cli: Run) -> None:
-    ran = cli("evaluate", "without", "--data", "photos", "--metric", "accuracy")
-    assert ran.code == 2
-    assert "'photos' holds pictures, and nothing says how one becomes an input" in ran.err
-    ran = cli("evaluate", "build", "finder", "--data", "photos", "--metric", "accuracy")
-    assert ran.err.splitlines()[0] == (
-        "error: 'build' and 'finder' make different inputs of a picture, or have other classes"
-    )
-
-
 def test_a_grey_picture_beside_colours(photos: Path) -> None:
     Image.new("L", (3, 3)).save(photos / "red" / "grey.png")
     assert len(list(eb.DataSet(str(photos)).for_task(task()))) == 10

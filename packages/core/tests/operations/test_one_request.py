@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.parametrize("open_it", [eb.load, eb.verify, eb.benchmark])
+@pytest.mark.parametrize("open_it", [eb.load, eb.verify])
 def test_an_artifact_that_is_bound_to_something_else_is_refused(
     loopback: str, tmp_path: Path, open_it: Callable[[Any], Any]
 ) -> None:

@@ -10,8 +10,9 @@ import torch
 from torch import nn
 
 import enginebay as eb
-from enginebay.bisection import search
+import enginebay_lab as lab
 from enginebay.errors import InputError, UsageError
+from enginebay_lab.diagnosis import search
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,7 +84,7 @@ def deployed(
 
 def test_a_wrong_rewriter_is_found_in_its_module(tmp_path: Path) -> None:
     artifact = deployed(tmp_path, SLIPS)
-    found = eb.bisect(artifact, build()[0], rewriters=[SLIPS])
+    found = lab.bisect(artifact, build()[0], rewriters=[SLIPS])
     assert (found.found, found.module, found.step) == (True, "body.1.act", "export")
     assert (found.node, found.operator) == ("/model/body/body.1/act/Mul", "Mul")
     assert found.rewriters[0] == "torch.nn.functional.gelu"
@@ -106,7 +107,7 @@ def test_a_wrong_rewriter_is_found_in_its_module(tmp_path: Path) -> None:
 
 def test_an_error_between_modules_is_the_models_own(tmp_path: Path) -> None:
     artifact = deployed(tmp_path, BETWEEN)
-    found = eb.bisect(artifact, build()[0], rewriters=[BETWEEN])
+    found = lab.bisect(artifact, build()[0], rewriters=[BETWEEN])
     assert (found.found, found.module, found.step) == (True, "", "export")
     assert next(place.module for place in found.places if place.wrong) == "rnn"
     assert "at the model's own code, node " in found.reason
@@ -117,14 +118,14 @@ def test_windows_bound_what_one_engine_returns(
 ) -> None:
     monkeypatch.setattr(search, "_WINDOW", 3)
     monkeypatch.setattr(search, "_ALONE", 1)
-    found = eb.bisect(deployed(tmp_path, SLIPS), build()[0], rewriters=[SLIPS])
+    found = lab.bisect(deployed(tmp_path, SLIPS), build()[0], rewriters=[SLIPS])
     assert found.module == "body.1.act"
     assert len([place for place in found.places if place.accumulated is not None]) == 6
 
 
 def test_a_wrong_engine_is_wrong_from_its_first_node_on(tmp_path: Path) -> None:
     artifact = deployed(tmp_path, model=short, params={"gain": 1.5})
-    found = eb.bisect(artifact, short()[0])
+    found = lab.bisect(artifact, short()[0])
     assert (found.module, found.node) == ("0", "/model/model.0/Gemm")
     assert (found.step, found.together, found.rewriters) == ("engine", (), ())
     assert found.reason.endswith("the exported graph is right there, and the engine is not")
@@ -145,7 +146,7 @@ def test_modules_that_a_rewriter_leaves_out_are_passed_over(tmp_path: Path) -> N
     rewriters = eb.RewriterSet()
     rewriters.module(f"{__name__}.Block")(Whole)
     artifact = deployed(tmp_path, rewriters)
-    found = eb.bisect(artifact, build()[0], rewriters=[rewriters])
+    found = lab.bisect(artifact, build()[0], rewriters=[rewriters])
     assert (found.module, found.step) == ("body.0", "export")
     assert [place.module for place in found.places][:2] == ["body.0", "body.1"]
 
@@ -182,14 +183,14 @@ def test_a_module_that_cannot_be_measured_alone(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = Home().eval()
     given: dict[str, Any] = {"model": lambda: (model, torch.randn(1, 3)), "probes": 0}
-    found = eb.bisect(deployed(tmp_path, BETWEEN, **given), model, rewriters=[BETWEEN])
+    found = lab.bisect(deployed(tmp_path, BETWEEN, **given), model, rewriters=[BETWEEN])
     assert (found.module, found.step, found.alone, found.node) == ("shy", "unknown", None, "")
     assert found.reason.startswith("loopback leaves PyTorch at 'shy': off by ")
     assert found.reason.endswith(" through the engine; it could not be measured alone")
 
 
 def test_a_right_engine_has_nothing_to_find(tmp_path: Path) -> None:
-    found = eb.bisect(deployed(tmp_path, model=short), short()[0])
+    found = lab.bisect(deployed(tmp_path, model=short), short()[0])
     assert (found.found, found.step, found.engines) == (False, "none", 1)
     assert found.reason == (
         "the engine is right on this sample when it is built again; what differs from the artifact "
@@ -200,7 +201,7 @@ def test_a_right_engine_has_nothing_to_find(tmp_path: Path) -> None:
 def test_another_engine_instead_of_pytorch(tmp_path: Path) -> None:
     wrong = deployed(tmp_path, model=short, params={"gain": 1.5})
     other = deployed(tmp_path / "other", model=short)
-    found = eb.bisect(wrong, short()[0], against=other)
+    found = lab.bisect(wrong, short()[0], against=other)
     assert found.module == "0"
     assert found.reference == f"the engine of '{other.path}'"
 
@@ -210,10 +211,10 @@ def test_the_worst_sample_is_taken(tmp_path: Path) -> None:
     verification = artifact.manifest.verification
     assert verification is not None
     worst = max(verification.outputs, key=lambda output: output.badness).sample
-    assert eb.bisect(artifact, short()[0]).sample == worst != "example"
+    assert lab.bisect(artifact, short()[0]).sample == worst != "example"
     own = [{"input": np.full((1, 3), value, np.float32)} for value in (0, 9, 1)]
-    assert eb.bisect(artifact, short()[0], own[0]).sample == "example"
-    assert eb.bisect(artifact, short()[0], own).sample == "item 1"
+    assert lab.bisect(artifact, short()[0], own[0]).sample == "example"
+    assert lab.bisect(artifact, short()[0], own).sample == "item 1"
 
 
 def test_inputs_that_the_artifact_does_not_take(tmp_path: Path) -> None:
@@ -221,9 +222,9 @@ def test_inputs_that_the_artifact_does_not_take(tmp_path: Path) -> None:
     with pytest.raises(
         InputError, match=r"^unknown input 'y': the model takes input\nhint: [^\n]+$"
     ):
-        eb.bisect(artifact, short()[0], {"y": np.ones((1, 3), np.float32)})
+        lab.bisect(artifact, short()[0], {"y": np.ones((1, 3), np.float32)})
     with pytest.raises(InputError, match=r"1, 3"):
-        eb.bisect(artifact, short()[0], np.ones((1, 4), np.float32))
+        lab.bisect(artifact, short()[0], np.ones((1, 4), np.float32))
 
 
 class Chance(nn.Module):
@@ -232,7 +233,7 @@ class Chance(nn.Module):
 
 
 def test_a_model_of_chance_is_not_searched(tmp_path: Path) -> None:
-    found = eb.bisect(
+    found = lab.bisect(
         deployed(tmp_path, model=lambda: (Chance(), torch.ones(1, 3)), probes=0), Chance()
     )
     assert not found.found
@@ -250,7 +251,7 @@ def test_an_onnx_file_has_nodes(tmp_path: Path) -> None:
         allow_mismatch=True,
         probes=0,
     ).artifact
-    found = eb.bisect(artifact)
+    found = lab.bisect(artifact)
     assert (found.node, found.module, found.step) == (
         *("/model/model.0/Gemm", "0"),
         "engine",
@@ -260,7 +261,7 @@ def test_an_onnx_file_has_nodes(tmp_path: Path) -> None:
 def test_an_artifact_of_a_python_object_does_not_know_its_model(tmp_path: Path) -> None:
     artifact = deployed(tmp_path, model=short, probes=0)
     with pytest.raises(UsageError) as raised:
-        eb.bisect(artifact)
+        lab.bisect(artifact)
     message = f"'{artifact.path}' does not say which model it was made from"
     assert (str(raised.value), raised.value.hint) == (message, "name it: --model MODEL")
 
@@ -281,10 +282,10 @@ def test_the_model_is_found_from_any_folder(
     assert artifact.manifest.model == f"{tmp_path}/net.py:build"
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert eb.bisect(artifact).module == "0"
+    assert lab.bisect(artifact).module == "0"
     (tmp_path / "net.py").unlink()
     with pytest.raises(UsageError) as raised:
-        eb.bisect(artifact)
+        lab.bisect(artifact)
     model = f"{tmp_path}/net.py"
     message = f"'{artifact.path}' was made from '{model}:build', and there is no '{model}'"
     assert (str(raised.value), raised.value.hint) == (message, "name the model: --model MODEL")
@@ -306,4 +307,4 @@ def test_a_model_that_was_cut_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         UsageError, match=r"^'.*' has 2 engines, and bisecting builds one\nhint: [^\n]+$"
     ):
-        eb.bisect(artifact, Marked())
+        lab.bisect(artifact, Marked())

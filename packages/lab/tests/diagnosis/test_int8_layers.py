@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enginebay.operations.int8_layers import give_back
+from enginebay_lab.diagnosis.quantization import give_back
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""`eb.evaluate` and `enginebay evaluate`: values beside PyTorch's, and the gate."""
+"""`lab.evaluate` and `enginebay evaluate`: values beside PyTorch's, and the gate."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import enginebay as eb
+import enginebay_lab as lab
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +22,7 @@ ACCURACY = ("--metric", "accuracy")
 
 @pytest.mark.usefixtures("here")
 def test_the_drop_the_agreement_and_the_worst_items() -> None:
-    found = eb.evaluate(["good", "bad"], "data.npz", "accuracy", model="net.py:build")
+    found = lab.evaluate(["good", "bad"], "data.npz", "accuracy", model="net.py:build")
     good, bad = found.rows
     assert (good.artifact, good.backend, good.metric) == ("good", "loopback", "accuracy")
     assert (good.value, good.reference, good.drop, good.count) == (0.9, 0.9, 0.0, 40)
@@ -68,12 +69,12 @@ def test_lower_is_better_for_an_error(cli: Run) -> None:
     with np.load("data.npz") as data:
         x = data["x"]
     np.savez("errors.npz", x=x, target=np.zeros((40, 1, 3), np.float32))
-    (row,) = eb.evaluate("bad", "errors.npz", "mean-absolute-error", model="net.py:build").rows
+    (row,) = lab.evaluate("bad", "errors.npz", "mean-absolute-error", model="net.py:build").rows
     assert row.value == pytest.approx(row.reference)
     x[:] = 0
     model_of = eb.load("good")({"x": x[0]})["output"]
     np.savez("errors.npz", x=x, target=np.repeat(model_of[None], 40, 0))
-    (row,) = eb.evaluate("bad", "errors.npz", "mean-absolute-error", model="net.py:build").rows
+    (row,) = lab.evaluate("bad", "errors.npz", "mean-absolute-error", model="net.py:build").rows
     assert row.reference == pytest.approx(0, abs=1e-6)
     assert row.drop == pytest.approx(2 * np.abs(model_of).mean(), rel=1e-5)
 
@@ -96,7 +97,7 @@ def test_without_a_model_there_are_values_only(cli: Run) -> None:
 def test_items_of_any_size_and_any_source(here: Path) -> None:
     x = np.random.default_rng(1).normal(size=(7, 1, 4)).astype(np.float32)
     items: list[Any] = [({"x": each}, 0) for each in x]
-    (row,) = eb.evaluate("good", items, "cosine", model="net.py:build").rows
+    (row,) = lab.evaluate("good", items, "cosine", model="net.py:build").rows
     assert (row.count, row.reference) == (7, pytest.approx(1))
-    (row,) = eb.evaluate("good", eb.DataSet("data.npz", take=5), "accuracy").rows
+    (row,) = lab.evaluate("good", eb.DataSet("data.npz", take=5), "accuracy").rows
     assert row.count == 5

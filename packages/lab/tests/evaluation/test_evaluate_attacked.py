@@ -15,10 +15,11 @@ import numpy as np
 import pytest
 
 import enginebay as eb
+import enginebay_lab as lab
 from enginebay.errors import ArtifactError, InputError, UsageError
-from enginebay.executors import local_executor
 from enginebay.testing import temporary_backend
 from enginebay.testing.commands import command, environment
+from enginebay_lab.executors.local import local_executor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,6 +34,7 @@ MOODY = """\
 import ctypes, os, time
 import numpy as np
 import enginebay as eb
+import enginebay_lab as lab
 from enginebay.testing import loopback
 
 
@@ -102,7 +104,7 @@ def test_an_artifact_that_dies_loses_its_own_row(
 ) -> None:
     monkeypatch.setenv("MOOD", mood)
     limit = 3 * soon if mood == "hang" else 600
-    found = eb.evaluate(
+    found = lab.evaluate(
         ["moody", "good"], "data.npz", "accuracy", model="net.py:build", timeout=limit
     )
     lost, good = found.rows
@@ -117,8 +119,8 @@ def test_an_artifact_that_dies_loses_its_own_row(
 def test_a_worker_loses_the_same_artifact(mood: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOOD", mood)
 
-    def found(executor: Executor | None = None) -> eb.Evaluation:
-        return eb.evaluate(["moody", "good"], "data.npz", "accuracy", executor=executor)
+    def found(executor: Executor | None = None) -> lab.Evaluation:
+        return lab.evaluate(["moody", "good"], "data.npz", "accuracy", executor=executor)
 
     with local_executor(1) as executor:
         parts = found(executor)
@@ -131,7 +133,7 @@ def test_a_worker_loses_the_same_artifact(mood: str, monkeypatch: pytest.MonkeyP
 def test_wrong_outputs_are_no_agreement(mood: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOOD", mood)
     metrics = ["accuracy", "cosine"]
-    row, other = eb.evaluate("moody", "data.npz", metrics, model="net.py:build").rows
+    row, other = lab.evaluate("moody", "data.npz", metrics, model="net.py:build").rows
     assert row.agreement == 0.5
     assert row.worst[0].error is None
     assert 20 <= row.worst[0].item < 40
@@ -153,7 +155,7 @@ def test_what_cannot_be_evaluated(here: Path) -> None:
 
     def message(data: Any, metric: str = "accuracy", artifact: str = "good") -> str:
         with pytest.raises(InputError) as caught:
-            eb.evaluate(artifact, data, metric, model="net.py:build")
+            lab.evaluate(artifact, data, metric, model="net.py:build")
         return str(caught.value)
 
     assert (
@@ -190,11 +192,11 @@ def test_artifacts_that_do_not_fit(here: Path, cli: Run) -> None:
     assert cli("evaluate", "good", "good", *DATA).err.startswith("error: 'good' is named twice")
     assert cli("evaluate", "nowhere", *DATA).code == 1
     with pytest.raises(UsageError, match="there is no artifact to evaluate"):
-        eb.evaluate([], "data.npz", "accuracy")
+        lab.evaluate([], "data.npz", "accuracy")
     shutil.copytree("good", "torn")
     (here / "torn" / "model.onnx").write_bytes(b"")
     with pytest.raises(ArtifactError):
-        eb.evaluate("torn", "data.npz", "accuracy")
+        lab.evaluate("torn", "data.npz", "accuracy")
 
 
 def lines(path: str | Path) -> list[dict[str, Any]]:
@@ -246,7 +248,7 @@ def test_another_artifact_model_metric_or_data_is_not_mistaken(here: Path) -> No
 
     def measured(artifact: str = "good", data: str = "data.npz") -> int:
         before = Path("updates").stat().st_size if Path("updates").exists() else 0
-        eb.evaluate(
+        lab.evaluate(
             artifact, data, "own.py:Noted", model="net.py:build", output="rows.jsonl", resume=True
         )
         return Path("updates").stat().st_size - before
@@ -298,7 +300,7 @@ def repeated(count: int, seconds: float = 0.0) -> Iterator[Any]:
 def test_an_interrupted_run_goes_on_at_the_item_where_it_was(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("enginebay.evaluation.journal.INTERVAL", 0)
+    monkeypatch.setattr("enginebay_lab.evaluation.journal.INTERVAL", 0)
     asked = (["good", "bad"], lambda: repeated(interrupted), ["accuracy", "cosine"])
     interrupted = 1200
     seen: list[str] = []
@@ -309,15 +311,15 @@ def test_an_interrupted_run_goes_on_at_the_item_where_it_was(
         "watch": lambda step: seen.append(step.detail),
     }
     with pytest.raises(KeyboardInterrupt):
-        eb.evaluate(*asked, **options)
+        lab.evaluate(*asked, **options)
     assert lines("rows.jsonl") == []
     (part,) = Path().glob("*.part")
     interrupted, seen = -1, []
-    found = eb.evaluate(*asked, **options)
+    found = lab.evaluate(*asked, **options)
     assert not part.exists()
     first = next(int(detail.split()[0]) for detail in seen if detail)
     assert first > 500, "it went on, and did not begin again"
-    whole = eb.evaluate(*asked, model="net.py:build")
+    whole = lab.evaluate(*asked, model="net.py:build")
     for row, wanted in zip(found.rows, whole.rows, strict=True):
         assert row.count == wanted.count == 1600
         assert row.value == wanted.value
@@ -346,7 +348,7 @@ def test_a_killed_run_leaves_what_another_goes_on_from(here: Path) -> None:
     process.kill()
     assert process.wait() == -signal.SIGKILL
     seen: list[str] = []
-    (row,) = eb.evaluate(
+    (row,) = lab.evaluate(
         *("good", lambda: repeated(-1), "accuracy"),
         output="rows.jsonl",
         resume=True,

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-import enginebay as eb
+import enginebay_lab as lab
 from enginebay.errors import InputError, MissingDependencyError, UsageError
-from enginebay.evaluation import find_metrics
 from enginebay.testing import temporary_backend
+from enginebay_lab.evaluation.find import find_metrics
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -114,7 +114,7 @@ def test_targets_that_do_not_fit(metric: str, outputs: Any, target: Any, message
 def test_a_class_an_object_or_a_function_in_a_file(here: Path, attribute: str) -> None:
     (here / "own.py").write_text(OWN)
     metrics = [f"own.py:{attribute}", "accuracy"]
-    own, known = eb.evaluate(["good"], "data.npz", metrics, model="net.py:build").rows
+    own, known = lab.evaluate(["good"], "data.npz", metrics, model="net.py:build").rows
     assert (own.metric, own.value, own.reference) == (f"own.py:{attribute}", 0.9, 0.9)
     assert known.value == 0.9
 
@@ -123,7 +123,7 @@ def test_an_object_in_python_is_copied(here: Path) -> None:
     namespace: dict[str, Any] = {}
     exec(OWN, namespace)
     given = namespace["share"]
-    (row,) = eb.evaluate("good", "data.npz", given).rows
+    (row,) = lab.evaluate("good", "data.npz", given).rows
     assert (row.metric, row.value, given.count) == ("Share", 0.9, 0)
 
 
@@ -189,7 +189,7 @@ def test_a_plugin_brings_metrics(here: Path) -> None:
         "    return {'shares': lambda request: {'own': Share}[request.name]}\n"
     )
     with temporary_backend("shares", plugin, group="enginebay.plugins"):
-        (row,) = eb.evaluate("good", "data.npz", "shares:own").rows
+        (row,) = lab.evaluate("good", "data.npz", "shares:own").rows
         with pytest.raises(UsageError, match="metric 'shares:none' cannot be built: KeyError"):
             find_metrics("shares:none")
     assert row.value == 0.9
@@ -201,4 +201,4 @@ def test_a_plugin_brings_metrics(here: Path) -> None:
 def test_what_to_install_for_torchmetrics() -> None:
     with pytest.raises(MissingDependencyError, match="'torchmetrics' is needed") as caught:
         find_metrics("torchmetrics:MeanSquaredError")
-    assert caught.value.hint == "pip install 'enginebay[metrics]'"
+    assert caught.value.hint == "pip install 'enginebay-lab[metrics]'"

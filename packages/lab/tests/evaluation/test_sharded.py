@@ -1,4 +1,4 @@
-"""`eb.evaluate` on executors: the digits of one process, whatever becomes of the workers."""
+"""`lab.evaluate` on executors: the digits of one process, whatever becomes of the workers."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ import numpy as np
 import pytest
 
 import enginebay as eb
+import enginebay_lab as lab
 from enginebay.errors import ArtifactError, EnginebayError, InputError, ModelError, UsageError
-from enginebay.evaluation import Run, describe_job, find_candidates, find_metrics
-from enginebay.evaluation.shard_task import Answer, ShardTask, evaluate_shards
-from enginebay.executors import local_executor
+from enginebay_lab.evaluation.candidates import find_candidates
+from enginebay_lab.evaluation.find import find_metrics
+from enginebay_lab.evaluation.job import describe_job
+from enginebay_lab.evaluation.run import Run
+from enginebay_lab.evaluation.shard_task import Answer, ShardTask, evaluate_shards
+from enginebay_lab.executors.local import local_executor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
 
     from conftest import Run as RunCommand
 
-    from enginebay.evaluation import Evaluation
+    from enginebay_lab.evaluation.rows import Evaluation
 
 HOST = socket.gethostname()
 
@@ -108,7 +112,7 @@ def _files(here: Path) -> None:
 
 def found(output: str, executor: Any = None, data: Any = "data.npz", **given: Any) -> Evaluation:
     metrics = given.pop("metrics", "own.py:Sum")
-    return eb.evaluate(
+    return lab.evaluate(
         *(["good", "bad"], data, metrics), output=output, resume=True, executor=executor, **given
     )
 

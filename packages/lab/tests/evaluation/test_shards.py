@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import enginebay as eb
+import enginebay_lab as lab
 from enginebay.data import Item
-from enginebay.evaluation import find_metrics
-from enginebay.evaluation.digests import ItemDigests
-from enginebay.evaluation.shards import SHARD, Shard
-from enginebay.evaluation.tally import Tally
+from enginebay_lab.evaluation.digests import ItemDigests
+from enginebay_lab.evaluation.find import find_metrics
+from enginebay_lab.evaluation.shards import SHARD, Shard
+from enginebay_lab.evaluation.tally import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,9 +82,9 @@ def items(count: int) -> Iterator[Any]:
 def test_any_size_of_chunks_gives_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     def rows(size: int) -> Any:
         for name in ("FIRST", "MOST"):
-            monkeypatch.setattr(f"enginebay.evaluation.chunks.{name}", size)
+            monkeypatch.setattr(f"enginebay_lab.evaluation.chunks.{name}", size)
         metrics = ["mean-absolute-error", "cosine"]
-        return eb.evaluate(["good", "bad"], lambda: items(-1), metrics, model="net.py:build").rows
+        return lab.evaluate(["good", "bad"], lambda: items(-1), metrics, model="net.py:build").rows
 
     whole = rows(1024)
     assert whole[0].count == 270 > 4 * SHARD
@@ -96,13 +96,13 @@ def test_any_size_of_chunks_gives_the_same_rows(monkeypatch: pytest.MonkeyPatch)
 def test_an_interrupted_run_ends_with_the_same_digits(
     stop: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("enginebay.evaluation.journal.INTERVAL", 0)
+    monkeypatch.setattr("enginebay_lab.evaluation.journal.INTERVAL", 0)
     for name in ("FIRST", "MOST"):
-        monkeypatch.setattr(f"enginebay.evaluation.chunks.{name}", 10)
+        monkeypatch.setattr(f"enginebay_lab.evaluation.chunks.{name}", 10)
     metrics = ["mean-absolute-error", "cosine"]
 
     def rows(count: int, output: str) -> Any:
-        return eb.evaluate(
+        return lab.evaluate(
             *(["good", "bad"], lambda: items(count), metrics),
             model="net.py:build",
             output=output,
@@ -162,7 +162,7 @@ class Alone(Last):
 def test_a_metric_with_and_without_merge_state_sees_all_items_in_order(here: Path) -> None:
     (here / "own.py").write_text(OWN)
     metrics = ["own.py:Last", "own.py:Alone"]
-    last, alone = eb.evaluate("good", lambda: items(-1), metrics, model="net.py:build").rows
+    last, alone = lab.evaluate("good", lambda: items(-1), metrics, model="net.py:build").rows
     assert (last.value, last.reference) == (alone.value, alone.reference)
     assert last.value is not None
     assert last.value > 260
@@ -171,7 +171,7 @@ def test_a_metric_with_and_without_merge_state_sees_all_items_in_order(here: Pat
 def test_progress_goes_by_the_time_that_metrics_take(here: Path) -> None:
     (here / "own.py").write_text(OWN)
     seen: list[str] = []
-    eb.evaluate(
+    lab.evaluate(
         *("good", lambda: items(-1), "own.py:Slow"), watch=lambda step: seen.append(step.detail)
     )
     counts = [int(detail.split()[0]) for detail in seen if detail]
@@ -181,9 +181,9 @@ def test_progress_goes_by_the_time_that_metrics_take(here: Path) -> None:
 def test_a_number_that_a_checkpoint_cannot_hold(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("enginebay.evaluation.journal.INTERVAL", 0)
+    monkeypatch.setattr("enginebay_lab.evaluation.journal.INTERVAL", 0)
     (here / "own.py").write_text(OWN)
-    (row,) = eb.evaluate("good", lambda: items(-1), "own.py:Huge", output="rows.jsonl").rows
+    (row,) = lab.evaluate("good", lambda: items(-1), "own.py:Huge", output="rows.jsonl").rows
     assert row.value == float(1 << 70)
 
 
@@ -191,13 +191,13 @@ def test_a_metric_of_torchmetrics_that_cannot_be_merged_is_not_resumed(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("torchmetrics")
-    monkeypatch.setattr("enginebay.evaluation.journal.INTERVAL", 0)
+    monkeypatch.setattr("enginebay_lab.evaluation.journal.INTERVAL", 0)
     (here / "full.py").write_text(FULL)
     options: Any = {"output": "rows.jsonl", "resume": True}
     with pytest.raises(KeyboardInterrupt):
-        eb.evaluate("good", lambda: items(150), "full.py:Full", **options)
+        lab.evaluate("good", lambda: items(150), "full.py:Full", **options)
     assert not list(here.glob("*.part"))
-    (row,) = eb.evaluate("good", lambda: items(-1), "full.py:Full", **options).rows
+    (row,) = lab.evaluate("good", lambda: items(-1), "full.py:Full", **options).rows
     assert row.error == ""
     assert row.count == 270
 

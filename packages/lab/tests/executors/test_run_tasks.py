@@ -1,4 +1,4 @@
-"""`enginebay.executors`: tasks on real executors, and what becomes of their workers."""
+"""`enginebay_lab.executors`: tasks on real executors, and what becomes of their workers."""
 
 from __future__ import annotations
 
@@ -14,17 +14,11 @@ import psutil
 import pytest
 
 from enginebay.errors import UsageError
-from enginebay.executors import (
-    Outcome,
-    Task,
-    check_executor,
-    children,
-    local_executor,
-    performing,
-    run_tasks,
-    running,
-)
 from enginebay.version import __version__
+from enginebay_lab.executors import children, performing, running
+from enginebay_lab.executors.local import local_executor
+from enginebay_lab.executors.running import check_executor, run_tasks
+from enginebay_lab.executors.tasks import Outcome, Task
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from enginebay.errors import UsageError
-from enginebay.measurement.batches import size, with_batch
 from enginebay.tensors import TensorSpec
+from enginebay_lab.measurement.batches import size, with_batch
 
 X = TensorSpec("x", "float32", ("batch", 3))
 ROWS = np.arange(6, dtype=np.float32).reshape(2, 3)

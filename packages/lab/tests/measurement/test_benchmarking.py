@@ -1,4 +1,4 @@
-"""`eb.benchmark`: side by side, and what goes wrong loses one row."""
+"""`lab.benchmark`: side by side, and what goes wrong loses one row."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ import psutil
 import pytest
 
 import enginebay as eb
+import enginebay_lab as lab
 from enginebay.errors import ChildCrashedError, InputError, ModelSourceError, UsageError
-from enginebay.measurement.statistics import FEWEST
 from enginebay.testing import temporary_backend
+from enginebay_lab.measurement.statistics import FEWEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +36,7 @@ def build():
 MOODY = """\
 import ctypes, os, time
 import enginebay as eb
+import enginebay_lab as lab
 from enginebay.testing import loopback
 
 
@@ -76,6 +78,7 @@ LAYERED = """\
 import os
 import onnx
 import enginebay as eb
+import enginebay_lab as lab
 from enginebay.errors import UsageError
 from enginebay.hooks import TimedLayer
 from enginebay.testing import loopback
@@ -135,13 +138,13 @@ def here(built: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return built
 
 
-def measure(*artifacts: str, seconds: float = 0.05, **more: Any) -> eb.Benchmark:
-    return eb.benchmark(list(artifacts), seconds=seconds, **more)
+def measure(*artifacts: str, seconds: float = 0.05, **more: Any) -> lab.Benchmark:
+    return lab.benchmark(list(artifacts), seconds=seconds, **more)
 
 
 @pytest.mark.usefixtures("here")
 def test_an_artifact_alone() -> None:
-    found = eb.benchmark("good", seconds=0.3)
+    found = lab.benchmark("good", seconds=0.3)
     (row,) = found.rows
     assert (row.name, row.backend, row.precision) == ("good", "loopback", "fp32")
     assert (row.batch, row.threads, row.failure, row.ratio) == (2, 1, "", None)
@@ -225,7 +228,7 @@ def test_an_error_is_raised_where_nothing_was_measured(monkeypatch: pytest.Monke
     with pytest.raises(ChildCrashedError, match="'moody' ended with SIGSEGV"):
         measure("moody")
     with pytest.raises(InputError, match="input"):
-        eb.benchmark("good", {"input": np.ones((2, 5), np.float32)}, seconds=0.01)
+        lab.benchmark("good", {"input": np.ones((2, 5), np.float32)}, seconds=0.01)
 
 
 @pytest.mark.usefixtures("here")
@@ -260,7 +263,7 @@ def test_the_fewest_windows_are_made_however_long_they_take() -> None:
 def test_wrong_arguments_are_refused_first(arguments: dict[str, Any], message: str) -> None:
     start = time.process_time()
     with pytest.raises(UsageError, match=rf"^{message}(\nhint: [^\n]+)?$"):
-        eb.benchmark("nowhere", **arguments)
+        lab.benchmark("nowhere", **arguments)
     assert time.process_time() - start < 1
 
 
@@ -269,11 +272,11 @@ def test_a_model_must_be_named_in_text() -> None:
     import torch
 
     with pytest.raises(UsageError, match="the model is a Linear, wanted text that names one"):
-        eb.benchmark("good", against="pytorch", model=torch.nn.Linear(4, 3))  # type: ignore[arg-type]  # what is refused
+        lab.benchmark("good", against="pytorch", model=torch.nn.Linear(4, 3))  # type: ignore[arg-type]  # what is refused
     with pytest.raises(UsageError, match="'good' is named twice"):
-        eb.benchmark(["good", "good"])
+        lab.benchmark(["good", "good"])
     with pytest.raises(UsageError, match="there is no artifact to measure"):
-        eb.benchmark([])
+        lab.benchmark([])
 
 
 @pytest.mark.usefixtures("here")
@@ -287,7 +290,7 @@ def test_layers_have_their_share_their_nodes_and_their_modules(
         artifact = eb.deploy(
             model, torch.ones(2, 4), backend="layered", work_dir=tmp_path / "a", probes=0
         )
-        found = eb.benchmark([artifact.artifact, "good"], seconds=0.05, layers=True)
+        found = lab.benchmark([artifact.artifact, "good"], seconds=0.05, layers=True)
     row, other = found.rows
     assert [(one.name, one.operator, one.seconds, one.share) for one in row.layers] == [
         ("both", "Fused", 0.75, 0.75),
@@ -306,7 +309,7 @@ def test_layers_have_their_share_their_nodes_and_their_modules(
     [
         ("raise UsageError('not on Tuesdays')", "not on Tuesdays"),
         ("return [1]", "time_layers() of 'layered' returned 1: wanted a TimedLayer with seconds"),
-        ("os._exit(3)", "'enginebay.measurement.layers:time_here' ended with exit code 3"),
+        ("os._exit(3)", "'enginebay_lab.measurement.layers:time_here' ended with exit code 3"),
     ],
 )
 def test_why_layers_are_not_timed_is_a_note(tmp_path: Path, body: str, note: str) -> None:
@@ -317,7 +320,7 @@ def test_why_layers_are_not_timed_is_a_note(tmp_path: Path, body: str, note: str
         artifact = eb.deploy(
             torch.nn.ReLU(), torch.ones(2), backend="layered", work_dir=tmp_path / "a", probes=0
         ).artifact
-        (row,) = eb.benchmark(artifact, seconds=0.01, layers=True).rows
+        (row,) = lab.benchmark(artifact, seconds=0.01, layers=True).rows
     assert row.layers == ()
     assert row.notes[-1].startswith(f"its layers are not timed: {note}")
 
@@ -345,7 +348,7 @@ def test_all_is_in_the_file_as_soon_as_it_was_measured(here: Path, tmp_path: Pat
     assert machine == {"schema": 1, "machine": whole["machine"]}
     assert row == {"schema": 1, "row": whole["rows"][0]}
     assert [line["window"] for line in windows] == row["row"]["windows"]
-    assert msgspec.convert(msgspec.to_builtins(found), eb.Benchmark) == found
+    assert msgspec.convert(msgspec.to_builtins(found), lab.Benchmark) == found
     with pytest.raises(UsageError, match=r"measured.jsonl' exists already\nhint: [^\n]+$"):
         measure("good", output=file)
 
@@ -353,9 +356,8 @@ def test_all_is_in_the_file_as_soon_as_it_was_measured(here: Path, tmp_path: Pat
 @pytest.mark.process
 def test_a_kill_loses_nothing_that_was_measured(here: Path, tmp_path: Path) -> None:
     file = tmp_path / "measured.jsonl"
-    code = (
-        f"import enginebay as eb; eb.benchmark(['good', 'open'], seconds=60, output={str(file)!r})"
-    )
+    arguments = f"['good', 'open'], seconds=60, output={str(file)!r}"
+    code = f"import enginebay_lab as lab; lab.benchmark({arguments})"
     path = os.pathsep.join(sys.path)
     process = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path})
     while not (file.exists() and file.read_text().count('"window"') > 3):

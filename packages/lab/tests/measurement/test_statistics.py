@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from enginebay.measurement.rows import Agreement, Window
-from enginebay.measurement.statistics import agreement, notes, quantiles, ratio
+from enginebay_lab.measurement.rows import Agreement, Window
+from enginebay_lab.measurement.statistics import agreement, notes, quantiles, ratio
 
 
 def windows(medians: list[float], first: int = 0) -> list[Window]:

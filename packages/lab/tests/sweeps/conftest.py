@@ -8,7 +8,8 @@ from textwrap import dedent
 
 import pytest
 
-from enginebay.sweeps import Cell, read_cells
+from enginebay_lab.sweeps.cells import Cell
+from enginebay_lab.sweeps.matrix import read_cells
 
 Read = Callable[..., list[Cell]]
 

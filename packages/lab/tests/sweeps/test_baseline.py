@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enginebay.evaluation import Row
 from enginebay.inference import Latency
-from enginebay.measurement import Agreement, BenchmarkRow, Machine
-from enginebay.sweeps import Sweep, SweepRow, regressions
-from enginebay.sweeps.baseline import VERDICTS, judged_cells
+from enginebay_lab.evaluation.rows import Row
+from enginebay_lab.measurement.machine import Machine
+from enginebay_lab.measurement.rows import Agreement, BenchmarkRow
+from enginebay_lab.sweeps.baseline import VERDICTS, judged_cells, regressions
+from enginebay_lab.sweeps.rows import Sweep, SweepRow
 
 MACHINE = Machine(processor="Xeon", cores=8, system="Linux", python="3.12", enginebay="0.1")
 change = msgspec.structs.replace

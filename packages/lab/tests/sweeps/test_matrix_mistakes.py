@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from enginebay.errors import EnginebayError, UsageError
-from enginebay.sweeps import Cell, read_cells
+from enginebay_lab.sweeps.cells import Cell
+from enginebay_lab.sweeps.matrix import read_cells
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from enginebay.errors import UsageError
-from enginebay.sweeps import RowsFile, SweepRow, read_rows
+from enginebay_lab.sweeps.rows import SweepRow
+from enginebay_lab.sweeps.rows_file import RowsFile, read_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,7 +94,8 @@ def test_without_resume_nothing_is_touched(file: Path) -> None:
 def test_a_killed_writer_loses_the_row_that_it_wrote_and_no_other(tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     code = (
-        "from pathlib import Path; from enginebay.sweeps import RowsFile, SweepRow\n"
+        "from pathlib import Path; from enginebay_lab import SweepRow\n"
+        "from enginebay_lab.sweeps.rows_file import RowsFile\n"
         f"rows = RowsFile(Path({str(file)!r}), resume=False)\n"
         "fields = dict(backend='b', precision='', verdict='verified', model='m' * 100_000)\n"
         "for n in range(10**9): rows.append(SweepRow(key=str(n), **fields)); print(n, flush=True)"
@@ -119,7 +121,7 @@ def test_a_killed_writer_loses_the_row_that_it_wrote_and_no_other(tmp_path: Path
 def test_only_one_sweep_writes_to_a_file(file: Path) -> None:
     message = f"another sweep writes to '{file}'"
     code = (
-        "from pathlib import Path; from enginebay.sweeps import RowsFile\n"
+        "from pathlib import Path; from enginebay_lab.sweeps.rows_file import RowsFile\n"
         f"RowsFile(Path({str(file)!r}), resume=True)"
     )
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -139,7 +141,8 @@ def test_only_one_sweep_writes_to_a_file(file: Path) -> None:
 
 def test_a_worker_that_was_forked_holds_no_lock(file: Path) -> None:
     code = (
-        "import os, time; from pathlib import Path; from enginebay.sweeps import RowsFile\n"
+        "import os, time; from pathlib import Path\n"
+        "from enginebay_lab.sweeps.rows_file import RowsFile\n"
         f"rows = RowsFile(Path({str(file)!r}), resume=True)\n"
         "if not os.fork(): print(os.getpid(), flush=True)\n"
         "time.sleep(600)"

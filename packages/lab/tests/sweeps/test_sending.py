@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from enginebay.errors import ConfigError, UsageError
-from enginebay.sweeps import Cell, attempts, job_of
-from enginebay.sweeps.files import SMALL, locate
-from enginebay.sweeps.job import Job, decode_job
+from enginebay_lab.sweeps.cells import Cell
+from enginebay_lab.sweeps.files import SMALL, locate
+from enginebay_lab.sweeps.job import Job, decode_job
+from enginebay_lab.sweeps.sending import attempts, job_of
 
 
 @pytest.fixture(autouse=True)

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from enginebay.evaluation import Row
-from enginebay.measurement import Machine
-from enginebay.sweeps import Sweep, SweepRow
 from enginebay.testing.commands import Ran, call_command, command, environment
+from enginebay_lab.evaluation.rows import Row
+from enginebay_lab.measurement.machine import Machine
+from enginebay_lab.sweeps.rows import Sweep, SweepRow
 
 GROUPED = """\
 machine  one (Hand-made, 2 cores)
@@ -92,7 +92,7 @@ def found(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def to(*rows: SweepRow, **fields: Any) -> None:
         value = Sweep(rows=rows, **fields)
-        monkeypatch.setattr("enginebay.sweeps.sweep", lambda *_, **__: value)
+        monkeypatch.setattr("enginebay_lab.sweeps.run_sweep.sweep", lambda *_, **__: value)
 
     return to
 
@@ -120,7 +120,7 @@ def test_without_dask_a_scheduler_is_a_missing_package(
     monkeypatch.setitem(sys.modules, "distributed", None)
     ran: Ran = cli("sweep.toml", "--scheduler", "tcp://127.0.0.1:1")
     assert ran.err.startswith("error: a Dask scheduler needs 'distributed', which does not import")
-    assert ran.err.endswith("hint: pip install 'enginebay[dask]'\n")
+    assert ran.err.endswith("hint: pip install 'enginebay-lab[dask]'\n")
     assert ran.code == 3
 
 

@@ -17,7 +17,6 @@ import msgspec
 from enginebay.artifact import manifest as manifests
 from enginebay.artifact.manifest import MANIFEST_NAME, MANIFEST_PART, Manifest, RunRecord
 from enginebay.errors import ArtifactError
-from enginebay.resources import host_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +39,7 @@ def run_record(backend: Backend, verification: Verification, receipt: Receipt | 
         receipt: What the engine says that it ran; None where it crashed.
     """
     return RunRecord(
-        host=host_name(),
+        host=os.uname().nodename,
         device=(receipt.device_name or receipt.device) if receipt else "",
         engine_version=backend.get_version(),
         time=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),

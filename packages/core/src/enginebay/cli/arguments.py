@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Mapping, Sequence
 
+    from enginebay.artifact import Artifact
     from enginebay.data import DataSet
 
 IRS = ("onnx", "torchscript", "exported_program")
@@ -18,11 +19,6 @@ MODEL_HELP = (
     "file.py:attr, package.module:attr, or a .onnx, .pt (TorchScript) or .pt2 file; attr is an "
     "nn.Module, a callable that returns one, or a function of tensors, optionally with its example "
     "inputs and its task"
-)
-
-METRIC_HELP = (
-    "accuracy, top-5 (or another number), mean-absolute-error, cosine (to PyTorch), file.py:attr "
-    "or module:attr with update, compute and reset, torchmetrics:NAME, or SCHEME:NAME of a plugin"
 )
 
 
@@ -201,6 +197,26 @@ def add_artifact(parser: ArgumentParser) -> None:
     parser.add_argument("artifact", metavar="ARTIFACT", type=Path)
     add_inputs(parser, "the first that the artifact was verified with, else made up")
     add_run_flags(parser)
+
+
+def artifact_inputs(artifact: Artifact, texts: list[str]) -> Any:
+    """The inputs by name; the file of a data set, whose arrays hold several of each; or None."""
+    from enginebay.tensors import inputs_for, parse_inputs
+
+    if not texts:
+        return None
+    given = parse_inputs(texts)
+    if len(texts) == 1 and texts[0].endswith(".npz") and _are_stacked(artifact, given):
+        return texts[0]
+    return inputs_for(artifact.inputs, given)
+
+
+def _are_stacked(artifact: Artifact, arrays: dict[str, Any]) -> bool:
+    """True if each input's array has one axis more than the input: it counts the items."""
+    ranks = {spec.name: len(spec.dims) for spec in artifact.inputs if spec.dims is not None}
+    return bool(ranks) and all(
+        name in arrays and arrays[name].ndim == rank + 1 for name, rank in ranks.items()
+    )
 
 
 def add_run_flags(parser: ArgumentParser) -> None:

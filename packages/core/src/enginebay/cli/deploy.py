@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import shlex
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from enginebay.cli.arguments import (
-    METRIC_HELP,
-    add_compare,
-    add_probes,
-    add_strict,
-    add_tolerance,
-    add_work_dir,
-    parse_domain,
-    repeatable_command,
+from enginebay.cli.arguments import add_work_dir, repeatable_command
+from enginebay.cli.model_arguments import (
+    add_backend_parameters,
+    add_deployment,
+    add_model,
+    default_work_dir,
+    deployment_options,
+    model_options,
 )
-from enginebay.cli.comparison import add_compared_parameters, is_comparison, run_comparison
-from enginebay.cli.model_arguments import add_backend_parameters, add_model, model_options
 from enginebay.cli.output import (
     print_fields,
     print_json,
@@ -27,7 +23,6 @@ from enginebay.cli.output import (
     short_path,
     stdout_on_stderr,
 )
-from enginebay.cli.report_flag import add_report, check_report, write_report
 from enginebay.cli.summaries import (
     artifact_text,
     basis_fields,
@@ -46,69 +41,34 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     "enginebay deploy net.py:build --backend {backend} --work-dir artifact",
-    "enginebay deploy model.onnx --all --work-dir engines --overwrite",
+    "enginebay deploy model.onnx --input x=1x3x224x224 --overwrite",
 )
 
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
     """Add the command's flags, and those of the chosen backend."""
     parser.usage = (
-        "enginebay deploy MODEL [--backend NAME[,NAME …]] [--config FILE] [--input NAME=SPEC] "
-        "[flags]"
+        "enginebay deploy MODEL [--backend NAME] [--config FILE] [--input NAME=SPEC] [flags]"
     )
-    add_model(parser, "; several, as A,B, are compared")
-    parser.add_argument("--all", action="store_true", help="compare all installed backends")
+    add_model(parser)
     add_work_dir(parser)
-    parser.add_argument(
-        "--cut",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="cut the model at the tensors marked as NAME, or an ONNX file at its tensor NAME, "
-        "into engines that run one after the other (repeatable, in the order of the model)",
-    )
-    parser.add_argument("--keep-ir", action="store_true", help="keep the IR in the artifact")
-    parser.add_argument(
-        "--max-drop",
-        type=float,
-        metavar="X",
-        help="give layers of an int8 or fp8 engine back to floating point, the costliest first, "
-        "until it is verified and --metric, on all of --data, is at most X worse than PyTorch's",
-    )
-    parser.add_argument("--metric", metavar="METRIC", help=f"for --max-drop: {METRIC_HELP}")
-    add_compare(parser, "each output place by place")
-    add_probes(parser)
-    add_tolerance(parser)
-    parser.add_argument(
-        "--allow-mismatch",
-        action="store_true",
-        help="publish although the numbers differ or the engine crashed",
-    )
-    add_strict(parser)
-    add_report(parser)
-    if is_comparison(argv):
-        add_compared_parameters(parser, argv)
-    else:
-        add_backend_parameters(parser, argv)
+    add_deployment(parser)
+    add_backend_parameters(parser, argv)
 
 
 def run(args: Namespace) -> int:
-    """Deploy, and describe the artifact; or compare, where several backends are named."""
+    """Deploy, and describe the artifact."""
     from enginebay.cli.progress import progress
     from enginebay.operations import deploy
 
-    check_report(args)
-    if is_comparison(args.argv):
-        work_dir = args.work_dir or _default_work_dir(args.model, "comparison")
-        return run_comparison(args, work_dir, _deploy_options(args))
     with progress() as watch, stdout_on_stderr(), quiet_verdict():
         options = model_options(args)
         flags = [] if args.backend else ["--backend", options["backend"]]
         deployment = deploy(
             args.model,
             **options,
-            **_deploy_options(args),
-            work_dir=args.work_dir or _default_work_dir(args.model, options["backend"]),
+            **deployment_options(args),
+            work_dir=args.work_dir or default_work_dir(args.model, options["backend"]),
             overwrite=args.overwrite,
             watch=watch,
             command=repeatable_command(args.argv, *flags),
@@ -117,40 +77,7 @@ def run(args: Namespace) -> int:
         print_json(_document(deployment))
     else:
         _print(deployment)
-    write_report(args, deployment)
     return 0
-
-
-def _deploy_options(args: Namespace) -> dict[str, Any]:
-    """The arguments of :func:`enginebay.deploy` that only this command has flags for."""
-    return {
-        "partition": args.cut,
-        "keep_ir": args.keep_ir,
-        "metric": args.metric,
-        "max_drop": args.max_drop,
-        "compare": args.compare or (),
-        "probes": args.probes,
-        "probes_extreme": args.probes_extreme,
-        "domain": parse_domain(args.domain),
-        "rtol": args.rtol,
-        "atol": args.atol,
-        "timeout": args.timeout,
-        "allow_mismatch": args.allow_mismatch,
-        "strict": args.strict,
-    }
-
-
-def _default_work_dir(model: str, backend: str) -> Path:
-    """Return ``net-build-ncnn`` for ``folder/net.py:build`` on ncnn: a folder in the current one.
-
-    The file's name is in it, since many files call their function ``build``.
-    """
-    left, _, attribute = model.rpartition(":")
-    if not left:
-        return Path(f"{Path(model).stem}-{backend}")
-    source = Path(left).name
-    module = source.removesuffix(".py") if source.endswith(".py") else source.rpartition(".")[2]
-    return Path(f"{module}-{Path(attribute).name.removesuffix('.py')}-{backend}")
 
 
 def _document(deployment: Deployment) -> dict[str, Any]:

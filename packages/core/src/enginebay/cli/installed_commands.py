@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 #: Core's own commands, in the order of ``enginebay --help``.
 OWN = (
     *("backends", "check-env", "preview", "deploy", "export", "convert", "run", "verify"),
-    *("evaluate", "sweep", "sensitivity", "benchmark", "report"),
     *("inspect", "config", "rewriters", "new-backend", "completion"),
 )
 

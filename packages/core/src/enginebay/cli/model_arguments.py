@@ -1,7 +1,8 @@
-"""The flags of commands that build an engine from a model: deploy and sensitivity."""
+"""The flags of commands that build engines from a model, as ``deploy`` does."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from enginebay.cli.arguments import (
@@ -10,13 +11,18 @@ from enginebay.cli.arguments import (
     MODEL_HELP,
     add_allow_env,
     add_backend_flags,
+    add_compare,
     add_data,
     add_inputs,
     add_int8_keep,
+    add_probes,
+    add_strict,
     add_task,
+    add_tolerance,
     data_set,
     environment,
     flag_values,
+    parse_domain,
 )
 from enginebay.errors import UsageError
 
@@ -25,13 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def add_model(parser: ArgumentParser, more: str = "") -> None:
-    """Add the model, its inputs, and the flags of its way to the engine.
-
-    Args:
-        parser: The command's parser.
-        more: What the help of ``--backend`` ends with.
-    """
+def add_model(parser: ArgumentParser) -> None:
+    """Add the model, its inputs, and the flags of its way to the engine."""
     from enginebay.backend import DEFAULT_BACKEND
 
     parser.add_argument("model", metavar="MODEL", help=MODEL_HELP)
@@ -40,8 +41,7 @@ def add_model(parser: ArgumentParser, more: str = "") -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="the engine (default: the config's, the only one installed, or "
-        f"{DEFAULT_BACKEND}){more}",
+        help=f"the engine (default: the config's, the only one installed, or {DEFAULT_BACKEND})",
     )
     parser.add_argument(
         "--config",
@@ -63,6 +63,58 @@ def add_model(parser: ArgumentParser, more: str = "") -> None:
     add_data(parser, "int8 is calibrated with it, and every artifact is verified on it too")
     add_task(parser)
     add_int8_keep(parser)
+
+
+def add_deployment(parser: ArgumentParser) -> None:
+    """Add the flags of how a model is cut, verified and published."""
+    parser.add_argument(
+        "--cut",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="cut the model at the tensors marked as NAME, or an ONNX file at its tensor NAME, "
+        "into engines that run one after the other (repeatable, in the order of the model)",
+    )
+    parser.add_argument("--keep-ir", action="store_true", help="keep the IR in the artifact")
+    add_compare(parser, "each output place by place")
+    add_probes(parser)
+    add_tolerance(parser)
+    parser.add_argument(
+        "--allow-mismatch",
+        action="store_true",
+        help="publish although the numbers differ or the engine crashed",
+    )
+    add_strict(parser)
+
+
+def deployment_options(args: Namespace) -> dict[str, Any]:
+    """The arguments of :func:`enginebay.deploy` that these flags say."""
+    return {
+        "partition": args.cut,
+        "keep_ir": args.keep_ir,
+        "compare": args.compare or (),
+        "probes": args.probes,
+        "probes_extreme": args.probes_extreme,
+        "domain": parse_domain(args.domain),
+        "rtol": args.rtol,
+        "atol": args.atol,
+        "timeout": args.timeout,
+        "allow_mismatch": args.allow_mismatch,
+        "strict": args.strict,
+    }
+
+
+def default_work_dir(model: str, backend: str) -> Path:
+    """Return ``net-build-ncnn`` for ``folder/net.py:build`` on ncnn: a folder in the current one.
+
+    The file's name is in it, since many files call their function ``build``.
+    """
+    left, _, attribute = model.rpartition(":")
+    if not left:
+        return Path(f"{Path(model).stem}-{backend}")
+    source = Path(left).name
+    module = source.removesuffix(".py") if source.endswith(".py") else source.rpartition(".")[2]
+    return Path(f"{module}-{Path(attribute).name.removesuffix('.py')}-{backend}")
 
 
 def add_backend_parameters(parser: ArgumentParser, argv: Sequence[str]) -> None:
@@ -87,7 +139,7 @@ def chosen_backend(argv: Sequence[str]) -> str:
     if len(named) > 1:
         raise UsageError(
             f"--backend names several: {', '.join(named)}; this command takes one",
-            hint=f"--backend {named[0]}",
+            hint=f"--backend {named[0]}, or enginebay compare",
         )
     if named:
         return named[0]
@@ -109,11 +161,11 @@ def model_options(args: Namespace) -> dict[str, Any]:
     return {
         "backend": backend.name,
         "params": backend.Params.given_arguments(args),
-        **common_options(args),
+        **shared_options(args),
     }
 
 
-def common_options(args: Namespace) -> dict[str, Any]:
+def shared_options(args: Namespace) -> dict[str, Any]:
     """Those of them that do not depend on the backend."""
     from enginebay.config import read
     from enginebay.tensors import parse_inputs

@@ -14,6 +14,13 @@ if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
 _UNKNOWN = "unrecognized arguments: "
+#: What some flags of deploy and verify would do is a command.
+_COMMANDS = {
+    "--all": "enginebay compare MODEL --all",
+    "--max-drop": "enginebay quantize MODEL --max-drop X",
+    "--bisect": "enginebay bisect ARTIFACT",
+    "--report": "enginebay report FOLDER",
+}
 
 
 class Parser(ArgumentParser):
@@ -49,10 +56,11 @@ class Parser(ArgumentParser):
         if message.startswith(_UNKNOWN):
             unknown = message.removeprefix(_UNKNOWN)
             message = f"'{unknown}' is not among the arguments of {self.prog}"
-            word = unknown.split()[0].partition("=")[0].lstrip("-")
+            flag = unknown.split()[0].partition("=")[0]
+            word = flag.lstrip("-")
             # Without the dashes, which make any two flags alike.
             close = nearest(word, [flag.lstrip("-") for flag in self._option_string_actions])
-            hint = f"did you mean --{close}?" if close else hint
+            hint = _COMMANDS.get(flag) or (f"did you mean --{close}?" if close else hint)
         raise UsageError(message, hint=hint)
 
     def print_help(self, file: SupportsWrite[str] | None = None) -> None:

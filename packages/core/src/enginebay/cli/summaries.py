@@ -46,12 +46,10 @@ def verdict_text(verification: Verification) -> str:
 def basis_fields(verification: Verification) -> list[tuple[str, str]]:
     """Return what limits the verdict, what comparators found, and likely causes of a mismatch."""
     dropped = verification.basis.dropped if verification.basis else ()
-    accuracy = verification.accuracy
     return [
         *(("warning", styled(text, "yellow", sys.stdout)) for text in verification.warnings),
         *(("compared", matching.describe()) for matching in verification.matchings),
         *(("signal", signal.describe()) for signal in verification.signals if signal.passed),
-        *([("accuracy", accuracy.describe())] if accuracy and accuracy.passed else []),
         *(("cause", text) for text in verification.causes()),
         *(("left out", text) for text in dropped),
     ]

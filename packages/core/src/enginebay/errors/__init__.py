@@ -70,10 +70,16 @@ __all__ = [
     "PluginError",
     "RewriterError",
     "UsageError",
+    "check_text",
+    "disk_error",
+    "disk_failure",
+    "first_line",
     "forget_interruption",
     "in_python",
     "interrupt",
+    "names_full_disk",
     "nearest",
+    "one_line",
     "raise_if_interrupted",
 ]
 

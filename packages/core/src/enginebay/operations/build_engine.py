@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from enginebay.ir import IRKind, IRModel
     from enginebay.models import BoundModel
     from enginebay.operations.settings import Settings
-    from enginebay.operations.shared_exports import SharedExports
     from enginebay.operations.steps import Steps
     from enginebay.rewriting import RewriteReport, RewriterSet
     from enginebay.tensors import Sample
@@ -56,7 +55,6 @@ class Build:
         data: What int8 is calibrated with; None for nothing.
         keep: Nodes, operators and parts of names that stay out of int8, as the caller wrote them.
         unordered: Outputs that are compared as sets.
-        exports: What other deployments of the model have exported; None for none.
     """
 
     settings: Settings
@@ -69,7 +67,6 @@ class Build:
     data: DataSet | None = None
     keep: tuple[str, ...] = ()
     unordered: tuple[str, ...] = ()
-    exports: SharedExports | None = None
 
     @property
     def elsewhere(self) -> BuiltFor | None:
@@ -140,22 +137,6 @@ class Engine:
         build = replace(self.build, folder=folder, data=self.build.data if data is None else data)
         files = _convert_whole(build, self.ir, keep=tuple(kept))
         return replace(self, build=build, files=files, kept=tuple(kept))
-
-    def moved(self, other: Engine) -> Engine:
-        """The same with its files in the place of another engine's.
-
-        Args:
-            other: An engine of the same build, whose files are removed.
-        """
-        if self.build.folder == other.build.folder:
-            return self
-        for file in other.files:
-            (other.build.folder / file).unlink()
-        for file in self.files:
-            target = other.build.folder / file
-            target.parent.mkdir(parents=True, exist_ok=True)
-            (self.build.folder / file).replace(target)
-        return replace(self, build=other.build)
 
 
 def build_engine(build: Build) -> Engine:
@@ -292,17 +273,8 @@ def _export(build: Build, kind: IRKind) -> tuple[IRModel, RewriteReport | None]:
     )
     path = build.folder / IR_FOLDER / f"model{SUFFIXES[kind]}"
     exporter = settings.exporter if kind == "onnx" else None
-
-    def write() -> tuple[IRModel, RewriteReport | None]:
-        exported = write_ir(build.model, kind, path, exporter=exporter, opset=opset, patch=patch)
-        return exported, patch.report
-
-    if build.exports is None:
-        return write()
-    shapes = repr(build.model.dynamic), tuple(build.model.example_shapes.items())
-    operators = None if kind == "onnx" else settings.backend.operators(settings.params)
-    choices = (exporter, opset, shapes, bool(settings.partition), operators)
-    return build.exports.get(build.model, kind, patch, choices, path, write)
+    exported = write_ir(build.model, kind, path, exporter=exporter, opset=opset, patch=patch)
+    return exported, patch.report
 
 
 def _convert_parts(

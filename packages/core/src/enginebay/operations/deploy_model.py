@@ -43,8 +43,6 @@ def deploy(
     config: Mapping[str, Any] | str | Path | None = None,
     data: Any = None,
     int8_keep: Sequence[str] = (),
-    metric: Any = None,
-    max_drop: float | None = None,
     task: Task | str | Path | None = None,
     compare: Any = (),
     probes: int = PROBES,
@@ -91,12 +89,7 @@ def deploy(
         data: An :class:`enginebay.DataSet`, or what one is made of: int8 is calibrated with all of
             it, and every artifact is verified on 64 of its items, or all if there are fewer.
         int8_keep: Nodes, operators and beginnings of nodes' names (up to a ``/``) that stay in
-            floating point where the precision is int8 or fp8; by the engine's names for them, which
-            :func:`enginebay.sensitivity` lists.
-        metric: The metric of ``max_drop``, as :func:`enginebay.evaluate` takes it.
-        max_drop: Give layers of an int8 or fp8 engine back to floating point, those that cost most
-            first, until it is verified and its metric, on all items of ``data``, is at most so much
-            worse than PyTorch's.
+            floating point where the precision is int8 or fp8; by the engine's names for them.
         task: What the model is for, which the artifact keeps: an :class:`enginebay.Task`, or the
             path of a JSON file with one; by default what comes with the model.
         compare: What compares outputs that are sets: ``{"boxes,scores,labels": "detections"}``, by
@@ -150,8 +143,6 @@ def deploy(
     options = DeployOptions(
         rewriters=rewriters,
         int8_keep=int8_keep,
-        metric=metric,
-        max_drop=max_drop,
         task=task,
         compare=compare,
         probes=probes,

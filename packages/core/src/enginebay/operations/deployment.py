@@ -25,7 +25,6 @@ from enginebay.images import read_task
 from enginebay.inference import Receipt
 from enginebay.ir import IR_FOLDER
 from enginebay.operations.build_engine import Build, build_engine
-from enginebay.operations.judged import Judged
 from enginebay.operations.preparation import prepare
 from enginebay.operations.steps import Step
 from enginebay.rewriting import RewriteReport, check_sets
@@ -42,11 +41,9 @@ if TYPE_CHECKING:
     from enginebay.hooks import BuiltFor
     from enginebay.images import Task
     from enginebay.models import ModelSource
-    from enginebay.operations.accuracy_gate import AccuracyGate
     from enginebay.operations.build_engine import Engine
     from enginebay.operations.preparation import Prepared
     from enginebay.operations.settings import Settings
-    from enginebay.operations.shared_exports import SharedExports
     from enginebay.operations.steps import Steps
     from enginebay.rewriting import RewriterSet
 
@@ -106,8 +103,6 @@ class DeployOptions:
 
     rewriters: Sequence[RewriterSet] = ()
     int8_keep: Sequence[str] = ()
-    metric: Any = None
-    max_drop: float | None = None
     task: Task | str | Path | None = None
     compare: Any = ()
     probes: int = PROBES
@@ -140,9 +135,6 @@ class Line:
         if options.strict:
             purpose = "strict looks at what the engine falls back on"
             check_runs_here(engine, params, purpose, "leave out --strict")
-        if options.max_drop is not None:
-            purpose = "max_drop measures the engine's accuracy"
-            check_runs_here(engine, params, purpose, "leave out --max-drop and --metric")
         if options.int8_keep:
             engine.check_calibrated(params, "int8_keep keeps layers out of int8")
         self.settings = settings
@@ -152,11 +144,6 @@ class Line:
         self._probes = ProbeSettings(
             options.probes, dict(options.domain or {}), large=options.probes_extreme
         )
-        self._gate: AccuracyGate | None = None
-        if options.metric is not None or options.max_drop is not None:
-            from enginebay.operations.accuracy_gate import accuracy_gate  # with all of evaluation
-
-            self._gate = accuracy_gate(options.metric, options.max_drop, settings, options.timeout)
         self._data: DataSet | None = settings.data_set()
 
     @property
@@ -171,8 +158,6 @@ class Line:
             source: The model.
             args: Example inputs; None for the model's own, else an item of the data.
         """
-        if self._gate is not None:
-            self._gate.check_model(source)
         return prepare(
             *(self.settings, source, args, self._data),
             items=_VERIFIED_ITEMS,
@@ -186,7 +171,6 @@ class Line:
         prepared: Prepared,
         stage: Staging,
         steps: Steps,
-        exports: SharedExports | None = None,
     ) -> Deployment:
         """Build the engine, judge it and publish it.
 
@@ -194,7 +178,6 @@ class Line:
             prepared: The model with its reference.
             stage: Where the artifact is built.
             steps: Records the steps.
-            exports: Exports of other deployments of the same model; None for none.
 
         Raises:
             MismatchError: The numbers differ, or the engine crashed, and no option allows it.
@@ -205,13 +188,12 @@ class Line:
             *(steps, options.timeout, prepared.data),
             keep=tuple(options.int8_keep),
             unordered=tuple(name for one in self._comparators for name in one.outputs),
-            exports=exports,
         )
         engine = build_engine(build)
 
-        def judged(engine: Engine) -> Judged:
+        def judged() -> tuple[Verification, Receipt | None]:
             reference = engine.build.reference
-            verification, receipt = judge(
+            return judge(
                 engine.load_request(strict=options.strict),
                 stage.dir / SAMPLES_FILE,
                 reference.description,
@@ -222,43 +204,43 @@ class Line:
                 comparators=self._comparators,
                 timeout=options.timeout,
             )
-            return Judged(engine, verification, receipt)
 
         with steps("verify") as set_detail:
             save_samples(stage.dir / SAMPLES_FILE, engine.samples)
-            found = judged(engine)
-            while rest := without_rounding(
-                engine.build.reference, found.verification, self._comparators
-            ):
+            verification, receipt = judged()
+            while rest := without_rounding(engine.build.reference, verification, self._comparators):
                 engine = engine.compared_on(rest)
                 save_samples(stage.dir / SAMPLES_FILE, engine.samples)
-                found = judged(engine)
-            set_detail(found.verification.verdict)
-        if self._gate is not None:
-            with self._gate.reach(found, judged, steps) as reached:
-                found = reached._replace(engine=reached.engine.moved(engine))
+                verification, receipt = judged()
+            set_detail(verification.verdict)
         if not options.allow_mismatch:
-            _raise_on_mismatch(found.verification, stage.target)
+            _raise_on_mismatch(verification, stage.target)
         with steps("publish") as set_detail:
-            artifact = self._publish(found, prepared, stage)
+            artifact = self._publish(engine, verification, receipt, prepared, stage)
             set_detail(str(artifact.path))
-        found.verification.warn()
-        engine = found.engine
+        verification.warn()
         return Deployment(
             artifact=artifact,
-            verification=found.verification,
-            receipt=found.receipt,
+            verification=verification,
+            receipt=receipt,
             steps=tuple(steps.done),
             notes=(*self.settings.notes, *engine.notes, *engine.ir.notes),
             rewriting=engine.rewriting,
         )
 
-    def _publish(self, found: Judged, prepared: Prepared, stage: Staging) -> Artifact:
-        settings, engine = self.settings, found.engine
+    def _publish(
+        self,
+        engine: Engine,
+        verification: Verification,
+        receipt: Receipt | None,
+        prepared: Prepared,
+        stage: Staging,
+    ) -> Artifact:
+        settings = self.settings
         manifest = build_manifest(
             *(settings.backend, engine.ir, settings.params, engine.files),
-            verification=found.verification,
-            receipt=found.receipt,
+            verification=verification,
+            receipt=receipt,
             model=prepared.model.source.named,
             command=self._options.command,
             parts=engine.parts,
@@ -290,6 +272,6 @@ def _raise_on_mismatch(verification: Verification, target: Path) -> None:
             verification.summary(),
             verdict=verification,
             hint="look at the model or the params; --allow-mismatch "
-            "publishes the artifact with this verdict, and then enginebay verify "
-            f"{shlex.quote(typed)} --bisect (enginebay.bisect) names the layer",
+            "publishes the artifact with this verdict, and then enginebay bisect "
+            f"{shlex.quote(typed)} names the layer",
         )

@@ -43,7 +43,10 @@ KNOWN_MODEL_SOURCES = {
 }
 
 #: Commands that Enginebay's own distributions provide, by what users type.
-KNOWN_COMMANDS: dict[str, str] = {}
+KNOWN_COMMANDS = dict.fromkeys(
+    ("benchmark", "bisect", "compare", "evaluate", "quantize", "report", "sensitivity", "sweep"),
+    "enginebay-lab",
+)
 
 State: TypeAlias = Literal["installed", "disabled", "duplicate", "broken"]
 

@@ -16,7 +16,6 @@ from enginebay.verdict.matching import (
 )
 from enginebay.verdict.verification import (
     PROBES,
-    Accuracy,
     Basis,
     Verdict,
     VerdictWarning,
@@ -27,7 +26,6 @@ __all__ = [
     "EXAMPLE",
     "ITEM",
     "PROBES",
-    "Accuracy",
     "Aligned",
     "Allowed",
     "Basis",

@@ -63,49 +63,6 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Accuracy(msgspec.Struct, frozen=True, kw_only=True):
-    """The accuracy of an 8-bit engine beside PyTorch's, on all items of a data set.
-
-    Attributes:
-        metric: The metric as it was named.
-        value: The engine's value; None where it has none that is a number.
-        reference: PyTorch's value.
-        drop: How much worse the engine is: negative where it is better. None without a value.
-        max_drop: The largest drop that passes.
-        count: How many items.
-        error: Why there is no value; else empty.
-    """
-
-    metric: str
-    value: float | None
-    reference: float
-    drop: float | None
-    max_drop: float
-    count: int
-    error: str = ""
-
-    @property
-    def passed(self) -> bool:
-        """True if the drop is small enough."""
-        return self.drop is not None and self.drop <= self.max_drop
-
-    def describe(self) -> str:
-        """One line: both values, the drop, and the largest that passes.
-
-        Example:
-            >>> values = {"value": 0.97, "reference": 0.98, "drop": 0.01}
-            >>> Accuracy(metric="accuracy", **values, max_drop=0.02, count=50).describe()
-            'accuracy is 0.97, and 0.98 in PyTorch: a drop of 0.01 on 50 items (at most 0.02)'
-        """
-        if self.drop is None:
-            reason = f": {self.error}" if self.error else ""
-            return f"{self.metric} has no value that is a number on {self.count} items{reason}"
-        return (
-            f"{self.metric} is {self.value:.6g}, and {self.reference:.6g} in PyTorch: a drop of "
-            f"{self.drop:.6g} on {self.count} items (at most {self.max_drop:g})"
-        )
-
-
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict on an artifact, and how it came about.
 
@@ -119,7 +76,6 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         failed: Labels of the samples that do not pass.
         basis: What the verdict rests on; None where nothing is known but the figures.
         signals: Of an 8-bit engine, each output's signal beside its noise.
-        accuracy: Of an 8-bit engine, a metric beside PyTorch's, where a largest drop was given.
         matchings: Of each comparator, what it found.
         simulation: Of an engine that cannot run where it was built, the figures of the graph that
             it is built from, run by another engine; None where there are none.
@@ -139,7 +95,6 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     failed: tuple[str, ...] = ()
     basis: Basis | None = None
     signals: tuple[Signal, ...] = ()
-    accuracy: Accuracy | None = None
     matchings: tuple[Matching, ...] = ()
     simulation: Simulation | None = None
     fallbacks: tuple[str, ...] = ()
@@ -217,12 +172,6 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         """The artifact or the reference did not survive the comparison, and how it ended."""
         return cls(verdict="crashed", reason=reason, reference=reference)
 
-    def with_accuracy(self, accuracy: Accuracy) -> Verification:
-        """The same, but not ``verified`` where the accuracy drops by too much."""
-        is_wrong = self.verdict == "verified" and not accuracy.passed
-        verdict: Verdict = "mismatched" if is_wrong else self.verdict
-        return msgspec.structs.replace(self, verdict=verdict, accuracy=accuracy)
-
     @property
     def passed(self) -> bool:
         """True for ``verified`` and nothing else."""
@@ -297,12 +246,10 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         if self.verdict != "mismatched" or self.basis is None:
             return ()
         causes = []
-        if self.accuracy is not None and not self.accuracy.passed:
-            causes.append(self.accuracy.describe())
         figures = self if self.outputs else self.simulation or self
         causes += [
             f"{signal.describe()}: calibrate with data like what the engine will meet, or give "
-            "the worst layers back to floating point: --metric accuracy --max-drop 0.01"
+            "the worst layers back to floating point: enginebay quantize"
             for signal in figures.signals
             if not signal.passed
         ]

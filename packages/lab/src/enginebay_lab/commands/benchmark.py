@@ -7,25 +7,29 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enginebay.cli.arguments import MODEL_HELP, add_inputs, add_run_flags, repeatable_command
-from enginebay.cli.output import (
+from enginebay.commands import (
+    MODEL_HELP,
+    add_inputs,
+    add_run_flags,
+    join_names,
     print_fields,
     print_json,
     print_table,
+    receipt_fields,
+    repeatable_command,
     stdout_on_stderr,
     styled,
 )
-from enginebay.cli.report_flag import add_report, check_report, write_report
-from enginebay.cli.summaries import join_names, receipt_fields
 from enginebay.display import human_number, human_seconds, human_size
 from enginebay.errors import UsageError
+from enginebay_lab.commands.report_flag import add_report, check_report, write_report
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterable, Iterator
 
     from enginebay.inference import Latency
-    from enginebay.measurement import Benchmark, BenchmarkRow, Ratio
+    from enginebay_lab.measurement.rows import Benchmark, BenchmarkRow, Ratio
 
 EXAMPLES = (
     "enginebay benchmark artifact",
@@ -109,10 +113,10 @@ def run(args: Namespace) -> int:
     """Measure, and print the figures; a row without any fails the command with exit code 1."""
     import msgspec
 
-    from enginebay.artifact import open_artifact
-    from enginebay.cli.progress import progress
-    from enginebay.operations import benchmark
+    from enginebay import open_artifact
+    from enginebay.commands import progress
     from enginebay.tensors import inputs_for, parse_inputs
+    from enginebay_lab.measurement.benchmark_artifact import benchmark
 
     check_report(args, *args.artifacts)
     first = open_artifact(args.artifacts[0])
@@ -149,7 +153,7 @@ def run(args: Namespace) -> int:
 
 def _deployed_model(artifacts: list[Path]) -> str:
     """The model that one of the artifacts was made from, if it is there."""
-    from enginebay.artifact import open_artifact
+    from enginebay import open_artifact
 
     for artifact in artifacts:
         opened = open_artifact(artifact)

@@ -1,41 +1,69 @@
-"""``enginebay verify ARTIFACT --bisect``: the first place where the engine leaves the model."""
+"""``enginebay bisect``: find the first layer where an engine leaves the model."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from enginebay.cli.output import (
+from enginebay.commands import (
+    MODEL_HELP,
+    add_inputs,
+    add_tolerance,
+    artifact_inputs,
     print_fields,
     print_json,
     print_labelled,
     print_table,
     stdout_on_stderr,
 )
-from enginebay.cli.report_flag import write_report
+from enginebay_lab.commands.report_flag import add_report, check_report, write_report
 
 if TYPE_CHECKING:
-    from argparse import Namespace
+    from argparse import ArgumentParser, Namespace
 
-    from enginebay import Bisection
-    from enginebay.artifact import Artifact
-    from enginebay.bisection import Place
+    from enginebay_lab.diagnosis.record import Bisection, Place
+
+EXAMPLES = ("enginebay bisect artifact", "enginebay bisect artifact --against other")
 
 #: Rows of the table before the culprit, and behind it.
 _AROUND = 4
 
 
-def run(args: Namespace, artifact: Artifact, inputs: Any) -> int:
+def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
+    """Add the command's flags."""
+    parser.usage = (
+        "enginebay bisect ARTIFACT [--model MODEL] [--input NAME=SPEC] [--against ARTIFACT] [flags]"
+    )
+    parser.add_argument("artifact", metavar="ARTIFACT", type=Path)
+    parser.add_argument(
+        "--model", metavar="MODEL", help=f"the model, where it has moved: {MODEL_HELP}"
+    )
+    add_inputs(parser, "those that the artifact was verified with")
+    parser.add_argument(
+        "--against",
+        metavar="ARTIFACT",
+        type=Path,
+        help="compare with this artifact's engine instead of PyTorch",
+    )
+    add_tolerance(parser)
+    add_report(parser)
+
+
+def run(args: Namespace) -> int:
     """Bisect; a place that is found fails the command with exit code 1, as a mismatch does."""
     import msgspec
 
-    from enginebay.cli.progress import progress
-    from enginebay.operations import bisect
+    import enginebay as eb
+    from enginebay.commands import progress
+    from enginebay_lab.diagnosis.bisect_artifact import bisect
 
+    artifact = eb.open_artifact(args.artifact)
+    check_report(args)
     with progress() as watch, stdout_on_stderr():
         found = bisect(
             artifact,
             args.model,
-            inputs,
+            artifact_inputs(artifact, args.inputs),
             against=args.against,
             rtol=args.rtol,
             atol=args.atol,

@@ -1,67 +1,55 @@
-"""``enginebay deploy MODEL --backend A,B``: one model on several backends, side by side."""
+"""``enginebay compare``: deploy a model on several backends and compare the artifacts."""
 
 from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING, Any
 
-from enginebay.cli.arguments import flag_values, repeatable_command
-from enginebay.cli.model_arguments import chosen_backend, common_options, named_backends
-from enginebay.cli.output import (
+from enginebay.commands import (
+    add_deployment,
+    add_model,
+    add_work_dir,
+    default_work_dir,
+    deployment_options,
+    named_backends,
     print_fields,
     print_json,
     print_table,
+    quiet_verdict,
+    repeatable_command,
+    shared_options,
     short_path,
     stdout_on_stderr,
+    verdict_word,
 )
-from enginebay.cli.report_flag import write_report
-from enginebay.cli.summaries import quiet_verdict, verdict_word
 from enginebay.display import human_number, human_seconds, human_size
 from enginebay.errors import BackendUnavailableError, UsageError
+from enginebay_lab.commands.report_flag import add_report, check_report, write_report
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from enginebay.operations import Comparison, ComparisonRow
-    from enginebay.params import BackendParams
+    from enginebay import BackendParams
+    from enginebay_lab.comparison.comparison import Comparison, ComparisonRow
 
 
-def is_comparison(argv: Sequence[str]) -> bool:
-    """True if a command line names more than one backend or precision."""
-    precisions = [name for value in flag_values("--precision", argv) for name in value.split(",")]
-    return "--all" in argv or len(named_backends(argv)) > 1 or len(precisions) > 1
+EXAMPLES = (
+    "enginebay compare net.py:build --all",
+    "enginebay compare model.onnx --backend onnxruntime,openvino --precision fp32,fp16",
+)
 
 
-def _backends(argv: Sequence[str]) -> list[str]:
-    """The backends to compare.
-
-    Raises:
-        UsageError: Some are named beside ``--all``, or there is none.
-    """
-    from enginebay.plugins import installed_backends
-
-    named = named_backends(argv)
-    if "--all" not in argv:
-        return named or [chosen_backend(argv)]
-    if named:
-        raise UsageError("--all is every backend, and --backend names some", hint="leave out one")
-    installed = installed_backends()
-    if not installed:
-        raise UsageError("no backend is installed", hint="enginebay backends")
-    return installed
-
-
-def add_compared_parameters(parser: ArgumentParser, argv: Sequence[str]) -> None:
-    """Add ``--precision`` for several, and each parameter that at least one backend has."""
-    parser.add_argument(
-        "--precision",
-        action="append",
-        default=[],
-        metavar="NAME[,NAME …]",
-        help="the precisions to compare (default: each backend's own)",
+def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
+    """Add the command's flags, and those of the backends that it compares."""
+    parser.usage = (
+        "enginebay compare MODEL [--backend NAME,NAME … | --all] [--precision NAME,NAME …] [flags]"
     )
+    add_model(parser)
+    parser.add_argument("--all", action="store_true", help="compare all installed backends")
+    add_work_dir(parser)
+    add_deployment(parser)
     parser.add_argument(
         "--seconds",
         type=float,
@@ -69,6 +57,16 @@ def add_compared_parameters(parser: ArgumentParser, argv: Sequence[str]) -> None
         metavar="N",
         help="how long each artifact may be measured; 0 for not at all (default: 3)",
     )
+    parser.add_argument(
+        "--precision",
+        action="append",
+        default=[],
+        metavar="NAME[,NAME …]",
+        help="the precisions to compare (default: each backend's own)",
+    )
+    add_report(parser)
+    if {"-h", "--help"} & set(argv) and not ("--all" in argv or named_backends(argv)):
+        return  # no backend is named, and their parameters are many
     names = _backends(argv)
     group = parser.add_argument_group(f"parameters of {', '.join(names)}, for those that have them")
     added = {"work_dir", "precision"}
@@ -77,9 +75,28 @@ def add_compared_parameters(parser: ArgumentParser, argv: Sequence[str]) -> None
         added |= set(params.__struct_fields__)
 
 
+def _backends(argv: Sequence[str]) -> list[str]:
+    """The backends to compare: those that are named, or all that are installed.
+
+    Raises:
+        UsageError: Some are named beside ``--all``, or there is none.
+    """
+    from enginebay.plugins import installed_backends
+
+    named = named_backends(argv)
+    if "--all" not in argv and named:
+        return named
+    if named:
+        raise UsageError("--all is every backend, and --backend names some", hint="leave out one")
+    installed = installed_backends()
+    if not installed:
+        raise UsageError("no backend is installed", hint="enginebay backends")
+    return installed
+
+
 def _params_classes(names: Sequence[str]) -> Iterator[type[BackendParams]]:
     """The parameters of those that can be used; the others get a row with the reason."""
-    from enginebay.backend import get_backend
+    from enginebay import get_backend
     from enginebay.errors import BackendNotFoundError
 
     for name in names:
@@ -91,15 +108,17 @@ def _params_classes(names: Sequence[str]) -> Iterator[type[BackendParams]]:
             continue
 
 
-def run_comparison(args: Namespace, work_dir: Path, options: dict[str, Any]) -> int:
+def run(args: Namespace) -> int:
     """Compare, and print a row for each backend and precision.
 
     Returns:
         1 where a row failed or, unless mismatches are allowed, is mismatched; else 0.
     """
-    from enginebay.cli.progress import progress
-    from enginebay.operations import compare
+    from enginebay.commands import progress
+    from enginebay_lab.comparison.compare_backends import compare
 
+    check_report(args)
+    work_dir = args.work_dir or default_work_dir(args.model, "comparison")
     names = _backends(args.argv)
     params: dict[str, Any] = {}
     for kind in _params_classes(names):
@@ -109,8 +128,8 @@ def run_comparison(args: Namespace, work_dir: Path, options: dict[str, Any]) -> 
     with progress() as watch, stdout_on_stderr(), quiet_verdict():
         comparison = compare(
             args.model,
-            **common_options(args),
-            **options,
+            **shared_options(args),
+            **deployment_options(args),
             work_dir=work_dir,
             backends=names,
             precisions=precisions,

@@ -6,22 +6,30 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enginebay.cli.arguments import (
-    METRIC_HELP,
+from enginebay.commands import (
     MODEL_HELP,
     add_data,
     data_set,
+    print_fields,
+    print_json,
+    print_table,
     repeatable_command,
+    stdout_on_stderr,
+    styled,
 )
-from enginebay.cli.executor_flags import add_executor, executor
-from enginebay.cli.output import print_fields, print_json, print_table, stdout_on_stderr, styled
-from enginebay.cli.report_flag import add_report, check_report, write_report
 from enginebay.errors import UsageError
+from enginebay_lab.commands.executor_flags import add_executor, executor
+from enginebay_lab.commands.report_flag import add_report, check_report, write_report
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from enginebay.evaluation import Evaluation, Row
+    from enginebay_lab.evaluation.rows import Evaluation, Row
+
+METRIC_HELP = (
+    "accuracy, top-5 (or another number), mean-absolute-error, cosine (to PyTorch), file.py:attr "
+    "or module:attr with update, compute and reset, torchmetrics:NAME, or SCHEME:NAME of a plugin"
+)
 
 EXAMPLES = (
     "enginebay evaluate artifact --data pictures --metric accuracy",
@@ -82,8 +90,8 @@ def run(args: Namespace) -> int:
     """Evaluate; a lost artifact, or a drop above ``--max-drop``, fails with exit code 1."""
     import msgspec
 
-    from enginebay.cli.progress import progress
-    from enginebay.operations import evaluate
+    from enginebay.commands import progress
+    from enginebay_lab.evaluation.evaluate_artifacts import evaluate
 
     data = data_set(args)
     if data is None:

@@ -41,7 +41,8 @@ def executor(args: Namespace) -> AbstractContextManager[Executor | None]:
         UsageError: The flags exclude one another, or there is no such scheduler.
         MissingDependencyError: Dask is not installed.
     """
-    from enginebay.executors import dask_executor, local_executor
+    from enginebay_lab.executors.dask import dask_executor
+    from enginebay_lab.executors.local import local_executor
 
     if args.workers is not None and args.workers < 1:
         raise UsageError(f"--workers is {args.workers}, wanted 1 or more")

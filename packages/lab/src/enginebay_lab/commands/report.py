@@ -5,8 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enginebay.cli.arguments import repeatable_command
-from enginebay.cli.output import print_fields, print_json, short_path, stdout_on_stderr
+from enginebay.commands import (
+    print_fields,
+    print_json,
+    repeatable_command,
+    short_path,
+    stdout_on_stderr,
+)
 from enginebay.display import human_size
 
 if TYPE_CHECKING:
@@ -42,7 +47,8 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
 def run(args: Namespace) -> int:
     """Gather, and write the page."""
-    from enginebay.reports import check_output, report
+    from enginebay_lab.reports.gathering import report
+    from enginebay_lab.reports.saving import check_output
 
     output = args.output or (None if args.json else _OUTPUT)
     if output is not None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from enginebay.cli.arguments import repeatable_command
-from enginebay.cli.output import print_message, short_path
+from enginebay.commands import print_message, repeatable_command, short_path
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -36,7 +35,8 @@ def check_report(args: Namespace, *artifacts: Any) -> None:
     """
     if args.report is None:
         return
-    from enginebay.reports import check_output, report
+    from enginebay_lab.reports.gathering import report
+    from enginebay_lab.reports.saving import check_output
 
     check_output(args.report)
     if artifacts:
@@ -47,7 +47,7 @@ def write_report(args: Namespace, *sources: Any) -> None:
     """Write the report, where one is wanted, and say where it is on stderr."""
     if args.report is None:
         return
-    from enginebay.reports import report
+    from enginebay_lab.reports.gathering import report
 
     report(*sources, command=repeatable_command(args.argv)).save(args.report)
     print_message(f"report: {short_path(args.report.absolute())}")

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from enginebay.cli.model_arguments import add_backend_parameters, add_model, model_options
-from enginebay.cli.output import print_fields, print_json, print_table, stdout_on_stderr
+from enginebay.commands import (
+    add_backend_parameters,
+    add_model,
+    model_options,
+    print_fields,
+    print_json,
+    print_table,
+    stdout_on_stderr,
+)
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from enginebay.operations import Sensitivity
+    from enginebay_lab.diagnosis.rank_layers import Sensitivity
 
 EXAMPLES = ("enginebay sensitivity net.py:build --backend {backend} --data items.npz",)
 
@@ -33,8 +40,8 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
 
 def run(args: Namespace) -> int:
     """Rank the layers, the costliest first."""
-    from enginebay.cli.progress import progress
-    from enginebay.operations import sensitivity
+    from enginebay.commands import progress
+    from enginebay_lab.diagnosis.rank_layers import sensitivity
 
     with progress() as watch, stdout_on_stderr():
         found = sensitivity(args.model, **model_options(args), timeout=args.timeout, watch=watch)
@@ -58,6 +65,6 @@ def _print(found: Sensitivity) -> None:
     )
     note = (
         f"the signal above the noise with one node alone in {found.precision}, on {found.items} "
-        "items; --int8-keep NODE keeps one in floating point, deploy --max-drop chooses by itself"
+        "items; --int8-keep NODE keeps one in floating point, enginebay quantize chooses by itself"
     )
     print_fields([("note", note)])

@@ -8,28 +8,28 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enginebay.cli.arguments import repeatable_command
-from enginebay.cli.executor_flags import add_executor, executor
-from enginebay.cli.output import (
+from enginebay.commands import (
     print_fields,
     print_json,
     print_message,
     print_next,
     print_table,
+    repeatable_command,
     short_path,
     stdout_on_stderr,
     styled,
+    verdict_word,
 )
-from enginebay.cli.report_flag import add_report, check_report, write_report
-from enginebay.cli.summaries import verdict_word
 from enginebay.display import human_seconds, human_size
 from enginebay.errors import UsageError
+from enginebay_lab.commands.executor_flags import add_executor, executor
+from enginebay_lab.commands.report_flag import add_report, check_report, write_report
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterable, Iterator, Sequence
 
-    from enginebay.sweeps import Sweep, SweepRow
+    from enginebay_lab.sweeps.rows import Sweep, SweepRow
 
 EXAMPLES = (
     "enginebay sweep sweep.toml --output swept",
@@ -76,8 +76,10 @@ def run(args: Namespace) -> int:
     """Sweep; a cell that is not verified, a drop or a regression fails with exit code 1."""
     import msgspec
 
-    from enginebay.cli.progress import progress
-    from enginebay.sweeps import ROWS_FILE, read_cells, sweep
+    from enginebay.commands import progress
+    from enginebay_lab.sweeps.matrix import read_cells
+    from enginebay_lab.sweeps.rows_file import ROWS_FILE
+    from enginebay_lab.sweeps.run_sweep import sweep
 
     if args.resume and args.output is None:
         raise UsageError("--resume has no rows to go on with", hint="add --output FOLDER")
@@ -113,7 +115,7 @@ def run(args: Namespace) -> int:
 def _own_report(output: Path | None) -> Path | None:
     """The page in the folder of ``--output``, where what pages are made with is installed."""
     from enginebay.errors import MissingDependencyError
-    from enginebay.reports import check_packages
+    from enginebay_lab.reports.saving import check_packages
 
     if output is None or (output.exists() and not output.is_dir()):
         return None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,22 +12,21 @@ import msgspec
 from enginebay.artifact import MANIFEST_NAME, check_target, staging
 from enginebay.errors import ArtifactExistsError, EnginebayError, MismatchError, UsageError
 from enginebay.models import unchanged
-from enginebay.operations.benchmark_artifact import benchmark
-from enginebay.operations.comparison import Comparison, ComparisonRow
-from enginebay.operations.comparison_lines import cells_of, lines_of
+from enginebay.operations import Steps
 from enginebay.operations.deployment import Line
 from enginebay.operations.python_call import python_call
-from enginebay.operations.shared_exports import SharedExports
-from enginebay.operations.steps import Steps
+from enginebay_lab.comparison.comparison import Comparison, ComparisonRow
+from enginebay_lab.comparison.comparison_lines import cells_of, lines_of
+from enginebay_lab.measurement.benchmark_artifact import benchmark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
+    from enginebay import Deployment
     from enginebay.models import ModelSource
-    from enginebay.operations.comparison_lines import Cell
-    from enginebay.operations.deployment import Deployment
+    from enginebay.operations import Step
     from enginebay.operations.preparation import Prepared
-    from enginebay.operations.steps import Step
+    from enginebay_lab.comparison.comparison_lines import Cell
 
 
 def compare(
@@ -46,9 +44,8 @@ def compare(
 ) -> Comparison:
     """Deploy a model on several backends, at several precisions, and compare the artifacts.
 
-    The model is found once, its reference is recorded once for each precision, and backends share
-    an export where no rewriter makes a difference between them. What fails is a row with its
-    reason. The rows are in the folder's ``comparison.json`` as soon as they are known.
+    The model is found once, and its reference is recorded once for each precision. What fails is a
+    row with its reason. The rows are in the folder's ``comparison.json`` as soon as they are known.
 
     Args:
         model: As :func:`enginebay.deploy` takes it.
@@ -57,8 +54,8 @@ def compare(
         backends: The backends' names; by default all that are installed.
         precisions: The precisions; by default each backend's own.
         params: Parameters by name, for each backend that has them.
-        seconds: How long each artifact may be measured, as :func:`enginebay.benchmark` does it, all
-            of them in turns at the end; 0 for not at all.
+        seconds: How long each artifact may be measured, as :func:`enginebay_lab.benchmark` does it,
+            all of them in turns at the end; 0 for not at all.
         overwrite: Replace artifacts that are there already, one by one.
         watch: Called with a step for each row, as :func:`enginebay.deploy` does.
         **options: What else :func:`enginebay.deploy` takes, the same for all rows.
@@ -70,9 +67,9 @@ def compare(
         ModelError: The model's forward raised.
 
     Example:
-        >>> import enginebay as eb, tempfile, torch
+        >>> import enginebay_lab as lab, tempfile, torch
         >>> with tempfile.TemporaryDirectory() as folder:  # doctest: +SKIP
-        ...     found = eb.compare(torch.nn.ReLU(), torch.ones(1, 3), work_dir=folder)
+        ...     found = lab.compare(torch.nn.ReLU(), torch.ones(1, 3), work_dir=folder)
         ...     [row.label for row in found.verified]
         ['ncnn', 'onnxruntime', 'openvino']
     """
@@ -82,19 +79,18 @@ def compare(
     lines = lines_of(cells_of(backends, precisions), params or {}, options)
     folder = _checked(Path(work_dir), lines, overwrite=overwrite)
     steps = Steps(watch)
-    with TemporaryDirectory(prefix="enginebay-exports-") as exports:
-        with steps("model") as set_detail:
-            first = next(line for line in lines.values() if isinstance(line, Line))
-            source = first.settings.find(model, args)
-            set_detail(source.description)
-        comparing = _Comparing(source, args, folder, Path(exports), overwrite=overwrite)
-        comparison = Comparison(model=source.description, command=options["command"])
-        for cell, line in lines.items():
-            row = comparing.row(cell, line, steps)
-            comparison = msgspec.structs.replace(
-                comparison, reference=comparing.reference, rows=(*comparison.rows, row)
-            )
-            comparison.save(folder)
+    with steps("model") as set_detail:
+        first = next(line for line in lines.values() if isinstance(line, Line))
+        source = first.settings.find(model, args)
+        set_detail(source.description)
+    comparing = _Comparing(source, args, folder, overwrite=overwrite)
+    comparison = Comparison(model=source.description, command=options["command"])
+    for cell, line in lines.items():
+        row = comparing.row(cell, line, steps)
+        comparison = msgspec.structs.replace(
+            comparison, reference=comparing.reference, rows=(*comparison.rows, row)
+        )
+        comparison.save(folder)
     if seconds:
         comparison = _measured(comparison, list(lines.values()), seconds, steps)
         comparison.save(folder)
@@ -156,15 +152,12 @@ class _Comparing:
         reference: What the rows are compared with; empty before the first.
     """
 
-    def __init__(
-        self, source: ModelSource, args: Any, folder: Path, exports: Path, *, overwrite: bool
-    ) -> None:
+    def __init__(self, source: ModelSource, args: Any, folder: Path, *, overwrite: bool) -> None:
         self.reference = ""
         self._source = source
         self._args = args
         self._folder = folder
         self._overwrite = overwrite
-        self._exports = SharedExports(exports)
         self._prepared: dict[Hashable, Prepared] = {}
 
     def row(self, cell: Cell, line: Line | EnginebayError, steps: Steps) -> ComparisonRow:
@@ -192,7 +185,7 @@ class _Comparing:
         steps = Steps(lambda step: set_detail(f"{step.name} {step.detail}".rstrip()))
         target = self._folder / cell.folder
         with staging(target, overwrite=self._overwrite) as stage, unchanged(self._source):
-            return line.deploy(prepared, stage, steps, self._exports)
+            return line.deploy(prepared, stage, steps)
 
     def _reference(self, line: Line, steps: Steps) -> Prepared:
         """The reference, which the rows of one precision and of equal shapes share."""

@@ -1,4 +1,4 @@
-"""The result of :func:`enginebay.compare`: a row for each backend and precision, and its file."""
+"""The result of a comparison: a row for each backend and precision, and their file."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay.files import write_whole
-from enginebay.measurement import BenchmarkRow, Machine
-from enginebay.verdict import Verification
+from enginebay import Verification
+from enginebay.authors import write_whole
+from enginebay_lab.measurement.machine import Machine
+from enginebay_lab.measurement.rows import BenchmarkRow
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,7 +68,7 @@ class ComparisonRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of :func:`enginebay.compare`.
+    """The result of :func:`enginebay_lab.compare`.
 
     Attributes:
         model: What was deployed.

@@ -6,10 +6,9 @@ import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from enginebay.backend import check_shared_param, get_backend, own_params
-from enginebay.data import DataSet
+from enginebay import DataSet, deploy, get_backend
+from enginebay.backend import check_shared_param, own_params
 from enginebay.errors import BackendNotFoundError, EnginebayError, UsageError
-from enginebay.operations.deploy_model import deploy
 from enginebay.operations.deployment import DeployOptions, Line
 from enginebay.operations.settings import resolve_settings
 from enginebay.plugins import installed_backends

@@ -6,11 +6,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from enginebay.artifact import SAMPLES_FILE, load_request, open_artifact
+from enginebay import open_artifact
+from enginebay.artifact import SAMPLES_FILE, load_request
 from enginebay.environment import require
 from enginebay.errors import UsageError
 from enginebay.inference import InputCheck
-from enginebay.operations.steps import Step, Steps
+from enginebay.operations import Step, Steps
 from enginebay.operations.verify_artifact import input_sets
 from enginebay.rewriting import check_sets
 from enginebay.tensors import Sample, save_samples
@@ -19,10 +20,9 @@ from enginebay.verdict import EXAMPLE, ITEM
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from enginebay.artifact import Artifact
-    from enginebay.bisection import Bisection
-    from enginebay.rewriting import RewriterSet
-    from enginebay.tensors import NumpyArray
+    from enginebay import Artifact, RewriterSet
+    from enginebay.authors import NumpyArray
+    from enginebay_lab.diagnosis.record import Bisection
 
 
 def bisect(
@@ -65,12 +65,12 @@ def bisect(
 
     Example:
         >>> import enginebay as eb
-        >>> eb.bisect("work_dirs/net").module  # doctest: +SKIP
+        >>> lab.bisect("work_dirs/net").module  # doctest: +SKIP
         'body.l'
     """
     require("torch", "onnx")
-    from enginebay.operations.bisect_model import bisect_model
-    from enginebay.operations.piece_engines import Options
+    from enginebay_lab.diagnosis.bisect_model import bisect_model
+    from enginebay_lab.diagnosis.piece_engines import Options
 
     check_sets(rewriters)
     opened = open_artifact(artifact)
@@ -96,7 +96,8 @@ def bisect(
 
 def _check(opened: Artifact) -> None:
     """Refuse what cannot be built again in one piece and compared place by place."""
-    from enginebay.backend import check_runs_here, get_backend
+    from enginebay import get_backend
+    from enginebay.backend import check_runs_here
 
     manifest = opened.manifest
     if manifest.parts:

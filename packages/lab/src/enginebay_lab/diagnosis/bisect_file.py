@@ -6,18 +6,20 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay.bisection import Bisection, Graph, NodeSearch
 from enginebay.errors import UsageError
 from enginebay.ir import source_modules
-from enginebay.operations.bisect_nodes import all_values, runner
+from enginebay_lab.diagnosis.bisect_nodes import all_values, runner
+from enginebay_lab.diagnosis.graph import Graph
+from enginebay_lab.diagnosis.nodes import NodeSearch
+from enginebay_lab.diagnosis.record import Bisection
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from enginebay.operations.piece_engines import PieceEngines
-    from enginebay.operations.steps import Steps
-    from enginebay.tensors import NumpyArray
+    from enginebay.authors import NumpyArray
+    from enginebay.operations import Steps
+    from enginebay_lab.diagnosis.piece_engines import PieceEngines
 
 _EVALUATOR = "onnx's reference evaluator"
 

@@ -6,26 +6,29 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay.bisection import Bisection, ModuleSearch, Piece, Subject, sizes
 from enginebay.errors import EnginebayError, UsageError
 from enginebay.models import find_model, unchanged
-from enginebay.operations.bisect_file import bisect_file
-from enginebay.operations.bisect_nodes import deployed_names, find_node, kept_graph
-from enginebay.operations.piece_engines import Options, PieceEngines
 from enginebay.tensors import to_torch
 from enginebay.verification import reference_model
+from enginebay_lab.diagnosis.bisect_file import bisect_file
+from enginebay_lab.diagnosis.bisect_nodes import deployed_names, find_node, kept_graph
+from enginebay_lab.diagnosis.piece_engines import Options, PieceEngines
+from enginebay_lab.diagnosis.pieces import Piece
+from enginebay_lab.diagnosis.record import Bisection
+from enginebay_lab.diagnosis.search import ModuleSearch, Subject
+from enginebay_lab.diagnosis.taps import sizes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from enginebay.artifact import Artifact
-    from enginebay.bisection import Culprit, Judgement
+    from enginebay import Artifact
+    from enginebay.authors import NumpyArray
     from enginebay.models import BoundModel
-    from enginebay.operations.bisect_nodes import Finding, GraphNode
-    from enginebay.operations.steps import Steps
-    from enginebay.tensors import NumpyArray
+    from enginebay.operations import Steps
     from enginebay.verdict import OutputComparison
+    from enginebay_lab.diagnosis.bisect_nodes import Finding, GraphNode
+    from enginebay_lab.diagnosis.search import Culprit, Judgement
 
 #: What the model is held against.
 _PYTORCH = "PyTorch"

@@ -7,22 +7,27 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
 from enginebay.artifact import SAMPLES_FILE
-from enginebay.bisection import Graph, Node, NodeSearch, Pieces
 from enginebay.errors import EnginebayError
 from enginebay.ir import IR_FOLDER, source_modules
 from enginebay.models import find_model
 from enginebay.tensors import load_samples, to_numpy
 from enginebay.verification import evaluator_outputs
+from enginebay_lab.diagnosis.graph import Graph
+from enginebay_lab.diagnosis.nodes import NodeSearch
+from enginebay_lab.diagnosis.pieces import Pieces
+from enginebay_lab.diagnosis.record import Node
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from enginebay.bisection import Culprit, Step
-    from enginebay.operations.piece_engines import PieceEngines
-    from enginebay.tensors import NumpyArray, Sample
+    from enginebay.authors import NumpyArray
+    from enginebay.tensors import Sample
     from enginebay.verdict import OutputComparison
+    from enginebay_lab.diagnosis.piece_engines import PieceEngines
+    from enginebay_lab.diagnosis.record import Step
+    from enginebay_lab.diagnosis.search import Culprit
 
-#: The scope of the one module of a :class:`~enginebay.bisection.Pieces`.
+#: The scope of the one module of a :class:`~enginebay_lab.diagnosis.pieces.Pieces`.
 _SCOPE = "pieces.0"
 
 
@@ -132,7 +137,7 @@ def _step_of_torch_ir(folder: Path, sample: Sample, engines: PieceEngines) -> St
     """The step that goes wrong where the IR is one of torch's, which PyTorch itself can run."""
     import torch
 
-    from enginebay.bisection import tensors_in
+    from enginebay_lab.diagnosis.taps import tensors_in
 
     for path in (folder / IR_FOLDER).glob("model.pt*"):
         with torch.no_grad():

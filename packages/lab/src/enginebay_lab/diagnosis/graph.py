@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     import onnx
 
-    from enginebay.tensors import NumpyArray
+    from enginebay.authors import NumpyArray
 
 
 class Graph:

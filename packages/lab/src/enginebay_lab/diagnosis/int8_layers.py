@@ -1,4 +1,4 @@
-"""The layers of an 8-bit engine: what each costs alone, and which stay in floating point."""
+"""The layers of an 8-bit engine: what each costs alone."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import msgspec
 from enginebay.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
+    from enginebay import Verification
     from enginebay.operations.build_engine import Engine
-    from enginebay.operations.judged import Judge, Judged
-    from enginebay.verdict import Verification
+    from enginebay_lab.diagnosis.judged import Judge
 
 #: Items that a node is calibrated with and measured on: those that the verdict is on.
 RANKED_ON = 64
@@ -72,30 +72,3 @@ def _levels(verification: Verification) -> list[float]:
     """The outputs' signals above their noise on the items, in dB; none where there is no noise."""
     signals = [signal for signal in verification.signals if signal.place == "items"]
     return [signal.decibels for signal in signals if signal.decibels is not None]
-
-
-def give_back(order: Sequence[str], attempt: Callable[[Sequence[str]], Judged]) -> Judged:
-    """Find the shortest beginning of a list that passes, by doubling and then by halving.
-
-    Where a beginning passes, a longer one is taken to pass too. The whole list is never tried.
-
-    Args:
-        order: At least two nodes, the one to give back first at the head.
-        attempt: Tries nodes in floating point.
-
-    Returns:
-        The last attempt that passed; where none did, the one with the most nodes.
-    """
-    low, high = 0, 1
-    while not (found := attempt(order[:high])).passed:
-        if high == len(order) - 1:
-            return found
-        low, high = high, min(2 * high, len(order) - 1)
-    while high - low > 1:
-        middle = (low + high) // 2
-        other = attempt(order[:middle])
-        if other.passed:
-            found, high = other, middle
-        else:
-            low = middle
-    return found

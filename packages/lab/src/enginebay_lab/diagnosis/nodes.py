@@ -6,16 +6,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
-from enginebay.bisection.record import Node
 from enginebay.errors import EnginebayError
+from enginebay_lab.diagnosis.record import Node
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import TypeAlias
 
-    from enginebay.bisection.graph import Graph
-    from enginebay.tensors import NumpyArray
+    from enginebay.authors import NumpyArray
     from enginebay.verdict import OutputComparison
+    from enginebay_lab.diagnosis.graph import Graph
 
     #: Builds an engine of an ONNX file, runs it on inputs, and compares its one output.
     RunGraph: TypeAlias = Callable[

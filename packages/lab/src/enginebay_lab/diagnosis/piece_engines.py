@@ -6,13 +6,10 @@ import shutil
 import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from enginebay import VerdictWarning, deploy, get_backend, rewrite
 from enginebay.artifact import SAMPLES_FILE, load_request
-from enginebay.backend import get_backend
-from enginebay.bisection import Judgement
-from enginebay.operations.deploy_model import deploy
-from enginebay.operations.rewrite_model import rewrite
-from enginebay.verdict import VerdictWarning
 from enginebay.verification import compare, engine_outputs, run_trial
+from enginebay_lab.diagnosis.search import Judgement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,11 +18,9 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from enginebay.artifact import Artifact
-    from enginebay.operations.deployment import Deployment
-    from enginebay.params import BackendParams
-    from enginebay.rewriting import RewriterSet, Rewriting
-    from enginebay.tensors import NumpyArray
+    from enginebay import Artifact, BackendParams, Deployment, RewriterSet
+    from enginebay.authors import NumpyArray
+    from enginebay.rewriting import Rewriting
     from enginebay.verdict import OutputComparison
 
 #: The exporters as rewriters call them, by what a manifest calls them.

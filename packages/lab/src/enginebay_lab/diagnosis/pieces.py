@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import nn
 
-from enginebay.bisection.taps import tensors_in
 from enginebay.models import evaluation, recorded_call
+from enginebay_lab.diagnosis.taps import tensors_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence

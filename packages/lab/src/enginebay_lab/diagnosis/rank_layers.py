@@ -13,26 +13,24 @@ from enginebay.backend import check_runs_here
 from enginebay.errors import UsageError
 from enginebay.images import read_task
 from enginebay.models import unchanged
+from enginebay.operations import Steps
 from enginebay.operations.build_engine import Build, build_engine
-from enginebay.operations.int8_layers import RANKED_ON, NodeSensitivity, rank_nodes
-from enginebay.operations.judged import Judged
 from enginebay.operations.preparation import prepare
 from enginebay.operations.settings import resolve_settings
-from enginebay.operations.steps import Steps
 from enginebay.rewriting import check_sets
 from enginebay.tensors import save_samples
 from enginebay.verification import ProbeSettings, judge
+from enginebay_lab.diagnosis.int8_layers import RANKED_ON, NodeSensitivity, rank_nodes
+from enginebay_lab.diagnosis.judged import Judged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from enginebay import BackendParams, RewriterSet, Task
     from enginebay.exporters import ExporterName
-    from enginebay.images import Task
     from enginebay.ir import IRKind
+    from enginebay.operations import Step
     from enginebay.operations.build_engine import Engine
-    from enginebay.operations.steps import Step
-    from enginebay.params import BackendParams
-    from enginebay.rewriting import RewriterSet
 
 
 class Sensitivity(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +69,7 @@ def sensitivity(
 
     Each is calibrated with 64 items of the data set and compared with the model on them. Their
     noises add up in the whole, so ``int8_keep`` of the worst ones, in :func:`enginebay.deploy`,
-    gains most; ``max_drop`` there chooses by itself.
+    gains most; :func:`enginebay_lab.quantize` chooses by itself.
 
     Args:
         model: As :func:`enginebay.deploy` takes it, and so are the arguments that follow.

@@ -60,7 +60,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bisection(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of :func:`enginebay.bisect`.
+    """The result of :func:`enginebay_lab.bisect`.
 
     Attributes:
         found: True if a place was found.

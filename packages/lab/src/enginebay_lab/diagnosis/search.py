@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
 
-from enginebay.bisection.pieces import Piece, Pieces, ancestors, record_pieces
-from enginebay.bisection.record import Place
-from enginebay.bisection.taps import Tap, Tapped
 from enginebay.errors import ChildTimeoutError, EnginebayError, UsageError
 from enginebay.verdict import OutputComparison
+from enginebay_lab.diagnosis.pieces import Piece, Pieces, ancestors, record_pieces
+from enginebay_lab.diagnosis.record import Place
+from enginebay_lab.diagnosis.taps import Tap, Tapped
 
 if TYPE_CHECKING:
     from pathlib import Path

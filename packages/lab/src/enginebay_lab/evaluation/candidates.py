@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from enginebay.artifact import Artifact, LoadRequest, load_request, use_artifact
+from enginebay import Artifact
+from enginebay.artifact import LoadRequest, load_request, use_artifact
 from enginebay.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from enginebay.images import ImageInput, Task
-    from enginebay.tensors import TensorSpec
+    from enginebay import ImageInput, Task, TensorSpec
 
 
 class Candidate(NamedTuple):

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from enginebay.evaluation.digests import SIZE, ItemDigests, TotalDigest, target_digest
+from enginebay_lab.evaluation.digests import SIZE, ItemDigests, TotalDigest, target_digest
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from enginebay.data import DataSet, Item
-    from enginebay.tensors import NumpyArray, TensorSpec
+    from enginebay import DataSet, TensorSpec
+    from enginebay.authors import NumpyArray
+    from enginebay.data import Item
 
 #: Items in the first chunk, and at most in a later one; the bytes that end a chunk earlier.
 FIRST, MOST = 16, 1024

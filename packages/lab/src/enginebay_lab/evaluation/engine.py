@@ -8,19 +8,19 @@ import msgspec
 
 from enginebay.artifact import LoadRequest  # noqa: TC001  # the child reads serve's annotations
 from enginebay.errors import EnginebayError, InferenceError
-from enginebay.evaluation.chunks import stacked
-from enginebay.evaluation.packing import Packed, packed
 from enginebay.isolation import Worker
+from enginebay_lab.evaluation.chunks import stacked
+from enginebay_lab.evaluation.packing import Packed, packed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from enginebay.tensors import NumpyArray
+    from enginebay.authors import NumpyArray
 
     Arrays = dict[str, NumpyArray]
 
 #: The function that is called in the child process.
-FUNCTION = "enginebay.evaluation.engine:serve"
+FUNCTION = "enginebay_lab.evaluation.engine:serve"
 
 
 class _Outputs(msgspec.Struct, array_like=True):

@@ -9,33 +9,31 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from enginebay.data import DataSet
+from enginebay import DataSet
 from enginebay.errors import UsageError
-from enginebay.evaluation import (
-    Evaluation,
-    Journal,
-    Loop,
-    Run,
-    common_task,
-    describe_job,
-    evaluate_here,
-    evaluate_on,
-    find_candidates,
-    find_metrics,
-    find_torch_model,
-    model_identity,
-    torch_model,
-)
-from enginebay.executors import check_executor
-from enginebay.operations.steps import Steps
+from enginebay.operations import Steps
+from enginebay_lab.evaluation.candidates import common_task, find_candidates
+from enginebay_lab.evaluation.find import find_metrics
+from enginebay_lab.evaluation.job import describe_job
+from enginebay_lab.evaluation.journal import Journal
+from enginebay_lab.evaluation.loop import Loop
+from enginebay_lab.evaluation.one_process import evaluate_here
+from enginebay_lab.evaluation.reference import find_torch_model, model_identity, torch_model
+from enginebay_lab.evaluation.rows import Evaluation
+from enginebay_lab.evaluation.run import Run
+from enginebay_lab.evaluation.sharded import evaluate_on
+from enginebay_lab.executors.running import check_executor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Executor
 
-    from enginebay.artifact import Artifact
-    from enginebay.evaluation import Candidate, Job, MetricSource, Totals
-    from enginebay.operations.steps import Step
+    from enginebay import Artifact
+    from enginebay.operations import Step
+    from enginebay_lab.evaluation.candidates import Candidate
+    from enginebay_lab.evaluation.find import MetricSource
+    from enginebay_lab.evaluation.job import Job
+    from enginebay_lab.evaluation.totals import Totals
 
     _Evaluate: TypeAlias = Callable[[Sequence[Candidate], Callable[[int], None]], Totals]
 

@@ -13,7 +13,7 @@ from enginebay.data import NamedData  # msgspec reads the annotations
 from enginebay.errors import UsageError
 
 if TYPE_CHECKING:
-    from enginebay.evaluation.run import Run
+    from enginebay_lab.evaluation.run import Run
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):

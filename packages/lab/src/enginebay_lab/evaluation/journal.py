@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay.evaluation.rows import SCHEMA, Row
-from enginebay.evaluation.shards import Shard
-from enginebay.files import JsonLines, write_whole
+from enginebay.authors import write_whole
+from enginebay_lab.evaluation.rows import SCHEMA, Row
+from enginebay_lab.evaluation.shards import Shard
+from enginebay_lab.files import JsonLines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,20 +7,20 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from enginebay.errors import EnginebayError, raise_if_interrupted
-from enginebay.evaluation.engine import PLACE, Engine
-from enginebay.evaluation.shards import SHARD, Shard
-from enginebay.evaluation.tally import Tally
+from enginebay_lab.evaluation.engine import PLACE, Engine
+from enginebay_lab.evaluation.shards import SHARD, Shard
+from enginebay_lab.evaluation.tally import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from enginebay.authors import NumpyArray
     from enginebay.data import Item
-    from enginebay.evaluation.candidates import Candidate
-    from enginebay.evaluation.chunks import Reader
-    from enginebay.evaluation.digests import ItemDigests
-    from enginebay.evaluation.reference import TorchModel
-    from enginebay.evaluation.run import Run
-    from enginebay.tensors import NumpyArray
+    from enginebay_lab.evaluation.candidates import Candidate
+    from enginebay_lab.evaluation.chunks import Reader
+    from enginebay_lab.evaluation.digests import ItemDigests
+    from enginebay_lab.evaluation.reference import TorchModel
+    from enginebay_lab.evaluation.run import Run
 
     Outputs = Sequence[Mapping[str, NumpyArray]]
 

@@ -14,7 +14,7 @@ from enginebay.errors import EnginebayError, InputError, first_line
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from enginebay.evaluation.find import MetricSource
+    from enginebay_lab.evaluation.find import MetricSource
 
 
 class MetricError(EnginebayError):

@@ -11,7 +11,7 @@ from enginebay.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from enginebay.tensors import NumpyArray
+    from enginebay.authors import NumpyArray
 
 
 class _Mean:

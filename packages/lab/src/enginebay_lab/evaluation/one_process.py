@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from enginebay.evaluation.resuming import resumed
+from enginebay_lab.evaluation.resuming import resumed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from enginebay.evaluation.candidates import Candidate
-    from enginebay.evaluation.loop import Loop
-    from enginebay.evaluation.reference import TorchModel
-    from enginebay.evaluation.run import Run
-    from enginebay.evaluation.totals import Totals
+    from enginebay_lab.evaluation.candidates import Candidate
+    from enginebay_lab.evaluation.loop import Loop
+    from enginebay_lab.evaluation.reference import TorchModel
+    from enginebay_lab.evaluation.run import Run
+    from enginebay_lab.evaluation.totals import Totals
 
 
 def evaluate_here(

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from enginebay.tensors import is_torch, numpy_dtype, to_numpy
+from enginebay.authors import is_torch, numpy_dtype
+from enginebay.tensors import to_numpy
 
 if TYPE_CHECKING:
-    from enginebay.tensors import NumpyArray
+    from enginebay.authors import NumpyArray
 
 
 class Packed(msgspec.Struct, array_like=True):

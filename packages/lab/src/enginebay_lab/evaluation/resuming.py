@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay.evaluation.chunks import Reader
-from enginebay.evaluation.digests import TotalDigest
-from enginebay.evaluation.shards import SHARD
-from enginebay.evaluation.totals import Totals
+from enginebay_lab.evaluation.chunks import Reader
+from enginebay_lab.evaluation.digests import TotalDigest
+from enginebay_lab.evaluation.shards import SHARD
+from enginebay_lab.evaluation.totals import Totals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from enginebay.evaluation.candidates import Candidate
-    from enginebay.evaluation.run import Run
-    from enginebay.evaluation.shards import Shard
+    from enginebay_lab.evaluation.candidates import Candidate
+    from enginebay_lab.evaluation.run import Run
+    from enginebay_lab.evaluation.shards import Shard
 
 
 def resumed(

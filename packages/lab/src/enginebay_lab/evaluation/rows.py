@@ -86,7 +86,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
-    """What :func:`enginebay.evaluate` found.
+    """What :func:`enginebay_lab.evaluate` found.
 
     Attributes:
         rows: One for each artifact and metric, in the order in which they were named.

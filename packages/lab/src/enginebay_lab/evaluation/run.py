@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay.evaluation.candidates import common_specs
-from enginebay.evaluation.chunks import fingerprint
+from enginebay_lab.evaluation.candidates import common_specs
+from enginebay_lab.evaluation.chunks import fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from enginebay.data import DataSet
-    from enginebay.evaluation.candidates import Candidate
-    from enginebay.evaluation.find import MetricSource
-    from enginebay.evaluation.journal import Journal
-    from enginebay.evaluation.rows import Row
+    from enginebay import DataSet
+    from enginebay_lab.evaluation.candidates import Candidate
+    from enginebay_lab.evaluation.find import MetricSource
+    from enginebay_lab.evaluation.journal import Journal
+    from enginebay_lab.evaluation.rows import Row
 
 
 @dataclass

@@ -8,24 +8,23 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from enginebay import errors
-from enginebay.data import DataSet
+from enginebay import DataSet, errors
 from enginebay.errors import ArtifactError, EnginebayError, InputError, UsageError
-from enginebay.evaluation.candidates import common_task, find_candidates
-from enginebay.evaluation.chunks import Reader
-from enginebay.evaluation.find import find_metrics
-from enginebay.evaluation.job import Job, check_files
-from enginebay.evaluation.loop import Loop
-from enginebay.evaluation.reference import torch_model
-from enginebay.evaluation.run import Run
-from enginebay.evaluation.shards import Shard
-from enginebay.resources import host_name
+from enginebay_lab.evaluation.candidates import common_task, find_candidates
+from enginebay_lab.evaluation.chunks import Reader
+from enginebay_lab.evaluation.find import find_metrics
+from enginebay_lab.evaluation.job import Job, check_files
+from enginebay_lab.evaluation.loop import Loop
+from enginebay_lab.evaluation.reference import torch_model
+from enginebay_lab.evaluation.run import Run
+from enginebay_lab.evaluation.shards import Shard
+from enginebay_lab.resources import host_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from enginebay.evaluation.candidates import Candidate
-    from enginebay.evaluation.reference import TorchModel
+    from enginebay_lab.evaluation.candidates import Candidate
+    from enginebay_lab.evaluation.reference import TorchModel
 
 
 class ShardTask(msgspec.Struct, frozen=True):

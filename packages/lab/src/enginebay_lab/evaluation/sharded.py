@@ -9,21 +9,22 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from enginebay.errors import EnginebayError, ModelError
-from enginebay.evaluation.resuming import first_shards, unchanged_shards
-from enginebay.evaluation.shard_task import Answer, ShardTask
-from enginebay.evaluation.shards import SHARD, Shard
-from enginebay.executors import Outcome, Task, run_tasks
+from enginebay_lab.evaluation.resuming import first_shards, unchanged_shards
+from enginebay_lab.evaluation.shard_task import Answer, ShardTask
+from enginebay_lab.evaluation.shards import SHARD, Shard
+from enginebay_lab.executors.running import run_tasks
+from enginebay_lab.executors.tasks import Outcome, Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Executor
 
-    from enginebay.evaluation.candidates import Candidate
-    from enginebay.evaluation.job import Job
-    from enginebay.evaluation.run import Run
-    from enginebay.evaluation.totals import Totals
+    from enginebay_lab.evaluation.candidates import Candidate
+    from enginebay_lab.evaluation.job import Job
+    from enginebay_lab.evaluation.run import Run
+    from enginebay_lab.evaluation.totals import Totals
 
-FUNCTION = "enginebay.evaluation.shard_task:evaluate_shards"
+FUNCTION = "enginebay_lab.evaluation.shard_task:evaluate_shards"
 #: Tasks into which an evaluation is cut at most: enough for any cluster, and few enough that
 #: sending them takes no time beside the items.
 TASKS = 1024

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay.evaluation.digests import SIZE, ItemDigests
-from enginebay.evaluation.packing import pack_state, unpack_state
-from enginebay.evaluation.tally import TallyState
+from enginebay_lab.evaluation.digests import SIZE, ItemDigests
+from enginebay_lab.evaluation.packing import pack_state, unpack_state
+from enginebay_lab.evaluation.tally import TallyState
 
 if TYPE_CHECKING:
     from collections.abc import Callable

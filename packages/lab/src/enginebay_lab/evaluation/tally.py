@@ -10,16 +10,16 @@ import msgspec
 import numpy as np
 
 from enginebay.errors import InputError
-from enginebay.evaluation.chunks import stacked
-from enginebay.evaluation.meter import Meter, MetricError
-from enginebay.evaluation.rows import WorstItem
+from enginebay_lab.evaluation.chunks import stacked
+from enginebay_lab.evaluation.meter import Meter, MetricError
+from enginebay_lab.evaluation.rows import WorstItem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from enginebay.authors import NumpyArray
     from enginebay.data import Item
-    from enginebay.evaluation.find import MetricSource
-    from enginebay.tensors import NumpyArray
+    from enginebay_lab.evaluation.find import MetricSource
 
     Arrays = Mapping[str, NumpyArray]
 

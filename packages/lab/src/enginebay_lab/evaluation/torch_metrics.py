@@ -31,7 +31,7 @@ def named_metric(name: str) -> Callable[[], Any]:
     except ImportError as err:
         raise MissingDependencyError(
             f"'torchmetrics' is needed for this metric and does not import: {err}",
-            hint="pip install 'enginebay[metrics]'",
+            hint="pip install 'enginebay-lab[metrics]'",
         ) from err
     called, arguments = _parsed(name)
     known: dict[str, Any] = {**vars(torchmetrics), **vars(torchmetrics.classification)}
@@ -183,7 +183,8 @@ def _as_tensors(value: Any) -> Any:
 def _tensors(values: Any) -> Any:
     import numpy as np
 
-    from enginebay.tensors import host_tensor, is_torch
+    from enginebay.authors import is_torch
+    from enginebay.tensors import host_tensor
 
     if isinstance(values, dict):
         return {name: _tensors(value) for name, value in values.items()}

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay.evaluation.digests import ItemDigests, TotalDigest
-from enginebay.evaluation.rows import Row
-from enginebay.evaluation.shards import Shard
-from enginebay.evaluation.tally import Tally
+from enginebay_lab.evaluation.digests import ItemDigests, TotalDigest
+from enginebay_lab.evaluation.rows import Row
+from enginebay_lab.evaluation.shards import Shard
+from enginebay_lab.evaluation.tally import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from enginebay.evaluation.candidates import Candidate
-    from enginebay.evaluation.journal import Journal
-    from enginebay.evaluation.run import Run
+    from enginebay_lab.evaluation.candidates import Candidate
+    from enginebay_lab.evaluation.journal import Journal
+    from enginebay_lab.evaluation.run import Run
 
 
 class Totals:

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from enginebay.isolation import Worker
-from enginebay.resources import resident_memory
+from enginebay_lab.resources import resident_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 #: The function that is called in the child process.
-FUNCTION = "enginebay.executors.children:serve"
+FUNCTION = "enginebay_lab.executors.children:serve"
 #: Seconds without work after which a child ends: it holds torch and whatever it was last used with.
 IDLE = 30.0
 #: A child with more bytes in RAM after a task is not kept: torch and all that exports and converts

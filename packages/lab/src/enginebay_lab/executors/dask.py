@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from enginebay import __version__
 from enginebay.environment import installed_version
 from enginebay.errors import MissingDependencyError, UsageError
-from enginebay.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ def dask_executor(address: str) -> Iterator[Executor]:
     except ImportError as err:
         raise MissingDependencyError(
             f"a Dask scheduler needs 'distributed', which does not import: {err}",
-            hint="pip install 'enginebay[dask]'",
+            hint="pip install 'enginebay-lab[dask]'",
         ) from err
     wanted = {"distributed": installed_version("distributed") or ""}
     try:

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from enginebay.executors.children import end_children
-from enginebay.resources import cores, free_memory
+from enginebay_lab.executors.children import end_children
+from enginebay_lab.resources import cores, free_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from enginebay import __version__
 from enginebay.errors import ChildCrashedError, ChildTimeoutError, EnginebayError
-from enginebay.executors.children import call_in_child
-from enginebay.executors.tasks import Fault, Outcome, Task
-from enginebay.resources import host_name
-from enginebay.version import __version__
+from enginebay_lab.executors.children import call_in_child
+from enginebay_lab.executors.tasks import Fault, Outcome, Task
+from enginebay_lab.resources import host_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,7 +76,7 @@ def _announce(order: Order, host: str) -> None:
     if listener := listeners.get(order.topic):
         listener(order.task.key, host)
     elif "distributed" in sys.modules:
-        from enginebay.executors.dask import announce
+        from enginebay_lab.executors.dask import announce
 
         announce(order.topic, order.task.key, host)
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from enginebay import __version__
 from enginebay.errors import UsageError, one_line
-from enginebay.executors.dask import listening
-from enginebay.executors.performing import Order, listeners, perform
-from enginebay.executors.tasks import Fault, Outcome, Task
-from enginebay.version import __version__
+from enginebay_lab.executors.dask import listening
+from enginebay_lab.executors.performing import Order, listeners, perform
+from enginebay_lab.executors.tasks import Fault, Outcome, Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator

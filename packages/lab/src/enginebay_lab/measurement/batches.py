@@ -11,7 +11,8 @@ from enginebay.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from enginebay.tensors import NumpyArray, TensorSpec
+    from enginebay import TensorSpec
+    from enginebay.authors import NumpyArray
 
 
 def with_batch(

@@ -6,27 +6,25 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from enginebay.artifact import Artifact, load_request, use_artifact
+from enginebay import Artifact
+from enginebay.artifact import load_request, use_artifact
 from enginebay.errors import EnginebayError, InputError, UsageError
 from enginebay.inference import InputCheck
-from enginebay.measurement import (
-    Benchmark,
-    Entry,
-    Heat,
-    Journal,
-    artifact_entry,
-    this_machine,
-    torch_entry,
-)
-from enginebay.operations.steps import Steps
+from enginebay.operations import Steps
 from enginebay.tensors import inputs_for, to_numpy
+from enginebay_lab.measurement.contestant import Entry, artifact_entry, torch_entry
+from enginebay_lab.measurement.heat import Heat
+from enginebay_lab.measurement.journal import Journal
+from enginebay_lab.measurement.machine import this_machine
+from enginebay_lab.measurement.rows import Benchmark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from enginebay.measurement import BenchmarkRow, Machine
-    from enginebay.operations.steps import Step
-    from enginebay.tensors import Array, NumpyArray
+    from enginebay.authors import Array, NumpyArray
+    from enginebay.operations import Step
+    from enginebay_lab.measurement.machine import Machine
+    from enginebay_lab.measurement.rows import BenchmarkRow
 
     Arrays = Mapping[str, NumpyArray]
 

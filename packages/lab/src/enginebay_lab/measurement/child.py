@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from enginebay import Receipt
 from enginebay.artifact import LoadRequest  # noqa: TC001  # the child reads serve's annotations
-from enginebay.inference import Receipt
-from enginebay.resources import peak_memory
 from enginebay.tensors import load_samples
+from enginebay_lab.resources import peak_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from enginebay.inference import Wrapper
-    from enginebay.tensors import NumpyArray
+    from enginebay import Wrapper
+    from enginebay.authors import NumpyArray
 
     Arrays = Mapping[str, NumpyArray]
 
@@ -63,7 +63,7 @@ def serve(request: LoadRequest, samples: Path, threads: int) -> Callable[[bytes]
 
 def serve_torch(model: str, samples: Path, threads: int) -> Callable[[bytes], bytes]:
     """Load a PyTorch model in this process; called in a child process."""
-    from enginebay.measurement.torch_model import load_torch
+    from enginebay_lab.measurement.torch_model import load_torch
 
     return _served(lambda: load_torch(model, _inputs(samples)), samples, threads)
 

@@ -11,22 +11,23 @@ from enginebay.artifact import LoadRequest
 from enginebay.errors import EnginebayError, ModelSourceError
 from enginebay.inference import latency
 from enginebay.isolation import Worker
-from enginebay.measurement.batches import size, with_batch
-from enginebay.measurement.child import Measured, Opened
-from enginebay.measurement.layers import timed_layers
-from enginebay.measurement.rows import BenchmarkRow, Window
-from enginebay.measurement.statistics import FEWEST, agreement, notes, quantiles
 from enginebay.tensors import Sample, save_samples
+from enginebay_lab.measurement.batches import size, with_batch
+from enginebay_lab.measurement.child import Measured, Opened
+from enginebay_lab.measurement.layers import timed_layers
+from enginebay_lab.measurement.rows import BenchmarkRow, Window
+from enginebay_lab.measurement.statistics import FEWEST, agreement, notes, quantiles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from enginebay.tensors import NumpyArray, TensorSpec
+    from enginebay import TensorSpec
+    from enginebay.authors import NumpyArray
 
 #: The name of PyTorch's rows.
 PYTORCH = "pytorch"
-_CHILD = "enginebay.measurement.child"
+_CHILD = "enginebay_lab.measurement.child"
 
 
 class Entry(NamedTuple):

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from enginebay.errors import raise_if_interrupted
-from enginebay.measurement.contestant import Contestant
-from enginebay.measurement.statistics import ratio
+from enginebay_lab.measurement.contestant import Contestant
+from enginebay_lab.measurement.statistics import ratio
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from enginebay.errors import EnginebayError
-    from enginebay.measurement.contestant import Entry
-    from enginebay.measurement.journal import Journal
-    from enginebay.measurement.rows import BenchmarkRow
+    from enginebay_lab.measurement.contestant import Entry
+    from enginebay_lab.measurement.journal import Journal
+    from enginebay_lab.measurement.rows import BenchmarkRow
 
 _T = TypeVar("_T")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from enginebay.files import JsonLines
+from enginebay_lab.files import JsonLines
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from enginebay.measurement.machine import Machine
-    from enginebay.measurement.rows import BenchmarkRow, Window
+    from enginebay_lab.measurement.machine import Machine
+    from enginebay_lab.measurement.rows import BenchmarkRow, Window
 
 #: The version of a line; it grows when a field is removed or changes its meaning.
 SCHEMA = 1

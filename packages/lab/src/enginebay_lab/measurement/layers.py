@@ -7,19 +7,19 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from enginebay.artifact import LoadRequest, read_modules
+from enginebay.authors import call
 from enginebay.backend import time_layers
 from enginebay.errors import UsageError
 from enginebay.hooks import TimedLayer
-from enginebay.isolation import call
-from enginebay.measurement.rows import Layer
 from enginebay.tensors import Sample, load_samples, save_samples
+from enginebay_lab.measurement.rows import Layer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from enginebay.tensors import NumpyArray
+    from enginebay.authors import NumpyArray
 
-_FUNCTION = "enginebay.measurement.layers:time_here"
+_FUNCTION = "enginebay_lab.measurement.layers:time_here"
 #: Runs that a median is taken of, at least and at most.
 FEWEST, MOST = 5, 100
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from enginebay.resources import cores
-from enginebay.version import __version__
+from enginebay import __version__
+from enginebay_lab.resources import cores
 
 #: Environment variables that change how many threads an engine has, or how long they spin.
 _THREADS = (

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from enginebay.inference import Latency, Receipt
-from enginebay.measurement.machine import Machine
+from enginebay import Receipt
+from enginebay.inference import Latency
+from enginebay_lab.measurement.machine import Machine
 
 
 class Window(msgspec.Struct, frozen=True):
@@ -161,7 +162,7 @@ class BenchmarkRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
-    """What :func:`enginebay.benchmark` found.
+    """What :func:`enginebay_lab.benchmark` found.
 
     Attributes:
         rows: One for each artifact, batch and number of threads; those that ran against one

@@ -5,16 +5,16 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from enginebay import Receipt, TensorSpec, Wrapper
 from enginebay.errors import ModelSourceError
-from enginebay.inference import Receipt, Wrapper
 from enginebay.models import BoundModel, find_model
-from enginebay.tensors import TensorSpec, host_view, to_numpy, to_torch
+from enginebay.tensors import host_view, to_numpy, to_torch
 from enginebay.verification import reference_model
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from enginebay.tensors import NumpyArray
+    from enginebay.authors import NumpyArray
 
 
 class TorchWrapper(Wrapper):

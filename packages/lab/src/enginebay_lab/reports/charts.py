@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from enginebay.display import human_error, human_seconds
-from enginebay.reports.drawing import bars, boxes, scatter
+from enginebay_lab.reports.drawing import bars, boxes, scatter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from enginebay.bisection import Bisection, Place
-    from enginebay.measurement import Benchmark, BenchmarkRow
-    from enginebay.operations import Sensitivity
-    from enginebay.reports.entries import Entry
+    from enginebay_lab.diagnosis.rank_layers import Sensitivity
+    from enginebay_lab.diagnosis.record import Bisection, Place
+    from enginebay_lab.measurement.rows import Benchmark, BenchmarkRow
+    from enginebay_lab.reports.entries import Entry
 
 #: As many bars as fit on a page; the worst are shown.
 _MOST = 20

@@ -6,18 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from enginebay import Verification
 from enginebay.artifact import Manifest
-from enginebay.bisection import Bisection
 from enginebay.data import DataRecord
 from enginebay.errors import UsageError, check_text
-from enginebay.evaluation import Evaluation, Row
-from enginebay.files import similar_file
-from enginebay.measurement import Benchmark, BenchmarkRow, Machine
-from enginebay.operations import Comparison, Sensitivity
-from enginebay.reports.record import SCHEMA, ReportedArtifact
-from enginebay.reports.result import Report
-from enginebay.sweeps import Sweep, read_rows
-from enginebay.verdict import Verification
+from enginebay_lab.comparison.comparison import Comparison
+from enginebay_lab.diagnosis.rank_layers import Sensitivity
+from enginebay_lab.diagnosis.record import Bisection
+from enginebay_lab.evaluation.rows import Evaluation, Row
+from enginebay_lab.files import similar_file
+from enginebay_lab.measurement.machine import Machine
+from enginebay_lab.measurement.rows import Benchmark, BenchmarkRow
+from enginebay_lab.reports.record import SCHEMA, ReportedArtifact
+from enginebay_lab.reports.result import Report
+from enginebay_lab.sweeps.rows import Sweep
+from enginebay_lab.sweeps.rows_file import read_rows
 
 if TYPE_CHECKING:
     from pathlib import Path

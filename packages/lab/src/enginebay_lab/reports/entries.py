@@ -6,17 +6,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enginebay.measurement import Benchmark
+from enginebay_lab.measurement.rows import Benchmark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from enginebay import Verification
     from enginebay.artifact import Manifest
-    from enginebay.evaluation import Row
-    from enginebay.measurement import BenchmarkRow
-    from enginebay.operations import ComparisonRow
-    from enginebay.reports.record import Findings, ReportedArtifact
-    from enginebay.verdict import OutputComparison, Verification
+    from enginebay.verdict import OutputComparison
+    from enginebay_lab.comparison.comparison import ComparisonRow
+    from enginebay_lab.evaluation.rows import Row
+    from enginebay_lab.measurement.rows import BenchmarkRow
+    from enginebay_lab.reports.record import Findings, ReportedArtifact
 
 
 @dataclass

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enginebay.display import human_seconds
-from enginebay.reports.entries import benchmarks_of
-from enginebay.reports.sweep_parts import summary as sweep_summary
+from enginebay_lab.reports.entries import benchmarks_of
+from enginebay_lab.reports.sweep_parts import summary as sweep_summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from enginebay.reports.entries import Entry
-    from enginebay.reports.record import Findings
+    from enginebay_lab.reports.entries import Entry
+    from enginebay_lab.reports.record import Findings
 
 
 def title(report: Findings) -> str:

@@ -8,35 +8,35 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay.artifact import MANIFEST_NAME, Artifact, open_artifact
-from enginebay.bisection import Bisection
+from enginebay import Artifact, Deployment, open_artifact
+from enginebay.artifact import MANIFEST_NAME
 from enginebay.errors import ArtifactError, UsageError
-from enginebay.evaluation import Evaluation
-from enginebay.measurement import Benchmark
-from enginebay.operations import ROWS_FILE, Comparison, Deployment, Sensitivity
-from enginebay.reports.documents import WANTED, Verified, read_document
-from enginebay.reports.one_model import OneModel
-from enginebay.reports.record import ReportedArtifact
-from enginebay.reports.result import Report
-from enginebay.sweeps import ROWS_FILE as SWEEP_FILE
-from enginebay.sweeps import Sweep
+from enginebay_lab.comparison.comparison import ROWS_FILE, Comparison
+from enginebay_lab.diagnosis.rank_layers import Sensitivity
+from enginebay_lab.diagnosis.record import Bisection
+from enginebay_lab.evaluation.rows import Evaluation
+from enginebay_lab.measurement.rows import Benchmark
+from enginebay_lab.reports.documents import WANTED, Verified, read_document
+from enginebay_lab.reports.one_model import OneModel
+from enginebay_lab.reports.record import ReportedArtifact
+from enginebay_lab.reports.result import Report
+from enginebay_lab.sweeps.rows import Sweep
+from enginebay_lab.sweeps.rows_file import ROWS_FILE as SWEEP_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from enginebay.verdict import Verification
+    from enginebay import Verification
 
 
 def report(*sources: Any, command: str = "") -> Report:
     """Gather what was found about one model, and by sweeps of many.
 
     Args:
-        *sources: Each is a result of :func:`enginebay.compare`, :func:`enginebay.deploy`,
-            :func:`enginebay.benchmark`, :func:`enginebay.evaluate`, :func:`enginebay.sensitivity`,
-            :func:`enginebay.bisect` or :func:`enginebay.sweep`, an artifact, a report, or a path:
-            the folder of a comparison, a sweep or an artifact, or a JSON file that a command wrote
-            with ``--json``, ``--output`` or ``--report``. A verdict of :func:`enginebay.verify`
-            stands behind its artifact.
+        *sources: Each is a result of :func:`enginebay.deploy` or of a function of the lab, an
+            artifact, a report, or a path: the folder of a comparison, a sweep or an artifact, or a
+            JSON file that a command wrote with ``--json``, ``--output`` or ``--report``. A verdict
+            of :func:`enginebay.verify` stands behind its artifact.
         command: What to type to make the report again. One report alone stays as it is.
 
     Raises:
@@ -48,7 +48,7 @@ def report(*sources: Any, command: str = "") -> Report:
 
     Example:
         >>> import enginebay as eb
-        >>> eb.report("comparison").save("report.html")  # doctest: +SKIP
+        >>> lab.report("comparison").save("report.html")  # doctest: +SKIP
     """
     gathering = _Gathering()
     for source in sources:
@@ -102,7 +102,7 @@ class _Gathering:
             UsageError: It is nothing that a report shows, or of another model.
             ArtifactError: It is an artifact, and damaged.
         """
-        from enginebay.verdict import Verification
+        from enginebay import Verification
 
         kinds: Mapping[Any, Callable[[Any], None]] = {
             str: self._add_path,

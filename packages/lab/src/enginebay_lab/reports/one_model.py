@@ -12,8 +12,10 @@ from enginebay.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
-    from enginebay.artifact import Artifact, Manifest
-    from enginebay.tensors import NumpyArray, Sample, TensorSpec
+    from enginebay import Artifact, TensorSpec
+    from enginebay.artifact import Manifest
+    from enginebay.authors import NumpyArray
+    from enginebay.tensors import Sample
 
 #: How far references of one model may lie apart, as a part of their length. Other threads and
 #: other processors round otherwise: by 1e-6. Other weights change a result by much more.

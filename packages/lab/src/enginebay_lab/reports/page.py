@@ -11,16 +11,16 @@ import hashlib
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from enginebay.reports import charts, sweep_parts, tables
-from enginebay.reports.entries import benchmarks_of, entries_of
-from enginebay.reports.facts import commands, machine, notes, summary, title
-from enginebay.reports.saving import GENERATOR, check_packages
+from enginebay_lab.reports import charts, sweep_parts, tables
+from enginebay_lab.reports.entries import benchmarks_of, entries_of
+from enginebay_lab.reports.facts import commands, machine, notes, summary, title
+from enginebay_lab.reports.saving import GENERATOR, check_packages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from enginebay.reports.entries import Entry
-    from enginebay.reports.record import Findings
+    from enginebay_lab.reports.entries import Entry
+    from enginebay_lab.reports.record import Findings
 
 
 def render(report: Findings) -> str:
@@ -57,7 +57,7 @@ def render(report: Findings) -> str:
 
 
 def _resource(name: str) -> str:
-    return files("enginebay.reports").joinpath(name).read_text(encoding="utf-8")
+    return files("enginebay_lab.reports").joinpath(name).read_text(encoding="utf-8")
 
 
 def _figures(report: Findings, entries: list[Entry]) -> Iterator[charts.Figure]:
@@ -104,7 +104,6 @@ def _detail(entry: Entry) -> dict[str, Any]:
         ("its graph alone", verification.simulation.describe() if verification.simulation else ""),
         *(("limit", text) for text in verification.warnings),
         *(("signal", signal.describe()) for signal in verification.signals),
-        ("accuracy", verification.accuracy.describe() if verification.accuracy else ""),
         *(("matched", matching.describe()) for matching in verification.matchings),
         ("engine", f"{receipt.engine}, {receipt.provider}".strip(", ") if receipt else ""),
         ("device", f"{receipt.device} {receipt.device_name}".strip() if receipt else ""),

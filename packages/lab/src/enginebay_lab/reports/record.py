@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
+from enginebay import __version__
 from enginebay.artifact import Manifest
-from enginebay.bisection import Bisection
-from enginebay.evaluation import Evaluation
-from enginebay.measurement import Benchmark
-from enginebay.operations import Comparison, Sensitivity
-from enginebay.sweeps import Sweep
-from enginebay.version import __version__
+from enginebay_lab.comparison.comparison import Comparison
+from enginebay_lab.diagnosis.rank_layers import Sensitivity
+from enginebay_lab.diagnosis.record import Bisection
+from enginebay_lab.evaluation.rows import Evaluation
+from enginebay_lab.measurement.rows import Benchmark
+from enginebay_lab.sweeps.rows import Sweep
 
 #: The version of the JSON document; it grows when a key is removed or changes its meaning.
 SCHEMA = 1
@@ -34,7 +35,7 @@ class ReportedArtifact(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Findings(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields of a report, which :class:`enginebay.Report` describes."""
+    """The fields of a report, which :class:`enginebay_lab.Report` describes."""
 
     schema: int = SCHEMA
     enginebay: str = __version__

@@ -6,28 +6,28 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay.files import write_whole
-from enginebay.reports.record import Findings
-from enginebay.reports.saving import check_output
+from enginebay.authors import write_whole
+from enginebay_lab.reports.record import Findings
+from enginebay_lab.reports.saving import check_output
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 class Report(Findings, frozen=True, kw_only=True):
-    """The result of :func:`enginebay.report`.
+    """The result of :func:`enginebay_lab.report`.
 
     Attributes:
         schema: The version of the JSON document.
         enginebay: The version of Enginebay that made it.
         created: When: UTC, ISO 8601.
         artifacts: The artifacts, each once.
-        comparisons: What :func:`enginebay.compare` found.
-        benchmarks: What :func:`enginebay.benchmark` found.
-        evaluations: What :func:`enginebay.evaluate` found.
-        sensitivities: What :func:`enginebay.sensitivity` found.
-        bisections: What :func:`enginebay.bisect` found.
-        sweeps: What :func:`enginebay.sweep` found, of any number of models.
+        comparisons: What :func:`enginebay_lab.compare` found.
+        benchmarks: What :func:`enginebay_lab.benchmark` found.
+        evaluations: What :func:`enginebay_lab.evaluate` found.
+        sensitivities: What :func:`enginebay_lab.sensitivity` found.
+        bisections: What :func:`enginebay_lab.bisect` found.
+        sweeps: What :func:`enginebay_lab.sweep` found, of any number of models.
         command: What to type to make it again; empty where it was made in Python.
 
     Example:
@@ -46,7 +46,7 @@ class Report(Findings, frozen=True, kw_only=True):
         Raises:
             MissingDependencyError: Jinja2 or pygal is not installed.
         """
-        from enginebay.reports.page import render
+        from enginebay_lab.reports.page import render
 
         return render(self)
 

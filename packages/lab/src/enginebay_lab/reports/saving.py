@@ -59,13 +59,13 @@ def check_packages() -> None:
     try:
         import jinja2  # noqa: F401  # imported to see that it is there
 
-        from enginebay.reports.drawing import import_pygal
+        from enginebay_lab.reports.drawing import import_pygal
 
         import_pygal()
     except ImportError as err:
         raise MissingDependencyError(
             f"a report as a page needs Jinja2 and pygal, and {err.name} is not installed",
-            hint="pip install 'enginebay[report]', or write the report as .json",
+            hint="pip install 'enginebay-lab[report]', or write the report as .json",
         ) from err
 
 

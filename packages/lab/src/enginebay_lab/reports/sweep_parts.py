@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from enginebay.display import human_error, human_seconds, human_size
-from enginebay.reports.tables import SIGNS, Cell, Table, metric_cell, number, table
-from enginebay.sweeps import VERDICTS
+from enginebay_lab.reports.tables import SIGNS, Cell, Table, metric_cell, number, table
+from enginebay_lab.sweeps.baseline import VERDICTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from enginebay.sweeps import Sweep, SweepRow
+    from enginebay_lab.sweeps.rows import Sweep, SweepRow
 
 #: With more engines than that, a verdict is its sign.
 _WIDE = 4

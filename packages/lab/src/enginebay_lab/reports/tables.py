@@ -9,12 +9,12 @@ from enginebay.display import human_error, human_number, human_seconds, human_si
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from enginebay.bisection import Bisection
-    from enginebay.evaluation import Evaluation, Row
-    from enginebay.measurement import Benchmark, BenchmarkRow, Ratio
-    from enginebay.operations import Sensitivity
-    from enginebay.reports.entries import Entry
     from enginebay.verdict import OutputComparison
+    from enginebay_lab.diagnosis.rank_layers import Sensitivity
+    from enginebay_lab.diagnosis.record import Bisection
+    from enginebay_lab.evaluation.rows import Evaluation, Row
+    from enginebay_lab.measurement.rows import Benchmark, BenchmarkRow, Ratio
+    from enginebay_lab.reports.entries import Entry
 
 
 #: The sign of each verdict, so that none is known by its colour alone.

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 from enginebay.artifact import move_artifact
 from enginebay.errors import ArtifactError, ArtifactExistsError, EnginebayError
-from enginebay.resources import host_name
-from enginebay.sweeps.faults import lost, lost_to_disk, named
-from enginebay.sweeps.job import decode_reply
-from enginebay.sweeps.sending import ARTIFACTS, ATTEMPTS
+from enginebay_lab.resources import host_name
+from enginebay_lab.sweeps.faults import lost, lost_to_disk, named
+from enginebay_lab.sweeps.job import decode_reply
+from enginebay_lab.sweeps.sending import ARTIFACTS, ATTEMPTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from enginebay.sweeps.rows import SweepRow
+    from enginebay_lab.sweeps.rows import SweepRow
 
 
 def arrived(reply: bytes, output: Path | None) -> SweepRow:
@@ -29,7 +29,7 @@ def arrived(reply: bytes, output: Path | None) -> SweepRow:
     One that an earlier run of the cell left there is replaced.
 
     Args:
-        reply: What :func:`enginebay.sweeps.run_cell` returned.
+        reply: What :func:`~enginebay_lab.sweeps.cell_task.run_cell` returned.
         output: The sweep's folder; None where artifacts are not kept.
 
     Returns:
@@ -56,7 +56,7 @@ def folder_name(row: SweepRow) -> str:
     """Return the name of a cell's artifact: readable, and no other cell's.
 
     Example:
-        >>> from enginebay.sweeps import SweepRow
+        >>> from enginebay_lab import SweepRow
         >>> row = SweepRow(key="5eed", model="nets/a.py:build", backend="ncnn", precision="fp16",
         ...                verdict="verified")
         >>> folder_name(row)

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 
-from enginebay.backend import get_backend
+from enginebay import __version__, get_backend
 from enginebay.environment import installed_version
-from enginebay.version import __version__
 
 if TYPE_CHECKING:
     from enginebay.environment import EnvReport

@@ -6,15 +6,15 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from enginebay.display import human_number, human_seconds
-from enginebay.sweeps.matching_rows import pair_rows
+from enginebay_lab.sweeps.matching_rows import pair_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from enginebay.evaluation import Row
     from enginebay.inference import Latency
-    from enginebay.measurement import BenchmarkRow
-    from enginebay.sweeps.rows import SweepRow
+    from enginebay_lab.evaluation.rows import Row
+    from enginebay_lab.measurement.rows import BenchmarkRow
+    from enginebay_lab.sweeps.rows import SweepRow
 
 #: The verdicts from the best one to the worst one. A lost cell has none.
 VERDICTS = ("verified", "unverified", "mismatched", "crashed", "failed")

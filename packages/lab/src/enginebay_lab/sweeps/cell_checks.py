@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 from enginebay.backend import check_shared_param
 from enginebay.config import read
 from enginebay.errors import InputError, ParamsError
-from enginebay.evaluation import find_metrics
 from enginebay.models import check_source
 from enginebay.params import declared_fields
 from enginebay.tensors import parse_inputs
+from enginebay_lab.evaluation.find import find_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from enginebay.backend import Backend
+    from enginebay import Backend
     from enginebay.config import Problems
-    from enginebay.sweeps.cells import Cell
-    from enginebay.sweeps.expansion import Backends, PlacedCell
-    from enginebay.sweeps.matrix_file import KeyPath, Matrix
+    from enginebay_lab.sweeps.cells import Cell
+    from enginebay_lab.sweeps.expansion import Backends, PlacedCell
+    from enginebay_lab.sweeps.matrix_file import KeyPath, Matrix
 
 
 def check_cells(

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay.artifact import open_artifact
-from enginebay.backend import elsewhere, get_backend, own_params
+from enginebay import get_backend, open_artifact
+from enginebay.authors import call, fixed_seed
+from enginebay.backend import elsewhere, own_params
 from enginebay.display import human_size
 from enginebay.environment import Tier
 from enginebay.errors import (
@@ -25,21 +26,20 @@ from enginebay.errors import (
     names_full_disk,
     one_line,
 )
-from enginebay.evaluation import Row
-from enginebay.isolation import call
-from enginebay.measurement import this_machine
-from enginebay.models import fixed_seed
-from enginebay.operations import compare, evaluate
-from enginebay.resources import host_name
-from enginebay.sweeps.backend_check import checked_environment, installed_versions
-from enginebay.sweeps.faults import CellLostError, is_disk_error, lost, lost_to_disk, named
-from enginebay.sweeps.files import SMALL
-from enginebay.sweeps.job import Job, Reply, decode_job, encode
-from enginebay.sweeps.local_cell import LocalCell, code_folders
-from enginebay.sweeps.measuring import measured
-from enginebay.sweeps.process_state import as_found, is_first_cell
-from enginebay.sweeps.rows import SweepRow
 from enginebay.tensors import parse_inputs
+from enginebay_lab.comparison.compare_backends import compare
+from enginebay_lab.evaluation.evaluate_artifacts import evaluate
+from enginebay_lab.evaluation.rows import Row
+from enginebay_lab.measurement.machine import this_machine
+from enginebay_lab.resources import host_name
+from enginebay_lab.sweeps.backend_check import checked_environment, installed_versions
+from enginebay_lab.sweeps.faults import CellLostError, is_disk_error, lost, lost_to_disk, named
+from enginebay_lab.sweeps.files import SMALL
+from enginebay_lab.sweeps.job import Job, Reply, decode_job, encode
+from enginebay_lab.sweeps.local_cell import LocalCell, code_folders
+from enginebay_lab.sweeps.measuring import measured
+from enginebay_lab.sweeps.process_state import as_found, is_first_cell
+from enginebay_lab.sweeps.rows import SweepRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -58,10 +58,10 @@ def run_cell(data: bytes) -> bytes:
     machine lacks is its fault. Models with random weights have the same ones in every cell.
 
     Args:
-        data: What :func:`enginebay.sweeps.job_of` returns.
+        data: What :func:`~enginebay_lab.sweeps.sending.job_of` returns.
 
     Returns:
-        What :func:`enginebay.sweeps.arrived` takes.
+        What :func:`~enginebay_lab.sweeps.arrival.arrived` takes.
     """
     job = decode_job(data)
     is_fresh = is_first_cell()

@@ -6,7 +6,8 @@ import math
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from enginebay.backend import check_shared_param, get_backend, own_params
+from enginebay import get_backend
+from enginebay.backend import check_shared_param, own_params
 from enginebay.errors import (
     BackendNotFoundError,
     BackendUnavailableError,
@@ -15,14 +16,14 @@ from enginebay.errors import (
     nearest,
 )
 from enginebay.plugins import KNOWN_DISTRIBUTIONS, installed_backends
-from enginebay.sweeps.cells import Cell
+from enginebay_lab.sweeps.cells import Cell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from enginebay.backend import Backend
+    from enginebay import Backend
     from enginebay.config import Problems
-    from enginebay.sweeps.matrix_file import Entry, KeyPath, Matrix
+    from enginebay_lab.sweeps.matrix_file import Entry, KeyPath, Matrix
 
 #: More are a slip of the pen: a list in a list of parameters multiplies.
 MOST_CELLS = 1_000_000

@@ -9,14 +9,14 @@ import msgspec
 from enginebay.errors import EnginebayError, disk_error, names_full_disk, one_line
 
 if TYPE_CHECKING:
-    from enginebay.sweeps.rows import SweepRow
+    from enginebay_lab.sweeps.rows import SweepRow
 
 
 class CellLostError(EnginebayError):
     """A cell cannot be run on this machine, or its result did not arrive.
 
     Attributes:
-        fault: The kind, as :class:`enginebay.SweepRow` lists them.
+        fault: The kind, as :class:`enginebay_lab.SweepRow` lists them.
     """
 
     def __init__(self, fault: str, message: str, *, hint: str | None = None) -> None:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from enginebay.authors import read_onnx
 from enginebay.display import human_size
 from enginebay.errors import EnginebayError, UsageError, check_text
-from enginebay.ir import read_onnx
-from enginebay.resources import host_name
-from enginebay.sweeps.faults import CellLostError
+from enginebay_lab.resources import host_name
+from enginebay_lab.sweeps.faults import CellLostError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from enginebay.sweeps.cells import Cell
-from enginebay.sweeps.files import Reference
-from enginebay.sweeps.rows import SweepRow
+from enginebay_lab.sweeps.cells import Cell
+from enginebay_lab.sweeps.files import Reference
+from enginebay_lab.sweeps.rows import SweepRow
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay.backend import get_backend
-from enginebay.data import DataSet
+from enginebay import DataSet, get_backend
 from enginebay.errors import EnginebayError
 from enginebay.models import find_model, shapes_of
-from enginebay.sweeps.files import locate
 from enginebay.tensors import parse_inputs
+from enginebay_lab.sweeps.files import locate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from enginebay.authors import Shapes
     from enginebay.models import ModelSource
-    from enginebay.params import Shapes
-    from enginebay.sweeps.cells import Cell
-    from enginebay.sweeps.job import Job
+    from enginebay_lab.sweeps.cells import Cell
+    from enginebay_lab.sweeps.job import Job
 
 
 class LocalCell:
@@ -85,7 +84,7 @@ class LocalCell:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What :func:`enginebay.compare` takes besides the model, as far as the cell says it."""
+        """What ``compare`` takes besides the model, as far as the cell says it."""
         cell = self.cell
         named = {
             "config": self.config,

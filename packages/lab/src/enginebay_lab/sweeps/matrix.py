@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay.config import Problems
 from enginebay.errors import ConfigError
-from enginebay.sweeps.cell_checks import check_cells
-from enginebay.sweeps.expansion import check_params, expand, named_backends
-from enginebay.sweeps.matrix_file import raise_first, read_matrix
+from enginebay_lab.sweeps.cell_checks import check_cells
+from enginebay_lab.sweeps.expansion import check_params, expand, named_backends
+from enginebay_lab.sweeps.matrix_file import raise_first, read_matrix
 
 if TYPE_CHECKING:
-    from enginebay.sweeps.cells import Cell
+    from enginebay_lab.sweeps.cells import Cell
 
 
 def read_cells(given: Any) -> list[Cell]:
@@ -22,8 +22,8 @@ def read_cells(given: Any) -> list[Cell]:
 
     Args:
         given: The path of a TOML, JSON, YAML or Python file, or a mapping of the same shape; or a
-            sequence of :class:`enginebay.Cell`, or of mappings with its fields. Relative paths in
-            a file begin in its folder, others in the current one.
+            sequence of :class:`enginebay_lab.Cell`, or of mappings with its fields. Relative paths
+            in a file begin in its folder, others in the current one.
 
     Raises:
         ConfigError: The file cannot be read; a key, model, backend, parameter or precision is

@@ -11,7 +11,7 @@ import msgspec
 from enginebay.config import Problems, read
 from enginebay.errors import ConfigError, ParamsError, UsageError
 from enginebay.params import declared_fields
-from enginebay.sweeps.cells import Cell
+from enginebay_lab.sweeps.cells import Cell
 
 #: The keys and indices that lead to a value of the file.
 KeyPath = tuple[Any, ...]

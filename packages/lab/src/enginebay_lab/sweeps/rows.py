@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from enginebay import Receipt
 from enginebay.environment import EnvReport
-from enginebay.evaluation import Row
-from enginebay.inference import Receipt
-from enginebay.measurement import Machine
-from enginebay.operations import ComparisonRow
-from enginebay.sweeps.cells import label
+from enginebay_lab.comparison.comparison import ComparisonRow
+from enginebay_lab.evaluation.rows import Row
+from enginebay_lab.measurement.machine import Machine
+from enginebay_lab.sweeps.cells import label
 
 if TYPE_CHECKING:
-    from enginebay.sweeps.cells import Cell
+    from enginebay_lab.sweeps.cells import Cell
 
 #: The version of a row in a file; it grows when a field is removed or changes its meaning.
 SCHEMA = 1
 
 
 class SweepRow(ComparisonRow, frozen=True, kw_only=True):
-    """One cell of a sweep: what :class:`enginebay.ComparisonRow` has, and where it ran.
+    """One cell of a sweep: what :class:`enginebay_lab.ComparisonRow` has, and where it ran.
 
     Attributes:
         key: The cell's key.
@@ -79,7 +79,7 @@ class SweepRow(ComparisonRow, frozen=True, kw_only=True):
 
 
 class Sweep(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of :func:`enginebay.sweep`.
+    """The result of :func:`enginebay_lab.sweep`.
 
     Attributes:
         rows: One for each cell, in the order of the cells.

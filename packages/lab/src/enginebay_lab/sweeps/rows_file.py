@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enginebay.errors import UsageError, check_text
-from enginebay.files import JsonLines, similar_file
-from enginebay.sweeps.rows import SCHEMA, SweepRow
+from enginebay_lab.files import JsonLines, similar_file
+from enginebay_lab.sweeps.rows import SCHEMA, SweepRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,26 +10,28 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from enginebay.errors import EnginebayError, UsageError
-from enginebay.executors import Task, check_executor, local_executor, run_tasks
 from enginebay.operations import Steps
-from enginebay.sweeps.arrival import arrived
-from enginebay.sweeps.baseline import judged_cells, regressions
-from enginebay.sweeps.faults import lost
-from enginebay.sweeps.matrix import read_cells
-from enginebay.sweeps.rows import Sweep, SweepRow
-from enginebay.sweeps.rows_file import ROWS_FILE, RowsFile, read_rows
-from enginebay.sweeps.sending import attempts, files_digest, job_of
+from enginebay_lab.executors.local import local_executor
+from enginebay_lab.executors.running import check_executor, run_tasks
+from enginebay_lab.executors.tasks import Task
+from enginebay_lab.sweeps.arrival import arrived
+from enginebay_lab.sweeps.baseline import judged_cells, regressions
+from enginebay_lab.sweeps.faults import lost
+from enginebay_lab.sweeps.matrix import read_cells
+from enginebay_lab.sweeps.rows import Sweep, SweepRow
+from enginebay_lab.sweeps.rows_file import ROWS_FILE, RowsFile, read_rows
+from enginebay_lab.sweeps.sending import attempts, files_digest, job_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from concurrent.futures import Executor
 
-    from enginebay.executors import Outcome
     from enginebay.operations import Step
-    from enginebay.sweeps.cells import Cell
+    from enginebay_lab.executors.tasks import Outcome
+    from enginebay_lab.sweeps.cells import Cell
 
 #: What runs a cell, in a child process of some worker.
-FUNCTION = "enginebay.sweeps.cell_task:run_cell"
+FUNCTION = "enginebay_lab.sweeps.cell_task:run_cell"
 
 
 def sweep(
@@ -50,7 +52,7 @@ def sweep(
 
     Args:
         cells: The path of a sweep's file, a mapping of the same shape, or a sequence of
-            :class:`enginebay.Cell` or of mappings with its fields. See ``docs/sweep.md``.
+            :class:`enginebay_lab.Cell` or of mappings with its fields. See ``docs/sweep.md``.
         executor: Any ``concurrent.futures.Executor``, such as a ``ProcessPoolExecutor`` or
             ``distributed.Client(…).get_executor(pure=False)``; it is left open. By default this
             machine: as many cells at once as it has cores and memory for, or one after the other
@@ -76,7 +78,7 @@ def sweep(
 
     Example:
         >>> import enginebay as eb
-        >>> found = eb.sweep("sweep.toml", output="release-7")  # doctest: +SKIP
+        >>> found = lab.sweep("sweep.toml", output="release-7")  # doctest: +SKIP
         >>> [row.label for row in found.rows if row.verdict != "verified"]  # doctest: +SKIP
         ['net.py:build on ncnn fp16']
     """

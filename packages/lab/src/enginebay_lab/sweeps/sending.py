@@ -14,13 +14,13 @@ import msgspec
 
 from enginebay.config import load
 from enginebay.errors import EnginebayError, UsageError, disk_error
-from enginebay.sweeps.files import refer, with_content
-from enginebay.sweeps.job import Job, encode
+from enginebay_lab.sweeps.files import refer, with_content
+from enginebay_lab.sweeps.job import Job, encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from enginebay.sweeps.cells import Cell
+    from enginebay_lab.sweeps.cells import Cell
 
 #: The folder of a sweep's artifacts, and the one in it where they are built.
 ARTIFACTS, ATTEMPTS = "artifacts", ".attempts"
@@ -58,7 +58,7 @@ def attempts(output: Path) -> Iterator[str]:
 
 
 def job_of(cell: Cell, output: Path | None, token: str) -> bytes:
-    """Return the job of a cell: what :func:`enginebay.sweeps.run_cell` takes.
+    """Return the job of a cell: what :func:`~enginebay_lab.sweeps.cell_task.run_cell` takes.
 
     Relative paths begin in the cell's folder. Files are named by their digests, and small
     ones travel along; a config is read here, with all that it inherits.

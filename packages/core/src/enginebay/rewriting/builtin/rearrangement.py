@@ -101,5 +101,5 @@ def copy(ctx: Context, g: Any, self: Any, src: Any, non_blocking: Any = None) ->
     from torch.onnx._internal.torchscript_exporter._type_utils import JitScalarType
 
     # CastLike would need no dtype, and opset 15.
-    dtype = JitScalarType._from_name(self.type().scalarType()).onnx_type()
+    dtype: Any = JitScalarType._from_name(self.type().scalarType()).onnx_type()
     return g.op("Expand", g.op("Cast", src, to_i=int(dtype)), g.op("Shape", self))

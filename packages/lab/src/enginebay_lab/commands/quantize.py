@@ -1,0 +1,94 @@
+"""``enginebay quantize``: deploy in 8 bits, with layers in float until it is accurate enough."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from enginebay.commands import (
+    add_backend_parameters,
+    add_deployment,
+    add_model,
+    add_work_dir,
+    default_work_dir,
+    deployment_options,
+    join_names,
+    model_options,
+    print_fields,
+    print_json,
+    quiet_verdict,
+    repeatable_command,
+    short_path,
+    stdout_on_stderr,
+    verdict_word,
+)
+from enginebay_lab.commands.evaluate import METRIC_HELP
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+EXAMPLES = ("enginebay quantize net.py:build --data items.npz --metric accuracy --max-drop 0.01",)
+
+
+def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
+    """Add the command's flags, and those of the chosen backend."""
+    parser.usage = (
+        "enginebay quantize MODEL --precision int8 --data DATA --metric METRIC --max-drop X [flags]"
+    )
+    add_model(parser)
+    add_work_dir(parser)
+    parser.add_argument(
+        "--max-drop",
+        type=float,
+        metavar="X",
+        required=True,
+        help="how much worse than PyTorch's the metric may be, on all of --data",
+    )
+    parser.add_argument("--metric", metavar="METRIC", required=True, help=METRIC_HELP)
+    add_deployment(parser)
+    add_backend_parameters(parser, argv)
+
+
+def run(args: Namespace) -> int:
+    """Quantize, and say what it cost."""
+    import msgspec
+
+    from enginebay.commands import progress
+    from enginebay_lab.diagnosis.quantization import quantize
+
+    with progress() as watch, stdout_on_stderr(), quiet_verdict():
+        options = model_options(args)
+        found = quantize(
+            args.model,
+            **options,
+            **deployment_options(args),
+            metric=args.metric,
+            max_drop=args.max_drop,
+            work_dir=args.work_dir or default_work_dir(args.model, options["backend"]),
+            overwrite=args.overwrite,
+            watch=watch,
+            command=repeatable_command(args.argv),
+        )
+    artifact = found.deployment.artifact
+    if args.json:
+        print_json(
+            {
+                "verdict": found.deployment.verdict,
+                "artifact": str(artifact.path),
+                "accuracy": msgspec.to_builtins(found.accuracy),
+                "max_drop": found.max_drop,
+                "kept": list(found.kept),
+                "layers": found.layers,
+                "manifest": msgspec.to_builtins(artifact.manifest),
+            }
+        )
+        return 0
+    print_fields(
+        (
+            ("verdict", verdict_word(found.deployment.verdict)),
+            ("accuracy", found.describe()),
+            ("given back", f"{len(found.kept)} of {found.layers} layers" if found.layers else ""),
+            ("kept", join_names(found.kept)),
+            ("artifact", short_path(artifact.path)),
+        )
+    )
+    return 0

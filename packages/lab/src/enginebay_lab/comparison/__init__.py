@@ -1,0 +1,1 @@
+"""Comparison: one model on several backends and precisions, a row for each."""

@@ -1,0 +1,233 @@
+"""``quantize``: an 8-bit artifact that is accurate enough, with few layers in floating point."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+import enginebay as eb
+from enginebay.errors import ArtifactExistsError, MismatchError, UsageError
+from enginebay.operations import Steps
+from enginebay_lab.diagnosis.rank_layers import sensitivity
+from enginebay_lab.evaluation.evaluate_artifacts import evaluate
+from enginebay_lab.evaluation.find import find_metrics
+from enginebay_lab.evaluation.rows import Row
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from enginebay.operations import Step
+
+#: The arguments of :func:`enginebay.deploy` that :func:`sensitivity` takes too.
+_SHARED = ("task", "backend", "params", "ir", "exporter", "rewriters", "config")
+
+
+class Quantization(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of :func:`quantize`.
+
+    Attributes:
+        deployment: The artifact, as :func:`enginebay.deploy` returns it.
+        accuracy: Its metric beside PyTorch's, on all items of the data set.
+        max_drop: The largest drop that was allowed.
+        kept: The layers that were given back to floating point, the costliest first.
+        layers: How many layers could have been.
+    """
+
+    deployment: eb.Deployment
+    accuracy: Row
+    max_drop: float
+    kept: tuple[str, ...]
+    layers: int
+
+    def describe(self) -> str:
+        """One line: the metric here and in PyTorch, and what was allowed."""
+        return _figures(self.accuracy, self.max_drop)
+
+
+class Attempt(NamedTuple):
+    """One artifact with some layers in floating point."""
+
+    nodes: tuple[str, ...]
+    deployment: eb.Deployment
+    accuracy: Row
+    max_drop: float
+
+    @property
+    def passed(self) -> bool:
+        """True if its verdict is no mismatch, and its metric drops little enough."""
+        drop = self.accuracy.drop
+        is_right = self.deployment.verdict in ("verified", "unverified")
+        return is_right and drop is not None and drop <= self.max_drop
+
+
+def quantize(
+    model: Any,
+    args: Any = None,
+    *,
+    data: Any,
+    metric: Any,
+    max_drop: float,
+    work_dir: str | Path,
+    int8_keep: Sequence[str] = (),
+    allow_mismatch: bool = False,
+    overwrite: bool = False,
+    timeout: float = 1800.0,
+    watch: Callable[[Step], None] | None = None,
+    **options: Any,
+) -> Quantization:
+    """Deploy a model in 8 bits, and give layers back to floating point until it is accurate enough.
+
+    The layers that cost most, alone, are given back first: as few as the largest drop allows, which
+    is found by doubling and then by halving. Where all in 8 bits will do, no layer is measured.
+
+    Args:
+        model: As :func:`enginebay.deploy` takes it; PyTorch must be able to run it.
+        args: Example inputs.
+        data: An :class:`enginebay.DataSet`, or what one is made of: it calibrates the engine, and
+            its metric is measured on all of it.
+        metric: One metric, as :func:`enginebay_lab.evaluate` takes it.
+        max_drop: The largest drop of the metric below PyTorch's, in the metric's own unit.
+        work_dir: The folder that the artifact becomes.
+        int8_keep: Layers that stay in floating point from the start.
+        allow_mismatch: Publish the most accurate artifact where none is accurate enough.
+        overwrite: Replace the artifact that is there already.
+        timeout: Seconds that the child processes of each conversion may take, and again those that
+            run the engine.
+        watch: Called with each step when it starts, when its detail changes and when it ends.
+        **options: What else :func:`enginebay.deploy` takes.
+
+    Raises:
+        UsageError: An argument is wrong, or the precision is not an 8-bit one.
+        ArtifactExistsError: ``work_dir`` is taken.
+        MismatchError: No artifact is verified and accurate enough.
+    """
+    if not isinstance(max_drop, int | float) or math.isnan(max_drop) or max_drop < 0:
+        raise UsageError(f"max_drop is {max_drop!r}: wanted 0 or more", hint="--max-drop 0.01")
+    if Path(work_dir).exists() and not overwrite:
+        raise ArtifactExistsError(
+            f"'{work_dir}' is there already", hint="pass --overwrite, or choose another --work-dir"
+        )
+    sources = find_metrics(metric)
+    if len(sources) > 1:
+        names = ", ".join(source.name for source in sources)
+        raise UsageError(f"max_drop is of one metric, found {names}")
+    data = eb.DataSet.of(data)
+    steps = Steps(watch)
+    fixed = tuple(int8_keep)
+
+    def deployed(nodes: Sequence[str], folder: str | Path, **more: Any) -> eb.Deployment:
+        return eb.deploy(
+            *(model, args),
+            work_dir=folder,
+            data=data,
+            int8_keep=(*fixed, *nodes),
+            timeout=timeout,
+            **{**options, **more},
+        )
+
+    with TemporaryDirectory(prefix="enginebay-quantize-") as trials:
+
+        def attempt(nodes: Sequence[str]) -> Attempt:
+            folder = Path(trials) / str(len(nodes))
+            deployment = deployed(nodes, folder, allow_mismatch=True)
+            _check_precision(deployment)
+            (row,) = evaluate(folder, data, metric, model=model, timeout=timeout).rows
+            return Attempt(tuple(nodes), deployment, _checked(row), max_drop)
+
+        order: list[str] = []
+        with steps("quantize") as set_detail:
+            found = attempt(())
+            set_detail(_figures(found.accuracy, max_drop))
+        if not found.passed and found.deployment.verdict != "crashed":
+            shared = {name: options[name] for name in _SHARED if name in options}
+            with steps("rank") as set_detail:
+                ranked = sensitivity(
+                    *(model, args),
+                    data=data,
+                    int8_keep=fixed,
+                    timeout=timeout,
+                    watch=lambda step: set_detail(step.detail),
+                    **shared,
+                )
+            order = [one.node for one in ranked.nodes]
+            with steps("give back") as set_detail:
+
+                def shown(nodes: Sequence[str]) -> Attempt:
+                    set_detail(f"{len(nodes)} of {len(order)} layers")
+                    return attempt(nodes)
+
+                found = give_back(order, shown) if len(order) > 1 else found
+                set_detail(f"{len(found.nodes)} of {len(order)} layers")
+    verification = found.deployment.verification
+    if not found.passed and not allow_mismatch:
+        given = f"with {len(found.nodes)} of {len(order)} layers given back: " if order else ""
+        raise MismatchError(
+            f"{given}{_figures(found.accuracy, max_drop)}; {verification.summary()}",
+            verdict=verification,
+            hint="--max-drop with a larger value, other --data, or --allow-mismatch",
+        )
+    with steps("deploy") as set_detail:
+        deployment = deployed(
+            found.nodes, work_dir, overwrite=overwrite, allow_mismatch=allow_mismatch
+        )
+        set_detail(str(deployment.artifact.path))
+    return Quantization(
+        deployment=deployment,
+        accuracy=found.accuracy,
+        max_drop=max_drop,
+        kept=found.nodes,
+        layers=len(order),
+    )
+
+
+def give_back(order: Sequence[str], attempt: Callable[[Sequence[str]], Attempt]) -> Attempt:
+    """Find the shortest beginning of a list that passes, by doubling and then by halving.
+
+    Where a beginning passes, a longer one is taken to pass too. The whole list is never tried.
+
+    Args:
+        order: At least two nodes, the one to give back first at the head.
+        attempt: Tries nodes in floating point.
+
+    Returns:
+        The last attempt that passed; where none did, the one with the most nodes.
+    """
+    low, high = 0, 1
+    while not (found := attempt(order[:high])).passed:
+        if high == len(order) - 1:
+            return found
+        low, high = high, min(2 * high, len(order) - 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        other = attempt(order[:middle])
+        if other.passed:
+            found, high = other, middle
+        else:
+            low = middle
+    return found
+
+
+def _check_precision(deployment: eb.Deployment) -> None:
+    manifest = deployment.artifact.manifest
+    backend = eb.get_backend(manifest.backend)
+    backend.check_calibrated(backend.params_from(manifest.params), "max_drop gives layers back")
+
+
+def _checked(row: Row) -> Row:
+    if row.reference is None:
+        raise UsageError(
+            f"metric '{row.metric}' gives no number for PyTorch, on {row.count} items",
+            hint="choose another metric, or other data",
+        )
+    return row
+
+
+def _figures(row: Row, max_drop: float) -> str:
+    value = f"has none: {row.error}" if row.value is None else f"is {row.value:.4g}"
+    drop = "" if row.drop is None else f": a drop of {row.drop:.4g}"
+    beside = f"{row.reference:.4g} in PyTorch{drop} on {row.count} items"
+    return f"{row.metric} {value}, and {beside} (at most {max_drop:g})"

@@ -1,0 +1,225 @@
+"""The lab's commands as users type them, on the backend that needs no engine."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import enginebay as eb
+import enginebay_lab as lab
+from enginebay.cli import command_parser
+from enginebay.cli.installed_commands import command, installed_commands
+from enginebay.errors import ArtifactError, BackendUnavailableError
+from enginebay.plugins import KNOWN_COMMANDS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from packages.core.tests.cli.conftest import Run
+
+DEPLOY = ("--backend", "loopback", "--exporter", "torchscript")
+OURS = sorted(KNOWN_COMMANDS)
+
+
+def test_core_knows_them_and_lists_them_by_their_distribution(cli: Run) -> None:
+    found = {each.name: each for each in installed_commands()}
+    assert [name for name in found if found[name].distribution == "enginebay-lab"] == OURS
+    text = cli("-h").out
+    for name in OURS:
+        assert re.search(rf"^  {name} +[a-z]", text, re.MULTILINE), name
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_each_explains_itself_and_has_examples_that_can_be_typed(cli: Run, name: str) -> None:
+    code, text, _ = cli(name, "-h")
+    assert code == 0
+    assert text.startswith(f"usage: enginebay {name}")
+    module = command(name)
+    for line in module.EXAMPLES:
+        assert len(line) <= 90
+        argv = [word.replace("{backend}", "loopback") for word in shlex.split(line)[2:]]
+        argv = ["loopback" if "," in word and "onnx" in word else word for word in argv]
+        command_parser(name, module, argv).parse_args(argv)
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("deploy tiny.onnx --all", "enginebay compare MODEL --all"),
+        ("deploy tiny.onnx --max-drop 0.1", "enginebay quantize MODEL --max-drop X"),
+        ("deploy tiny.onnx --report page.html", "enginebay report FOLDER"),
+        ("verify tiny --bisect", "enginebay bisect ARTIFACT"),
+    ],
+)
+def test_what_was_a_flag_is_hinted_at(cli: Run, words: str, hint: str) -> None:
+    ran = cli(*words.split())
+    assert (ran.code, ran.err.splitlines()[-1]) == (2, f"hint: {hint}")
+
+
+def test_bisect_what_is_wrong(cli: Run) -> None:
+    assert cli("deploy", "net.py:build", *DEPLOY, "--gain", "1.5", "--allow-mismatch").code == 0
+    ran = cli("bisect", "net-build-loopback")
+    assert ran.code == 1, ran.err
+    lines = ran.out.splitlines()
+    assert re.fullmatch(
+        r"loopback leaves PyTorch at 'linear', node '\S+' \(Gemm\): off by \S+ through the engine "
+        r"and by \S+ alone; the exported graph is right there, and the engine is not",
+        lines[0],
+    )
+    assert re.search(r"^module +\w+\n(.*\n)*MODULE +THROUGH +ALONE", ran.out, re.M)
+
+
+def test_bisect_what_is_right(cli: Run) -> None:
+    assert cli("deploy", "net.py:build", *DEPLOY).code == 0
+    ran = cli("bisect", "net-build-loopback", "--model", "net.py:build")
+    assert ran.code == 0
+    assert ran.out.startswith("the engine is right on this sample when it is built again; ")
+    found = cli("bisect", "net-build-loopback", "--json").document
+    assert (found["found"], found["step"], found["module"], found["node"]) == (
+        False,
+        "none",
+        "",
+        "",
+    )
+
+
+def test_a_comparison_measures_the_engines_that_run_here(
+    ahead: str, loopback: str, tmp_path: Path
+) -> None:
+    found = lab.compare(
+        nn.ReLU(),
+        torch.randn(2, 3),
+        backends=[ahead, loopback],
+        work_dir=tmp_path / "out",
+        seconds=0.05,
+    )
+    built, ran = found.rows
+    assert (built.verdict, ran.verdict) == ("unverified", "verified")
+    assert built.notes == ("not measured: built for a board of kind 1 or 2",)
+    assert (built.speed, ran.speed is not None) == (None, True)
+
+
+@pytest.mark.parametrize("use", ["benchmark", "evaluate", "bisect"])
+def test_what_has_to_run_the_engine_is_refused_in_one_line(
+    ahead: str, tmp_path: Path, use: str
+) -> None:
+    made = eb.deploy(nn.ReLU(), torch.ones(2), backend=ahead, work_dir=tmp_path / "a")
+    more = ([{"input": np.ones(2, np.float32)}], "accuracy") if use == "evaluate" else ()
+    with pytest.raises(eb.EnginebayError, match=r"and this machine has no board\n") as caught:
+        getattr(lab, use)(made.artifact.path, *more)
+    assert isinstance(caught.value, BackendUnavailableError) == (use != "bisect")
+
+
+def test_an_artifact_that_is_bound_to_something_else_is_not_measured(
+    loopback: str, tmp_path: Path
+) -> None:
+    made = eb.deploy(nn.ReLU(), torch.ones(2), backend=loopback, work_dir=tmp_path / "a")
+    file = made.artifact.path / "manifest.json"
+    text = file.read_text().rstrip()
+    file.write_text(text[:-1] + ', "pinned": {"gpu": "H100"}}')
+    with pytest.raises(ArtifactError, match=r'^the artifact is bound to gpu "H100", found none'):
+        lab.benchmark(made.artifact.path)
+
+
+DEPLOYED = ("deploy", "net.py:build", *DEPLOY)
+
+
+@pytest.fixture
+def deployed(cli: Run) -> None:
+    """``net.py:build`` at ``net-build-loopback``."""
+    assert cli(*DEPLOYED).code == 0
+
+
+def test_benchmark_prints_calls_and_engine_of_one_artifact(deployed: None, cli: Run) -> None:
+    ran = cli("benchmark", "net-build-loopback", "--seconds", "0.2")
+    assert (ran.code, ran.err) == (0, "")
+    header, call, engine, *fields = ran.out.splitlines()
+    assert header.split() == ["MEDIAN", "95", "%", "INTERVAL", "P90", "P99", "MIN", "MAX", "RUNS"]
+    time = r"[\d,.]+ (ns|µs|ms|s)"
+    for line, name in ((call, "call"), (engine, "engine")):
+        assert re.match(rf"{name} +{time} +{time} – {time}( +({time}|-)){{4}} +[\d,]+$", line)
+    assert re.match(r"rate +[\d,.]+ calls/s, [\d,.]+ items/s, one after the other", fields[0])
+    assert re.match(rf"load +{time}, then {time} for the first call", fields[1])
+    assert re.match(r"memory +[\d.]+ MiB at most, [\d.]+ MiB above the process", fields[2])
+    assert re.match(r"windows +(not )?agreed within [\d.]+ % after [\d.]+ s", fields[3])
+    assert fields[4].startswith("engine   onnx.reference")
+
+
+def test_benchmark_compares_with_the_model_that_was_deployed(deployed: None, cli: Run) -> None:
+    ran = cli("benchmark", "net-build-loopback", "--seconds", "0.01", "--against", "pytorch")
+    assert (ran.code, ran.err) == (0, "")
+    header, torch, row, *notes = ran.out.splitlines()
+    columns = "ARTIFACT CALL ENGINE P90 P99 ITEMS/S MEMORY SPEED AGREED"
+    assert header.split() == columns.split()
+    assert torch.startswith("pytorch ")
+    assert re.match(r"net-build-loopback .* [\d.,]+× \([\d.,]+–[\d.,]+\) +(within|no:) ", row)
+    assert "SPEED is beside 'pytorch', with its 95 % interval" in notes[0]
+
+
+def test_benchmark_has_a_row_that_failed(deployed: None, cli: Run) -> None:
+    ran = cli("benchmark", "net-build-loopback", "--seconds", "0.01", "--batch", "2,3")
+    assert ran.code == 1
+    assert ran.err.startswith("error: 'net-build-loopback': the batch is fixed: the model takes x ")
+    header, _, lost, *_ = ran.out.splitlines()
+    assert header.split()[:2] == ["ARTIFACT", "BATCH"]
+    assert lost.split() == ["net-build-loopback", "3", *"-------", "failed"]
+
+
+def test_benchmark_needs_a_model_to_compare_with(here: Path, deployed: None, cli: Run) -> None:
+    (here / "net.py").unlink()
+    ran = cli("benchmark", "net-build-loopback", "--against", "pytorch")
+    error, hint = ran.err.splitlines()
+    assert (ran.code, hint) == (2, "hint: name it: --model MODEL")
+    assert error == (
+        "error: there is no PyTorch model to compare with: no artifact names one that is still "
+        "there"
+    )
+
+
+def test_benchmark_is_a_document_too(deployed: None, cli: Run) -> None:
+    given = ("--input", "x=2x4", "--seconds", "0.01")
+    found = cli("benchmark", "net-build-loopback", *given, "--json").document
+    (row,) = found["rows"]
+    assert row["call"]["low"] <= row["call"]["median"] <= row["call"]["high"]
+    assert row["engine"]["runs"] >= 6
+    assert row["receipt"]["device"] == "cpu"
+
+
+def test_benchmark_refuses_what_the_model_does_not_take(deployed: None, cli: Run) -> None:
+    ran = cli("benchmark", "net-build-loopback", "--input", "y=2x4")
+    assert ran.code == 2
+    assert ran.err.startswith("error: unknown input 'y': the model takes ")
+    ran = cli("benchmark", "net-build-loopback", "--seconds", "0")
+    assert (ran.code, ran.err) == (2, "error: seconds is 0, wanted a positive number\n")
+    ran = cli("benchmark", "net-build-loopback", "--batch", "1,x")
+    assert ran.err == "error: '1,x' is no list of numbers\nhint: write them as 1,8\n"
+    ran = cli("benchmark", "net-build-loopback", "--model", "net.py:build")
+    assert ran.err.splitlines()[0] == (
+        "error: a model is named, and nothing is to be compared with it"
+    )
+    assert cli("benchmark", "nowhere").code == 1
+
+
+def test_a_sweep_builds_what_it_cannot_run(
+    ahead: str, cli: Run, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENGINEBAY_BACKENDS", ahead)
+    (here / "sweep.toml").write_text(
+        'models = ["net.py:build"]\nbackends = ["ahead"]\nseconds = 0.1'
+    )
+    done = cli("sweep", "sweep.toml", "--output", "swept", "--json")
+    assert done.code == 0
+    (row,) = json.loads(done.out)["rows"]
+    assert row["verdict"] == "unverified"
+    assert row["verification"]["simulation"]["samples"] == 5
+    assert row["notes"][-1] == (
+        "the artifact could not be measured: it is built for a board of kind 1 or 2, and this "
+        "machine has no board"
+    )
