@@ -20,6 +20,7 @@ import gc
 import importlib
 import io
 import json
+import logging
 import os
 import pkgutil
 import runpy
@@ -311,13 +312,18 @@ def main(path: str, entries: list[str]) -> None:
     atexit.register(_end_at_once)  # the first to be registered, so the last to be called
     bare = list(sys.path)
     sys.path[:] = entries
-    core = importlib.import_module("enginebay")
-    ours = [found.name for found in pkgutil.walk_packages(core.__path__, "enginebay.")]
+    ours: list[str] = []
+    for package in ("enginebay", "enginebay_lab"):
+        with contextlib.suppress(ImportError):
+            folders = importlib.import_module(package).__path__
+            ours += [found.name for found in pkgutil.walk_packages(folders, f"{package}.")]
     ours = [name for name in ours if not {"testing", "__main__"}.intersection(name.split("."))]
+    logging.disable(logging.WARNING)  # a test that starts the server compares what is on stderr
     for module in (*PRELOADED, *ours):
         with contextlib.suppress(ImportError):
             importlib.import_module(module)
     importlib.import_module("tests.quick_torch").quicken_torch(now=True)
+    logging.disable(logging.NOTSET)
     _install()
     gc.collect()
     gc.freeze()  # a fork that collects garbage would copy every page

@@ -72,6 +72,7 @@ def test_a_command_on_windows_ends_with_one_line_and_a_hint() -> None:
     )
 
 
+@pytest.mark.process  # a fork has used the name before
 def test_a_public_name_on_windows_says_the_same() -> None:
     run = on_windows("import enginebay; enginebay.deploy")
     assert run.stderr.splitlines()[-2:] == [

@@ -421,7 +421,7 @@ def test_check_env_of_a_broken_backend_is_exit_code_3_only_where_it_is_named(
 def test_nothing_is_installed(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     from enginebay.plugins import discovery
 
-    monkeypatch.setattr(discovery, "distributions", list)  # an environment with no plugin at all
+    monkeypatch.setattr(discovery, "entry_points", list)  # an environment with no plugin at all
     for name in ("backends", "check-env"):
         ran = cli(name)
         assert (ran.code, ran.out) == (0, "")

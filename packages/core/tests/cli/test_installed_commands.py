@@ -131,7 +131,7 @@ def test_no_command_replaces_one_of_core(cli: Run, bring: Callable[..., None]) -
 def test_a_command_of_a_distribution_that_is_not_installed(
     cli: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(discovery, "distributions", list)
+    monkeypatch.setattr(discovery, "entry_points", list)
     ran = cli("evaluate", "artifact")
     assert ran.code == 3
     assert ran.err == (

@@ -6,9 +6,9 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from importlib_metadata import distributions
 
 from enginebay.plugins import discovery
+from enginebay.plugins.entry_points import scan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,9 +47,9 @@ def _no_other_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hide the plugins that are installed here: a test finds those that it brings."""
 
     def found() -> object:
-        return distributions(path=[place for place in sys.path if place not in INSTALLED])
+        return scan([place for place in sys.path if place not in INSTALLED])
 
-    monkeypatch.setattr(discovery, "distributions", found)
+    monkeypatch.setattr(discovery, "entry_points", found)
 
 
 @pytest.fixture(autouse=True)

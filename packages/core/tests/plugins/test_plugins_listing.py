@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from enginebay.errors import PluginError
 from enginebay.plugins import BackendStatus, list_backends, list_plugins
 from enginebay.plugins.discovery import disabled_by
+from enginebay.plugins.entry_points import entry_points
 from enginebay.testing import temporary_backend
 
 LOUD = "raise RuntimeError('imported while listing')"
@@ -309,3 +310,63 @@ def test_core_names_its_own_distributions_in_one_place_only() -> None:
     assert naming == ["discovery.py"]
     # The names of two backends and their distribution.
     assert Path(home.__file__).read_text().count("tensorrt") == 4
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with one distribution, whose time stamps are old, and a cache of its own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    site = tmp_path / "site"
+    install(site, "kept", "[enginebay.commands]\nkept = json\n")
+    monkeypatch.setattr(sys, "path", [str(site)])
+    os.utime(site, (1e9, 1e9))
+    return site
+
+
+def names() -> list[str]:
+    return [entry.name for entry in entry_points()]
+
+
+def test_what_is_listed_is_cached_until_something_is_installed(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert names() == ["kept"]
+    with monkeypatch.context() as patch:
+        patch.setattr("enginebay.plugins.entry_points.scan", list)
+        assert names() == ["kept"]
+    install(cache, "more", "[enginebay.commands]\nmore = json\n")
+    assert sorted(names()) == ["kept", "more"]
+    with monkeypatch.context() as patch:  # it changed a moment ago, and may change again
+        patch.setattr("enginebay.plugins.entry_points.scan", list)
+        assert names() == []
+
+
+def test_entry_points_that_are_edited_are_read_again(cache: Path) -> None:
+    assert names() == ["kept"]
+    file = cache / "kept-1.0.dist-info" / "entry_points.txt"
+    file.write_text("[enginebay.commands]\nother = json\n")
+    assert names() == ["other"]
+
+
+@pytest.mark.parametrize("damage", ["", "nonsense", "1\n\n\n\n\n", "\0", "cut"])
+def test_a_damaged_cache_is_only_slower(cache: Path, damage: str) -> None:
+    assert names() == ["kept"]
+    (file,) = (cache.parent / "cache" / "enginebay").glob("entry-points-*")
+    file.write_text(file.read_text()[:-9] if damage == "cut" else damage)
+    assert names() == ["kept"]
+
+
+def test_a_cache_that_cannot_be_written_is_only_slower(cache: Path) -> None:
+    (cache.parent / "cache").write_text("a file where a folder belongs")
+    assert names() == names() == ["kept"]
+
+
+def test_a_path_that_breaks_the_lines_is_not_cached(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = cache.with_name("a\tb\nc")
+    cache.rename(odd)
+    os.utime(odd, (1e9, 1e9))
+    monkeypatch.setattr(sys, "path", [str(odd)])
+    assert names() == names() == ["kept"]
+    assert not (odd.parent / "cache" / "enginebay").exists()

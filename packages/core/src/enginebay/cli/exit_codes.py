@@ -7,7 +7,6 @@ import signal
 import sys
 import warnings
 from contextlib import contextmanager
-from threading import Timer
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from enginebay.cli.standard_streams import discard, own_stdout
@@ -156,6 +155,8 @@ def _short_warnings() -> Iterator[None]:
 def _raise_signal(number: int, frame: FrameType | None) -> None:
     if _imports_torch(frame):
         # C++ calls Python there, and an exception out of that ends the process with SIGABRT.
+        from threading import Timer
+
         later = Timer(0.1, os.kill, (os.getpid(), number))
         later.daemon = True
         later.start()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -43,9 +42,9 @@ def summary(module: str) -> str:
     package, *inside = module.split(".")
     try:
         spec = find_spec(package)  # of the outermost package: that imports nothing
-        origin = Path((spec and spec.origin) or "")
-        path = origin.parent.joinpath(*inside).with_suffix(".py") if inside else origin
-        with path.open(encoding="utf-8") as file:
+        origin = (spec and spec.origin) or ""
+        path = "/".join((*origin.split("/")[:-1], *inside)) + ".py" if inside else origin
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123  # pathlib is half of a start
             found = _SUMMARY.match(file.readline())
     except (OSError, UnicodeError, ValueError):
         return ""

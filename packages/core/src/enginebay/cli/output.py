@@ -10,7 +10,6 @@ import os
 import re
 import sys
 from contextlib import contextmanager
-from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -121,7 +120,7 @@ def _widths_that_fit(
     widths = [max(map(cell_len, column)) for column in columns]
     least = [least_of(*column) for column in columns]
     # One more than the columns and what is between them: rich would cut a column otherwise.
-    excess = sum(widths) + 2 * (len(widths) - 1) + 1 - get_terminal_size().columns
+    excess = sum(widths) + 2 * (len(widths) - 1) + 1 - _columns()
     # What can become narrowest gives first: prose before names.
     for number in sorted(range(len(widths)), key=lambda n: least[n] - widths[n]):
         cut = max(0, min(excess, widths[number] - least[number]))
@@ -145,12 +144,19 @@ def _print_wrapped(
     _console(sys.stdout).print(table)
 
 
+def _columns() -> int:
+    """The terminal's width, in characters."""
+    from shutil import get_terminal_size  # with compressions that a start does not need
+
+    return get_terminal_size().columns
+
+
 def _console(stream: TextIO) -> Console:
     from rich.console import Console
 
     return Console(
         file=stream,
-        width=get_terminal_size().columns,
+        width=_columns(),
         color_system=None if os.environ.get("NO_COLOR") else "auto",  # rich alone keeps bold
     )
 
@@ -174,7 +180,7 @@ def print_labelled(label: str, text: str, *, wrap: bool = True) -> None:
         indent = " " * len(_COLOUR_CODE.sub("", label))
         text = fill(
             text,
-            get_terminal_size().columns,
+            _columns(),
             initial_indent=indent,
             subsequent_indent=indent,
             break_long_words=False,  # the terminal breaks them, and copies them whole

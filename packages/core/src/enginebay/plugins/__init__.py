@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from enginebay.lazy import lazy_names
 from enginebay.plugins.discovery import (
-    BACKENDS,
     KNOWN_COMMANDS,
     KNOWN_DISTRIBUTIONS,
     KNOWN_MODEL_SOURCES,
@@ -23,6 +22,7 @@ from enginebay.plugins.discovery import (
     list_plugins,
     load_faults,
 )
+from enginebay.plugins.entry_points import BACKENDS
 
 if TYPE_CHECKING:
     from enginebay.plugins.loading import (

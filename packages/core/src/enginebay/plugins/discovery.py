@@ -7,22 +7,14 @@ of what ``enginebay backends`` does, and may cost a few dozen milliseconds with 
 from __future__ import annotations
 
 import os
-import re
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from importlib_metadata import distributions
-
 from enginebay.errors import PluginError
+from enginebay.plugins.entry_points import BACKENDS, COMMANDS, PLUGINS, entry_points
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
-
-    from importlib_metadata import IDistribution
-
-BACKENDS = "enginebay.backends"
-PLUGINS = "enginebay.plugins"
-COMMANDS = "enginebay.commands"
+    from collections.abc import Callable, Collection
 
 #: Backends that Enginebay's own distributions provide, as pip is given them in a shell: with the
 #: extra that brings the engine, where one suits every machine.
@@ -175,7 +167,11 @@ def strict_error(err: PluginError) -> PluginError:
 
 def _list(group: str, disabled: Callable[[str], Fault | None]) -> list[BackendStatus]:
     # Same name and module seen twice is one plugin: an editable install beside its wheel, say.
-    found = {(entry.name, entry.module): entry for entry in _entries(group)}
+    found = {
+        (entry.name, entry.module): BackendStatus(*entry[1:5])
+        for entry in entry_points()
+        if entry.group == group
+    }
     claims: dict[str, list[BackendStatus]] = {}
     for entry in found.values():
         claims.setdefault(entry.name, []).append(entry)
@@ -240,48 +236,3 @@ def _names_in(variable: str) -> list[str] | None:
     """Read the names in a comma-separated environment variable; None where it is not set."""
     value = os.environ.get(variable)
     return None if value is None else [name for item in value.split(",") if (name := item.strip())]
-
-
-def _entries(group: str) -> Iterator[BackendStatus]:
-    """Yield every entry point of a group, as a status that is not checked yet.
-
-    ``importlib.metadata.entry_points()`` is not used: it raises at the first malformed line of any
-    installed distribution, and its parser of the header costs 25 ms.
-    """
-    seen: set[str] = set()
-    for distribution in distributions():
-        section = f"[{group}]"
-        text = _read(distribution, "entry_points.txt")
-        if section not in text:
-            continue
-        header = _read(distribution, "METADATA") or _read(distribution, "PKG-INFO")
-        name, version = _field("Name", header), _field("Version", header)
-        key = re.sub(r"[-_.]+", "-", name).lower()
-        # The first on sys.path is the one that gets imported. No name: left over by an uninstall.
-        if not name or key in seen:
-            continue
-        seen.add(key)
-        for entry, value in _lines_of(section, text):
-            yield BackendStatus(entry, name, version, re.sub(r"\s*\[.*\]$", "", value))
-
-
-def _read(distribution: IDistribution, file: str) -> str:
-    try:
-        return distribution.read_text(file) or ""
-    except (OSError, UnicodeError):
-        return ""
-
-
-def _field(field: str, header: str) -> str:
-    match = re.search(rf"^{field}:[ \t]*(.+)$", header, re.MULTILINE)
-    return match[1].strip() if match else ""
-
-
-def _lines_of(section: str, text: str) -> Iterator[tuple[str, str]]:
-    inside = False
-    for line in map(str.strip, text.splitlines()):
-        if line.startswith("["):
-            inside = line == section
-        elif inside and line and not line.startswith("#"):
-            name, _, value = line.partition("=")
-            yield name.strip(), value.strip()

@@ -20,14 +20,8 @@ from enginebay.errors import (
     one_line,
 )
 from enginebay.plugins import checks, discovery
-from enginebay.plugins.discovery import (
-    BACKENDS,
-    COMMANDS,
-    KNOWN_DISTRIBUTIONS,
-    PLUGINS,
-    BackendStatus,
-    Fault,
-)
+from enginebay.plugins.discovery import KNOWN_DISTRIBUTIONS, BackendStatus, Fault
+from enginebay.plugins.entry_points import BACKENDS, COMMANDS, PLUGINS
 from enginebay.plugins.importing import import_checked
 from enginebay.plugins.trial import check_survival
 

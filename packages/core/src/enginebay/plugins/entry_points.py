@@ -1,0 +1,170 @@
+"""Entry points of Enginebay's groups: read from metadata, cached while nothing is installed.
+
+Reading the metadata of 300 distributions takes several times as long as Python's own start. What
+was found is cached for each environment, with the modification times of the folders on
+``sys.path`` and of the files that were read. A cache that is wrong or cannot be written is only
+slower.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from importlib_metadata import IDistribution
+
+BACKENDS = "enginebay.backends"
+PLUGINS = "enginebay.plugins"
+COMMANDS = "enginebay.commands"
+
+#: The form of the cache.
+_VERSION = "1"
+#: Seconds: a folder that changed so short a time ago may change again at the same time stamp.
+_SETTLED = 2.0
+
+
+class EntryPoint(NamedTuple):
+    """One line of a distribution's ``entry_points.txt``.
+
+    Attributes:
+        group: One of Enginebay's groups.
+        name: What users type.
+        distribution: The distribution's name.
+        version: Its version.
+        module: What the entry point names.
+        file: The path of the ``entry_points.txt``; empty where it is no file.
+    """
+
+    group: str
+    name: str
+    distribution: str
+    version: str
+    module: str
+    file: str
+
+
+def entry_points() -> list[EntryPoint]:
+    """Return the entry points of all distributions on ``sys.path``."""
+    folders = _stamps(sys.path)
+    file = _cache_file()
+    with suppress(OSError, ValueError, TypeError):
+        with open(file, encoding="utf-8") as kept:  # noqa: PTH123  # pathlib is half of a start
+            found = _decode(kept.read(), folders)
+        if found is not None:
+            return found
+    found = list(scan())
+    newest = max((int(stamp) for _, stamp in folders), default=0)
+    if time.time() - newest / 1e9 > _SETTLED:
+        with suppress(OSError, ValueError):
+            _write(file, _encode(folders, found))
+    return found
+
+
+def scan(path: Sequence[str] | None = None) -> Iterator[EntryPoint]:
+    """Yield the entry points of the distributions on a path, by default ``sys.path``.
+
+    ``importlib.metadata.entry_points()`` is not used: it raises at the first malformed line of any
+    installed distribution, and its parser of the header costs 25 ms.
+    """
+    from importlib_metadata import distributions
+
+    seen: set[str] = set()
+    for distribution in distributions(path=list(sys.path if path is None else path)):
+        text = _read(distribution, "entry_points.txt")
+        if "[enginebay." not in text:
+            continue
+        header = _read(distribution, "METADATA") or _read(distribution, "PKG-INFO")
+        name, version = _field("Name", header), _field("Version", header)
+        key = re.sub(r"[-_.]+", "-", name).lower()
+        # The first on sys.path is the one that gets imported. No name: left over by an uninstall.
+        if not name or key in seen:
+            continue
+        seen.add(key)
+        folder = getattr(distribution, "_path", None)
+        file = "" if folder is None else str(folder / "entry_points.txt")
+        for group, entry, value in _lines_of(text):
+            module = re.sub(r"\s*\[.*\]$", "", value)
+            yield EntryPoint(group, entry, name, version, module, file)
+
+
+def _stamps(paths: Sequence[str]) -> list[tuple[str, str]]:
+    """Return each path with the time at which it was last changed; 0 where there is none."""
+    found = []
+    for path in paths:
+        stamp = 0
+        with suppress(OSError, ValueError):
+            stamp = os.stat(path or ".").st_mtime_ns  # noqa: PTH116  # pathlib is half of a start
+        found.append((path or os.getcwd(), str(stamp)))  # noqa: PTH109
+    return found
+
+
+def _cache_file() -> str:
+    """Return the file of this environment, in the folder that the XDG specification names."""
+    folder = os.environ.get("XDG_CACHE_HOME", "")
+    base = folder if os.path.isabs(folder) else os.path.expanduser("~/.cache")  # noqa: PTH111, PTH117
+    name = f"entry-points-{crc32(sys.prefix.encode('utf-8', 'replace')):08x}.txt"
+    return os.path.join(base, "enginebay", name)  # noqa: PTH118
+
+
+def _encode(folders: Sequence[tuple[str, str]], found: Sequence[EntryPoint]) -> str:
+    """Write the cache: the folders, the files and the entry points, a line each.
+
+    Raises:
+        ValueError: A text breaks the lines.
+    """
+    files = _stamps(sorted({entry.file for entry in found if entry.file}))
+    rows = [(_VERSION, sys.version), *folders, (), *files, (), *found]
+    if any("\t" in text or "\n" in text for row in rows[1:] for text in row):
+        raise ValueError("a tab or a line break in a path or an entry point")
+    return "\n".join("\t".join(row).replace("\n", " ") for row in rows)
+
+
+def _decode(text: str, folders: Sequence[tuple[str, str]]) -> list[EntryPoint] | None:
+    """Read the cache; None where something has changed since."""
+    head, files, found = text.split("\n\n")
+    wanted = [(_VERSION, sys.version.replace("\n", " ")), *folders]
+    if head != "\n".join("\t".join(row) for row in wanted):
+        return None
+    known = [tuple(line.split("\t")) for line in files.split("\n") if line]
+    if known != _stamps([path for path, _ in known]):
+        return None
+    return [EntryPoint(*line.split("\t")) for line in found.split("\n") if line]
+
+
+def _write(file: str, text: str) -> None:
+    """Replace the cache at once: others may read or replace it in the same moment."""
+    os.makedirs(os.path.dirname(file), exist_ok=True)  # noqa: PTH103, PTH120
+    part = f"{file}.{os.getpid()}"
+    with open(part, "w", encoding="utf-8") as written:  # noqa: PTH123
+        written.write(text)
+    os.replace(part, file)  # noqa: PTH105
+
+
+def _read(distribution: IDistribution, file: str) -> str:
+    try:
+        return distribution.read_text(file) or ""
+    except (OSError, UnicodeError):
+        return ""
+
+
+def _field(field: str, header: str) -> str:
+    match = re.search(rf"^{field}:[ \t]*(.+)$", header, re.MULTILINE)
+    return match[1].strip() if match else ""
+
+
+def _lines_of(text: str) -> Iterator[tuple[str, str, str]]:
+    group = ""
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("["):
+            group = line.strip("[]")
+        elif group in (BACKENDS, PLUGINS, COMMANDS) and line and not line.startswith("#"):
+            name, _, value = line.partition("=")
+            yield group, name.strip(), value.strip()
