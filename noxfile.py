@@ -83,7 +83,8 @@ def install(
     if ours:  # the wheel that was installed before must go: the version's number may not change
         session.run_install("python", "-m", "pip", "uninstall", "-y", "-q", *ours)
     pins = ("-c", str(ROOT / "constraints.txt")) if pinned else ()
-    session.install(*pins, *names.values())
+    if names:
+        session.install(*pins, *names.values())
     if alone:
         session.install(*pins, "--no-deps", *alone)
 
