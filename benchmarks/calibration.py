@@ -35,7 +35,7 @@ def run() -> Iterator[Row]:
         np.savez(folder / "images.npz", x=images)
         model = nn.Sequential(*layers).eval()
         path = folder / "model.onnx"
-        eb.export(model, torch.zeros(SHAPE), path=path, input_names=["x"])
+        eb.export(model, torch.zeros(SHAPE), path=path, options=eb.ExportOptions(input_names=["x"]))
         for backend, bare in (("onnxruntime", _onnxruntime), ("openvino", _openvino)):
             pairs = [
                 (_image(_ours, backend, folder), _image(bare, backend, folder))

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 from sklearn.datasets import load_digits
+from tests.flat_options import split_options
 
 import enginebay as eb
 import enginebay_lab as lab
@@ -126,9 +127,9 @@ def measured(
             "allow_mismatch": True,
         }
         if gate:
-            done = lab.quantize(model, images[:1], **options, **gate).deployment
+            done = lab.quantize(model, images[:1], **split_options({**options, **gate})).deployment
         else:
-            done = eb.deploy(model, images[:1], **options)
+            done = eb.deploy(model, images[:1], **split_options(options))
         files = [done.artifact.path / file for file in done.artifact.files]
         size = sum(file.stat().st_size for file in files)
         right, seconds = 0, []

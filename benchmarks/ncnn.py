@@ -54,8 +54,8 @@ def _measured(
         work_dir=folder,
         backend="ncnn",
         params=PARAMS,
-        input_names=["x"],
-        dynamic_shapes={"x": {0: "batch"}} if batch > 1 else None,
+        dynamic={"x": {0: "batch"}} if batch > 1 else None,
+        export=eb.ExportOptions(input_names=["x"]),
     ).artifact
     piece = x.numpy()
     with eb.load(artifact) as wrapper:

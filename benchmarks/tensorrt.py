@@ -55,7 +55,7 @@ def run() -> Iterator[Row]:
 
 
 def _exported(model: Callable[[], tuple[nn.Module, Tensor]], path: Path) -> Path:
-    return eb.export(*model(), ir="onnx", path=path).path
+    return eb.export(*model(), path=path, options=eb.ExportOptions(ir="onnx")).path
 
 
 def _times(

@@ -17,6 +17,7 @@ from enginebay.hooks import ComparisonResult
 from enginebay.verdict import Verification
 from enginebay.verification.group import Measure
 from enginebay.verification.groups import compare_sample
+from tests.flat_options import split_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,9 +106,14 @@ def deploy(
         backend=backend,
         work_dir=work_dir,
         params={THREADS[backend]: 1, "precision": precision},
-        ir="torchscript" if backend == "ncnn" else None,
-        exporter=None if backend == "ncnn" else "torchscript",
-        **{"output_names": OUTPUTS.split(","), **options},
+        **split_options(
+            {
+                "output_names": OUTPUTS.split(","),
+                **options,
+                "ir": "torchscript" if backend == "ncnn" else None,
+                "exporter": None if backend == "ncnn" else "torchscript",
+            }
+        ),
     )
 
 
@@ -123,7 +129,7 @@ def test_a_detector_whose_order_is_the_engines_own(
     assert matching.matched > 20 * verification.samples
     assert (matching.expected_alone, matching.found_alone, matching.excused) == (0, 0, 0)
     assert {output.comparator for output in verification.outputs} == {"detections:0.5"}
-    assert not eb.verify(artifacts[backend], compare={}).passed
+    assert not eb.verify(artifacts[backend], options=eb.VerifyOptions(compare={})).passed
     (record,) = eb.open_artifact(artifacts[backend]).manifest.comparators
     assert record.comparator == "detections:0.5"
     if backend == "onnxruntime":
@@ -199,9 +205,7 @@ def rows(least: float, work_dir: Path, **options):
         torch.from_numpy(np.random.default_rng(0).normal(size=(9, 2)).astype(np.float32)),
         backend="onnxruntime",
         work_dir=work_dir,
-        exporter="torchscript",
-        output_names=["boxes"],
-        **options,
+        **split_options({**options, "exporter": "torchscript", "output_names": ["boxes"]}),
     )
 
 
@@ -312,4 +316,6 @@ def test_a_function_is_recorded_and_not_run_by_its_name(tmp_path: Path) -> None:
     rows(0.0, tmp_path / "art", compare={"boxes": same_count})
     with pytest.raises(UsageError, match="is code outside of it, and is not run"):
         eb.verify(tmp_path / "art")
-    assert eb.verify(tmp_path / "art", compare={"boxes": same_count}).passed
+    assert eb.verify(
+        tmp_path / "art", options=eb.VerifyOptions(compare={"boxes": same_count})
+    ).passed

@@ -96,7 +96,7 @@ def test_what_fails_is_a_row_with_its_reason(tmp_path: Path) -> None:
         work_dir=tmp_path / "all",
         backends=ENGINES,
         precisions=["fp32", "bf16"],
-        rewriters=[wrong],
+        export=eb.ExportOptions(rewriters=[wrong]),
     )
     rows = {row.label: row for row in found.rows}
     assert [row.verdict for row in found.rows] == ["verified", "failed", "mismatched", "mismatched"]

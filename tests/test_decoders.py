@@ -18,6 +18,7 @@ from transformers import (
 
 import enginebay as eb
 from enginebay.models import bind, find_model
+from tests.flat_options import split_options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,8 +81,8 @@ def test_a_step_decodes_after_any_past(kind, backend, options, tmp_path: Path) -
         *(model, inputs),
         backend=backend,
         work_dir=tmp_path / "out",
-        dynamic_shapes={"past_key_values": {2: ("past", 1, 32)}},
-        **options,
+        dynamic={"past_key_values": {2: ("past", 1, 32)}},
+        **split_options(options),
     )
     assert deployment.verdict == "verified"
     assert inputs["past_key_values"].get_seq_length() == 5, "the caller's cache does not grow"
@@ -101,7 +102,13 @@ def test_a_step_decodes_after_any_past(kind, backend, options, tmp_path: Path) -
 def test_the_other_representations_take_a_cache(kind: Any, tmp_path: Path) -> None:
     model = decoder("llama")
     past = {"past_key_values": {2: "past"}}
-    ir = eb.export(model, step(model, 5), ir=kind, path=tmp_path / "step", dynamic_shapes=past)
+    ir = eb.export(
+        model,
+        step(model, 5),
+        path=tmp_path / "step",
+        dynamic=past,
+        options=eb.ExportOptions(ir=kind),
+    )
     assert [spec.name for spec in ir.inputs] == ["input_ids", *NAMES]
     assert [spec.dims for spec in ir.inputs[1:]] == [(1, 2, "past", 4)] * 4
     assert [spec.name for spec in ir.outputs] == ["logits", *PRESENT]
@@ -135,7 +142,11 @@ def test_a_static_cache_is_written_into(tmp_path: Path) -> None:
     before = cache.layers[0].keys.clone()
     inputs = {"input_ids": torch.ones(1, 1, dtype=torch.int64), "past_key_values": cache}
     deployment = eb.deploy(
-        model, inputs, backend="onnxruntime", work_dir=tmp_path / "out", exporter="torchscript"
+        model,
+        inputs,
+        backend="onnxruntime",
+        work_dir=tmp_path / "out",
+        export=eb.ExportOptions(exporter="torchscript"),
     )
     assert deployment.verdict == "verified"
     names = [spec.name for spec in deployment.artifact.manifest.outputs]

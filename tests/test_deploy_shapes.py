@@ -51,8 +51,8 @@ def deployed(
         example(3, 5),
         backend="onnxruntime",
         work_dir=tmp_path_factory.mktemp("rich") / "out",
-        exporter=request.param,
-        dynamic_shapes={name: {0: batch, 1: length} for name in ("x", "ids", "mask")},
+        dynamic={name: {0: batch, 1: length} for name in ("x", "ids", "mask")},
+        export=eb.ExportOptions(exporter=request.param),
     )
     return model, deployment
 
@@ -120,7 +120,7 @@ def test_open_sizes_of_an_onnx_file_are_compared_in_the_range_that_is_given(
         nn.Linear(4, 3),
         torch.ones(2, 4),
         path=tmp_path / "net.onnx",
-        dynamic_shapes={"input": {0: "n"}},
+        dynamic={"input": {0: "n"}},
     )
     deployed = eb.deploy(
         str(tmp_path / "net.onnx"),
@@ -142,7 +142,7 @@ def test_a_half_precision_model(tmp_path: Path, exporter: Any) -> None:
         torch.randn(2, 8).half(),
         backend="onnxruntime",
         work_dir=tmp_path / "out",
-        exporter=exporter,
+        export=eb.ExportOptions(exporter=exporter),
     )
     assert deployment.verdict == "verified"
     artifact = deployment.artifact
@@ -203,7 +203,11 @@ def test_verify_against_outputs_that_were_given(tmp_path: Path) -> None:
     model = nn.ReLU()
     x = torch.tensor([[-1.0, 2.0]])
     deployment = eb.deploy(
-        model, x, backend="onnxruntime", work_dir=tmp_path / "out", exporter="torchscript"
+        model,
+        x,
+        backend="onnxruntime",
+        work_dir=tmp_path / "out",
+        export=eb.ExportOptions(exporter="torchscript"),
     )
     (name,) = [spec.name for spec in deployment.artifact.inputs]
     inputs = {name: x.numpy()}

@@ -70,7 +70,11 @@ def numbers(artifact: Any, net: nn.Module) -> None:
 @pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
 def test_an_object_by_either_exporter(net: nn.Module, tmp_path: Path, exporter: Any) -> None:
     deployment = eb.deploy(
-        net, torch.randn(2, 4), backend="onnxruntime", work_dir=tmp_path / "out", exporter=exporter
+        net,
+        torch.randn(2, 4),
+        backend="onnxruntime",
+        work_dir=tmp_path / "out",
+        export=eb.ExportOptions(exporter=exporter),
     )
     assert deployment.verdict == "verified"
     assert deployment.notes == ()

@@ -37,8 +37,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             backend=backend,
             work_dir=made / backend,
             params={THREADS[backend]: 1},
-            probes=0,
-            exporter=None if backend == "ncnn" else "torchscript",
+            export=eb.ExportOptions(exporter=None if backend == "ncnn" else "torchscript"),
+            verify=eb.VerifyOptions(probes=0),
         )
     return made
 
@@ -68,8 +68,8 @@ def test_items_that_are_batches_and_tensors(tmp_path: Path) -> None:
         *(model, torch.zeros(2, 1, 8, 8)),
         backend="onnxruntime",
         work_dir=tmp_path / "batched",
-        dynamic_shapes={"input": {0: ("batch", 1, 8)}},
-        probes=0,
+        dynamic={"input": {0: ("batch", 1, 8)}},
+        verify=eb.VerifyOptions(probes=0),
     )
     x = torch.randn(20, 1, 8, 8)
     with torch.no_grad():

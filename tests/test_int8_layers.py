@@ -14,6 +14,7 @@ from torch import nn
 import enginebay as eb
 import enginebay_lab as lab
 from enginebay.errors import ArtifactExistsError, MismatchError, UsageError
+from tests.flat_options import split_options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,12 +60,12 @@ def items(model: nn.Module) -> list[Any]:
 
 def deploy(model: Any, items: list[Any], folder: Path, **over: Any) -> eb.Deployment:
     given = {"backend": "onnxruntime", "params": INT8, "data": items, **over}
-    return eb.deploy(model, torch.from_numpy(IMAGES[0]), work_dir=folder, **given)
+    return eb.deploy(model, torch.from_numpy(IMAGES[0]), work_dir=folder, **split_options(given))
 
 
 def quantize(model: Any, items: list[Any], folder: Path, **over: Any) -> lab.Quantization:
     given = {"backend": "onnxruntime", "params": INT8, "data": items, **over}
-    return lab.quantize(model, torch.from_numpy(IMAGES[0]), work_dir=folder, **given)
+    return lab.quantize(model, torch.from_numpy(IMAGES[0]), work_dir=folder, **split_options(given))
 
 
 @pytest.mark.parametrize("engine", ENGINES)

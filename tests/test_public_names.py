@@ -91,7 +91,6 @@ INTERNAL = {
     "operations.build_engine.Build",
     "operations.build_engine.Engine",
     "operations.build_engine.build_engine",
-    "operations.deployment.DeployOptions",
     "operations.deployment.Line",
     "operations.preparation.Prepared",
     "operations.preparation.prepare",

@@ -10,6 +10,7 @@ from torch import nn
 
 import enginebay as eb
 from enginebay.errors import ConversionError
+from tests.flat_options import split_options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,7 +57,7 @@ LENGTHS = (torch.randn(2, 5, 4), torch.tensor([3, 5]))
 def test_an_lstm_with_projections_is_right(backend: str, options: dict, tmp_path: Path) -> None:
     inputs = (torch.randn(2, 3, 4), torch.randn(2, 2, 3), torch.randn(2, 2, 6))
     deployment = eb.deploy(
-        Projected(), inputs, backend=backend, work_dir=tmp_path / "out", **options
+        Projected(), inputs, backend=backend, work_dir=tmp_path / "out", **split_options(options)
     )
     assert deployment.verdict == "verified"
 
@@ -65,7 +66,9 @@ def test_an_lstm_with_projections_is_right(backend: str, options: dict, tmp_path
 def test_packed_sequences_are_right_at_any_length(backend: str, tmp_path: Path) -> None:
     model = Packed()
     options = {"exporter": "torchscript"}  # the other one refuses them, and is tried first
-    deployment = eb.deploy(model, LENGTHS, backend=backend, work_dir=tmp_path / "out", **options)
+    deployment = eb.deploy(
+        model, LENGTHS, backend=backend, work_dir=tmp_path / "out", **split_options(options)
+    )
     assert deployment.verdict == "verified"
     given = (LENGTHS[0], torch.tensor([4, 2]))
     with torch.no_grad():

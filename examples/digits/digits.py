@@ -107,7 +107,7 @@ def deploy(
         backend=backend,
         params={"precision": precision},
         work_dir=folder / f"{backend}-{precision}",
-        dynamic_shapes={"image": {0: ("batch", 1, len(example))}},
+        dynamic={"image": {0: ("batch", 1, len(example))}},
         data=data,
         overwrite=True,
     )

@@ -77,7 +77,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     x = rng.normal(size=(384, 1, 16)).astype(np.float32)
     np.savez("data.npz", input=x, target=target.astype(np.float32))
     eb.deploy(
-        "net.py:build", backend="onnxruntime", work_dir="one", probes=0, exporter="torchscript"
+        "net.py:build",
+        backend="onnxruntime",
+        work_dir="one",
+        export=eb.ExportOptions(exporter="torchscript"),
+        verify=eb.VerifyOptions(probes=0),
     )
     return tmp_path
 

@@ -118,11 +118,9 @@ def search(plant: Plant) -> Found:
             model,
             inputs,
             backend=plant.backend,
-            exporter=plant.exporter,  # type: ignore[arg-type]  # the field is text
             work_dir=Path(folder) / "artifact",
-            rewriters=rewriters,
-            probes=1,
-            allow_mismatch=True,
+            export=eb.ExportOptions(exporter=plant.exporter, rewriters=rewriters),
+            verify=eb.VerifyOptions(probes=1, allow_mismatch=True),
         )
         start = time.perf_counter()
         bisection = lab.bisect(deployment.artifact, model, rewriters=rewriters)

@@ -47,8 +47,8 @@ def test_bit_is_verified_on_onnxruntime(tmp_path: Path, level: str) -> None:
         *(bit(), torch.randn(1, 3, 32, 32)),
         backend="onnxruntime",
         work_dir=tmp_path / "bit",
-        exporter="torchscript",
         params={"graph_optimization": level},
+        export=eb.ExportOptions(exporter="torchscript"),
     )
     assert deployment.verdict == "verified"
 
@@ -64,9 +64,9 @@ def test_two_nodes_that_are_wrong_only_together(tmp_path: Path) -> None:
         *(model, torch.randn(1, 3, 32, 32)),
         backend="onnxruntime",
         work_dir=tmp_path / "bit",
-        exporter="torchscript",
         params={"session_options": {"optimization.disable_specified_optimizers": ""}},
-        allow_mismatch=True,
+        export=eb.ExportOptions(exporter="torchscript"),
+        verify=eb.VerifyOptions(allow_mismatch=True),
     ).artifact
     found = lab.bisect(artifact, model)
     assert (found.module, found.operator, found.step) == (

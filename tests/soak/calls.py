@@ -55,8 +55,8 @@ def deploy(folder: Path, backend: str) -> eb.Deployment:
         (torch.randn(2, 3, 12, 12), torch.randn(2, 5, 8)),
         work_dir=folder,
         backend=backend,
-        output_names=["features", "mixed", "flat"],
-        dynamic_shapes={"image": batch, "rows": batch},
+        dynamic={"image": batch, "rows": batch},
+        export=eb.ExportOptions(output_names=["features", "mixed", "flat"]),
     )
 
 

@@ -80,8 +80,7 @@ def test_an_artifact_elsewhere_is_not_moved(net, tmp_path) -> None:
         "net.py:build",
         work_dir=tmp_path / "mine",
         backend="onnxruntime",
-        probes=0,
-        allow_mismatch=True,
+        verify=eb.VerifyOptions(probes=0, allow_mismatch=True),
     ).artifact
     output = tmp_path / "out"
     reply = decode_reply(run_cell(job_of(cell_of(), None, "")))

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import enginebay as eb
+from tests.flat_options import split_options
 
 from . import rewriters
 from .models import Function
@@ -40,7 +41,10 @@ def _verdict(
         warnings.simplefilter("ignore")  # tracing warns of what these models do on purpose
         try:
             deployed = eb.deploy(
-                model, example, work_dir=Path(folder) / "a", rewriters=more or [], **options
+                model,
+                example,
+                work_dir=Path(folder) / "a",
+                **split_options({**options, "rewriters": more or []}),
             )
         except eb.MismatchError as err:
             return str(err.verdict.verdict)

@@ -93,11 +93,10 @@ def _deployed(models: Collection, name: str, column: Column) -> dict[str, Any]:
                 model,
                 inputs,
                 backend=column.backend,
-                exporter=column.exporter,
                 work_dir=Path(folder) / "artifact",
                 params=PARAMS.get(column.backend),
-                allow_mismatch=True,
-                timeout=models.limit / 2,
+                export=eb.ExportOptions(exporter=column.exporter),
+                verify=eb.VerifyOptions(allow_mismatch=True, timeout=models.limit / 2),
             )
         except eb.EnginebayError as err:
             state = "broken" if isinstance(err, ModelError) else "unsupported"

@@ -261,7 +261,7 @@ def test_outputs_that_may_come_in_another_order_count(tmp_path: Path) -> None:
                 torch.randn(3, 2),
                 backend="loop",
                 work_dir=tmp_path / f"u{number}",
-                compare=compare,
+                verify=eb.VerifyOptions(compare=compare),
             )
     assert [line.split(":")[0] for line in entries()[0].about.missed[1:]] == ["unordered"]
 

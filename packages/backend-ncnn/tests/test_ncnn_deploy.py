@@ -44,7 +44,7 @@ def test_names_order_shapes_and_dtypes_are_the_models(deploy, convolutions):
 
 def test_an_open_batch_is_run_in_pieces(deploy, convolutions):
     model, args = convolutions
-    deployed = deploy(model, args, dynamic_shapes={"image": {0: ("batch", 1, 4)}})
+    deployed = deploy(model, args, dynamic={"image": {0: ("batch", 1, 4)}})
     with eb.load(deployed.artifact) as net:
         for size in (1, 2, 5):
             args = (torch.randn(size, 3, 8, 8), *args[1:])
@@ -55,7 +55,7 @@ def test_an_open_batch_is_run_in_pieces(deploy, convolutions):
 
 def test_an_empty_batch_gives_empty_outputs(deploy, convolutions):
     model, args = convolutions
-    deployed = deploy(model, args, dynamic_shapes={"image": {0: "batch"}})
+    deployed = deploy(model, args, dynamic={"image": {0: "batch"}})
     with eb.load(deployed.artifact) as net:
         args = (torch.randn(0, 3, 8, 8), *args[1:])
         found = net(dict(zip(net.input_names, args, strict=True)))
@@ -100,7 +100,7 @@ class BatchSecond(nn.Module):
 
 def test_an_output_whose_batch_is_not_first(deploy):
     model, x = BatchSecond(), torch.randn(2, 5, 4)
-    deployed = deploy(model, x, dynamic_shapes={"x": {0: "batch"}})
+    deployed = deploy(model, x, dynamic={"x": {0: "batch"}})
     with eb.load(deployed.artifact) as net:
         x = torch.randn(3, 5, 4)
         torch.testing.assert_close(net({"x": x})["output"], model(x), rtol=1e-4, atol=1e-5)

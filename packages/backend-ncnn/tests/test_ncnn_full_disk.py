@@ -32,7 +32,12 @@ _MOUNT = 'mount -t tmpfs -o size=400k tmpfs "$1" || exit 77; shift; exec "$@"'
 def command(tmp_path) -> list[str]:
     """Converts a network with 160 kB of weights into the folder ``disk``."""
     linear = nn.Sequential(nn.Linear(200, 200), nn.ReLU())
-    ir = eb.export(linear, torch.ones(1, 200), ir="torchscript", path=tmp_path / "m.pt")
+    ir = eb.export(
+        linear,
+        torch.ones(1, 200),
+        path=tmp_path / "m.pt",
+        options=eb.ExportOptions(ir="torchscript"),
+    )
     (tmp_path / "disk").mkdir()
     target = str(tmp_path / "disk" / "out")
     return [sys.executable, "-W", "ignore", "-c", _CONVERT, str(ir.path), target]

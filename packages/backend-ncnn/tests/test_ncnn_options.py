@@ -60,7 +60,7 @@ def test_an_image_of_any_size_between_two(deploy):
         model,
         torch.randn(1, 3, 16, 16),
         ir="torchscript",
-        dynamic_shapes={"x": {2: ("height", 8, 64), 3: ("width", 8, 64)}},
+        dynamic={"x": {2: ("height", 8, 64), 3: ("width", 8, 64)}},
         params={
             "input_shapes": "x:1x3x16x16",
             "min_shapes": "x:1x3x8x8",

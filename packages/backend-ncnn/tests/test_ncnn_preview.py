@@ -41,7 +41,9 @@ class Lowered(nn.Module):
 
 def lacking(model: nn.Module, folder: Path) -> dict[str, str] | None:
     backend = eb.get_backend("ncnn")
-    ir = eb.export(model, torch.randn(1, 8), ir="torchscript", path=folder / "m.pt")
+    ir = eb.export(
+        model, torch.randn(1, 8), path=folder / "m.pt", options=eb.ExportOptions(ir="torchscript")
+    )
     work_dir = folder / "work"
     work_dir.mkdir()
     request = ConvertRequest(ir=ir, params=backend.Params(), work_dir=work_dir)

@@ -75,7 +75,7 @@ def test_the_way_through_onnx_says_which_way_lowers(deploy):
 
 def test_an_open_size_without_a_range(deploy):
     with pytest.raises(ConversionError) as caught:
-        deploy(nn.ReLU(), torch.randn(1, 3, 8), dynamic_shapes={"input": {2: "length"}})
+        deploy(nn.ReLU(), torch.randn(1, 3, 8), dynamic={"input": {2: "length"}})
     assert "dimension 2 of input float32[1, 3, length] is open, and pnnx needs a size" in str(
         caught.value
     )

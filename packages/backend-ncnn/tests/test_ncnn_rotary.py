@@ -44,8 +44,8 @@ def test_grouped_attention_of_rotated_keys(tmp_path: Path, halves: str) -> None:
     deployment = eb.deploy(
         *(Attention().eval(), (torch.randn(1, 6, 32), cos, sin)),
         backend="ncnn",
-        ir="torchscript",
         work_dir=tmp_path / "rotary",
-        probes=0,
+        export=eb.ExportOptions(ir="torchscript"),
+        verify=eb.VerifyOptions(probes=0),
     )
     assert deployment.verdict == "verified"

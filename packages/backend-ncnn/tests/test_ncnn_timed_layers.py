@@ -12,7 +12,7 @@ from enginebay.backend import time_layers
 @pytest.mark.parametrize("batch", [1, 3])
 def test_every_layer_has_its_time(deploy, convolutions, batch):
     model, args = convolutions
-    artifact = deploy(model, args, dynamic_shapes={"image": {0: ("batch", 1, 4)}}).artifact
+    artifact = deploy(model, args, dynamic={"image": {0: ("batch", 1, 4)}}).artifact
     inputs = {
         name: np.repeat(array, batch, 0) if name == "image" else array
         for name, array in artifact.samples()[0].inputs.items()

@@ -137,8 +137,8 @@ def test_networks_verify_in_half_precision(name, tmp_path):
         backend="onnxruntime",
         work_dir=tmp_path / "out",
         params={"precision": "fp16"},
-        exporter="dynamo",
-        dynamic_shapes={name: {0: "batch"} for name in inputs},
+        dynamic={name: {0: "batch"} for name in inputs},
+        export=eb.ExportOptions(exporter="dynamo"),
     )
     assert done.verdict == "verified"
     assert done.receipt.precision == "fp16"

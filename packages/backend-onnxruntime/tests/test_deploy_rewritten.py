@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from tests.flat_options import split_options
 from torch import nn
 
 import enginebay as eb
@@ -116,9 +117,7 @@ def deploy(model, image, work_dir, exporter, *rewriters, **options):
         image,
         backend="onnxruntime",
         work_dir=work_dir,
-        exporter=exporter,
-        rewriters=rewriters,
-        **options,
+        **split_options({**options, "exporter": exporter, "rewriters": rewriters}),
     )
 
 

@@ -28,7 +28,12 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
         *(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(128, 10)),
     )
     path = tmp_path_factory.mktemp("net") / "net.onnx"
-    eb.export(model.eval(), torch.from_numpy(IMAGES[0]), path=path, input_names=["x"])
+    eb.export(
+        model.eval(),
+        torch.from_numpy(IMAGES[0]),
+        path=path,
+        options=eb.ExportOptions(input_names=["x"]),
+    )
     return path
 
 
@@ -62,7 +67,12 @@ def test_products_are_right_on_every_processor(tmp_path: Path) -> None:
     conv = nn.Conv2d(8, 4, 3)
     nn.init.constant_(conv.weight, 0.5)
     path = tmp_path / "bright.onnx"
-    eb.export(conv, torch.from_numpy(bright[0]["x"]), path=path, input_names=["x"])
+    eb.export(
+        conv,
+        torch.from_numpy(bright[0]["x"]),
+        path=path,
+        options=eb.ExportOptions(input_names=["x"]),
+    )
     artifact = int8(path, tmp_path / "out", bright)
     graph = onnx.load(artifact.path / "model.onnx").graph
     (weights,) = (onnx.numpy_helper.to_array(t) for t in graph.initializer if len(t.dims) == 4)
@@ -119,7 +129,7 @@ def test_a_bad_calibration_is_not_verified(
         work_dir=tmp_path / "out",
         params={"precision": "int8"},
         data=[{"x": image * np.float32(scale)} for image in IMAGES],
-        allow_mismatch=True,
+        verify=eb.VerifyOptions(allow_mismatch=True),
     )
     assert deployed.verdict == verdict
     if verdict == "mismatched":
@@ -143,7 +153,12 @@ def test_an_item_that_does_not_fit_is_named(net: Path, tmp_path: Path) -> None:
 
 
 def test_nothing_to_quantise(tmp_path: Path) -> None:
-    eb.export(nn.Sigmoid(), torch.ones(1, 4), path=tmp_path / "sigmoid.onnx", input_names=["x"])
+    eb.export(
+        nn.Sigmoid(),
+        torch.ones(1, 4),
+        path=tmp_path / "sigmoid.onnx",
+        options=eb.ExportOptions(input_names=["x"]),
+    )
     with pytest.raises(
         ConversionError, match=r"'sigmoid\.onnx' holds nothing to quantise"
     ) as caught:

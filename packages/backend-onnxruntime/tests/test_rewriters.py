@@ -175,8 +175,8 @@ def test_rewritten_operators_exist_in_an_old_opset(tmp_path, dtype):
 
     x = torch.linspace(-3, 3, 6, dtype=dtype).reshape(2, 3)
     path = tmp_path / "old.onnx"
-    options = {"exporter": "torchscript", "opset": 11, "backend": "onnxruntime"}
-    eb.export(function, x, path=path, **options)
+    options = eb.ExportOptions(exporter="torchscript", opset=11)
+    eb.export(function, x, path=path, backend="onnxruntime", options=options)
     assert next(each.version for each in onnx.load(path).opset_import if not each.domain) == 11
     session = onnxruntime.InferenceSession(path)
     (found,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})

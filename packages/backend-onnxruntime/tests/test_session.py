@@ -239,7 +239,7 @@ def test_a_network_with_shapes_in_its_graph(tmp_path, precision):
         backend="onnxruntime",
         work_dir=tmp_path / "net",
         params={"optimized_cache": str(tmp_path / "cache"), "precision": precision},
-        dynamic_shapes={"x": {0: "batch"}},
+        dynamic={"x": {0: "batch"}},
     ).artifact
     with eb.load(artifact) as wrapper:
         assert wrapper.receipt.details["optimized_cache"] == "hit"

@@ -22,8 +22,8 @@ def test_epsilons_on_zeros(tmp_path, exporter) -> None:
         Epsilons(),
         torch.rand(2, 3),
         backend="onnxruntime",
-        exporter=exporter,
         work_dir=tmp_path / "out",
+        export=eb.ExportOptions(exporter=exporter),
     )
     zeros = torch.zeros(2, 3)
     with eb.load(tmp_path / "out") as wrapper:

@@ -47,7 +47,9 @@ class Packed(nn.Module):
 def test_as_many_heads_as_tokens(side: str, ir: Any, tmp_path: Path) -> None:
     """OpenVINO has this one wrong by itself; the day it does not, this code can go."""
     model, x = Packed(side), torch.randn(2, 4, 3, 4, 8)
-    deployment = eb.deploy(model, x, backend="openvino", ir=ir, work_dir=tmp_path / "out")
+    deployment = eb.deploy(
+        model, x, backend="openvino", work_dir=tmp_path / "out", export=eb.ExportOptions(ir=ir)
+    )
     assert deployment.verdict == "verified"
     with eb.load(tmp_path / "out") as wrapper:
         assert wrapper.receipt.details["snippets_mode"] == "disable"
@@ -56,10 +58,10 @@ def test_as_many_heads_as_tokens(side: str, ir: Any, tmp_path: Path) -> None:
         model,
         x,
         backend="openvino",
-        ir=ir,
         params={"properties": with_kernel},
         work_dir=tmp_path / "wrong",
-        allow_mismatch=True,
+        export=eb.ExportOptions(ir=ir),
+        verify=eb.VerifyOptions(allow_mismatch=True),
     )
     assert wrong.verdict == "mismatched"
 

@@ -63,7 +63,9 @@ def test_names_order_shapes_and_dtypes_are_the_models(tmp_path, kind, dynamic):
     model = Many().eval()
     shapes = {"x": {0: "batch"}, "mask": {0: "batch"}} if dynamic else None
     path = tmp_path / f"model{SUFFIXES[kind]}"
-    ir = eb.export(model, inputs_of(2), ir=kind, path=path, dynamic_shapes=shapes)
+    ir = eb.export(
+        model, inputs_of(2), path=path, dynamic=shapes, options=eb.ExportOptions(ir=kind)
+    )
     eb.convert(ir, backend="openvino", work_dir=tmp_path / "out")
     names = ("pair.0", "pair.1.0", "y", "x_back", "ones", "flag", "sum")
     with eb.load(tmp_path / "out") as wrapper:
@@ -89,7 +91,11 @@ def test_deploy_verifies(tmp_path, kind):
         torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(288, 5)
     )
     deployed = eb.deploy(
-        model.eval(), torch.randn(1, 3, 8, 8), backend="openvino", ir=kind, work_dir=tmp_path / "o"
+        model.eval(),
+        torch.randn(1, 3, 8, 8),
+        backend="openvino",
+        work_dir=tmp_path / "o",
+        export=eb.ExportOptions(ir=kind),
     )
     assert deployed.verdict == "verified"
     assert deployed.receipt.precision == "fp32"
@@ -203,7 +209,12 @@ def test_a_network_that_openvino_reads_as_another_one(tmp_path):
         def forward(self, x):
             return (x > 0).cumsum(0)  # OpenVINO reads it from TorchScript as a sum of bools
 
-    ir = eb.export(Count(), torch.ones(3), ir="torchscript", path=tmp_path / "count.pt")
+    ir = eb.export(
+        Count(),
+        torch.ones(3),
+        path=tmp_path / "count.pt",
+        options=eb.ExportOptions(ir="torchscript"),
+    )
     with pytest.raises(ConversionError) as raised:
         eb.convert(ir, backend="openvino", work_dir=tmp_path / "out")
     assert str(raised.value) == (
@@ -216,7 +227,12 @@ def test_an_exported_program_that_loses_an_input(tmp_path):
         def forward(self, x):
             return torch.arange(x.shape[0])
 
-    ir = eb.export(Indices(), torch.ones(3), ir="exported_program", path=tmp_path / "i.pt2")
+    ir = eb.export(
+        Indices(),
+        torch.ones(3),
+        path=tmp_path / "i.pt2",
+        options=eb.ExportOptions(ir="exported_program"),
+    )
     with pytest.raises(ConversionError) as raised:
         eb.convert(ir, backend="openvino", work_dir=tmp_path / "out")
     assert str(raised.value) == "OpenVINO reads 'i.pt2' as a network with 0 inputs, wanted 1: x"

@@ -131,9 +131,8 @@ def test_a_deployment_is_verified_against_torch(as_model, tmp_path):
         torch.tensor([-1.0, 3.0]),
         backend="openvino",
         work_dir=tmp_path / "out",
-        ir="onnx",
-        exporter="torchscript",
         params={"extensions": AS_OPERATOR},
+        export=eb.ExportOptions(ir="onnx", exporter="torchscript"),
     )
     assert made.verdict == "verified"
     assert 'type="Twice"' in (made.artifact.path / "model.xml").read_text()

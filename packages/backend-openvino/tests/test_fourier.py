@@ -34,9 +34,8 @@ def test_a_transform_of_torch_is_verified_through_onnx(
         as_model(TRANSFORMS[name]),
         torch.randn(3, 6, 8),
         backend="openvino",
-        ir="onnx",
-        exporter="dynamo",
         work_dir=tmp_path / "out",
+        export=eb.ExportOptions(ir="onnx", exporter="dynamo"),
     )
     assert deployment.verdict == "verified"
 

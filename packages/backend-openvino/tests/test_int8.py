@@ -108,7 +108,7 @@ def test_int8_that_no_layer_computes_in_is_warned_of(tmp_path):
             work_dir=tmp_path / "out",
             params={"precision": "int8"},
             data=data,
-            allow_mismatch=True,
+            verify=eb.VerifyOptions(allow_mismatch=True),
         )
     (text,) = deployed.verification.fallbacks
     assert str(caught[0].message) == text
@@ -133,15 +133,21 @@ def test_deploy_verifies_int8_with_the_samples_of_an_artifact(tmp_path):
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU()).eval()
     x = torch.randn(1, 3, 16, 16)
-    eb.deploy(net, x, backend="openvino", ir="torchscript", work_dir=tmp_path / "fp32")
+    eb.deploy(
+        net,
+        x,
+        backend="openvino",
+        work_dir=tmp_path / "fp32",
+        export=eb.ExportOptions(ir="torchscript"),
+    )
     deployed = eb.deploy(
         net,
         x,
         backend="openvino",
-        ir="torchscript",
         work_dir=tmp_path / "int8",
         params={"precision": "int8"},
         data=tmp_path / "fp32" / "samples.npz",
+        export=eb.ExportOptions(ir="torchscript"),
     )
     assert deployed.verdict == "verified"
     assert deployed.artifact.manifest.data.count == 1

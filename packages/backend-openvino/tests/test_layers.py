@@ -15,7 +15,9 @@ def test_layers_have_times_nodes_and_modules(tmp_path):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Flatten(), nn.Linear(576, 2))
     x = torch.randn(1, 3, 8, 8)
-    artifact = eb.deploy(model, x, backend="openvino", work_dir=tmp_path / "a", probes=0).artifact
+    artifact = eb.deploy(
+        model, x, backend="openvino", work_dir=tmp_path / "a", verify=eb.VerifyOptions(probes=0)
+    ).artifact
     found = time_layers(load_request(artifact).wrapper_request(), {"input": x.numpy()}, 5)
     modules = read_modules(artifact.path)
     named = [{modules.get(node) for node in layer.nodes} - {None} for layer in found]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from tests.flat_options import split_options
 from torch import nn
 
 import enginebay as eb
@@ -28,7 +29,7 @@ class Block(nn.Module):
 
 
 def snippets_mode(model: nn.Module, x: torch.Tensor, folder: Path, **options: Any) -> str | None:
-    deployment = eb.deploy(model, x, backend="openvino", work_dir=folder, **options)
+    deployment = eb.deploy(model, x, backend="openvino", work_dir=folder, **split_options(options))
     assert deployment.verdict == "verified"
     with eb.load(folder) as wrapper:
         return wrapper.receipt.details.get("snippets_mode")
@@ -69,6 +70,6 @@ def test_an_open_number_of_rows_keeps_them_too(tmp_path: Path) -> None:
         nn.Sequential(Block(), Block()),
         torch.randn(4, 16),
         tmp_path / "out",
-        dynamic_shapes={"input": {0: (1, 16)}},
+        dynamic={"input": {0: (1, 16)}},
     )
     assert found is None

@@ -35,11 +35,17 @@ def test_pooling_with_a_window_larger_than_the_input(
     name: str, exporter: Any, as_model: Any, tmp_path: Path
 ) -> None:
     model, x = as_model(SMALLER_THAN_ITS_WINDOW[name]), torch.randn(1, 3, 5, 4)
-    plain = eb.export(model, x, path=tmp_path / "plain.onnx", exporter=exporter)
+    plain = eb.export(
+        model, x, path=tmp_path / "plain.onnx", options=eb.ExportOptions(exporter=exporter)
+    )
     with pytest.raises(eb.EnginebayError, match="OpenVINO cannot convert"):
         eb.convert(plain, backend="openvino", work_dir=tmp_path / "plain")
     deployment = eb.deploy(
-        model, x, backend="openvino", ir="onnx", exporter=exporter, work_dir=tmp_path / "out"
+        model,
+        x,
+        backend="openvino",
+        work_dir=tmp_path / "out",
+        export=eb.ExportOptions(ir="onnx", exporter=exporter),
     )
     assert deployment.verdict == "verified"
 
@@ -47,7 +53,9 @@ def test_pooling_with_a_window_larger_than_the_input(
 def test_determinants_are_lowered(as_model: Any, tmp_path: Path) -> None:
     """OpenVINO has no ``Det`` of ONNX, of which both exporters would write one."""
     model, x = as_model(lambda x: torch.linalg.det(x @ x.mT + torch.eye(4))), torch.randn(2, 4, 5)
-    deployment = eb.deploy(model, x, backend="openvino", ir="onnx", work_dir=tmp_path / "out")
+    deployment = eb.deploy(
+        model, x, backend="openvino", work_dir=tmp_path / "out", export=eb.ExportOptions(ir="onnx")
+    )
     assert deployment.verdict == "verified"
     assert deployment.rewriting is not None
     assert deployment.rewriting.fired == {"aten.linalg_det": 1}
@@ -68,7 +76,11 @@ def test_average_with_a_divisor_of_its_own(
 ) -> None:
     model = as_model(lambda x: F.avg_pool2d(x, (2, 3), divisor_override=4, **more))
     deployment = eb.deploy(
-        model, torch.randn(1, 3, 5, 4), backend="openvino", ir=ir, work_dir=tmp_path / "out"
+        model,
+        torch.randn(1, 3, 5, 4),
+        backend="openvino",
+        work_dir=tmp_path / "out",
+        export=eb.ExportOptions(ir=ir),
     )
     assert deployment.verdict == "verified"
 
@@ -82,7 +94,13 @@ def test_sums_of_exponentials_do_not_overflow(ir: Any, as_model: Any, tmp_path: 
             F.binary_cross_entropy_with_logits(x, x.sign().relu(), reduction="none"),
         )
     )
-    eb.deploy(model, torch.randn(6), backend="openvino", ir=ir, work_dir=tmp_path / "out")
+    eb.deploy(
+        model,
+        torch.randn(6),
+        backend="openvino",
+        work_dir=tmp_path / "out",
+        export=eb.ExportOptions(ir=ir),
+    )
     x = torch.tensor([0.0, 1000, -1000, 100, -100, -math.inf])
     with eb.load(tmp_path / "out") as wrapper:
         found = wrapper({wrapper.input_names[0]: x.numpy()})
@@ -134,7 +152,7 @@ def test_contraction_with_a_contraction_of_constants(
     deployment = eb.deploy(
         *(Positions(), torch.randn(1, 16, 32)),
         backend="openvino",
-        exporter=exporter,
         work_dir=tmp_path / "out",
+        export=eb.ExportOptions(exporter=exporter),
     )
     assert deployment.verdict == "verified"

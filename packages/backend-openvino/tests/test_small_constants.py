@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from tests.flat_options import split_options
 from torch import nn
 
 import enginebay as eb
@@ -26,7 +27,13 @@ WAYS = [
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(way.values()))
 def test_epsilons_on_zeros(tmp_path, way) -> None:
-    eb.deploy(Epsilons(), torch.rand(2, 3), backend="openvino", work_dir=tmp_path / "out", **way)
+    eb.deploy(
+        Epsilons(),
+        torch.rand(2, 3),
+        backend="openvino",
+        work_dir=tmp_path / "out",
+        **split_options(way),
+    )
     zeros = torch.zeros(2, 3)
     with eb.load(tmp_path / "out") as wrapper:
         found = wrapper({wrapper.input_names[0]: zeros.numpy()})

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from tests.flat_options import split_options
 from torch import nn
 
 import enginebay as eb
@@ -34,11 +35,9 @@ def deployed(tmp_path: Path, data: Any = None, exporter: Any = "torchscript", **
         torch.randn(2, 3, 8, 8),
         backend="tensorrt-rtx",
         work_dir=tmp_path / "a",
-        input_names=["x"],
         params=params,
         data=data,
-        exporter=exporter,
-        **more,
+        **split_options({**more, "input_names": ["x"], "exporter": exporter}),
     )
 
 

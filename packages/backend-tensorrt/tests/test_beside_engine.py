@@ -88,9 +88,8 @@ def test_another_gpu_is_refused_before_the_engine_is_read(
     made = eb.deploy(
         *(torch.nn.ReLU(), torch.ones(2)),
         backend="tensorrt",
-        exporter="torchscript",
         work_dir=tmp_path / "a",
-        keep_ir=True,
+        export=eb.ExportOptions(exporter="torchscript", keep_ir=True),
     )
     stand_ins.LOG.clear()
     machine.names = ["NVIDIA Other"]

@@ -309,9 +309,9 @@ def test_progress_reaches_whoever_watches_a_deployment(stand_ins: Any, tmp_path:
         torch.nn.ReLU(),
         torch.ones(2),
         backend="tensorrt-rtx",
-        exporter="torchscript",
         work_dir=tmp_path / "a",
         watch=lambda step: details.append(f"{step.name}: {step.detail}"),
+        export=eb.ExportOptions(exporter="torchscript"),
     )
     assert "convert: Optimizing graph 1/30" in details
 

@@ -102,8 +102,8 @@ def test_a_torch_model_is_deployed_and_verified(
         backend=backend,
         work_dir=tmp_path / "a",
         params={"precision": precision},
-        input_names=["x"],
-        dynamic_shapes={"x": {0: ("batch", 1, 4, 5)}},
+        dynamic={"x": {0: ("batch", 1, 4, 5)}},
+        export=eb.ExportOptions(input_names=["x"]),
     )
     assert made.verdict == "verified"
     with eb.load(made.artifact) as wrapper:

@@ -32,7 +32,12 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> Any:
         *(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4)),
     )
     path = tmp_path_factory.mktemp("net") / "m.onnx"
-    eb.export(model.eval(), torch.randn(1, 3, 16, 16), path=path, input_names=["x"])
+    eb.export(
+        model.eval(),
+        torch.randn(1, 3, 16, 16),
+        path=path,
+        options=eb.ExportOptions(input_names=["x"]),
+    )
     return path
 
 
@@ -110,7 +115,12 @@ def test_nothing_to_quantise(tmp_path: Path) -> None:
     import torch
 
     path = tmp_path / "relu.onnx"
-    eb.export(torch.nn.ReLU(), torch.ones(1, 3, 16, 16), path=path, input_names=["x"])
+    eb.export(
+        torch.nn.ReLU(),
+        torch.ones(1, 3, 16, 16),
+        path=path,
+        options=eb.ExportOptions(input_names=["x"]),
+    )
     with pytest.raises(ConversionError) as caught:
         quantize(path, tmp_path / "q.onnx", samples(1), "int8")
     assert str(caught.value) == (

@@ -45,10 +45,9 @@ def test_a_deployment_says_the_shapes(stand_ins: Any, tmp_path: Path) -> None:
         torch.nn.ReLU(),
         torch.ones(2, 3),
         backend="tensorrt-rtx",
-        exporter="torchscript",
         work_dir=tmp_path / "a",
-        input_names=["x"],
-        dynamic_shapes={"x": {0: ("batch", 1, 4, 8)}},
+        dynamic={"x": {0: ("batch", 1, 4, 8)}},
+        export=eb.ExportOptions(exporter="torchscript", input_names=["x"]),
     )
     assert made.verdict == "verified"
     (profile,) = stand_ins.PROFILES
@@ -59,8 +58,8 @@ def test_a_deployment_says_the_shapes(stand_ins: Any, tmp_path: Path) -> None:
             torch.ones(2, 3),
             backend="tensorrt-rtx",
             work_dir=tmp_path / "b",
-            input_names=["x"],
-            dynamic_shapes={"x": {0: "batch"}},  # without a limit
+            dynamic={"x": {0: "batch"}},
+            export=eb.ExportOptions(input_names=["x"]),  # without a limit
         )
 
 

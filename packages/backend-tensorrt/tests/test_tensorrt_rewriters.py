@@ -37,7 +37,14 @@ def exported(
     """The graph for a backend, and what ONNX Runtime makes of it."""
 
     model = AsModule(function)
-    eb.export(model, args, path=path, backend=backend, exporter=exporter, overwrite=True)
+    eb.export(
+        model,
+        args,
+        path=path,
+        backend=backend,
+        overwrite=True,
+        options=eb.ExportOptions(exporter=exporter),
+    )
     options = ort.SessionOptions()
     session = ort.InferenceSession(str(path), options)
     return onnx.load(path).graph, session.run(None, {session.get_inputs()[0].name: args.numpy()})
@@ -129,7 +136,7 @@ def build(path: Path) -> bytes:
 def test_what_is_refused_is_rewritten(tmp_path: Path, name: str, exporter: Any) -> None:
     function, x, operator = (REFUSED | BY_DYNAMO_ALONE)[name]
     path = tmp_path / "m.onnx"
-    eb.export(AsModule(function), x, path=path, exporter=exporter)
+    eb.export(AsModule(function), x, path=path, options=eb.ExportOptions(exporter=exporter))
     with pytest.raises(eb.EnginebayError, match=operator):
         build(path)
     _, (found,) = exported(path, function, x, backend="tensorrt-rtx", exporter=exporter)
@@ -197,8 +204,8 @@ def test_an_open_size_stays_open(tmp_path: Path, function: Any, exporter: Any) -
         {"x": torch.randn(1, 2, 8, 6)},
         path=path,
         backend="tensorrt",
-        exporter=exporter,
-        dynamic_shapes={"x": {2: ("n", 4, 8, 16)}},
+        dynamic={"x": {2: ("n", 4, 8, 16)}},
+        options=eb.ExportOptions(exporter=exporter),
     )
     x = torch.randn(1, 2, 13, 6)  # of the tiles a row is left
     (found,) = ort.InferenceSession(path).run(None, {"x": x.numpy()})

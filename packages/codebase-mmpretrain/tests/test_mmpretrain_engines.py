@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.flat_options import split_options
 
 import enginebay as eb
 
@@ -29,7 +30,7 @@ CONFIGS = {
     "openvino": "openvino_dynamic-224x224",
     "ncnn": "ncnn_static",
 }
-BATCH = {"dynamic_shapes": {"input": {0: "batch"}}}
+BATCH = {"dynamic": {"input": {0: "batch"}}}
 #: Options besides the config's, which opens height and width for OpenVINO: the graphs of these
 #: three hold for one size, and deploy says so at the sizes beside it. ncnn takes the windows of a
 #: Swin from TorchScript, not from the ONNX that the config asks for.
@@ -48,7 +49,9 @@ def test_a_config_of_mmdeploy_deploys_a_model(
 ) -> None:
     config = configs / f"classification_{CONFIGS[backend]}.py"
     besides = BESIDES.get((model, backend), {})
-    deployment = eb.deploy(model, config=config, work_dir=tmp_path / "out", **besides)
+    deployment = eb.deploy(
+        model, config=config, work_dir=tmp_path / "out", **split_options(besides)
+    )
     assert deployment.verdict == "verified"
     assert deployment.rewriting is not None
     assert deployment.rewriting.fired["enginebay_mmpretrain.classifier.Classifier"] == 1

@@ -150,9 +150,9 @@ def test_a_swin_takes_any_batch(tmp_path: Path) -> None:
     exported = eb.export(
         model,
         image,
-        exporter="torchscript",
-        dynamic_shapes={"input": {0: "batch"}},
+        dynamic={"input": {0: "batch"}},
         path=tmp_path / "swin.onnx",
+        options=eb.ExportOptions(exporter="torchscript"),
     )
     images = torch.cat((image, image.flip(3), image.flip(2)))
     (scores,) = InferenceSession(str(exported.path)).run(None, {"input": images.numpy()})

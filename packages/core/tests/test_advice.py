@@ -30,7 +30,7 @@ SOURCE = Path(eb.__file__).parent
         ("pass --overwrite, or another name", "pass overwrite=True, or another name"),
         ("go on with it with --resume, or name", "go on with it with resume=True, or name"),
         ("--device cpu", 'device="cpu"'),
-        ("--precision fp16", 'params={"precision": "fp16"}'),
+        ("--precision fp16", 'precision="fp16"'),
         ("leave --dla-core out", "leave dla_core out"),
         (
             "leave out --int8-keep and --precision for fp32",
@@ -43,9 +43,12 @@ SOURCE = Path(eb.__file__).parent
         ('--profiles "x:1x3 / x:4x3"', 'params={"profiles": "x:1x3 / x:4x3"}'),
         (
             "write --compare boxes,scores,labels=detections",
-            'write compare={"boxes,scores,labels": "detections"}',
+            'write eb.VerifyOptions(compare={"boxes,scores,labels": "detections"})',
         ),
-        ("--compare NAME=set --compare OTHER=set", 'compare={"NAME": "set", "OTHER": "set"}'),
+        (
+            "--compare NAME=set --compare OTHER=set",
+            'eb.VerifyOptions(compare={"NAME": "set", "OTHER": "set"})',
+        ),
         ("pass --input x=1x3, or a model", 'pass args={"x": …}, or a model'),
         ("pass --allow-env if you trust it", "pass environment=os.environ if you trust it"),
         (

@@ -67,7 +67,10 @@ def contract() -> Contract:
 
 
 def members(owner: type) -> list[tuple[str, Any]]:
-    return [(n, v) for n, v in vars(owner).items() if not n.startswith("_") or n == "__call__"]
+    """What it and the classes of ours that it derives from define."""
+    ours = [base for base in reversed(owner.__mro__) if base.__module__.startswith("enginebay")]
+    found = {name: value for base in ours for name, value in vars(base).items()}
+    return [(n, v) for n, v in found.items() if not n.startswith("_") or n == "__call__"]
 
 
 def arguments(function: Any) -> dict[str, str]:

@@ -24,11 +24,10 @@ from enginebay.cli.model_arguments import (
     add_backend_parameters,
     add_deployment,
     add_model,
-    default_work_dir,
-    deployment_options,
     model_options,
     named_backends,
     shared_options,
+    verify_options,
 )
 from enginebay.cli.output import (
     print_fields,
@@ -48,6 +47,7 @@ from enginebay.cli.summaries import (
     receipt_fields,
     verdict_word,
 )
+from enginebay.operations import default_work_dir, typed
 
 __all__ = [
     "MODEL_HELP",
@@ -62,7 +62,6 @@ __all__ = [
     "artifact_inputs",
     "data_set",
     "default_work_dir",
-    "deployment_options",
     "flag_values",
     "join_names",
     "model_options",
@@ -81,5 +80,7 @@ __all__ = [
     "short_path",
     "stdout_on_stderr",
     "styled",
+    "typed",
     "verdict_word",
+    "verify_options",
 ]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.flat_options import split_options
 
 import enginebay as eb
 from enginebay.backend import default_backend
@@ -297,9 +298,9 @@ def test_a_converter_gets_the_samples_of_a_deployment(tmp_path: Path) -> None:
             torch.tensor([[1.0, 2.0]]),
             backend="odd",
             work_dir=tmp_path / "deployed",
-            input_names=["x"],
-            dynamic_shapes={"x": {0: ("n", 1, 2)}},
+            dynamic={"x": {0: ("n", 1, 2)}},
             watch=lambda step: told.append(step.detail),
+            export=eb.ExportOptions(input_names=["x"]),
         )
     example, largest = next(eval(text) for text in told if text.startswith("[[["))  # our own repr
     assert example == [[1.0, 2.0]]
@@ -317,8 +318,8 @@ def test_a_converter_gets_no_samples_with_an_ir_alone(tmp_path: Path, tiny: Path
     ("given", "wanted"),
     [
         ({}, ((2, 3), (2, 3), (2, 3))),
-        ({"dynamic_shapes": {"x": {0: ("n", 1, 4, 8)}}}, ((1, 3), (4, 3), (8, 3))),
-        ({"dynamic_shapes": {"x": {0: "n"}}}, ((1, 3), (2, 3), (None, 3))),
+        ({"dynamic": {"x": {0: ("n", 1, 4, 8)}}}, ((1, 3), (4, 3), (8, 3))),
+        ({"dynamic": {"x": {0: "n"}}}, ((1, 3), (2, 3), (None, 3))),
         ({"params": {"min_shapes": "1x?", "max_shapes": "x:8x3"}}, ((1, 3), (2, 3), (8, 3))),
     ],
 )
@@ -338,14 +339,14 @@ def test_a_converter_learns_the_range_of_shapes(
     )
     model: Any = torch.nn.ReLU()
     if as_file:
-        if "dynamic_shapes" in given:
+        if "dynamic" in given:
             pytest.skip("a file's dimensions are open already")
         eb.export(
             model,
             torch.ones(2, 3),
             path=tmp_path / "m.onnx",
-            input_names=["x"],
-            dynamic_shapes={"x": {0: "n"}},
+            dynamic={"x": {0: "n"}},
+            options=eb.ExportOptions(input_names=["x"]),
         )
         model = tmp_path / "m.onnx"
     told: list[str] = []
@@ -355,9 +356,8 @@ def test_a_converter_learns_the_range_of_shapes(
             torch.ones(2, 3),
             backend="odd",
             work_dir=tmp_path / "out",
-            input_names=None if as_file else ["x"],
             watch=lambda step: told.append(step.detail),
-            **given,
+            **split_options({**given, "input_names": None if as_file else ["x"]}),
         )
     assert repr(wanted) in told
 
@@ -420,7 +420,11 @@ def test_a_plugin_says_what_its_artifacts_are_bound_to(tmp_path: Path) -> None:
     )
     with variant(text):
         made = eb.deploy(
-            torch.nn.ReLU(), torch.ones(2), backend="odd", work_dir=tmp_path / "out", keep_ir=True
+            torch.nn.ReLU(),
+            torch.ones(2),
+            backend="odd",
+            work_dir=tmp_path / "out",
+            export=eb.ExportOptions(keep_ir=True),
         )
         assert made.artifact.manifest.pinned == {"board": "Acpu"}
         eb.load(made.artifact).close()

@@ -284,8 +284,7 @@ def test_a_plain_mapping_drives_deploy_too(run, folder) -> None:
         torch.ones(1, 3),
         config=config,
         work_dir=folder / "out",
-        rewriters=[rewriters],
-        exporter="torchscript",
+        export=eb.ExportOptions(rewriters=[rewriters], exporter="torchscript"),
     )
     assert done.artifact.manifest.backend == "loopback"
     assert [spec.name for spec in done.artifact.outputs] == ["y"]

@@ -16,6 +16,7 @@ from enginebay.config.sections import IRSection
 from enginebay.errors import BackendNotFoundError, ConfigError
 from enginebay.models.dynamic import DynamicDim
 from enginebay.operations.check_config import check
+from enginebay.operations.options import ExportOptions
 from enginebay.operations.settings import resolve_settings
 from enginebay.testing import temporary_backend
 
@@ -340,16 +341,17 @@ def test_settings_take_what_is_given_first(write) -> None:
         ir_config = dict(type='onnx', opset_version=17, input_names=['a'], output_names=['b'])
         partition_config = dict(cuts=['neck'])
     """
-    settings = resolve_settings(
-        write("a.py", text), params={"level": 5}, input_names=["c"], exporter="dynamo"
-    )
+    given = ExportOptions(input_names=["c"], exporter="dynamo")
+    settings = resolve_settings(write("a.py", text), params={"level": 5}, export=given)
     assert (settings.params.level, settings.params.precision) == (5, "fp16")
-    assert (settings.ir, settings.opset, settings.exporter) == ("onnx", 17, "dynamo")
-    assert (settings.input_names, settings.output_names) == (["c"], ("b",))
-    assert settings.partition == ("neck",)
+    export = settings.export
+    assert (export.ir, export.opset, export.exporter) == ("onnx", 17, "dynamo")
+    assert (export.input_names, export.output_names) == (["c"], ["b"])
+    assert export.partition == ["neck"]
     assert settings.values["backend_config"]["level"] == 2
     assert resolve_settings("a.py", params=settings.params.replace(level=9)).params.level == 9
-    assert resolve_settings("a.py", partition=["head"]).partition == ["head"]
+    other = resolve_settings("a.py", export=ExportOptions(partition=["head"]))
+    assert other.export.partition == ["head"]
 
 
 def test_a_config_for_another_backend_is_refused(write, loopback) -> None:

@@ -77,7 +77,7 @@ def mixed(request, tmp_path_factory):
         "mask": {0: "batch", 1: "length"},
         "extra.a.0": {0: "rows"},
     }
-    ir = export(model, MIXED, path=path, exporter=request.param, dynamic_shapes=dynamic)
+    ir = export(model, MIXED, path=path, exporter=request.param, dynamic=dynamic)
     return model, ir
 
 
@@ -161,7 +161,7 @@ class Conv(nn.Module):
 def test_a_batch_of_one_can_be_open(tmp_path, exporter: str) -> None:
     model, x = Conv(), torch.randn(1, 1, 8, 8)
     dynamic = {"x": {0: ("batch", 1, 4), 2: ("h", 4, 64), 3: ("w", 4, 64)}}
-    ir = export(model, x, path=tmp_path / "conv", exporter=exporter, dynamic_shapes=dynamic)
+    ir = export(model, x, path=tmp_path / "conv", exporter=exporter, dynamic=dynamic)
     assert ir.path == tmp_path / "conv.onnx"
     assert [spec.describe() for spec in (*ir.inputs, *ir.outputs)] == [
         "x float32[batch, 1, h, w]",
@@ -177,9 +177,7 @@ def test_a_batch_of_one_can_be_open(tmp_path, exporter: str) -> None:
 def test_a_range_of_one_size_is_that_size(tmp_path, exporter: str) -> None:
     dynamic = {"x": {0: ("batch", 3, 3), 2: ("h", 4, 64)}}
     path = tmp_path / "m"
-    ir = export(
-        Conv(), torch.randn(1, 1, 8, 8), path=path, exporter=exporter, dynamic_shapes=dynamic
-    )
+    ir = export(Conv(), torch.randn(1, 1, 8, 8), path=path, exporter=exporter, dynamic=dynamic)
     assert [spec.dims for spec in (*ir.inputs, *ir.outputs)] == [(3, 1, "h", 8), (3, 2, "h", 8)]
 
 
@@ -241,9 +239,7 @@ class Fixed(nn.Module):
 
 def test_a_dimension_that_the_code_fixes_is_one_line(tmp_path) -> None:
     with pytest.raises(ExportError) as caught:
-        export(
-            Fixed(), torch.ones(2, 4), path=tmp_path / "m", dynamic_shapes={"x": {0: ("n", 1, 9)}}
-        )
+        export(Fixed(), torch.ones(2, 4), path=tmp_path / "m", dynamic={"x": {0: ("n", 1, 9)}})
     assert str(caught.value) == (
         "the model cannot be exported by the default exporter: dimension 'n' (axis 0 of 'x') came "
         "out as 2: the model's code fixes it; the TorchScript exporter: the model does not run "
@@ -295,7 +291,7 @@ def test_the_operator_set_is_the_wanted_one(tmp_path, opset: int, exporter: str)
 @pytest.mark.one_in(2)
 def test_an_open_length_stays_open_through_a_recurrent_layer(kind, time: int, tmp_path) -> None:
     model, x = kind(4, 3, batch_first=time == 1), torch.randn(5, 5, 4)
-    ir = export(model, x, path=tmp_path / "m", dynamic_shapes={"input": {time: "t"}})
+    ir = export(model, x, path=tmp_path / "m", dynamic={"input": {time: "t"}})
     assert ir.outputs[0].dims[time] == "t"
     assert read_onnx(ir.path).outputs[0].dims[time] == "t"
     inputs = {"input": torch.randn(7, 5, 4) if time == 0 else torch.randn(5, 7, 4)}
@@ -416,8 +412,8 @@ def test_choices_that_do_not_exist_are_one_line(tmp_path, options, message: str)
 
 
 def test_an_unknown_dynamic_input_is_found_before_exporting(tmp_path) -> None:
-    with pytest.raises(InputError, match=r"^dynamic_shapes names 'y'"):
-        export(nn.ReLU(), torch.ones(2), path=tmp_path / "m", dynamic_shapes={"y": {0: "n"}})
+    with pytest.raises(InputError, match=r"^dynamic names 'y'"):
+        export(nn.ReLU(), torch.ones(2), path=tmp_path / "m", dynamic={"y": {0: "n"}})
 
 
 def test_a_path_that_cannot_be_written_is_one_line(tmp_path) -> None:

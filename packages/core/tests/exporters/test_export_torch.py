@@ -46,7 +46,7 @@ def model() -> Nested:
 @pytest.fixture(scope="module", params=["torchscript", "exported_program"])
 def written(request, model, tmp_path_factory) -> IRModel:
     path = tmp_path_factory.mktemp(request.param) / "m"
-    return export(model, ARGS, ir=request.param, path=path, dynamic_shapes=DYNAMIC)
+    return export(model, ARGS, ir=request.param, path=path, dynamic=DYNAMIC)
 
 
 def loaded(ir: IRModel):
@@ -135,7 +135,7 @@ def test_the_same_kind_is_the_file_itself(written) -> None:
 
 def test_the_file_becomes_onnx_with_the_same_names_and_numbers(model, written, tmp_path) -> None:
     program = written.kind == "exported_program"
-    options = {} if program else {"args": (X, ARGS[1]["a"]), "dynamic_shapes": DYNAMIC}
+    options = {} if program else {"args": (X, ARGS[1]["a"]), "dynamic": DYNAMIC}
     ir = export(written, path=tmp_path / "m", **options)
     assert ir.inputs == written.inputs
     assert ir.outputs == written.outputs
@@ -191,7 +191,7 @@ def test_a_captured_program_is_traced_with_its_own_inputs(program, tmp_path) -> 
 
 def test_a_captured_programs_dimensions_cannot_be_opened(program, tmp_path) -> None:
     with pytest.raises(UsageError) as caught:
-        export(program, path=tmp_path / "m", dynamic_shapes={"mask": {0: "n"}})
+        export(program, path=tmp_path / "m", dynamic={"mask": {0: "n"}})
     message = "dimension 'n' (axis 0 of 'mask') was fixed when the exported program was captured"
     assert str(caught.value) == message
 
@@ -214,7 +214,7 @@ def script():
 
 
 def test_torchscript_becomes_onnx_through_its_own_exporter(script, tmp_path) -> None:
-    ir = export(script, X, path=tmp_path / "m", dynamic_shapes={"input": {0: "n"}})
+    ir = export(script, X, path=tmp_path / "m", dynamic={"input": {0: "n"}})
     assert (ir.exporter, ir.notes) == ("torch.onnx torchscript", ())
     found = reference_outputs(ir.path, {"input": X.repeat(3, 1).numpy()})
     torch.testing.assert_close(torch.from_numpy(found["output"]), script(X.repeat(3, 1)))
@@ -261,7 +261,7 @@ def test_a_fixed_dimension_is_one_line(tmp_path) -> None:
             torch.ones(2, 4),
             ir="exported_program",
             path=tmp_path / "m",
-            dynamic_shapes={"x": {0: "n"}},
+            dynamic={"x": {0: "n"}},
         )
     assert str(caught.value) == (
         "the model cannot be exported by torch.export: UserError: You marked n as dynamic but your "
@@ -272,13 +272,13 @@ def test_a_fixed_dimension_is_one_line(tmp_path) -> None:
 def test_a_size_that_the_model_refuses_is_a_note_or_breaks_a_promise(tmp_path) -> None:
     options = {"ir": "torchscript", "path": tmp_path / "m"}
     refusal = "the model does not run with n=4: RuntimeError: shape '[2, 2, 2]' is invalid"
-    ir = export(Fixed(), torch.ones(2, 4), dynamic_shapes={"x": {0: "n"}}, **options)
+    ir = export(Fixed(), torch.ones(2, 4), dynamic={"x": {0: "n"}}, **options)
     assert ir.outputs[0].dims is None
     assert ir.notes[0].startswith(refusal)
     with pytest.raises(ExportError, match="shape '") as caught:
-        export(Fixed(), torch.ones(2, 4), dynamic_shapes={"x": {0: ("n", 1, 8)}}, **options)
+        export(Fixed(), torch.ones(2, 4), dynamic={"x": {0: ("n", 1, 8)}}, **options)
     assert f"by torch.jit.trace: {refusal}" in str(caught.value)
-    assert caught.value.hint == "narrow the ranges in dynamic_shapes"
+    assert caught.value.hint == "narrow the ranges in dynamic"
 
 
 def test_a_foreign_torchscript_file_has_no_specs(script, tmp_path) -> None:
@@ -313,7 +313,7 @@ def test_the_graph_is_traced_where_the_model_cannot_be(tmp_path) -> None:
         x,
         ir="torchscript",
         path=tmp_path / "m.pt",
-        dynamic_shapes={"x": {0: "batch"}},
+        dynamic={"x": {0: "batch"}},
     )
     (note,) = ir.notes
     assert note.startswith(

@@ -13,7 +13,8 @@ _EXPORT = """
 import resource, sys, torch, enginebay as eb
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 try:
-    eb.export(torch.nn.Linear(200, 200), torch.ones(1, 200), ir=sys.argv[1], path=sys.argv[2])
+    options = eb.ExportOptions(ir=sys.argv[1])
+    eb.export(torch.nn.Linear(200, 200), torch.ones(1, 200), path=sys.argv[2], options=options)
 except eb.EnginebayError as err:
     print(err)
 """

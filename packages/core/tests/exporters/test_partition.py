@@ -66,7 +66,7 @@ class Skip(nn.Module):
 def test_a_skip_connection_over_two_cuts(tmp_path, exporter, batch):
     model, x, y = Skip(), torch.randn(2, 4), torch.randn(2, 4)
     dynamic = {"x": {0: ("batch", 1, 8)}, "y": {0: "batch"}}
-    whole = exported(model, (x, y), tmp_path / "m.onnx", exporter, dynamic_shapes=dynamic)
+    whole = exported(model, (x, y), tmp_path / "m.onnx", exporter, dynamic=dynamic)
     parts = split(whole, ["neck", "head"], tmp_path / "parts")
     early = parts[0].outputs[0].name
     assert specs(parts[0])[0] == ["x float32[batch, 4]"]
@@ -156,9 +156,7 @@ def test_shapes_that_are_computed_from_open_sizes(tmp_path, exporter):
 
     model = Model()
     dynamic = {"x": {0: ("batch", 1, 8)}}
-    whole = exported(
-        model, torch.randn(2, 4), tmp_path / "m.onnx", exporter, dynamic_shapes=dynamic
-    )
+    whole = exported(model, torch.randn(2, 4), tmp_path / "m.onnx", exporter, dynamic=dynamic)
     parts = split(whole, ["y"], tmp_path / "parts")
     for batch in (1, 3, 8):
         x = torch.randn(batch, 4)

@@ -84,8 +84,8 @@ def made(tmp_path_factory: pytest.TempPathFactory, loopback: str) -> Path:
             f"{folder}/net.py:{name}",
             backend=loopback,
             work_dir=folder / name,
-            probes=0,
-            exporter="torchscript",
+            export=eb.ExportOptions(exporter="torchscript"),
+            verify=eb.VerifyOptions(probes=0),
         )
     generator = np.random.default_rng(0)
     for number, name in enumerate(CLASSES):

@@ -13,6 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+import enginebay as eb
 from enginebay.errors import ConversionError, MissingDependencyError
 from enginebay.ir import half
 from enginebay.ir.half import FP32_OPS, to_half
@@ -420,8 +421,6 @@ def test_exported_networks(tmp_path: Path, convert: Convert, precision: str, exp
     import torch
     from torch import nn
 
-    import enginebay as eb
-
     class Net(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -440,7 +439,7 @@ def test_exported_networks(tmp_path: Path, convert: Convert, precision: str, exp
     torch.manual_seed(0)
     args = (torch.randn(2, 3, 8, 8), torch.tensor(2))
     path = tmp_path / "m.onnx"
-    eb.export(Net().eval(), args, path=path, exporter=exporter)
+    eb.export(Net().eval(), args, path=path, options=eb.ExportOptions(exporter=exporter))
     original = onnx.load(path)
     feed = {"x": args[0].numpy(), "k": args[1].numpy()}
     converted = convert(original, precision)

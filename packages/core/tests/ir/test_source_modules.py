@@ -45,9 +45,8 @@ def operators(path: Path) -> dict[str, set[str]]:
 def test_every_node_has_its_module(tmp_path: Path, exporter: str) -> None:
     model = eb.export(
         *(Net().eval(), torch.rand(1, 3, 8, 8)),
-        ir="onnx",
         path=tmp_path / "net.onnx",
-        exporter=exporter,  # type: ignore[arg-type]  # the parameter is text
+        options=eb.ExportOptions(ir="onnx", exporter=exporter),  # type: ignore[arg-type]  # the parameter is text
     )
     again = {"act_1"} if exporter == "torchscript" else {"act"}
     assert operators(model.path) == {
@@ -63,16 +62,15 @@ def test_every_node_has_its_module(tmp_path: Path, exporter: str) -> None:
 def test_a_model_that_is_a_container_itself(tmp_path: Path, exporter: str) -> None:
     model = eb.export(
         *(nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.ReLU())), torch.rand(1, 4)),
-        ir="onnx",
         path=tmp_path / "net.onnx",
-        exporter=exporter,  # type: ignore[arg-type]  # the parameter is text
+        options=eb.ExportOptions(ir="onnx", exporter=exporter),  # type: ignore[arg-type]  # the parameter is text
     )
     assert operators(model.path) == {"Gemm": {"0"}, "Relu": {"1.0"}}
 
 
 def test_outputs_stand_for_the_nodes_behind_them(tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
-    eb.export(Net().eval(), torch.rand(1, 3, 8, 8), ir="onnx", path=path)
+    eb.export(Net().eval(), torch.rand(1, 3, 8, 8), path=path, options=eb.ExportOptions(ir="onnx"))
     nodes, found = source_modules(path), source_modules(path, with_outputs=True)
     assert found == nodes | {"output": "act"}
 

@@ -76,32 +76,32 @@ def test_outputs_may_stand_among_the_inputs() -> None:
     [
         (
             {"maks": {0: "n"}},
-            "dynamic_shapes names 'maks', which is not an input; inputs: x, mask",
+            "dynamic names 'maks', which is not an input; inputs: x, mask",
             "did you mean 'mask'?",
         ),
         (
             {"x": {4: "n"}},
-            "dynamic_shapes['x'] names axis 4; the input is x float32[1, 3, 8, 8]",
+            "dynamic['x'] names axis 4; the input is x float32[1, 3, 8, 8]",
             None,
         ),
         (
             {"x": {"n": 0}},
-            "dynamic_shapes['x'] names axis 'n'; the input is x float32[1, 3, 8, 8]",
+            "dynamic['x'] names axis 'n'; the input is x float32[1, 3, 8, 8]",
             None,
         ),
         (
             {"x": [0]},
-            "dynamic_shapes['x'] is [0]; wanted axes and names",
+            "dynamic['x'] is [0]; wanted axes and names",
             'write {"x": {0: "batch"}}',
         ),
         (
             {"x": {0: 8}},
-            "dynamic_shapes['x'][0] is 8; wanted a name, or a name and sizes",
+            "dynamic['x'][0] is 8; wanted a name, or a name and sizes",
             'write "batch" or ("batch", 1, 8)',
         ),
         (
             {"x": {0: ("n", "m")}},
-            "dynamic_shapes['x'][0] is ('n', 'm'); wanted a name, or a name and sizes",
+            "dynamic['x'][0] is ('n', 'm'); wanted a name, or a name and sizes",
             'write "batch" or ("batch", 1, 8)',
         ),
         (

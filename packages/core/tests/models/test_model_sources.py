@@ -74,7 +74,13 @@ def test_example_inputs_have_shapes(args: Any, shapes: dict[str, Any]) -> None:
 def test_a_source_sees_the_shapes_of_the_example(zoo: None, loopback: str) -> None:
     spec = {"image": TensorSpec("image", "float32", (4, 5))}
     assert eb.export("zoo:net", spec, path="net.onnx").inputs[0].dims == (4, 5)
-    done = eb.deploy("zoo:net", spec, backend=loopback, work_dir="net", exporter="torchscript")
+    done = eb.deploy(
+        "zoo:net",
+        spec,
+        backend=loopback,
+        work_dir="net",
+        export=eb.ExportOptions(exporter="torchscript"),
+    )
     assert done.artifact.inputs[0].dims == (4, 5)
 
 

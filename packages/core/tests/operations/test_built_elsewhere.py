@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from tests.flat_options import split_options
 from torch import nn
 
 import enginebay as eb
@@ -29,7 +30,13 @@ def _gelu(ctx: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
 
 
 def deploy(folder: Path, **given: Any) -> eb.Deployment:
-    return eb.deploy(nn.GELU(), torch.linspace(-2, 2, 6), backend="ahead", work_dir=folder, **given)
+    return eb.deploy(
+        nn.GELU(),
+        torch.linspace(-2, 2, 6),
+        backend="ahead",
+        work_dir=folder,
+        **split_options(given),
+    )
 
 
 def test_the_graph_agrees_and_the_engine_stays_unverified(ahead: str, tmp_path: Path) -> None:
@@ -90,7 +97,11 @@ def test_the_graphs_of_a_model_that_is_cut(
             return torch.relu(eb.mark(torch.sigmoid(x), "middle") - 0.5)
 
     made = eb.deploy(
-        Two(), torch.randn(2, 3), backend="ahead", work_dir=tmp_path / "out", partition=["middle"]
+        Two(),
+        torch.randn(2, 3),
+        backend="ahead",
+        work_dir=tmp_path / "out",
+        export=eb.ExportOptions(partition=["middle"]),
     )
     assert made.verification.simulation is not None
     assert made.verification.simulation.samples == 5

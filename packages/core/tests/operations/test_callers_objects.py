@@ -90,7 +90,11 @@ def test_a_cache_among_the_arguments_stays_as_it_was(
     keys, calls = cache.keys, list(cache.calls)
     for name in ("first", "second"):
         deployed = eb.deploy(
-            model, (X, cache), backend="loopback", work_dir=tmp_path / name, exporter=exporter
+            model,
+            (X, cache),
+            backend="loopback",
+            work_dir=tmp_path / name,
+            export=eb.ExportOptions(exporter=exporter),
         )
         assert deployed.verdict == "verified"
     assert cache.keys is keys
@@ -139,11 +143,15 @@ def test_a_model_that_keeps_tensors_can_be_deployed_and_stays_as_it_was(
             model(X[0])
     known = contents(model)
     deployed = eb.deploy(
-        model, X[0], backend="loopback", exporter=exporter, work_dir=tmp_path / "a"
+        model,
+        X[0],
+        backend="loopback",
+        work_dir=tmp_path / "a",
+        export=eb.ExportOptions(exporter=exporter),
     )
     assert deployed.verdict == "verified"
     assert contents(model) == known
-    eb.export(model, X[0], ir=ir, path=tmp_path / "b")
+    eb.export(model, X[0], path=tmp_path / "b", options=eb.ExportOptions(ir=ir))
     assert contents(model) == known
     assert eb.verify(deployed.artifact, None, model).verdict == "verified"
     assert contents(model) == known

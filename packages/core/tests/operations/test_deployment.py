@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
+from tests.flat_options import split_options
 from torch import nn
 
 import enginebay as eb
@@ -61,7 +62,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Two, eb.Deployme
         example(),
         backend="loopback",
         work_dir=tmp_path_factory.mktemp("deployed") / "two",
-        dynamic_shapes={"x": {0: ("batch", 1, 5)}, "ids": {0: "batch"}},
+        dynamic={"x": {0: ("batch", 1, 5)}, "ids": {0: "batch"}},
     )
     return model, deployment
 
@@ -260,7 +261,7 @@ def test_a_mismatch_is_published_on_request(tmp_path: Path) -> None:
         backend="loopback",
         params={"gain": 1.01},
         work_dir=tmp_path / "out",
-        allow_mismatch=True,
+        verify=eb.VerifyOptions(allow_mismatch=True),
     )
     assert deployment.verdict == "mismatched"
     assert eb.open_artifact(tmp_path / "out").verdict == "mismatched"
@@ -296,7 +297,7 @@ def test_an_engine_that_takes_its_process_down_is_never_a_pass(
             torch.ones(1, 3),
             backend="crashing",
             work_dir=tmp_path / "out",
-            timeout=6 * soon if text == "limit" else 600,
+            verify=eb.VerifyOptions(timeout=6 * soon if text == "limit" else 600),
         )
     assert caught.value.verdict.verdict == "crashed"
     assert text in str(caught.value)
@@ -342,15 +343,19 @@ def test_a_taken_work_dir_is_refused_before_any_work(tmp_path: Path) -> None:
 
 def test_the_old_artifact_survives_a_failed_overwrite(tmp_path: Path) -> None:
     options: dict[str, Any] = {"backend": "loopback", "work_dir": tmp_path / "out"}
-    eb.deploy(nn.ReLU(), torch.ones(1, 3), **options)
+    eb.deploy(nn.ReLU(), torch.ones(1, 3), **split_options(options))
     before = (tmp_path / "out" / "manifest.json").read_bytes()
     with pytest.raises(MismatchError):
         eb.deploy(
-            nn.Linear(3, 3), torch.ones(1, 3), params={"gain": 2.0}, overwrite=True, **options
+            nn.Linear(3, 3),
+            torch.ones(1, 3),
+            params={"gain": 2.0},
+            overwrite=True,
+            **split_options(options),
         )
     assert (tmp_path / "out" / "manifest.json").read_bytes() == before
     assert eb.verify(tmp_path / "out").verdict == "verified"
-    eb.deploy(nn.Tanh(), torch.ones(1, 3), overwrite=True, **options)
+    eb.deploy(nn.Tanh(), torch.ones(1, 3), overwrite=True, **split_options(options))
     assert (tmp_path / "out" / "manifest.json").read_bytes() != before
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
@@ -416,7 +421,12 @@ def test_an_onnx_file_is_held_against_onnxs_evaluator(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["torchscript", "exported_program"])
 def test_torch_files_are_sources_too(tmp_path: Path, kind: Any) -> None:
     suffix = {"torchscript": ".pt", "exported_program": ".pt2"}[kind]
-    ir = eb.export(nn.Linear(3, 2), torch.ones(1, 3), ir=kind, path=tmp_path / f"linear{suffix}")
+    ir = eb.export(
+        nn.Linear(3, 2),
+        torch.ones(1, 3),
+        path=tmp_path / f"linear{suffix}",
+        options=eb.ExportOptions(ir=kind),
+    )
     deployment = eb.deploy(
         str(ir.path), torch.ones(1, 3), backend="loopback", work_dir=tmp_path / "o"
     )
@@ -486,7 +496,11 @@ def test_params_of_another_kind_are_refused(tmp_path: Path) -> None:
 
 def test_the_ir_is_kept_on_request(tmp_path: Path) -> None:
     deployment = eb.deploy(
-        nn.ReLU(), torch.ones(1), backend="loopback", work_dir=tmp_path / "out", keep_ir=True
+        nn.ReLU(),
+        torch.ones(1),
+        backend="loopback",
+        work_dir=tmp_path / "out",
+        export=eb.ExportOptions(keep_ir=True),
     )
     assert (deployment.artifact.path / "ir" / "model.onnx").is_file()
 
@@ -508,7 +522,7 @@ def test_a_wrong_rewriter_does_not_verify_itself(tmp_path: Path) -> None:
             torch.ones(1, 3),
             backend="loopback",
             work_dir=tmp_path / "out",
-            rewriters=[rewriters],
+            export=eb.ExportOptions(rewriters=[rewriters]),
         )
 
 
@@ -528,7 +542,11 @@ def test_a_right_rewriter_is_reported(tmp_path: Path) -> None:
             return torch.relu(x)
 
     deployment = eb.deploy(
-        Relu(), torch.ones(1, 3), backend="loopback", work_dir=tmp_path / "o", rewriters=[rewriters]
+        Relu(),
+        torch.ones(1, 3),
+        backend="loopback",
+        work_dir=tmp_path / "o",
+        export=eb.ExportOptions(rewriters=[rewriters]),
     )
     assert deployment.verdict == "verified"
     assert deployment.rewriting is not None
@@ -545,8 +563,8 @@ def test_an_input_that_the_exporter_drops_is_not_asked_for(tmp_path: Path) -> No
         Unused(),
         (torch.ones(3), torch.ones(3)),
         backend="loopback",
-        exporter="torchscript",
         work_dir=tmp_path / "out",
+        export=eb.ExportOptions(exporter="torchscript"),
     )
     assert deployment.verdict == "verified"
     assert [spec.name for spec in deployment.artifact.inputs] == ["x"]

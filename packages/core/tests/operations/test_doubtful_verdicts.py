@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
+from tests.flat_options import split_options
 from torch import nn
 
 import enginebay as eb
@@ -36,7 +37,9 @@ class Function(nn.Module):
 def deploy(tmp_path: Path, loopback: str) -> Deploy:
     def deploy(function: Any, args: Any, **options: Any) -> eb.Deployment:
         options = {"backend": loopback, "exporter": "torchscript"} | options
-        return eb.deploy(Function(function), args, work_dir=tmp_path / "out", **options)
+        return eb.deploy(
+            Function(function), args, work_dir=tmp_path / "out", **split_options(options)
+        )
 
     return deploy
 
@@ -92,7 +95,7 @@ def test_one_row_is_compared_with_rows_that_differ(deploy: Deploy) -> None:
             lambda x: target(x),
             torch.randn(1, 4),
             rewriters=[wrong],
-            dynamic_shapes={"x": {0: ("batch", 1, 16)}},
+            dynamic={"x": {0: ("batch", 1, 16)}},
         )
 
 
@@ -259,7 +262,7 @@ BY_ROUNDING = "zeros: rounding alone decides what the model gives"
 
 def deploy_planes(folder: Path, model: Planes, backend: str, **given: Any) -> eb.Deployment:
     options = {"args": PLANES, "exporter": "torchscript"} | given
-    return eb.deploy(model, backend=backend, work_dir=folder / "out", **options)
+    return eb.deploy(model, backend=backend, work_dir=folder / "out", **split_options(options))
 
 
 def test_a_probe_that_rounding_decides_says_nothing(loopback: str, tmp_path: Path) -> None:
@@ -343,12 +346,12 @@ def test_a_difference_is_no_more_than_the_rounding_of_its_numbers(
     pair: Any, loopback: str, tmp_path: Path
 ) -> None:
     options = {"args": torch.randn(2, 4), "backend": loopback, "exporter": "torchscript"}
-    deployed = eb.deploy(Remainder(pair), work_dir=tmp_path / "right", **options)
+    deployed = eb.deploy(Remainder(pair), work_dir=tmp_path / "right", **split_options(options))
     assert deployed.verdict == "verified"
     assert deployed.verification.basis is not None
     assert BY_ROUNDING in deployed.verification.basis.dropped
     with pytest.raises(MismatchError, match="on the probe 'zeros'"):
-        eb.deploy(Remainder(pair, 1e-3), work_dir=tmp_path / "wrong", **options)
+        eb.deploy(Remainder(pair, 1e-3), work_dir=tmp_path / "wrong", **split_options(options))
 
 
 def test_rounding_is_told_from_mistakes_in_a_graph_that_runs_elsewhere(

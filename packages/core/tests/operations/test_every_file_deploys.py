@@ -68,7 +68,7 @@ def test_an_exported_file_deploys(
 ) -> None:
     model, args, inputs, outputs = MODELS[kind]
     opened = {name: {0: "batch"} for name in inputs} if size == "open" else None
-    ir = eb.export(model, args, path=tmp_path / file, dynamic_shapes=opened)
+    ir = eb.export(model, args, path=tmp_path / file, dynamic=opened)
     assert (names(ir.inputs), names(ir.outputs)) == (inputs, outputs)
 
     deployed = eb.deploy(str(ir.path), backend=loopback, work_dir=tmp_path / "artifact")
@@ -94,7 +94,7 @@ def test_a_programs_open_dimensions_stay_open_between_the_same_sizes(
     loopback: str, tmp_path: Path
 ) -> None:
     opened = {"image": {0: ("batch", 1, 5)}}
-    ir = eb.export(One(), ONES, path=tmp_path / "m.pt2", dynamic_shapes=opened)
+    ir = eb.export(One(), ONES, path=tmp_path / "m.pt2", dynamic=opened)
     deployed = eb.deploy(str(ir.path), backend=loopback, work_dir=tmp_path / "artifact")
     (image,) = deployed.artifact.inputs
     assert image.dims == ("batch", 3)
@@ -133,8 +133,7 @@ def test_an_artifact_with_names_of_its_own_is_compared_with_its_model(
         *(model, args),
         backend=loopback,
         work_dir=tmp_path / "artifact",
-        input_names=["a", "b"],
-        output_names=["c"],
+        export=eb.ExportOptions(input_names=["a", "b"], output_names=["c"]),
     )
     for reference in (model, (model, args)):
         assert eb.verify(deployed.artifact, reference=reference).verdict == "verified"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from tests.flat_options import split_options
 
 import enginebay as eb
 from enginebay.display import html_fields, html_table
@@ -87,7 +88,7 @@ def test_progress_without_a_terminal_is_a_line_a_step(
     loopback: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = {"backend": loopback, "work_dir": tmp_path / "relu"}
-    eb.deploy(torch.nn.ReLU(), torch.ones(1, 3), **options, progress=True)  # type: ignore[arg-type]  # a dict of several types
+    eb.deploy(torch.nn.ReLU(), torch.ones(1, 3), watch=True, **split_options(options))  # type: ignore[arg-type]  # a dict of several types
     shown = capsys.readouterr()
     assert shown.out == ""
     lines = [line.split()[:2] for line in shown.err.splitlines()]
@@ -112,7 +113,7 @@ def test_progress_in_a_notebook_is_one_table_that_grows(
     monkeypatch.setitem(sys.modules, "IPython", python)
     monkeypatch.setitem(sys.modules, "IPython.display", display)
     options = {"backend": loopback, "work_dir": tmp_path / "relu"}
-    eb.deploy(torch.nn.ReLU(), torch.ones(1, 3), **options, progress=True)  # type: ignore[arg-type]  # a dict of several types
+    eb.deploy(torch.nn.ReLU(), torch.ones(1, 3), watch=True, **split_options(options))  # type: ignore[arg-type]  # a dict of several types
     assert Page(shown[0]).texts == ["step", "seconds", "…", "reference"]
     last = Page(shown[-1]).texts
     assert [text for text in last if text in ("✓", "✗", "…")] == ["✓"] * 5

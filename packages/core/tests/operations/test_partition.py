@@ -12,11 +12,12 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from tests.flat_options import split_options
 from torch import nn
 
 import enginebay as eb
 from enginebay.cli import main
-from enginebay.errors import ArtifactError, MismatchError, UsageError
+from enginebay.errors import ArtifactError, MismatchError, ParamsError, UsageError
 from enginebay.inference.chain import ChainedWrapper
 
 if TYPE_CHECKING:
@@ -50,9 +51,13 @@ def example(batch: int = 2) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def deploy(model: nn.Module, folder: Path, *cuts: str, **options: Any) -> eb.Deployment:
-    options = {"dynamic_shapes": OPEN, **options}
+    options = {"dynamic": OPEN, **options}
     return eb.deploy(
-        model, example(), backend="loopback", work_dir=folder, partition=cuts, **options
+        model,
+        example(),
+        backend="loopback",
+        work_dir=folder,
+        **split_options({**options, "partition": cuts}),
     )
 
 
@@ -160,9 +165,8 @@ def test_shapes_of_the_models_inputs_go_to_the_parts_that_take_them(tmp_path: Pa
         torch.randn(2, 4),
         backend="loopback",
         work_dir=tmp_path / "net",
-        input_names=["x"],
         params=params,
-        partition=["cut"],
+        export=eb.ExportOptions(input_names=["x"], partition=["cut"]),
     )
     assert deployment.artifact.manifest.params["max_shapes"]["x"] is not None
     with eb.load(deployment.artifact) as wrapper:
@@ -195,8 +199,9 @@ def test_a_function_that_is_not_there_has_no_mark(tmp_path: Path) -> None:
             example(),
             backend="loopback",
             work_dir=tmp_path / "net",
-            rewriters=[eb.marks({"torch.nn.Linear.forwards": "first"})],
-            partition=["first"],
+            export=eb.ExportOptions(
+                rewriters=[eb.marks({"torch.nn.Linear.forwards": "first"})], partition=["first"]
+            ),
         )
     assert str(caught.value) == (
         "the graph cannot be cut at 'first': its marks are neck, head; "
@@ -205,11 +210,10 @@ def test_a_function_that_is_not_there_has_no_mark(tmp_path: Path) -> None:
     )
 
 
-def test_a_text_is_no_sequence_of_names(tmp_path: Path) -> None:
-    with pytest.raises(UsageError) as caught:
-        eb.deploy(Network(), example(), backend="loopback", work_dir=tmp_path, partition="neck")
-    assert str(caught.value) == "partition is the text 'neck', wanted a sequence of names"
-    assert caught.value.hint == "partition=('neck',)"
+def test_a_text_is_no_sequence_of_names() -> None:
+    with pytest.raises(ParamsError) as caught:
+        eb.ExportOptions(partition="neck")
+    assert str(caught.value).startswith("'neck' does not fit ExportOptions.partition: wanted ")
 
 
 def test_only_onnx_can_be_cut(tmp_path: Path) -> None:
@@ -297,8 +301,8 @@ def test_a_wrong_part_of_a_file_is_a_mismatch(onnx_file: Path, tmp_path: Path) -
             {"x": np.ones((2, 3), np.float32)},
             backend="loopback",
             work_dir=tmp_path / "out",
-            partition=["a"],
             params={"gain": 1.5},
+            export=eb.ExportOptions(partition=["a"]),
         )
 
 
@@ -330,9 +334,8 @@ def deploy_parts(folder: Path, *parts: dict[str, Any]) -> eb.Deployment:
         torch.randn(2, 4),
         backend="loopback",
         work_dir=folder,
-        rewriters=[eb.marks(FUNCTIONS)],
         config={"partition_config": section},
-        exporter="torchscript",
+        export=eb.ExportOptions(rewriters=[eb.marks(FUNCTIONS)], exporter="torchscript"),
     )
 
 

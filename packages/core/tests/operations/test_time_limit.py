@@ -55,7 +55,11 @@ def test_a_conversion_ends_in_time(work: str, tmp_path: Path) -> None:
     started = time.monotonic()
     with temporary_backend("slow", BACKEND + work), pytest.raises(ChildTimeoutError) as caught:
         eb.deploy(
-            nn.ReLU(), torch.ones(1, 3), backend="slow", work_dir=tmp_path / "out", timeout=0.5
+            nn.ReLU(),
+            torch.ones(1, 3),
+            backend="slow",
+            work_dir=tmp_path / "out",
+            verify=eb.VerifyOptions(timeout=0.5),
         )
     assert str(caught.value) == "the conversion ran past its time limit of 0.5 s"
     assert caught.value.hint == "--timeout 1"

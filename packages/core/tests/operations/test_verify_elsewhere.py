@@ -85,9 +85,9 @@ def test_a_check_of_the_callers_own_is_not_recorded(
     move("Board 1")
     before = (built / "manifest.json").read_bytes()
     asked: list[dict[str, Any]] = [
-        {"rtol": 1e-3},
-        {"atol": 1.0},
-        {"compare": {}},
+        {"options": eb.VerifyOptions(rtol=1e-3)},
+        {"options": eb.VerifyOptions(atol=1.0)},
+        {"options": eb.VerifyOptions(compare={})},
         {"inputs": {"input": torch.zeros(6).numpy()}, "reference": nn.GELU()},
     ]
     for given in asked:

@@ -438,8 +438,8 @@ def same(found, expected):
 def test_open_sizes_stay_open(export, exporter, function, args, dims, others):
     model = Model(function)
     with pytest.raises(Exception):  # noqa: B017  # whatever the exporter says
-        export(model, args, exporter=exporter, dynamic_shapes=dims)
-    exported = export(model, args, exporter=exporter, dynamic_shapes=dims, builtin=True)
+        export(model, args, exporter=exporter, dynamic=dims)
+    exported = export(model, args, exporter=exporter, dynamic=dims, builtin=True)
     for each in (args, *others):
         assert same(exported.run(*each)[0], model(*each))
 
@@ -502,7 +502,7 @@ def test_open_sizes_stay_open(export, exporter, function, args, dims, others):
 @WITHOUT_ONEDNN
 def test_what_it_writes_holds_for_other_sizes(export, exporter, function, args, dims, others):
     model = Model(function)
-    exported = export(model, args, exporter=exporter, dynamic_shapes=dims, builtin=True)
+    exported = export(model, args, exporter=exporter, dynamic=dims, builtin=True)
     for each in (args, *others):
         assert same(exported.run(*each)[0], model(*each))
 

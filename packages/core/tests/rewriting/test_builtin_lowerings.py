@@ -100,7 +100,7 @@ BOTH = [
 def test_it_is_needed_and_right_with_an_open_batch(export, exporter, case):
     torch.manual_seed(0)
     x, other = torch.randn(3, 2, 4), torch.randn(5, 2, 4)
-    options = {"exporter": exporter, "dynamic_shapes": {"args_0": {0: DynamicDim("batch")}}}
+    options = {"exporter": exporter, "dynamic": {"args_0": {0: DynamicDim("batch")}}}
     function = (CASES | FOURIER | LATER)[case]
     exported = export(Net(function), (x,), builtin=True, **options)
     assert any(each.kind == "lowering" and each.count for each in exported.report.applied)

@@ -17,7 +17,7 @@ def inverse(x, w):
     return x @ left @ torch.diag(values) @ right
 
 
-OPEN = {"input_names": ["x"], "dynamic_shapes": {"x": {0: DynamicDim("batch")}}}
+OPEN = {"input_names": ["x"], "dynamic": {"x": {0: DynamicDim("batch")}}}
 MODELS = {
     "a weight made orthogonal": lambda: orthogonal(nn.Linear(6, 6)),
     "the same by reflections": lambda: orthogonal(nn.Linear(6, 4)),

@@ -7,7 +7,7 @@ import pytest
 from torch import nn
 
 import enginebay as eb
-from enginebay.errors import RewriterError
+from enginebay.errors import ParamsError, RewriterError
 from enginebay.rewriting import RewriterSet, builtin_rewriters
 
 
@@ -288,25 +288,33 @@ def test_a_decorator_without_its_name(declare):
         ([replacement], "rewriters holds a function, wanted a sequence of enginebay.RewriterSet"),
     ],
 )
+def test_what_is_handed_over_must_be_sets(given, message):
+    with pytest.raises(RewriterError) as caught:
+        eb.rewrite(backend=None, rewriters=given)
+    assert (str(caught.value), caught.value.hint) == (message, "rewriters=[my_set]")
+
+
 @pytest.mark.usefixtures("loopback")
-def test_what_is_handed_over_must_be_sets(tmp_path, given, message):
+def test_what_options_hold_must_be_sets(tmp_path):
     torch = pytest.importorskip("torch", reason="torch is not installed")
+    options = eb.ExportOptions(rewriters=[replacement])
     for call in (
-        lambda: eb.rewrite(backend=None, rewriters=given),
         lambda: eb.export(
-            torch.nn.ReLU(), torch.ones(1), path=tmp_path / "x.onnx", rewriters=given
+            torch.nn.ReLU(), torch.ones(1), path=tmp_path / "x.onnx", options=options
         ),
         lambda: eb.deploy(
             torch.nn.ReLU(),
             torch.ones(1),
             backend="loopback",
             work_dir=tmp_path / "out",
-            rewriters=given,
+            export=options,
         ),
     ):
-        with pytest.raises(RewriterError) as caught:
+        with pytest.raises(RewriterError, match="rewriters holds a function, wanted a sequence"):
             call()
-        assert (str(caught.value), caught.value.hint) == (message, "rewriters=[my_set]")
+    for given in (RewriterSet(), "mine"):
+        with pytest.raises(ParamsError, match=r"does not fit ExportOptions\.rewriters"):
+            eb.ExportOptions(rewriters=given)
 
 
 def test_an_ir_that_does_not_exist():

@@ -53,9 +53,7 @@ BATCH, LENGTH = DynamicDim("batch"), DynamicDim("length", min=3)
 
 def test_it_fires_and_open_sizes_stay_open(export, exporter, model):
     x = torch.rand(2, 4, 6)
-    exported = export(
-        model, (x,), sets(), exporter=exporter, dynamic_shapes={"x": {0: BATCH, 1: LENGTH}}
-    )
+    exported = export(model, (x,), sets(), exporter=exporter, dynamic={"x": {0: BATCH, 1: LENGTH}})
     assert set(exported.report.fired) == {"aten.logsumexp", "aten.linear"}
     other = torch.rand(5, 7, 6)
     for found, expected in zip(exported.run(other), model(other), strict=True):
@@ -106,7 +104,7 @@ class Stops(Unreadable):
         raise RuntimeError("it stops")
 
 
-OPEN = {"dynamic_shapes": {"x": {0: BATCH}}}
+OPEN = {"dynamic": {"x": {0: BATCH}}}
 
 
 @pytest.mark.parametrize("exporter", ["torchscript", "jit.trace"])

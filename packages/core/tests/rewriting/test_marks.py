@@ -96,7 +96,7 @@ def test_an_open_dimension_stays_open(export, exporter):
         torch.randn(2, 3, 4),
         mark_nodes(),
         exporter=exporter,
-        dynamic_shapes={"x": {0: ("batch", 1, 8)}},
+        dynamic={"x": {0: ("batch", 1, 8)}},
     )
     (output,) = onnx.load(exported.path).graph.output
     assert output.type.tensor_type.shape.dim[0].dim_param

@@ -175,7 +175,7 @@ def test_any_arguments_and_outputs_in_the_default_exporter(export, subject):
             return a * 2, b
 
     x, y = torch.rand(2, 3), torch.rand(2)
-    exported = export(Model(), (x, y), rewriters, dynamic_shapes={"x": {0: "n"}, "y": {0: "n"}})
+    exported = export(Model(), (x, y), rewriters, dynamic={"x": {0: "n"}, "y": {0: "n"}})
     assert seen == [(2, False)]
     for rows in (2, 5):
         x, y = torch.rand(rows, 3), torch.rand(rows)

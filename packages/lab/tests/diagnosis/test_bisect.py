@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
+from tests.flat_options import split_options
 from torch import nn
 
 import enginebay as eb
@@ -78,7 +79,10 @@ def deployed(
 ) -> eb.Artifact:
     given = {"exporter": "torchscript", "probes": 1, "allow_mismatch": True, **given}
     return eb.deploy(
-        *model(), backend="loopback", work_dir=folder / "net", rewriters=rewriters, **given
+        *model(),
+        backend="loopback",
+        work_dir=folder / "net",
+        **split_options({**given, "rewriters": rewriters}),
     ).artifact
 
 
@@ -242,14 +246,15 @@ def test_a_model_of_chance_is_not_searched(tmp_path: Path) -> None:
 
 def test_an_onnx_file_has_nodes(tmp_path: Path) -> None:
     model, x = short()
-    path = eb.export(model, x, path=tmp_path / "net.onnx", exporter="torchscript").path
+    path = eb.export(
+        model, x, path=tmp_path / "net.onnx", options=eb.ExportOptions(exporter="torchscript")
+    ).path
     artifact = eb.deploy(
         *(path, {"input": x.numpy()}),
         backend="loopback",
         work_dir=tmp_path / "net",
         params={"gain": 1.5},
-        allow_mismatch=True,
-        probes=0,
+        verify=eb.VerifyOptions(allow_mismatch=True, probes=0),
     ).artifact
     found = lab.bisect(artifact)
     assert (found.node, found.module, found.step) == (
@@ -278,7 +283,7 @@ def test_the_model_is_found_from_any_folder(
     monkeypatch.chdir(tmp_path)
     given: dict[str, Any] = {"params": {"gain": 2.0}, "allow_mismatch": True, "probes": 0}
     given |= {"exporter": "torchscript", "work_dir": tmp_path / "net"}
-    artifact = eb.deploy("net.py:build", backend="loopback", **given).artifact
+    artifact = eb.deploy("net.py:build", backend="loopback", **split_options(given)).artifact
     assert artifact.manifest.model == f"{tmp_path}/net.py:build"
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
@@ -300,9 +305,8 @@ def test_a_model_that_was_cut_is_refused(tmp_path: Path) -> None:
         *(Marked(), torch.ones(1, 2)),
         backend="loopback",
         work_dir=tmp_path / "net",
-        partition=["middle"],
-        probes=0,
-        exporter="torchscript",
+        export=eb.ExportOptions(partition=["middle"], exporter="torchscript"),
+        verify=eb.VerifyOptions(probes=0),
     ).artifact
     with pytest.raises(
         UsageError, match=r"^'.*' has 2 engines, and bisecting builds one\nhint: [^\n]+$"

@@ -51,9 +51,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory, loopback: str) -> Path:
             backend=loopback,
             work_dir=folder / name,
             params={"gain": gain},
-            allow_mismatch=True,
-            probes=0,
-            exporter="torchscript",
+            export=eb.ExportOptions(exporter="torchscript"),
+            verify=eb.VerifyOptions(allow_mismatch=True, probes=0),
         )
     x = np.random.default_rng(0).normal(size=(40, 1, 4)).astype(np.float32)
     with torch.no_grad():

@@ -84,8 +84,8 @@ def _moody(trained: Path) -> Iterator[None]:
             *namespace["build"](),
             backend="moody",
             work_dir=trained / "moody",
-            probes=0,
-            exporter="torchscript",
+            export=eb.ExportOptions(exporter="torchscript"),
+            verify=eb.VerifyOptions(probes=0),
         )
         yield
 
@@ -180,9 +180,8 @@ def test_artifacts_that_do_not_fit(here: Path, cli: Run) -> None:
         *(model, torch.zeros(1, 4)),
         backend="loopback",
         work_dir="other",
-        probes=0,
-        input_names=["z"],
-        exporter="torchscript",
+        export=eb.ExportOptions(input_names=["z"], exporter="torchscript"),
+        verify=eb.VerifyOptions(probes=0),
     )
     ran = cli("evaluate", "good", "other", *DATA)
     assert (ran.code, ran.err) == (

@@ -126,8 +126,8 @@ def built(tmp_path_factory: pytest.TempPathFactory, loopback: str) -> Iterator[P
                 backend=backend,
                 params=params,
                 work_dir=folder / name,
-                exporter="torchscript",
-                probes=0,
+                export=eb.ExportOptions(exporter="torchscript"),
+                verify=eb.VerifyOptions(probes=0),
             )
         yield folder
 
@@ -288,7 +288,11 @@ def test_layers_have_their_share_their_nodes_and_their_modules(
     with temporary_backend("layered", LAYERED):
         model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU())
         artifact = eb.deploy(
-            model, torch.ones(2, 4), backend="layered", work_dir=tmp_path / "a", probes=0
+            model,
+            torch.ones(2, 4),
+            backend="layered",
+            work_dir=tmp_path / "a",
+            verify=eb.VerifyOptions(probes=0),
         )
         found = lab.benchmark([artifact.artifact, "good"], seconds=0.05, layers=True)
     row, other = found.rows
@@ -318,7 +322,11 @@ def test_why_layers_are_not_timed_is_a_note(tmp_path: Path, body: str, note: str
     source = f"{LAYERED.partition('    nodes =')[0]}    {body}\n"
     with temporary_backend("layered", source):
         artifact = eb.deploy(
-            torch.nn.ReLU(), torch.ones(2), backend="layered", work_dir=tmp_path / "a", probes=0
+            torch.nn.ReLU(),
+            torch.ones(2),
+            backend="layered",
+            work_dir=tmp_path / "a",
+            verify=eb.VerifyOptions(probes=0),
         ).artifact
         (row,) = lab.benchmark(artifact, seconds=0.01, layers=True).rows
     assert row.layers == ()

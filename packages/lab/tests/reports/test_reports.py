@@ -14,6 +14,7 @@ import jsonschema
 import msgspec
 import numpy as np
 import pytest
+from tests.flat_options import split_options
 
 import enginebay as eb
 import enginebay_lab as lab
@@ -52,7 +53,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, loopback: str) -> Path:
     folder = tmp_path_factory.mktemp("made")
     (folder / "net.py").write_text(NET)
     options: dict[str, Any] = {"exporter": "torchscript"}
-    lab.compare(*network(), work_dir=folder / "all", backends=[loopback], **options)
+    lab.compare(*network(), work_dir=folder / "all", backends=[loopback], **split_options(options))
     shutil.copytree(folder / "all" / loopback, folder / "good")
     for name, seed, outputs, gain in [
         ("bad", 0, 3, -1.0),
@@ -64,8 +65,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, loopback: str) -> Path:
             backend=loopback,
             work_dir=folder / name,
             params={"gain": gain},
-            allow_mismatch=True,
-            **options,
+            **split_options({**options, "allow_mismatch": True}),
         )
     x = np.random.default_rng(0).normal(size=(20, 1, 4)).astype(np.float32)
     np.savez(folder / "data.npz", input=x, target=np.zeros(20, np.int64))

@@ -63,10 +63,10 @@ def _backend_in(argv: list[str]) -> str | None:
 def run(args: Namespace) -> int:
     """Convert, and print where the artifact is."""
     from enginebay.backend import get_backend
-    from enginebay.operations import convert
+    from enginebay.operations import convert, typed
 
     backend = get_backend(args.name)
-    with stdout_on_stderr():
+    with stdout_on_stderr(), typed(repeatable_command(args.argv)):
         artifact = convert(
             args.ir,
             backend=backend.name,
@@ -75,7 +75,6 @@ def run(args: Namespace) -> int:
             data=data_set(args),
             int8_keep=args.int8_keep,
             overwrite=args.overwrite,
-            command=repeatable_command(args.argv),
         )
     if args.json:
         print_json(artifact_document(artifact))

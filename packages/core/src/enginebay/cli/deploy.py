@@ -11,9 +11,8 @@ from enginebay.cli.model_arguments import (
     add_backend_parameters,
     add_deployment,
     add_model,
-    default_work_dir,
-    deployment_options,
     model_options,
+    verify_options,
 )
 from enginebay.cli.output import (
     print_fields,
@@ -59,20 +58,20 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
 def run(args: Namespace) -> int:
     """Deploy, and describe the artifact."""
     from enginebay.cli.progress import progress
-    from enginebay.operations import deploy
+    from enginebay.operations import deploy, typed
 
     with progress() as watch, stdout_on_stderr(), quiet_verdict():
         options = model_options(args)
         flags = [] if args.backend else ["--backend", options["backend"]]
-        deployment = deploy(
-            args.model,
-            **options,
-            **deployment_options(args),
-            work_dir=args.work_dir or default_work_dir(args.model, options["backend"]),
-            overwrite=args.overwrite,
-            watch=watch,
-            command=repeatable_command(args.argv, *flags),
-        )
+        with typed(repeatable_command(args.argv, *flags)):
+            deployment = deploy(
+                args.model,
+                **options,
+                verify=verify_options(args),
+                work_dir=args.work_dir,
+                overwrite=args.overwrite,
+                watch=watch,
+            )
     if args.json:
         print_json(_document(deployment))
     else:

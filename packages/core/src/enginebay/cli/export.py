@@ -49,7 +49,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
 def run(args: Namespace) -> int:
     """Export, and describe what was written."""
-    from enginebay.operations import export
+    from enginebay.operations import ExportOptions, export
     from enginebay.params import parse_shapes
     from enginebay.tensors import parse_inputs
 
@@ -57,11 +57,9 @@ def run(args: Namespace) -> int:
         model = export(
             args.model,
             parse_inputs(args.inputs) if args.inputs else None,
-            ir=args.ir,
-            backend=args.backend,
             path=args.output,
-            exporter=args.exporter,
-            opset=args.opset,
+            backend=args.backend,
+            options=ExportOptions(ir=args.ir, exporter=args.exporter, opset=args.opset),
             min_shapes=parse_shapes(args.min_shapes or ""),
             max_shapes=parse_shapes(args.max_shapes or ""),
             overwrite=args.overwrite,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from enginebay.cli.arguments import (
@@ -29,6 +28,8 @@ from enginebay.errors import UsageError
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Sequence
+
+    from enginebay.operations import VerifyOptions
 
 
 def add_model(parser: ArgumentParser) -> None:
@@ -87,34 +88,21 @@ def add_deployment(parser: ArgumentParser) -> None:
     add_strict(parser)
 
 
-def deployment_options(args: Namespace) -> dict[str, Any]:
-    """The arguments of :func:`enginebay.deploy` that these flags say."""
-    return {
-        "partition": args.cut,
-        "keep_ir": args.keep_ir,
-        "compare": args.compare or (),
-        "probes": args.probes,
-        "probes_extreme": args.probes_extreme,
-        "domain": parse_domain(args.domain),
-        "rtol": args.rtol,
-        "atol": args.atol,
-        "timeout": args.timeout,
-        "allow_mismatch": args.allow_mismatch,
-        "strict": args.strict,
-    }
+def verify_options(args: Namespace) -> VerifyOptions:
+    """How to compare, as these flags say it."""
+    from enginebay.operations import VerifyOptions
 
-
-def default_work_dir(model: str, backend: str) -> Path:
-    """Return ``net-build-ncnn`` for ``folder/net.py:build`` on ncnn: a folder in the current one.
-
-    The file's name is in it, since many files call their function ``build``.
-    """
-    left, _, attribute = model.rpartition(":")
-    if not left:
-        return Path(f"{Path(model).stem}-{backend}")
-    source = Path(left).name
-    module = source.removesuffix(".py") if source.endswith(".py") else source.rpartition(".")[2]
-    return Path(f"{module}-{Path(attribute).name.removesuffix('.py')}-{backend}")
+    return VerifyOptions(
+        probes=args.probes,
+        probes_extreme=args.probes_extreme,
+        domain=parse_domain(args.domain),
+        compare=args.compare,
+        rtol=args.rtol,
+        atol=args.atol,
+        allow_mismatch=args.allow_mismatch,
+        strict=args.strict,
+        timeout=args.timeout,
+    )
 
 
 def add_backend_parameters(parser: ArgumentParser, argv: Sequence[str]) -> None:
@@ -168,15 +156,21 @@ def model_options(args: Namespace) -> dict[str, Any]:
 def shared_options(args: Namespace) -> dict[str, Any]:
     """Those of them that do not depend on the backend."""
     from enginebay.config import read
+    from enginebay.operations import ExportOptions
     from enginebay.tensors import parse_inputs
 
     config = read(args.config, environment=environment(args.allow_env)) if args.config else None
+    export = ExportOptions(
+        ir=args.ir,
+        exporter=args.exporter,
+        partition=getattr(args, "cut", ()),
+        task=args.task,
+        keep_ir=getattr(args, "keep_ir", False),
+    )
     return {
         "args": parse_inputs(args.inputs) if args.inputs else None,
         "config": config,
-        "ir": args.ir,
-        "exporter": args.exporter,
         "data": data_set(args),
-        "task": args.task,
         "int8_keep": args.int8_keep,
+        "export": export,
     }

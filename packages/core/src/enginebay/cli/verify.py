@@ -59,7 +59,7 @@ def run(args: Namespace) -> int:
     import msgspec
 
     from enginebay.artifact import open_artifact
-    from enginebay.operations import verify_here
+    from enginebay.operations import VerifyOptions, verify_here
 
     if args.inputs and not args.model:
         raise UsageError(
@@ -72,10 +72,9 @@ def run(args: Namespace) -> int:
             artifact,
             artifact_inputs(artifact, args.inputs),
             args.model,
-            rtol=args.rtol,
-            atol=args.atol,
-            compare=args.compare,
-            timeout=args.timeout,
+            options=VerifyOptions(
+                rtol=args.rtol, atol=args.atol, compare=args.compare, timeout=args.timeout
+            ),
         )
     verification = outcome.verification
     outcome.warn()

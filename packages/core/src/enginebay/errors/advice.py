@@ -12,12 +12,16 @@ _FLAG = re.compile(r"""--(?P<name>[a-z][a-z0-9-]*)(?:[ ](?P<value>"[^"]*"|[^\s;(
 #: Arguments of Python's functions; all other flags are parameters of backends.
 _ARGUMENTS = frozenset(
     (
-        *("against", "allow_mismatch", "atol", "backend", "batch", "compare", "config", "data"),
-        *("device", "domain", "draw", "exporter", "image", "int8_keep", "ir", "keep_ir"),
-        *("max_drop", "metric", "model", "output", "overwrite", "probes", "resume", "rtol"),
-        *("seconds", "seed", "strict", "take", "task", "threads", "timeout", "work_dir"),
+        *("against", "atol", "backend", "batch", "config", "data", "device", "draw", "image"),
+        *("int8_keep", "max_drop", "metric", "model", "output", "overwrite", "precision"),
+        *("resume", "rtol", "seconds", "seed", "strict", "take", "threads", "timeout", "work_dir"),
     )
 )
+#: Those that are in an object of options.
+_OBJECTS = {
+    **dict.fromkeys(("exporter", "ir", "keep_ir", "task"), "eb.ExportOptions"),
+    **dict.fromkeys(("allow_mismatch", "compare", "domain", "probes"), "eb.VerifyOptions"),
+}
 _SWITCHES = frozenset(("allow_mismatch", "keep_ir", "overwrite", "resume", "strict"))
 #: Arguments that hold something by name: ``--compare boxes=set`` is ``compare={"boxes": "set"}``.
 _BY_NAME = frozenset(("compare", "domain"))
@@ -33,8 +37,10 @@ def in_python(hint: str) -> str:
         'max_drop=0.01'
         >>> in_python("pass --overwrite, or choose another --work-dir")
         'pass overwrite=True, or choose another work_dir'
-        >>> in_python("--precision fp16, or leave --custom-layers out")
-        'params={"precision": "fp16"}, or leave custom_layers out'
+        >>> in_python("--fp16-format nhwc4, or leave --custom-layers out")
+        'params={"fp16_format": "nhwc4"}, or leave custom_layers out'
+        >>> in_python("--exporter dynamo2")
+        'eb.ExportOptions(exporter="dynamo2")'
         >>> in_python("enginebay check-env ncnn --device cpu")
         'enginebay check-env ncnn --device cpu'
     """
@@ -43,7 +49,7 @@ def in_python(hint: str) -> str:
         found += [_FLAG.sub(_argument, hint[end : command.start()]), command[0]]
         end = command.end()
     text = "".join((*found, _FLAG.sub(_argument, hint[end:])))
-    return re.sub(r"(\w+=\{[^{}]*)\} \w+=\{", r"\1, ", text)  # two of one dict
+    return re.sub(r"(\w+=\{[^{}]*)\}\)? (?:eb\.\w+\()?\w+=\{", r"\1, ", text)  # two of one dict
 
 
 def _argument(flag: re.Match[str]) -> str:
@@ -53,7 +59,7 @@ def _argument(flag: re.Match[str]) -> str:
     if name == "allow_env":
         name, is_value = "environment=os.environ", False
     elif name in _SWITCHES:
-        name, is_value = f"{name}=True", False
+        name, is_value = _in_object(name, f"{name}=True"), False
     else:
         is_value = bool(text) and (text in _VALUES or not re.fullmatch(r"[a-z]+", text))
     if not is_value:
@@ -66,10 +72,15 @@ def _assignment(name: str, text: str) -> str:
         return f'args={{"{text.partition("=")[0]}": …}}'
     key, equals, value = text.partition("=")
     if name in _BY_NAME and equals:
-        return f'{name}={{"{key}": {_literal(value)}}}'
-    if name in _ARGUMENTS:
-        return f"{name}={_literal(text)}"
+        return _in_object(name, f'{name}={{"{key}": {_literal(value)}}}')
+    if name in _ARGUMENTS or name in _OBJECTS:
+        return _in_object(name, f"{name}={_literal(text)}")
     return f'params={{"{name}": {_literal(text)}}}'
+
+
+def _in_object(name: str, assignment: str) -> str:
+    """Put an assignment into the object of options that it is for, where there is one."""
+    return f"{_OBJECTS[name]}({assignment})" if name in _OBJECTS else assignment
 
 
 def _literal(text: str) -> str:

@@ -103,7 +103,7 @@ def check_open(inputs: Sequence[TensorSpec], job: Job) -> None:
             if spec.dims is not None and isinstance(size := spec.dims[axis], int):
                 where = f"dimension '{dim.name}' (axis {axis} of '{spec.name}')"
                 message = f"{where} came out as {size}: the model's code fixes it"
-                raise ExportError(message, hint="leave it out of dynamic_shapes")
+                raise ExportError(message, hint="leave it out of dynamic")
 
 
 def _saved(program: Any, target: Path, opset: int | None) -> Written:

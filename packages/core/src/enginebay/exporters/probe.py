@@ -71,7 +71,7 @@ def _refusal(dynamic: DynamicShapes, sizes: Mapping[str, int], err: Exception) -
     tried = ", ".join(f"{name}={size}" for name, size in sizes.items())
     line = f"the model does not run with {tried}: {reason(err)}"
     if all(dim.max is not None for axes in dynamic.values() for dim in axes.values()):
-        raise ExportError(line, hint="narrow the ranges in dynamic_shapes") from err
+        raise ExportError(line, hint="narrow the ranges in dynamic") from err
     return line
 
 

@@ -161,7 +161,7 @@ def bind(
     *,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
-    dynamic_shapes: Mapping[str, Any] | None = None,
+    dynamic: Mapping[str, Any] | None = None,
     input_shapes: Shapes | None = None,
     min_shapes: Shapes | None = None,
     max_shapes: Shapes | None = None,
@@ -174,7 +174,7 @@ def bind(
             values may be specs to make up arrays for; by default the model's own, or made-up ones.
         input_names: Instead of the parameter names of ``forward``, or the file's own names.
         output_names: Instead of the keys of the result, or the file's own names.
-        dynamic_shapes: The open dimensions, as :func:`~enginebay.models.normalise` takes them; by
+        dynamic: The open dimensions, as :func:`~enginebay.models.normalise` takes them; by
             default those where the smallest and the largest shapes differ.
         input_shapes: The usual shapes: example inputs are made up at, or stretched to, these.
         min_shapes: The smallest shapes.
@@ -199,19 +199,19 @@ def bind(
     if made_up := [spec for spec in signature.inputs if is_made_up(spec, args, source)]:
         make = partial(example_inputs, args, source, input_shapes or {}, input_names)
         signature = _with_more_integers(signature, made_up, lambda below: read(make(below=below)))
-    dynamic = open_dimensions(dynamic_shapes, signature, smallest, largest)
+    opened = open_dimensions(dynamic, signature, smallest, largest)
     if source.program is not None:
         captured = captured_dimensions(source.program, signature.inputs, known_inputs)
-        check_captured(dynamic, captured)
-        dynamic = dynamic or captured
+        check_captured(opened, captured)
+        opened = opened or captured
     examples = _arrays(signature.example_inputs)
     return BoundModel(
         source=source,
         inputs=signature.inputs,
         outputs=signature.outputs,
         examples=examples,
-        dynamic=dynamic,
-        profiles=to_profiles(dynamic, {name: array.shape for name, array in examples.items()}),
+        dynamic=opened,
+        profiles=to_profiles(opened, {name: array.shape for name, array in examples.items()}),
         signature=signature,
     )
 

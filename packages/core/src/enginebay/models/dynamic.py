@@ -163,14 +163,14 @@ def _prime(dim: DynamicDim, size: int) -> int:
 
 
 def normalise(
-    dynamic_shapes: Mapping[str, Any] | None,
+    dynamic: Mapping[str, Any] | None,
     inputs: Sequence[TensorSpec],
     outputs: Sequence[str] = (),
 ) -> DynamicShapes:
     """Dynamic shapes in one form, checked against the inputs.
 
     Args:
-        dynamic_shapes: Input name, or the name of a container of inputs, such as a cache, which
+        dynamic: Input name, or the name of a container of inputs, such as a cache, which
             share the dimension → axis → one of ``"batch"``, ``("batch", 1, 8)``,
             ``("batch", 1, 4, 8)`` (smallest, usual, largest), ``(1, 8)``, ``(1, 4, 8)``, a
             ``torch.export.Dim``, a :class:`DynamicDim`, or None for a fixed axis.
@@ -183,7 +183,7 @@ def normalise(
             with two ranges.
     """
     specs = {spec.name: spec for spec in inputs}
-    given = dynamic_shapes or {}
+    given = dynamic or {}
     shapes = {
         own: _axes(_spec(own, specs), axes, name)
         for name, axes in given.items()
@@ -198,7 +198,7 @@ def _spec(name: str, specs: Mapping[str, TensorSpec]) -> TensorSpec:
     if name in specs:
         return specs[name]
     guess = nearest(name, specs)
-    message = f"dynamic_shapes names '{name}', which is not an input; inputs: {', '.join(specs)}"
+    message = f"dynamic names '{name}', which is not an input; inputs: {', '.join(specs)}"
     raise InputError(message, hint=f"did you mean '{guess}'?" if guess else None)
 
 
@@ -213,7 +213,7 @@ def _axes(spec: TensorSpec, axes: Any, name: str) -> dict[int, DynamicDim]:
     if axes is None:
         return {}
     if not isinstance(axes, Mapping):
-        message = f"dynamic_shapes['{spec.name}'] is {axes!r}; wanted axes and names"
+        message = f"dynamic['{spec.name}'] is {axes!r}; wanted axes and names"
         raise InputError(message, hint=f'write {{"{spec.name}": {{0: "batch"}}}}')
     found = {_axis(spec, axis): value for axis, value in axes.items()}
     named = msgspec.structs.replace(spec, name=name)
@@ -225,7 +225,7 @@ def _axis(spec: TensorSpec, axis: Any) -> int:
     rank = len(spec.dims or ())
     if not isinstance(axis, int) or not -rank <= axis < rank:
         raise InputError(
-            f"dynamic_shapes['{spec.name}'] names axis {axis!r}; the input is {spec.describe()}"
+            f"dynamic['{spec.name}'] names axis {axis!r}; the input is {spec.describe()}"
         )
     return axis % rank
 
@@ -275,9 +275,7 @@ def _finite(limit: Any) -> int | None:
 
 
 def _unreadable(spec: TensorSpec, axis: int, value: Any) -> InputError:
-    message = (
-        f"dynamic_shapes['{spec.name}'][{axis}] is {value!r}; wanted a name, or a name and sizes"
-    )
+    message = f"dynamic['{spec.name}'][{axis}] is {value!r}; wanted a name, or a name and sizes"
     return InputError(message, hint='write "batch" or ("batch", 1, 8)')
 
 

@@ -171,7 +171,7 @@ def _neither_factory_nor_inputs(source: ModelSource) -> ModelSourceError:
 
 
 def open_dimensions(
-    dynamic_shapes: Mapping[str, Any] | None,
+    dynamic: Mapping[str, Any] | None,
     signature: Signature,
     min_shapes: Shapes,
     max_shapes: Shapes,
@@ -183,8 +183,8 @@ def open_dimensions(
         ParamsError: The shapes do not fit the example inputs.
     """
     outputs = [spec.name for spec in signature.outputs]
-    if dynamic_shapes is not None:
-        return normalise(dynamic_shapes, signature.inputs, outputs)
+    if dynamic is not None:
+        return normalise(dynamic, signature.inputs, outputs)
     if not (min_shapes or max_shapes):
         return {}
     usual = {spec.name: _sizes(spec) for spec in signature.inputs}

@@ -12,11 +12,13 @@ from enginebay.lazy import lazy_names
 if TYPE_CHECKING:
     from enginebay.operations.check_config import check
     from enginebay.operations.convert_ir import convert
-    from enginebay.operations.deploy_model import deploy
+    from enginebay.operations.deploy_model import default_work_dir, deploy
     from enginebay.operations.deployment import Deployment
     from enginebay.operations.export_model import export
     from enginebay.operations.load_artifact import load
+    from enginebay.operations.options import ExportOptions, VerifyOptions
     from enginebay.operations.preview_model import BackendPreview, Preview, preview
+    from enginebay.operations.python_call import typed
     from enginebay.operations.rewrite_model import rewrite
     from enginebay.operations.shown_steps import show_steps
     from enginebay.operations.steps import Step, Steps
@@ -25,17 +27,21 @@ if TYPE_CHECKING:
 __all__ = [
     "BackendPreview",
     "Deployment",
+    "ExportOptions",
     "Preview",
     "Step",
     "Steps",
+    "VerifyOptions",
     "check",
     "convert",
+    "default_work_dir",
     "deploy",
     "export",
     "load",
     "preview",
     "rewrite",
     "show_steps",
+    "typed",
     "verify",
     "verify_here",
 ]
@@ -45,6 +51,10 @@ __getattr__ = lazy_names(
     {
         "BackendPreview": "operations.preview_model",
         "Deployment": "operations.deployment",
+        "ExportOptions": "operations.options",
+        "VerifyOptions": "operations.options",
+        "typed": "operations.python_call",
+        "default_work_dir": "operations.deploy_model",
         "Preview": "operations.preview_model",
         "Step": "operations.steps",
         "Steps": "operations.steps",

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from enginebay.models import BoundModel
     from enginebay.operations.settings import Settings
     from enginebay.operations.steps import Steps
-    from enginebay.rewriting import RewriteReport, RewriterSet
+    from enginebay.rewriting import RewriteReport
     from enginebay.tensors import Sample
     from enginebay.verification import RecordedReference
 
@@ -48,7 +48,6 @@ class Build:
         settings: The backend, its parameters, and how to export.
         model: The model with its inputs bound.
         reference: The samples that the engine will be verified with.
-        rewriters: The caller's own.
         folder: Where the files go.
         steps: Records the steps.
         timeout: Seconds that the converter's processes may take.
@@ -60,7 +59,6 @@ class Build:
     settings: Settings
     model: BoundModel
     reference: RecordedReference
-    rewriters: tuple[RewriterSet, ...]
     folder: Path
     steps: Steps
     timeout: float
@@ -171,15 +169,12 @@ def build_engine(build: Build) -> Engine:
 
 def _kinds(settings: Settings) -> tuple[IRKind, ...]:
     """The IRs to try, in order; only an ONNX graph can be cut."""
-    kinds: tuple[IRKind, ...] = (settings.ir,) if settings.ir else settings.backend.info.irs
-    cuts = settings.partition
+    kinds: tuple[IRKind, ...] = (
+        (settings.export.ir,) if settings.export.ir else settings.backend.info.irs
+    )
+    cuts = settings.export.partition
     if not cuts:
         return kinds
-    if isinstance(cuts, str):
-        raise UsageError(
-            f"partition is the text '{cuts}', wanted a sequence of names",
-            hint=f"partition=('{cuts}',)",
-        )
     if "onnx" not in kinds:
         raise UsageError(
             f"only an ONNX graph can be cut, and this deployment goes through {', '.join(kinds)}",
@@ -201,12 +196,12 @@ def _through(build: Build, kind: IRKind) -> Engine:
 
         parts: tuple[Part, ...] = ()
         kept: tuple[str, ...] = ()
-        if settings.partition:
+        if settings.export.partition:
             parts = _convert_parts(build, exported, rewriting, set_detail)
             files = tuple(Path(path) for part in parts for path in part.paths)
         else:
             kept = kept_nodes(_quantizable(build, exported), build.keep) if build.keep else ()
-            lower = settings.backend.lowering(kind, settings.params, build.rewriters)
+            lower = settings.backend.lowering(kind, settings.params, settings.export.rewriters)
             files = _convert_whole(build, exported, keep=kept, progress=set_detail, lower=lower)
             rewriting = joined(rewriting, lower.report)
         show(", ".join(file.as_posix() for file in files))
@@ -262,17 +257,20 @@ def _export(build: Build, kind: IRKind) -> tuple[IRModel, RewriteReport | None]:
     if (file := build.model.file(kind)) is not None:
         return file, None
     settings = build.settings
-    opset = settings.opset if kind == "onnx" else None
+    opset = settings.export.opset if kind == "onnx" else None
     patch = export_patch(
         backend=settings.backend.name,
         ir=kind,
-        rewriters=[*build.rewriters, *([mark_nodes()] if settings.partition else [])],
+        rewriters=[
+            *settings.export.rewriters,
+            *([mark_nodes()] if settings.export.partition else []),
+        ],
         config=settings.values,
         opset=opset,
         params=settings.params,
     )
     path = build.folder / IR_FOLDER / f"model{SUFFIXES[kind]}"
-    exporter = settings.exporter if kind == "onnx" else None
+    exporter = settings.export.exporter if kind == "onnx" else None
     exported = write_ir(build.model, kind, path, exporter=exporter, opset=opset, patch=patch)
     return exported, patch.report
 
@@ -285,7 +283,7 @@ def _convert_parts(
 ) -> tuple[Part, ...]:
     settings = build.settings
     try:
-        models = split(exported, settings.partition, build.folder / IR_FOLDER / "parts")
+        models = split(exported, settings.export.partition, build.folder / IR_FOLDER / "parts")
     except UsageError as err:
         # A function that was to be marked and is not there has no mark to cut at.
         lines = rewriting.not_found if rewriting else ()

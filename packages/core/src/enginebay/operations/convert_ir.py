@@ -36,7 +36,6 @@ def convert(
     data: Any = None,
     int8_keep: Sequence[str] = (),
     overwrite: bool = False,
-    command: str = "",
 ) -> Artifact:
     """Turn an IR into a backend's artifact, which its engine has loaded once.
 
@@ -49,8 +48,6 @@ def convert(
         data: An :class:`enginebay.DataSet`, or what one is made of, to calibrate int8 with.
         int8_keep: Nodes that stay in floating point in int8 or fp8; see :func:`enginebay.deploy`.
         overwrite: Replace the artifact that is there already, once the new one is complete.
-        command: What to type to make the artifact again, which its manifest keeps; by default the
-            Python call.
 
     Returns:
         The artifact, with the verdict ``unverified``: nothing was compared.
@@ -61,7 +58,7 @@ def convert(
         ConversionError: Its converter failed, or its engine cannot load the result.
         ArtifactExistsError: ``work_dir`` is taken.
     """
-    command = command or python_call()
+    command = python_call()
     engine = get_backend(backend)
     given = engine.params_from(params)
     if int8_keep:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,23 +28,22 @@ from enginebay.operations.preparation import prepare
 from enginebay.operations.steps import Step
 from enginebay.rewriting import RewriteReport, check_sets
 from enginebay.tensors import save_samples
-from enginebay.verdict import PROBES, Verification
+from enginebay.verdict import Verification
 from enginebay.verification import ProbeSettings, judge, without_rounding
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from enginebay.artifact import Staging
     from enginebay.comparators import Comparator
     from enginebay.data import DataSet
     from enginebay.hooks import BuiltFor
-    from enginebay.images import Task
     from enginebay.models import ModelSource
     from enginebay.operations.build_engine import Engine
+    from enginebay.operations.options import VerifyOptions
     from enginebay.operations.preparation import Prepared
     from enginebay.operations.settings import Settings
     from enginebay.operations.steps import Steps
-    from enginebay.rewriting import RewriterSet
 
 #: Items of a data set that an artifact is verified on and carries along.
 _VERIFIED_ITEMS = 64
@@ -97,52 +95,44 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
         return shown + notes + "".join(part._repr_html_() for part in parts)
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeployOptions:
-    """What :func:`enginebay.deploy` takes besides the settings, as its caller wrote it."""
-
-    rewriters: Sequence[RewriterSet] = ()
-    int8_keep: Sequence[str] = ()
-    task: Task | str | Path | None = None
-    compare: Any = ()
-    probes: int = PROBES
-    probes_extreme: bool = False
-    domain: Mapping[str, tuple[float, float]] | None = None
-    rtol: float | None = None
-    atol: float | None = None
-    allow_mismatch: bool = False
-    keep_ir: bool = False
-    strict: bool = False
-    timeout: float = 1800.0
-    command: str = ""
-
-
 class Line:
     """The way of a model to an artifact of one backend.
 
     Args:
         settings: The backend, its parameters, and how to export.
-        options: The rest.
+        verify: How to compare.
+        int8_keep: Nodes, operators and beginnings of names that stay out of 8 bits.
+        command: What to type to make the artifact again.
 
     Raises:
         UsageError: An option is wrong, or does not fit the settings.
         ParamsError: There is no data, and the precision needs some.
     """
 
-    def __init__(self, settings: Settings, options: DeployOptions) -> None:
-        check_sets(options.rewriters)
+    def __init__(
+        self,
+        settings: Settings,
+        verify: VerifyOptions,
+        *,
+        int8_keep: Sequence[str] = (),
+        command: str = "",
+    ) -> None:
+        export = settings.export
+        check_sets(export.rewriters)
         engine, params = settings.backend, settings.params
-        if options.strict:
+        if verify.strict:
             purpose = "strict looks at what the engine falls back on"
             check_runs_here(engine, params, purpose, "leave out --strict")
-        if options.int8_keep:
+        if int8_keep:
             engine.check_calibrated(params, "int8_keep keeps layers out of int8")
         self.settings = settings
-        self._options = options
-        self._task = None if options.task is None else read_task(options.task)
-        self._comparators: tuple[Comparator, ...] = find_comparators(options.compare)
+        self._verify = verify
+        self._int8_keep = tuple(int8_keep)
+        self._command = command
+        self._task = None if export.task is None else read_task(export.task)
+        self._comparators: tuple[Comparator, ...] = find_comparators(verify.compare or ())
         self._probes = ProbeSettings(
-            options.probes, dict(options.domain or {}), large=options.probes_extreme
+            verify.probes, dict(verify.domain), large=verify.probes_extreme
         )
         self._data: DataSet | None = settings.data_set()
 
@@ -182,11 +172,11 @@ class Line:
         Raises:
             MismatchError: The numbers differ, or the engine crashed, and no option allows it.
         """
-        options, model = self._options, prepared.model
+        verify, model = self._verify, prepared.model
         build = Build(
-            *(self.settings, model, prepared.reference, tuple(options.rewriters), stage.dir),
-            *(steps, options.timeout, prepared.data),
-            keep=tuple(options.int8_keep),
+            *(self.settings, model, prepared.reference, stage.dir),
+            *(steps, verify.timeout, prepared.data),
+            keep=self._int8_keep,
             unordered=tuple(name for one in self._comparators for name in one.outputs),
         )
         engine = build_engine(build)
@@ -194,15 +184,15 @@ class Line:
         def judged() -> tuple[Verification, Receipt | None]:
             reference = engine.build.reference
             return judge(
-                engine.load_request(strict=options.strict),
+                engine.load_request(strict=verify.strict),
                 stage.dir / SAMPLES_FILE,
                 reference.description,
                 missing=reference.missing,
                 basis=reference.basis.traced(engine.ir.notes),
-                rtol=options.rtol,
-                atol=options.atol,
+                rtol=verify.rtol,
+                atol=verify.atol,
                 comparators=self._comparators,
-                timeout=options.timeout,
+                timeout=verify.timeout,
             )
 
         with steps("verify") as set_detail:
@@ -213,7 +203,7 @@ class Line:
                 save_samples(stage.dir / SAMPLES_FILE, engine.samples)
                 verification, receipt = judged()
             set_detail(verification.verdict)
-        if not options.allow_mismatch:
+        if not verify.allow_mismatch:
             _raise_on_mismatch(verification, stage.target)
         with steps("publish") as set_detail:
             artifact = self._publish(engine, verification, receipt, prepared, stage)
@@ -242,7 +232,7 @@ class Line:
             verification=verification,
             receipt=receipt,
             model=prepared.model.source.named,
-            command=self._options.command,
+            command=self._command,
             parts=engine.parts,
             data=prepared.data_record(),
             kept=engine.kept,
@@ -252,7 +242,7 @@ class Line:
         record_modules(stage.dir, engine.ir, settings.backend.name)
         for folder in (stage.dir, *(stage.dir / part.folder for part in engine.parts)):
             shutil.rmtree(folder / SIMULATION_FOLDER, ignore_errors=True)
-        if not self._options.keep_ir:
+        if not settings.export.keep_ir:
             shutil.rmtree(stage.dir / IR_FOLDER, ignore_errors=True)
         return stage.publish(manifest)
 

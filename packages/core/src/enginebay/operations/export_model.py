@@ -8,32 +8,26 @@ from typing import TYPE_CHECKING, Any
 from enginebay.errors import ArtifactExistsError, UsageError
 from enginebay.ir import SUFFIXES
 from enginebay.models import shapes_of
+from enginebay.operations.options import ExportOptions, refuse_options
 from enginebay.operations.rewrite_model import export_patch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from enginebay.exporters import ExporterName
     from enginebay.ir import IRKind, IRModel
     from enginebay.params import Shapes
-    from enginebay.rewriting import RewriterSet
 
 
 def export(
     model: Any,
     args: Any = None,
     *,
-    ir: IRKind | None = None,
-    backend: str | None = None,
     path: str | Path | None = None,
-    exporter: ExporterName | None = None,
-    opset: int | None = None,
-    input_names: Sequence[str] | None = None,
-    output_names: Sequence[str] | None = None,
-    dynamic_shapes: Mapping[str, Any] | None = None,
+    backend: str | None = None,
+    dynamic: Mapping[str, Any] | None = None,
     min_shapes: Shapes | None = None,
     max_shapes: Shapes | None = None,
-    rewriters: Sequence[RewriterSet] = (),
+    options: ExportOptions | None = None,
     config: Mapping[str, Any] | None = None,
     overwrite: bool = False,
 ) -> IRModel:
@@ -43,18 +37,14 @@ def export(
         model: An ``nn.Module``, or text that names one: ``file.py:attr``, ``module:attr``, a
             ``.pt`` (TorchScript) or ``.pt2`` file, or ``SCHEME:NAME`` for a plugin's.
         args: Example inputs: a tensor, a tuple of positional arguments, or a dict by name.
-        ir: ``onnx``, ``torchscript`` or ``exported_program``; by default what ``path`` ends with,
-            else ``onnx``.
+        path: The file to write; by default the model's name in the current folder. What it ends
+            with says which IR it is, where the options do not; else it is ONNX.
         backend: Apply the rewriters for this engine.
-        path: The file to write; by default the model's name in the current folder.
-        exporter: ``dynamo`` or ``torchscript`` for ONNX; by default the first that works.
-        opset: The ONNX opset; by default the exporter's own.
-        input_names: Instead of the parameter names of ``forward``.
-        output_names: Instead of ``output``, ``output_0`` … or the keys of the result.
-        dynamic_shapes: ``{"x": {0: "batch"}}`` or ``{"x": {0: ("batch", 1, 8)}}``.
+        dynamic: The open dimensions: ``{"x": {0: "batch"}}`` or ``{"x": {0: ("batch", 1, 8)}}``.
         min_shapes: The smallest shape of inputs, another way to say which dimensions are open.
         max_shapes: The largest shape of inputs.
-        rewriters: Rewriters of your own, which win over equally specific ones of plugins.
+        options: How to export, as :func:`enginebay.deploy` takes it: without cuts, a task and
+            ``keep_ir``, which are about artifacts.
         config: The deployment config that rewriters see as ``ctx.config``. Its
             ``codebase_config`` says whose model a bare name is.
         overwrite: Replace a file that is there already.
@@ -71,9 +61,11 @@ def export(
     from enginebay.exporters import check_choices, write_ir
     from enginebay.models import bind, find_model, unchanged
 
+    options = options or ExportOptions()
+    refuse_options(options, ("partition", "task", "keep_ir"), "export")
     source = find_model(model, (config or {}).get("codebase_config"), shapes_of(args))
-    kind = ir or _kind_of(path)
-    check_choices(source, kind, exporter)
+    kind = options.ir or _kind_of(path)
+    check_choices(source, kind, options.exporter)
     target = Path(path) if path else Path(f"{source.name}{SUFFIXES[kind]}")
     if target.exists() and not overwrite:
         raise ArtifactExistsError(
@@ -86,16 +78,22 @@ def export(
         bound = bind(
             source,
             args,
-            input_names=input_names,
-            output_names=output_names,
-            dynamic_shapes=dynamic_shapes,
+            input_names=options.input_names,
+            output_names=options.output_names,
+            dynamic=dynamic,
             min_shapes=min_shapes,
             max_shapes=max_shapes,
         )
         patch = export_patch(
-            backend=backend, ir=kind, rewriters=rewriters, config=config, opset=opset
+            backend=backend,
+            ir=kind,
+            rewriters=options.rewriters,
+            config=config,
+            opset=options.opset,
         )
-        return write_ir(bound, kind, target, exporter=exporter, opset=opset, patch=patch)
+        return write_ir(
+            *(bound, kind, target), exporter=options.exporter, opset=options.opset, patch=patch
+        )
 
 
 def _kind_of(path: str | Path | None) -> IRKind:

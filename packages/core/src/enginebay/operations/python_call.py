@@ -1,4 +1,4 @@
-"""The Python call that made an artifact, as its author wrote it."""
+"""What made an artifact: the command that was typed, or the Python call as its author wrote it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,37 @@ import ast
 import inspect
 import linecache
 import sys
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_typed = ContextVar("_typed", default="")
+
+
+@contextmanager
+def typed(command: str) -> Iterator[None]:
+    """Let what is made in this block say that a command made it.
+
+    Args:
+        command: What to type to make it again.
+    """
+    before = _typed.set(command)
+    try:
+        yield
+    finally:
+        _typed.reset(before)
 
 
 def python_call() -> str:
-    """Return the source of the call of the function that this is called in, and its place.
+    """Return the command that was typed, else the call of the function that this is called in.
 
     Empty where Python does not keep the source, as of what is typed at its prompt.
     """
+    if command := _typed.get():
+        return command
     frame = inspect.getframeinfo(sys._getframe(2), context=0)
     place = frame.positions
     if place is None or place.lineno is None or place.end_lineno is None:

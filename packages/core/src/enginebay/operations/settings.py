@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,10 @@ from enginebay.config import Problems, Sections, backend_params, plain, read, re
 from enginebay.config import dynamic_shapes as open_axes
 from enginebay.data import DataSet
 from enginebay.errors import UsageError
-from enginebay.exporters import ExporterName
 from enginebay.images import Task, fit_task
-from enginebay.ir import IRKind
 from enginebay.models import BoundModel, ModelSource, bind, find_model, shapes_of
+from enginebay.operations.options import ExportOptions
 from enginebay.params import BackendParams
-from enginebay.rewriting import Cut
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,13 +25,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         backend: The backend.
         params: Its parameters.
-        ir: The IR; None for the backend's preferred ones in order.
-        exporter: The ONNX exporter; None for the first that works.
-        opset: The ONNX operator set; None for the exporter's own.
-        input_names: None for the parameter names of ``forward``.
-        output_names: None for the exporter's own.
-        dynamic_shapes: None for those that differ between the params' shapes.
-        partition: Names of marks, or of a file's tensors, to cut the model at.
+        export: How to export.
+        dynamic: The open dimensions; None for those that differ between the params' shapes.
         data: An :class:`enginebay.DataSet`, or what one is made of; None for none.
         codebase_config: The section for model sources; None if the config has none.
         values: The config as rewriters see it.
@@ -42,13 +35,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     backend: Backend
     params: BackendParams
-    ir: IRKind | None = None
-    exporter: ExporterName | None = None
-    opset: int | None = None
-    input_names: Sequence[str] | None = None
-    output_names: Sequence[str] | None = None
-    dynamic_shapes: Mapping[str, Any] | None = None
-    partition: Sequence[str | Cut] = ()
+    export: ExportOptions
+    dynamic: Mapping[str, Any] | None = None
     data: Any = None
     codebase_config: Mapping[str, Any] | None = None
     values: dict[str, Any] | None = None
@@ -79,9 +67,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         bound = bind(
             source,
             args,
-            input_names=self.input_names,
-            output_names=self.output_names,
-            dynamic_shapes=self.dynamic_shapes,
+            input_names=self.export.input_names,
+            output_names=self.export.output_names,
+            dynamic=self.dynamic,
             input_shapes=self.params.input_shapes,
             min_shapes=self.params.min_shapes,
             max_shapes=self.params.max_shapes,
@@ -100,7 +88,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         has_data = self.data is not None
         self.backend.check_data(self.params, has_data=has_data)
         precision = self.precision
-        if self.partition and precision in self.backend.info.calibrated:
+        if self.export.partition and precision in self.backend.info.calibrated:
             raise UsageError(
                 f"a model that is cut cannot be calibrated for {precision}: no data set has the "
                 "inputs of its later parts",
@@ -114,8 +102,10 @@ def resolve_settings(
     *,
     backend: str | None = None,
     params: BackendParams | Mapping[str, Any] | None = None,
-    partition: Sequence[str] = (),
-    **given: Any,
+    precision: str | None = None,
+    dynamic: Mapping[str, Any] | None = None,
+    data: Any = None,
+    export: ExportOptions | None = None,
 ) -> Settings:
     """The settings of a deployment: arguments win over the config.
 
@@ -123,19 +113,27 @@ def resolve_settings(
         config: A config or the path of one; None for none.
         backend: The backend's name.
         params: Fields that win over the config's; an instance replaces all of them.
-        partition: Names of marks.
-        **given: Fields of :class:`Settings`; None counts as not given.
+        precision: The same as ``params={"precision": …}``.
+        dynamic: The open dimensions; None counts as not given.
+        data: The data set; None counts as not given.
+        export: How to export; what is at its default counts as not given.
 
     Raises:
         ConfigError: The config is wrong, or for another backend.
         BackendUnavailableError: The backend cannot be used.
         ParamsError: The parameters do not fit the backend.
+        UsageError: There are two precisions.
     """
-    chosen = {name: value for name, value in given.items() if value is not None}
+    export = export or ExportOptions()
+    params = _with_precision(params, precision)
     if config is None:
         found = get_backend(backend or default_backend())
         return Settings(
-            backend=found, params=found.params_from(params), partition=partition, **chosen
+            backend=found,
+            params=found.params_from(params),
+            export=export,
+            dynamic=dynamic,
+            data=data,
         )
     table = read(config) if isinstance(config, str | Path) else config
     if not isinstance(table, Mapping):
@@ -159,22 +157,45 @@ def resolve_settings(
     return Settings(
         backend=found,
         params=resolved,
-        data=sections.calib.data if given.get("data") is None else chosen.pop("data"),
-        partition=partition or sections.cuts,
+        export=_merged(sections, export),
+        dynamic=open_axes(sections.ir, resolved) if dynamic is None else dynamic,
+        data=sections.calib.data if data is None else data,
         codebase_config=values.get("codebase_config"),
         values=values,
         notes=tuple(problems.notes),
-        **_from_ir(sections, resolved) | chosen,
     )
 
 
-def _from_ir(sections: Sections, params: BackendParams) -> dict[str, Any]:
-    ir = sections.ir
-    return {
+def _with_precision(
+    params: BackendParams | Mapping[str, Any] | None, precision: str | None
+) -> BackendParams | Mapping[str, Any] | None:
+    if precision is None:
+        return params
+    if isinstance(params, BackendParams):
+        return params.replace(precision=precision)
+    given = dict(params or {})
+    if given.setdefault("precision", precision) != precision:
+        raise UsageError(
+            f"the precision is {precision}, and in the params {given['precision']}",
+            hint="leave out one of both",
+        )
+    return given
+
+
+def _merged(sections: Sections, export: ExportOptions) -> ExportOptions:
+    """The options with the config's for what is at its default."""
+    ir, default = sections.ir, ExportOptions()
+    configured = {
         "ir": ir.type,
         "exporter": ir.exporter,
         "opset": ir.opset_version,
         "input_names": ir.input_names or None,
         "output_names": ir.output_names or None,
-        "dynamic_shapes": open_axes(ir, params),
+        "partition": sections.cuts,
     }
+    kept = {
+        name: value
+        for name, value in configured.items()
+        if getattr(export, name) == getattr(default, name)
+    }
+    return export.replace(**kept)

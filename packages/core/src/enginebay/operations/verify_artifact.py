@@ -22,6 +22,7 @@ from enginebay.comparators import find_comparators, recorded_comparators
 from enginebay.data import DataSet
 from enginebay.errors import UsageError
 from enginebay.inference import InputCheck
+from enginebay.operations.options import VerifyOptions, refuse_options
 from enginebay.tensors import Sample, save_samples, to_numpy
 from enginebay.verdict import EXAMPLE, Basis, VerdictWarning
 from enginebay.verification import (
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
     from enginebay.tensors import NumpyArray
     from enginebay.verdict import Verification
 
-#: Seconds that loading and running the engine may take by default.
-TIMEOUT = 1800.0
+#: Options that say how samples are drawn, and what is published.
+_OF_DEPLOY = ("probes", "probes_extreme", "domain", "allow_mismatch", "strict")
 
 
 def verify(
@@ -47,10 +48,7 @@ def verify(
     inputs: Any = None,
     reference: Any = None,
     *,
-    rtol: float | None = None,
-    atol: float | None = None,
-    compare: Any = None,
-    timeout: float = TIMEOUT,
+    options: VerifyOptions | None = None,
 ) -> Verification:
     """Compare an artifact with its model, here and now.
 
@@ -66,11 +64,9 @@ def verify(
         reference: What should come out: the outputs by name, or the PyTorch model (an
             ``nn.Module``, or text that names one as on the command line); by default the outputs
             that are recorded in the artifact, which needs no torch.
-        rtol: Replaces the relative tolerance.
-        atol: Replaces the absolute tolerance.
-        compare: What compares outputs that are sets, as :func:`enginebay.deploy` takes it; by
-            default what the artifact was verified with, and ``{}`` for place by place.
-        timeout: Seconds that loading and running the engine may take.
+        options: Tolerances, comparators and the time limit. ``compare`` is by default what the
+            artifact was verified with, and ``{}`` for place by place. The probes are recorded, and
+            nothing is published: what is said about them is an error.
 
     Returns:
         The verdict with its figures; a mismatch is returned, not raised.
@@ -81,13 +77,7 @@ def verify(
         UsageError: There are inputs without a reference, nothing is recorded, or a comparator
             cannot be found or cannot compare these outputs.
     """
-    outcome = verify_here(
-        *(artifact, inputs, reference),
-        rtol=rtol,
-        atol=atol,
-        compare=compare,
-        timeout=timeout,
-    )
+    outcome = verify_here(artifact, inputs, reference, options=options)
     outcome.verification.warn()
     outcome.warn()
     return outcome.verification
@@ -117,12 +107,12 @@ def verify_here(
     inputs: Any = None,
     reference: Any = None,
     *,
-    rtol: float | None = None,
-    atol: float | None = None,
-    compare: Any = None,
-    timeout: float = TIMEOUT,
+    options: VerifyOptions | None = None,
 ) -> Outcome:
     """Verify as :func:`verify` does, and return what was recorded as well."""
+    options = options or VerifyOptions()
+    refuse_options(options, _OF_DEPLOY, "verify")
+    rtol, atol, compare, timeout = options.rtol, options.atol, options.compare, options.timeout
     is_alone = all(one is None for one in (inputs, reference, rtol, atol, compare))
 
     def judge_opened(opened: Artifact) -> Outcome:
@@ -153,7 +143,7 @@ def verify_here(
                 recorded = rest
                 found, receipt = judged(rest)
         # A crash may be no more than a time limit that was too short.
-        is_fact = is_alone and (receipt is not None or timeout >= TIMEOUT)
+        is_fact = is_alone and (receipt is not None or timeout >= VerifyOptions().timeout)
         if not (is_fact and opened.manifest.built_for):
             return Outcome(found)
         run = run_record(get_backend(opened.backend), found, receipt)

@@ -8,6 +8,7 @@ the docstring names, and the same names as keys of a config. :class:`BackendPara
 from __future__ import annotations
 
 from enginebay.params.base import BackendParams, ConfigKey
+from enginebay.params.declared import Declared
 from enginebay.params.fields import Field, declared_fields, read_fields
 from enginebay.params.file_names import FileName
 from enginebay.params.shapes import (
@@ -23,6 +24,7 @@ from enginebay.params.shapes import (
 __all__ = [
     "BackendParams",
     "ConfigKey",
+    "Declared",
     "Field",
     "FileName",
     "ShapeProfile",

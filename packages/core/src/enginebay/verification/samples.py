@@ -360,7 +360,7 @@ def _check_domain(domain: Domain, examples: Mapping[str, NumpyArray]) -> None:
                 hint=f"did you mean '{guess}'?" if guess else None,
             )
         if not low < high:
-            raise InputError(f"the domain of '{name}' is {low}:{high}; wanted the least first")
+            raise InputError(f"the domain of '{name}' is {low:g}:{high:g}; wanted the least first")
         values = examples[name]
         if values.size and not (low <= values.min() and values.max() <= high):
             raise InputError(

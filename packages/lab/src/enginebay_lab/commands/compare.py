@@ -10,7 +10,6 @@ from enginebay.commands import (
     add_model,
     add_work_dir,
     default_work_dir,
-    deployment_options,
     named_backends,
     print_fields,
     print_json,
@@ -20,7 +19,9 @@ from enginebay.commands import (
     shared_options,
     short_path,
     stdout_on_stderr,
+    typed,
     verdict_word,
+    verify_options,
 )
 from enginebay.display import human_number, human_seconds, human_size
 from enginebay.errors import BackendUnavailableError, UsageError
@@ -125,11 +126,12 @@ def run(args: Namespace) -> int:
         params |= kind.given_arguments(args)
     precisions = [name for value in args.precision for name in value.split(",") if name]
     params.pop("precision", None)
-    with progress() as watch, stdout_on_stderr(), quiet_verdict():
+    command = repeatable_command(args.argv)
+    with progress() as watch, stdout_on_stderr(), quiet_verdict(), typed(command):
         comparison = compare(
             args.model,
             **shared_options(args),
-            **deployment_options(args),
+            verify=verify_options(args),
             work_dir=work_dir,
             backends=names,
             precisions=precisions,
@@ -137,7 +139,6 @@ def run(args: Namespace) -> int:
             seconds=args.seconds,
             overwrite=args.overwrite,
             watch=watch,
-            command=repeatable_command(args.argv),
         )
     if args.json:
         import msgspec

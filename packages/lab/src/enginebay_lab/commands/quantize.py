@@ -10,7 +10,6 @@ from enginebay.commands import (
     add_model,
     add_work_dir,
     default_work_dir,
-    deployment_options,
     join_names,
     model_options,
     print_fields,
@@ -19,7 +18,9 @@ from enginebay.commands import (
     repeatable_command,
     short_path,
     stdout_on_stderr,
+    typed,
     verdict_word,
+    verify_options,
 )
 from enginebay_lab.commands.evaluate import METRIC_HELP
 
@@ -55,18 +56,18 @@ def run(args: Namespace) -> int:
     from enginebay.commands import progress
     from enginebay_lab.diagnosis.quantization import quantize
 
-    with progress() as watch, stdout_on_stderr(), quiet_verdict():
+    command = repeatable_command(args.argv)
+    with progress() as watch, stdout_on_stderr(), quiet_verdict(), typed(command):
         options = model_options(args)
         found = quantize(
             args.model,
             **options,
-            **deployment_options(args),
+            verify=verify_options(args),
             metric=args.metric,
             max_drop=args.max_drop,
             work_dir=args.work_dir or default_work_dir(args.model, options["backend"]),
             overwrite=args.overwrite,
             watch=watch,
-            command=repeatable_command(args.argv),
         )
     artifact = found.deployment.artifact
     if args.json:

@@ -75,8 +75,8 @@ def compare(
     """
     if not 0 <= seconds < math.inf:
         raise UsageError(f"seconds is {seconds:g}, wanted 0 or more")
-    options = {**options, "command": options.get("command") or python_call()}
-    lines = lines_of(cells_of(backends, precisions), params or {}, options)
+    command = python_call()
+    lines = lines_of(cells_of(backends, precisions), params or {}, options, command)
     folder = _checked(Path(work_dir), lines, overwrite=overwrite)
     steps = Steps(watch)
     with steps("model") as set_detail:
@@ -84,7 +84,7 @@ def compare(
         source = first.settings.find(model, args)
         set_detail(source.description)
     comparing = _Comparing(source, args, folder, overwrite=overwrite)
-    comparison = Comparison(model=source.description, command=options["command"])
+    comparison = Comparison(model=source.description, command=command)
     for cell, line in lines.items():
         row = comparing.row(cell, line, steps)
         comparison = msgspec.structs.replace(

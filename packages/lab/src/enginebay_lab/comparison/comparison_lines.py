@@ -6,10 +6,11 @@ import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import enginebay as eb
 from enginebay import DataSet, deploy, get_backend
 from enginebay.backend import check_shared_param, own_params
 from enginebay.errors import BackendNotFoundError, EnginebayError, UsageError
-from enginebay.operations.deployment import DeployOptions, Line
+from enginebay.operations.deployment import Line
 from enginebay.operations.settings import resolve_settings
 from enginebay.plugins import installed_backends
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from enginebay.operations.settings import Settings
 
 #: The arguments of deploy that one comparison has several of, or that are its own.
-_OWN = {"model", "args", "work_dir", "backend", "params", "overwrite", "watch"}
+_OWN = {"model", "args", "work_dir", "backend", "precision", "params", "overwrite", "watch"}
 
 
 class Cell(NamedTuple):
@@ -64,7 +65,7 @@ def cells_of(backends: Sequence[str] | None, precisions: Sequence[str]) -> list[
 
 
 def lines_of(
-    cells: Sequence[Cell], params: Mapping[str, Any], options: Mapping[str, Any]
+    cells: Sequence[Cell], params: Mapping[str, Any], options: Mapping[str, Any], command: str
 ) -> dict[Cell, Line | EnginebayError]:
     """What deploys each row, or why nothing can.
 
@@ -74,16 +75,17 @@ def lines_of(
     of_deploy = inspect.signature(deploy).parameters.keys() - _OWN
     if unknown := options.keys() - of_deploy:
         raise TypeError(f"compare() got an unexpected keyword argument '{min(unknown)}'")
-    names = DeployOptions.__dataclass_fields__.keys()
-    rest = DeployOptions(**{name: options[name] for name in options.keys() & names})
-    given = {name: options[name] for name in options.keys() - names}
+    given = dict(options)
+    verify = given.pop("verify", None) or eb.VerifyOptions()
+    keep = given.pop("int8_keep", ())
     if given.get("data") is not None:
         given["data"] = DataSet.of(given["data"])  # once: a stream cannot be read again
     _check_params({cell.backend for cell in cells}, params)
     lines: dict[Cell, Line | EnginebayError] = {}
     for cell in cells:
         try:
-            lines[cell] = Line(_settings(cell, params, dict(given)), rest)
+            settings = _settings(cell, params, dict(given))
+            lines[cell] = Line(settings, verify, int8_keep=keep, command=command)
         except BackendNotFoundError:
             raise
         except EnginebayError as err:

@@ -77,7 +77,7 @@ def bisect_model(
         )
         with steps("build") as set_detail:
             set_detail("the whole model")
-            judgement = engines.judge(*_whole(bound, root), compare=_comparators(opened))
+            judgement = engines.judge(*_whole(bound, root), comparators=_comparators(opened))
             whole = kept_graph(judgement.folder)
         if judgement.doubt or not _is_wrong(judgement):
             return _nothing_found(result, engines, judgement.doubt)

@@ -6,7 +6,7 @@ import shutil
 import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from enginebay import VerdictWarning, deploy, get_backend, rewrite
+from enginebay import ExportOptions, VerdictWarning, VerifyOptions, deploy, get_backend, rewrite
 from enginebay.artifact import SAMPLES_FILE, load_request
 from enginebay.verification import compare, engine_outputs, run_trial
 from enginebay_lab.diagnosis.search import Judgement
@@ -90,7 +90,7 @@ class PieceEngines:
         module: nn.Module,
         args: Sequence[Any],
         names: Sequence[str],
-        **given: Any,
+        comparators: Any = None,
     ) -> Judgement:
         """Build an engine of a module, run it on these arguments, and compare it.
 
@@ -100,17 +100,17 @@ class PieceEngines:
             module: The module.
             args: Its arguments.
             names: Names of what it returns.
-            **given: What :func:`enginebay.deploy` takes besides.
+            comparators: What compares outputs that are sets.
 
         Raises:
             EnginebayError: It cannot be built.
         """
         for old in self._folder.iterdir():
             shutil.rmtree(old)
-        found = self._deployed(self._artifact, module, args, names, given)
+        found = self._deployed(self._artifact, module, args, names, comparators)
         outputs = {output.name: output for output in found.verification.outputs}
         if self._other is not None and not _crash(found):
-            reference = self._deployed(self._other, module, args, names, given)
+            reference = self._deployed(self._other, module, args, names, comparators)
             outputs = self._between(reference, found)
         basis = found.verification.basis
         doubt = basis.doubt if basis else ""
@@ -136,7 +136,7 @@ class PieceEngines:
         module: nn.Module,
         args: Sequence[Any],
         names: Sequence[str],
-        given: Mapping[str, Any],
+        comparators: Any,
     ) -> Deployment:
         self.count += 1
         with warnings.catch_warnings():
@@ -147,17 +147,21 @@ class PieceEngines:
                 work_dir=self._folder / f"engine_{self.count}",
                 backend=artifact.backend,
                 params=_params(artifact),
-                ir=_ir(artifact),
-                exporter=_exporter(artifact) if _ir(artifact) == "onnx" else None,
-                output_names=list(names),
-                rewriters=self._options.rewriters,
-                probes=0,
-                rtol=self._options.rtol,
-                atol=self._options.atol,
-                allow_mismatch=True,
-                keep_ir=True,
-                timeout=self._options.timeout,
-                **given,
+                export=ExportOptions(
+                    ir=_ir(artifact),
+                    exporter=_exporter(artifact) if _ir(artifact) == "onnx" else None,
+                    output_names=tuple(names),
+                    rewriters=tuple(self._options.rewriters),
+                    keep_ir=True,
+                ),
+                verify=VerifyOptions(
+                    probes=0,
+                    compare=comparators,
+                    rtol=self._options.rtol,
+                    atol=self._options.atol,
+                    allow_mismatch=True,
+                    timeout=self._options.timeout,
+                ),
             )
 
     def _between(self, reference: Deployment, found: Deployment) -> dict[str, OutputComparison]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from enginebay.operations import Step
 
 #: The arguments of :func:`enginebay.deploy` that :func:`sensitivity` takes too.
-_SHARED = ("task", "backend", "params", "ir", "exporter", "rewriters", "config")
+_SHARED = ("backend", "params", "precision", "export", "config")
 
 
 class Quantization(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,9 +73,8 @@ def quantize(
     max_drop: float,
     work_dir: str | Path,
     int8_keep: Sequence[str] = (),
-    allow_mismatch: bool = False,
+    verify: eb.VerifyOptions | None = None,
     overwrite: bool = False,
-    timeout: float = 1800.0,
     watch: Callable[[Step], None] | None = None,
     **options: Any,
 ) -> Quantization:
@@ -93,10 +92,9 @@ def quantize(
         max_drop: The largest drop of the metric below PyTorch's, in the metric's own unit.
         work_dir: The folder that the artifact becomes.
         int8_keep: Layers that stay in floating point from the start.
-        allow_mismatch: Publish the most accurate artifact where none is accurate enough.
+        verify: As :func:`enginebay.deploy` takes it. ``allow_mismatch`` publishes the most accurate
+            artifact where none is accurate enough.
         overwrite: Replace the artifact that is there already.
-        timeout: Seconds that the child processes of each conversion may take, and again those that
-            run the engine.
         watch: Called with each step when it starts, when its detail changes and when it ends.
         **options: What else :func:`enginebay.deploy` takes.
 
@@ -116,6 +114,7 @@ def quantize(
         names = ", ".join(source.name for source in sources)
         raise UsageError(f"max_drop is of one metric, found {names}")
     data = eb.DataSet.of(data)
+    verify = verify or eb.VerifyOptions()
     steps = Steps(watch)
     fixed = tuple(int8_keep)
 
@@ -125,7 +124,6 @@ def quantize(
             work_dir=folder,
             data=data,
             int8_keep=(*fixed, *nodes),
-            timeout=timeout,
             **{**options, **more},
         )
 
@@ -133,9 +131,9 @@ def quantize(
 
         def attempt(nodes: Sequence[str]) -> Attempt:
             folder = Path(trials) / str(len(nodes))
-            deployment = deployed(nodes, folder, allow_mismatch=True)
+            deployment = deployed(nodes, folder, verify=verify.replace(allow_mismatch=True))
             _check_precision(deployment)
-            (row,) = evaluate(folder, data, metric, model=model, timeout=timeout).rows
+            (row,) = evaluate(folder, data, metric, model=model, timeout=verify.timeout).rows
             return Attempt(tuple(nodes), deployment, _checked(row), max_drop)
 
         order: list[str] = []
@@ -149,7 +147,7 @@ def quantize(
                     *(model, args),
                     data=data,
                     int8_keep=fixed,
-                    timeout=timeout,
+                    timeout=verify.timeout,
                     watch=lambda step: set_detail(step.detail),
                     **shared,
                 )
@@ -163,7 +161,7 @@ def quantize(
                 found = give_back(order, shown) if len(order) > 1 else found
                 set_detail(f"{len(found.nodes)} of {len(order)} layers")
     verification = found.deployment.verification
-    if not found.passed and not allow_mismatch:
+    if not found.passed and not verify.allow_mismatch:
         given = f"with {len(found.nodes)} of {len(order)} layers given back: " if order else ""
         raise MismatchError(
             f"{given}{_figures(found.accuracy, max_drop)}; {verification.summary()}",
@@ -171,9 +169,7 @@ def quantize(
             hint="--max-drop with a larger value, other --data, or --allow-mismatch",
         )
     with steps("deploy") as set_detail:
-        deployment = deployed(
-            found.nodes, work_dir, overwrite=overwrite, allow_mismatch=allow_mismatch
-        )
+        deployment = deployed(found.nodes, work_dir, overwrite=overwrite, verify=verify)
         set_detail(str(deployment.artifact.path))
     return Quantization(
         deployment=deployment,

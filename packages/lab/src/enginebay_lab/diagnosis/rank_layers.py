@@ -26,9 +26,7 @@ from enginebay_lab.diagnosis.judged import Judged
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from enginebay import BackendParams, RewriterSet, Task
-    from enginebay.exporters import ExporterName
-    from enginebay.ir import IRKind
+    from enginebay import BackendParams, ExportOptions
     from enginebay.operations import Step
     from enginebay.operations.build_engine import Engine
 
@@ -54,12 +52,10 @@ def sensitivity(
     args: Any = None,
     *,
     data: Any = None,
-    task: Task | str | Path | None = None,
     backend: str | None = None,
     params: BackendParams | Mapping[str, Any] | None = None,
-    ir: IRKind | None = None,
-    exporter: ExporterName | None = None,
-    rewriters: Sequence[RewriterSet] = (),
+    precision: str | None = None,
+    export: ExportOptions | None = None,
     config: Mapping[str, Any] | str | Path | None = None,
     int8_keep: Sequence[str] = (),
     timeout: float = 1800.0,
@@ -75,12 +71,10 @@ def sensitivity(
         model: As :func:`enginebay.deploy` takes it, and so are the arguments that follow.
         args: Example inputs.
         data: An :class:`enginebay.DataSet`, or what one is made of.
-        task: What the model is for, where the data are pictures.
         backend: The engine.
         params: Its parameters, with the precision ``int8`` or ``fp8``.
-        ir: Use this IR.
-        exporter: The ONNX exporter.
-        rewriters: Rewriters of your own.
+        precision: One of its parameters.
+        export: How to export.
         config: A deploy config or the path of one.
         int8_keep: Leave out what these name; they are in floating point.
         timeout: Seconds that the child processes of the conversion may take, and again those of
@@ -92,16 +86,17 @@ def sensitivity(
         ParamsError: There is no data.
     """
     settings = resolve_settings(
-        config, backend=backend, params=params, ir=ir, exporter=exporter, data=data
+        config, backend=backend, params=params, precision=precision, data=data, export=export
     )
     settings.backend.check_calibrated(settings.params, "sensitivity measures layers in 8 bits")
     check_runs_here(
         *(settings.backend, settings.params, "sensitivity runs the engine"),
         hint="measure the layers on a machine that it is built for",
     )
-    check_sets(rewriters)
+    check_sets(settings.export.rewriters)
+    task = settings.export.task
     given_task = None if task is None else read_task(task)
-    if settings.partition:
+    if settings.export.partition:
         raise UsageError("the layers of a model that is cut cannot be measured")
     data_set = settings.data_set()
     steps = Steps(watch)
@@ -118,7 +113,7 @@ def sensitivity(
         if reference.missing:
             raise UsageError(f"there is nothing to measure layers by: {reference.missing}")
         build = Build(
-            *(settings, prepared.model, reference, tuple(rewriters), Path(folder)),
+            *(settings, prepared.model, reference, Path(folder)),
             *(steps, timeout, prepared.data),
             keep=tuple(int8_keep),
         )

@@ -16,6 +16,7 @@ import msgspec
 from enginebay import get_backend, open_artifact
 from enginebay.authors import call, fixed_seed
 from enginebay.backend import elsewhere, own_params
+from enginebay.commands import typed
 from enginebay.display import human_size
 from enginebay.environment import Tier
 from enginebay.errors import (
@@ -201,18 +202,17 @@ def _deployed(row: SweepRow, local: LocalCell, model: ModelSource, folder: Path)
         EnginebayError: The model or the cell is wrong, or the disk is full.
     """
     cell = local.cell
-    (found,) = compare(
-        model,
-        parse_inputs(cell.inputs) or None,
-        work_dir=folder,
-        backends=[cell.backend],
-        precisions=[cell.precision] if cell.precision else (),
-        params=cell.params,
-        seconds=0,
-        timeout=cell.timeout,
-        command=local.command,
-        **local.options,
-    ).rows
+    with typed(local.command):
+        (found,) = compare(
+            model,
+            parse_inputs(cell.inputs) or None,
+            work_dir=folder,
+            backends=[cell.backend],
+            precisions=[cell.precision] if cell.precision else (),
+            params=cell.params,
+            seconds=0,
+            **local.options,
+        ).rows
     if found.verdict == "failed" and names_full_disk(found.reason):
         raise EnginebayError(found.reason)  # the row has no more of it
     row = _replace(row, **msgspec.structs.asdict(found))

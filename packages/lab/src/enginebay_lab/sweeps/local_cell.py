@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+import enginebay as eb
 from enginebay import DataSet, get_backend
 from enginebay.errors import EnginebayError
 from enginebay.models import find_model, shapes_of
@@ -86,16 +87,14 @@ class LocalCell:
     def options(self) -> dict[str, Any]:
         """What ``compare`` takes besides the model, as far as the cell says it."""
         cell = self.cell
-        named = {
+        named = {"probes": cell.probes, "rtol": cell.rtol, "atol": cell.atol}
+        given: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+        return {
             "config": self.config,
-            "exporter": cell.exporter or None,
-            "ir": cell.ir or None,
             "data": self.data,
-            "probes": cell.probes,
-            "rtol": cell.rtol,
-            "atol": cell.atol,
+            "export": eb.ExportOptions(exporter=cell.exporter or None, ir=cell.ir or None),
+            "verify": eb.VerifyOptions(timeout=cell.timeout, **given),
         }
-        return {name: value for name, value in named.items() if value is not None}
 
 
 def code_folders(job: Job, folder: Path) -> Iterator[Path]:

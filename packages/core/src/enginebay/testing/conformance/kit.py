@@ -121,7 +121,7 @@ class Kit:
             example.inputs,
             backend=self.name,
             work_dir=work_dir,
-            dynamic_shapes=shapes,
+            dynamic=shapes,
             **options,
         )
 
@@ -132,7 +132,8 @@ class Kit:
         """
         if model not in self._artifacts:
             folder = self.folder / f"artifact-{len(self._artifacts)}"
-            self._artifacts[model] = self.deploy(model, folder, allow_mismatch=True).artifact
+            wrong = eb.VerifyOptions(allow_mismatch=True)
+            self._artifacts[model] = self.deploy(model, folder, verify=wrong).artifact
         return self._artifacts[model]
 
     def wrapper(self, model: str) -> eb.Wrapper:
@@ -152,11 +153,11 @@ class Kit:
         return eb.export(
             example.module,
             example.inputs,
-            ir=kind,
             backend=self.name,
             path=folder / f"model{_suffix(kind)}",
-            dynamic_shapes=example.dynamic_shapes or None,
+            dynamic=example.dynamic_shapes or None,
             overwrite=True,
+            options=eb.ExportOptions(ir=kind),
         )
 
     def check(self, model: str, wrapper: eb.Wrapper, inputs: Mapping[str, NumpyArray]) -> None:

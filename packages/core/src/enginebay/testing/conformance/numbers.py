@@ -39,7 +39,7 @@ class NumberLaws:
         if ir not in kit.backend.info.irs:
             kit.skip(f"the backend lists no {ir} among its irs")
         folder = tmp_path_factory.mktemp("ir") / "out"
-        deployment = kit.deploy("fixed", folder, ir=ir)
+        deployment = kit.deploy("fixed", folder, export=eb.ExportOptions(ir=ir))
         record = deployment.artifact.manifest.ir
         assert record is not None
         assert (deployment.verdict, record.kind) == ("verified", ir)

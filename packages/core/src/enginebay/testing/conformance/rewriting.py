@@ -57,9 +57,8 @@ class RewriterLaws:
             example.module,
             example.inputs,
             backend=kit.name,
-            ir=ir,
             path=tmp_path / "model",
-            rewriters=[rewriters],
+            options=eb.ExportOptions(ir=ir, rewriters=[rewriters]),
         )
         assert set(calls) == {kit.name}, f"the rewriter saw the backends {sorted(set(calls))}"
 

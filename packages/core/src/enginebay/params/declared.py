@@ -1,0 +1,184 @@
+"""Structs whose fields are declared once: checked in Python, flags on a command line."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+
+from enginebay.errors import ParamsError, nearest
+from enginebay.params.fields import Field, declared_fields, read_fields, to_plain
+
+if TYPE_CHECKING:
+    import argparse
+
+
+class _DeclaredMeta(msgspec.StructMeta):
+    """Makes every such class frozen, keyword-only and strict, and checks what it is given.
+
+    The check comes before msgspec's own constructor, which checks no types and suggests no name
+    for a misspelled field.
+    """
+
+    def __new__(
+        mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **config: Any
+    ) -> _DeclaredMeta:
+        strict = {"frozen": True, "kw_only": True, "forbid_unknown_fields": True}
+        return super().__new__(mcls, name, bases, namespace, **strict | config)
+
+    def __call__(cls, *positional: Any, **given: Any) -> Any:
+        if positional:
+            raise ParamsError(
+                f"{cls.__name__} takes keyword arguments only, found {positional[0]!r}"
+            )
+        fields = declared_fields(cls)
+        for name in given:
+            if name not in fields:
+                raise _unknown_field(cls.__name__, name, fields)
+        values = {name: field.value_from(given) for name, field in fields.items()}
+        return super().__call__(**values)
+
+
+class Declared(msgspec.Struct, metaclass=_DeclaredMeta):
+    """Values that are declared once, as annotated fields with defaults and a docstring.
+
+    Values are checked when an instance is made: a list may stand for a tuple, a path for a text, a
+    text like ``x:1x3`` for shapes, and None for "not given". Nothing else is converted. The fields
+    in the ``Args:`` or ``Attributes:`` section of a class become flags, in that order, and no
+    others.
+
+    Raises:
+        ParamsError: A field is unknown, or a value does not fit.
+    """
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, Any]) -> Self:
+        """Make params from a config's section or from what :meth:`to_mapping` wrote.
+
+        Raises:
+            ParamsError: It is not a mapping, a key is not a field, or a value does not fit.
+        """
+        if not isinstance(mapping, Mapping):
+            raise ParamsError(
+                f"{mapping!r} does not hold {cls.__name__}: wanted a mapping of field to value, "
+                f"found {type(mapping).__name__}"
+            )
+        return cls(**{str(name): value for name, value in mapping.items()})
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return the fields as JSON has them, without those that are empty by default and now.
+
+        Other defaults are written, so that a file keeps its meaning when a default changes.
+
+        Raises:
+            ParamsError: A value has no form in JSON.
+
+        Example:
+            >>> from enginebay import BackendParams
+            >>> BackendParams().to_mapping()
+            {'file_name': 'model', 'device': 'cpu'}
+        """
+        return {
+            name: _plain(self, name)
+            for name, field in declared_fields(type(self)).items()
+            if not _is_empty(getattr(self, name)) or getattr(self, name) != field.default
+        }
+
+    def replace(self, **changes: Any) -> Self:
+        """Copy the params with other values for some fields, checked like new ones.
+
+        Raises:
+            ParamsError: A field is unknown, or a value does not fit.
+        """
+        kept = {name: getattr(self, name) for name in self.__struct_fields__}
+        return type(self)(**(kept | changes))
+
+    @classmethod
+    def add_arguments(
+        cls, parser: argparse._ActionsContainer, *, skip: Collection[str] = ()
+    ) -> None:
+        """Add a flag for every documented field: ``work_dir`` becomes ``--work-dir``.
+
+        How the types read on the command line:
+
+        | type                       | on the command line             |
+        |----------------------------|---------------------------------|
+        | ``bool``                   | ``--fp16``, ``--no-fp16``       |
+        | ``Literal``, ``Enum``      | one of the choices              |
+        | ``int``, ``float``, ``str`` | as they are                    |
+        | ``Shapes``                 | ``x:1x3,y:1x?``                 |
+        | ``tuple[int, ...]``        | ``1,2,3``                       |
+        | ``dict[str, str]``         | ``--option key=value``, repeated |
+        | anything else              | JSON                            |
+
+        A flag that is not given is None in the namespace, which the constructor takes as "the
+        default".
+
+        Args:
+            parser: The parser, or one of its argument groups.
+            skip: Fields for which the caller has flags of its own.
+
+        Raises:
+            ParamsError: The parser has such a flag already, or the docstring names no field.
+        """
+        from enginebay.params.arguments import add_flags
+
+        add_flags(parser, [pair for pair in _documented(cls) if pair[0].name not in skip])
+
+    @classmethod
+    def given_arguments(cls, namespace: argparse.Namespace) -> dict[str, Any]:
+        """Return the fields that were given as flags; they win over a config's section."""
+        found = {field.name: getattr(namespace, field.name, None) for field, _ in _documented(cls)}
+        return {name: value for name, value in found.items() if value is not None}
+
+    @classmethod
+    def from_args(cls, namespace: argparse.Namespace, **overrides: Any) -> Self:
+        """Make params from the flags that were given; ``overrides`` win over them.
+
+        Raises:
+            ParamsError: A field is unknown, or a value does not fit.
+        """
+        return cls(**(cls.given_arguments(namespace) | overrides))
+
+
+def _is_empty(value: Any) -> bool:
+    containers = (str, bytes, tuple, list, dict, set, frozenset)
+    return value is None or (isinstance(value, containers) and not value)
+
+
+def _plain(params: Declared, name: str) -> Any:
+    try:
+        return to_plain(getattr(params, name))
+    except TypeError as error:
+        raise ParamsError(
+            f"{type(params).__name__}.{name} cannot be written as JSON: {error}"
+        ) from error
+
+
+def _documented(owner: type[Declared]) -> list[tuple[Field, str]]:
+    """List the fields that become flags, with their help."""
+    fields = declared_fields(owner)
+    pairs = []
+    for name, text in _documentation(owner).items():
+        if name in fields:
+            pairs.append((fields[name], text))
+        elif not hasattr(owner, name):  # a property may be documented too
+            raise _unknown_field(owner.__name__, name, fields, "documents")
+    return pairs
+
+
+def _documentation(owner: type) -> dict[str, str]:
+    """Read the section about fields of the nearest class that has one."""
+    texts = (read_fields(vars(base).get("__doc__") or "") for base in owner.__mro__)
+    return next(filter(None, texts), {})
+
+
+def _unknown_field(
+    owner: str, name: str, fields: Mapping[str, Field], verb: str = "got"
+) -> ParamsError:
+    guess = nearest(name, fields)
+    return ParamsError(
+        f"{owner} {verb} {name!r}, which is not one of its fields: {', '.join(fields)}",
+        hint=f"did you mean {guess!r}?" if guess else None,
+    )
