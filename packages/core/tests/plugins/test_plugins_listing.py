@@ -370,3 +370,13 @@ def test_a_path_that_breaks_the_lines_is_not_cached(
     monkeypatch.setattr(sys, "path", [str(odd)])
     assert names() == names() == ["kept"]
     assert not (odd.parent / "cache" / "enginebay").exists()
+
+
+def test_without_a_home_nothing_is_cached(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``~`` is then no folder, and must not become one in the current folder."""
+    monkeypatch.chdir(cache)
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)
+    os.utime(cache, (1e9, 1e9))
+    assert names() == names() == ["kept"]
+    assert [path.name for path in cache.iterdir()] == ["kept-1.0.dist-info"]

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from enginebay.plugins.entry_points import cache_folder
+
 if TYPE_CHECKING:
     from enginebay.plugins.discovery import BackendStatus
 
@@ -42,15 +44,12 @@ def drop(answer: str) -> None:
 
 
 def _file() -> Path:
-    """Return the file, in the folder that the XDG base directory specification names."""
-    folder = os.environ.get("XDG_CACHE_HOME", "")
-    base = Path(folder) if os.path.isabs(folder) else Path.home() / ".cache"  # noqa: PTH117  # "" is no path
-    return base / "enginebay" / "plugins.json"
+    return Path(cache_folder()) / "plugins.json"
 
 
 def _read() -> _Answers:
     # No file, no home, or not what this version wrote: nothing is known.
-    with suppress(OSError, RuntimeError, msgspec.MsgspecError):
+    with suppress(OSError, msgspec.MsgspecError):
         return msgspec.json.decode(_file().read_bytes(), type=_Answers)
     return {}
 
@@ -58,7 +57,7 @@ def _read() -> _Answers:
 def _write(answers: _Answers) -> None:
     """Replace the file at once: others may read or replace it in the same moment."""
     data = msgspec.json.encode(dict(list(answers.items())[-KEPT:]))
-    with suppress(OSError, RuntimeError):
+    with suppress(OSError):
         file = _file()
         file.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(dir=file.parent)

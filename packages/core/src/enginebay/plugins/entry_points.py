@@ -54,9 +54,8 @@ class EntryPoint(NamedTuple):
 def entry_points() -> list[EntryPoint]:
     """Return the entry points of all distributions on ``sys.path``."""
     folders = _stamps(sys.path)
-    file = _cache_file()
     with suppress(OSError, ValueError, TypeError):
-        with open(file, encoding="utf-8") as kept:  # noqa: PTH123  # pathlib is half of a start
+        with open(_cache_file(), encoding="utf-8") as kept:  # noqa: PTH123  # pathlib is half of a start
             found = _decode(kept.read(), folders)
         if found is not None:
             return found
@@ -64,7 +63,7 @@ def entry_points() -> list[EntryPoint]:
     newest = max((int(stamp) for _, stamp in folders), default=0)
     if time.time() - newest / 1e9 > _SETTLED:
         with suppress(OSError, ValueError):
-            _write(file, _encode(folders, found))
+            _write(_cache_file(), _encode(folders, found))
     return found
 
 
@@ -106,12 +105,23 @@ def _stamps(paths: Sequence[str]) -> list[tuple[str, str]]:
     return found
 
 
-def _cache_file() -> str:
-    """Return the file of this environment, in the folder that the XDG specification names."""
+def cache_folder() -> str:
+    """Return Enginebay's folder where the XDG base directory specification has caches.
+
+    Raises:
+        OSError: There is no home.
+    """
     folder = os.environ.get("XDG_CACHE_HOME", "")
     base = folder if os.path.isabs(folder) else os.path.expanduser("~/.cache")  # noqa: PTH111, PTH117
+    if not os.path.isabs(base):  # noqa: PTH117  # "~" stays where no home is known
+        raise FileNotFoundError(base)
+    return os.path.join(base, "enginebay")  # noqa: PTH118
+
+
+def _cache_file() -> str:
+    """Return the file of this environment."""
     name = f"entry-points-{crc32(sys.prefix.encode('utf-8', 'replace')):08x}.txt"
-    return os.path.join(base, "enginebay", name)  # noqa: PTH118
+    return os.path.join(cache_folder(), name)  # noqa: PTH118
 
 
 def _encode(folders: Sequence[tuple[str, str]], found: Sequence[EntryPoint]) -> str:
