@@ -122,10 +122,10 @@ def test_nothing_is_written_where_no_row_can_be(tmp_path: Path) -> None:
             {"backends": ENGINES, "params": {"thread": 1}},
         ),
         (UsageError, "backends is the text 'openvino'", {"backends": "openvino"}),
-        (UsageError, "there is no backend", {"backends": []}),
+        (UsageError, "no backend to compare", {"backends": []}),
         (UsageError, "a comparison has several", {"backends": ENGINES, "params": {"precision": 1}}),
         (ParamsError, "int8", {"backends": ENGINES, "precisions": ["int8"]}),
-        (TypeError, "unexpected keyword argument 'backend'", {"backend": "openvino"}),
+        (TypeError, "keyword argument 'backend'", {"backend": "openvino"}),
     ]:
         with pytest.raises(error, match=message):
             compare(Net(), EXAMPLE, work_dir=folder, **given)
@@ -143,7 +143,7 @@ def test_what_is_there_stays_unless_it_may_be_replaced(tmp_path: Path) -> None:
     before = (folder / "onnxruntime" / "manifest.json").read_bytes()
     with pytest.raises(ArtifactExistsError):
         compare(Net(), EXAMPLE, work_dir=folder, backends=ENGINES)
-    with pytest.raises(ArtifactExistsError, match="is an artifact; wanted a folder for several"):
+    with pytest.raises(ArtifactExistsError, match="is an artifact; expected a folder for several"):
         compare(Net(), EXAMPLE, work_dir=folder / "onnxruntime", backends=ENGINES)
     assert (folder / "onnxruntime" / "manifest.json").read_bytes() == before
     assert not (folder / "openvino").exists()
@@ -241,5 +241,5 @@ def test_what_dies_while_it_is_measured_keeps_its_verdict(
 
 @pytest.mark.parametrize("seconds", [-1, float("inf"), float("nan")])
 def test_a_time_that_is_none(tmp_path: Path, seconds: float) -> None:
-    with pytest.raises(UsageError, match="wanted 0 or more"):
+    with pytest.raises(UsageError, match="expected 0 or more"):
         lab.compare(Net(), EXAMPLE, work_dir=tmp_path / "all", seconds=seconds)

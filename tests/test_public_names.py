@@ -94,7 +94,7 @@ INTERNAL = {
     "operations.deployment.Line",
     "operations.preparation.Prepared",
     "operations.preparation.prepare",
-    "operations.python_call.python_call",
+    "operations.recorded_command.python_call",
     "operations.settings.Settings",
     "operations.settings.resolve_settings",
     "operations.verify_artifact.input_sets",

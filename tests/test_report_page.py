@@ -17,7 +17,7 @@ import pytest
 import enginebay_lab as lab
 from enginebay.artifact import RunRecord
 from enginebay.verdict import Simulation
-from enginebay_lab.diagnosis.int8_layers import NodeSensitivity
+from enginebay_lab.diagnosis.rank_layers import NodeSensitivity
 from enginebay_lab.diagnosis.record import Place
 from enginebay_lab.measurement.rows import Layer
 from enginebay_lab.reports import sweep_parts

@@ -16,7 +16,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # its imports warn on a current Python
     mmengine = pytest.importorskip("mmengine", reason="mmengine is not installed")
 
-from enginebay.config import load
+from enginebay.config import read_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +52,7 @@ def without_delete(value: Any) -> Any:
 @pytest.mark.parametrize("name", [p.relative_to(HERE).as_posix() for p in HERE.rglob("*.*")])
 def test_our_own_configs(name: str) -> None:
     path = HERE / name
-    assert typed(load(path, environment=os.environ)) == typed(theirs(path))
+    assert typed(read_config(path, environment=os.environ)) == typed(theirs(path))
 
 
 KEYS = st.sampled_from(["a", "b", "c", 0, 1])
@@ -86,9 +86,9 @@ def test_any_three_configs_merge_alike(
         from enginebay.errors import ConfigError
 
         with pytest.raises(ConfigError, match="the two cannot be merged"):
-            load(tmp_path / "c.py")
+            read_config(tmp_path / "c.py")
     else:
-        assert typed(load(tmp_path / "c.py")) == typed(without_delete(wanted))
+        assert typed(read_config(tmp_path / "c.py")) == typed(without_delete(wanted))
 
 
 def test_a_folder_of_configs(pytestconfig: pytest.Config, capsys: Any) -> None:
@@ -98,7 +98,7 @@ def test_a_folder_of_configs(pytestconfig: pytest.Config, capsys: Any) -> None:
     paths = sorted(Path(folder).rglob("*.py"))
     assert paths
     wanted, others = timed(theirs, paths)
-    found, ours = timed(load, paths)
+    found, ours = timed(read_config, paths)
     assert [p for p, f, w in zip(paths, found, wanted, strict=True) if typed(f) != typed(w)] == []
     with capsys.disabled():
         print(f"\n{len(paths)} configs: {ours:.2f} CPU seconds here, {others:.2f} with mmengine")

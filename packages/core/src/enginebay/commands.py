@@ -47,7 +47,8 @@ from enginebay.cli.summaries import (
     receipt_fields,
     verdict_word,
 )
-from enginebay.operations import default_work_dir, typed
+from enginebay.display import human_error, human_number, human_seconds, human_size
+from enginebay.operations import default_work_dir, python_call, typed
 
 __all__ = [
     "MODEL_HELP",
@@ -63,6 +64,10 @@ __all__ = [
     "data_set",
     "default_work_dir",
     "flag_values",
+    "human_error",
+    "human_number",
+    "human_seconds",
+    "human_size",
     "join_names",
     "model_options",
     "named_backends",
@@ -73,6 +78,7 @@ __all__ = [
     "print_next",
     "print_table",
     "progress",
+    "python_call",
     "quiet_verdict",
     "receipt_fields",
     "repeatable_command",

@@ -40,6 +40,7 @@ __all__ = [
     "failed",
     "installed_version",
     "passed",
+    "require",
     "skipped",
 ]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from enginebay.config import load
+from enginebay.config import read_config
 from enginebay.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def loaded(write: Callable[[str, str], Path]) -> Files:
 
     def read(*files: tuple[str, str], **options: Any) -> dict[str, Any]:
         paths = [write(name, text) for name, text in files]
-        return load(paths[0], **options)
+        return read_config(paths[0], **options)
 
     return read
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from enginebay.config import load, read
+from enginebay.config import read, read_config
 from enginebay.errors import MissingDependencyError
 
 SAME = {
@@ -223,7 +223,7 @@ def test_yaml_without_a_parser_says_what_to_install(write, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
     monkeypatch.delitem(sys.modules, "enginebay.config.yaml_loader", raising=False)
     with pytest.raises(MissingDependencyError, match="is YAML, and no parser of it") as raised:
-        load(write("a.yaml", "a: 1"))
+        read_config(write("a.yaml", "a: 1"))
     assert raised.value.hint == "pip install pyyaml, or write the config as .toml, .json or .py"
 
 
@@ -238,9 +238,9 @@ def test_files_that_cannot_be_read(folder, refused) -> None:
         "bytes.py": "bytes.py: byte 5 is not UTF-8",
     }.items():
         with pytest.raises(ConfigError, match=message):
-            load(name)
+            read_config(name)
 
 
 def test_a_byte_order_mark_and_any_line_ends_are_read(folder) -> None:
     (folder / "a.py").write_bytes(b"\xef\xbb\xbfx = 1\r\ny = 2\r")
-    assert load("a.py") == {"x": 1, "y": 2}
+    assert read_config("a.py") == {"x": 1, "y": 2}

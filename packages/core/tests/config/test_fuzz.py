@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from enginebay.config import load
+from enginebay.config import read_config
 from enginebay.errors import ConfigError
 
 from .generators import JSON, NOISE, PYTHON, TOML, YAML, spoiled
@@ -48,7 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sys.addaudithook(_hook)
     for suffix in FORMATS:  # what the reader itself imports and compiles comes before
         (path / f"warm{suffix}").write_text("a = 1" if suffix in (".py", ".toml") else "{}")
-        load(path / f"warm{suffix}")
+        read_config(path / f"warm{suffix}")
     return path
 
 
@@ -58,7 +58,7 @@ def read(path: Path) -> Any:
     _seen.clear()
     _watching = True
     try:
-        return load(path)
+        return read_config(path)
     except ConfigError as err:
         return err
     finally:

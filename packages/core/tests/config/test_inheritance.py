@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from enginebay.config import load
+from enginebay.config import read_config
 
 
 def test_dicts_are_merged_and_everything_else_is_replaced(loaded) -> None:
@@ -88,8 +88,8 @@ def test_a_ladder_of_diamonds_takes_no_time(write) -> None:
     from enginebay.errors import ConfigError
 
     with pytest.raises(ConfigError, match="more than 20 files inherit from each other"):
-        load("m0.py")
-    assert load("m10.py") == {"x": 1}
+        read_config("m0.py")
+    assert read_config("m10.py") == {"x": 1}
     assert time.process_time() - started < 5
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from enginebay.config import load
+from enginebay.config import read_config
 from enginebay.config.writing import as_python
 
 if TYPE_CHECKING:
@@ -35,13 +35,13 @@ NAMES = st.from_regex(r"[a-z][a-z0-9]{0,6}_", fullmatch=True)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_it_reads_back(tmp_path: Path, config: dict) -> None:
     (tmp_path / "a.py").write_bytes(as_python(config).encode())
-    assert load(tmp_path / "a.py") == config
+    assert read_config(tmp_path / "a.py") == config
 
 
 def test_numbers_without_a_literal(tmp_path: Path) -> None:
     config = {"x": [math.inf, -math.inf, math.nan]}
     (tmp_path / "a.py").write_text(as_python(config))
-    high, low, none = load(tmp_path / "a.py")["x"]
+    high, low, none = read_config(tmp_path / "a.py")["x"]
     assert (high, low) == (math.inf, -math.inf)
     assert math.isnan(none)
 

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enginebay.inference.timing import latency
+from enginebay.inference.timing import Latency
 
 seconds = st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=300)
 
 
 @given(seconds)
 def test_the_figures_are_in_order_and_were_measured(durations: list[float]) -> None:
-    found = latency(durations)
+    found = Latency.of(durations)
     assert found.min <= found.low <= found.median <= found.high <= found.max
     assert {found.min, found.low, found.high, found.max} <= set(durations)
     percentiles = [each for each in (found.p90, found.p99) if each is not None]
@@ -29,13 +29,13 @@ def test_the_figures_are_in_order_and_were_measured(durations: list[float]) -> N
 def test_the_interval_holds_the_median_as_often_as_it_says(n: int) -> None:
     random = np.random.default_rng(0)
     # Skewed, as latencies are; the true median of this distribution is ln 2.
-    found = [latency(random.exponential(size=n).tolist()) for _ in range(1000)]
+    found = [Latency.of(random.exponential(size=n).tolist()) for _ in range(1000)]
     held = sum(one.low <= np.log(2) <= one.high for one in found) / len(found)
     assert 0.94 <= held <= 0.985
 
 
 def test_one_duration_is_all_there_is_to_say() -> None:
-    found = latency([0.5])
+    found = Latency.of([0.5])
     assert (found.low, found.median, found.high, found.stdev) == (0.5, 0.5, 0.5, 0)
 
 
@@ -43,10 +43,10 @@ def test_one_duration_is_all_there_is_to_say() -> None:
 def test_a_percentile_needs_two_durations_above_it(
     n: int, p90: float | None, p99: float | None
 ) -> None:
-    found = latency([float(one) for one in range(n)])
+    found = Latency.of([float(one) for one in range(n)])
     assert (found.p90, found.p99) == (p90, p99)
 
 
 def test_the_spread_is_that_of_the_durations() -> None:
-    found = latency([1.0, 2.0, 3.0, 4.0])
+    found = Latency.of([1.0, 2.0, 3.0, 4.0])
     assert (found.mean, found.stdev) == (2.5, pytest.approx(1.25**0.5))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from enginebay.errors import UsageError
-from enginebay.verification import compare
+from enginebay.verification import compare_outputs
 from enginebay.verification.arrays import slices_apart
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def one(expected, found, **options) -> OutputComparison:
-    (result,) = compare({"y": expected}, {"y": found}, **options)
+    (result,) = compare_outputs({"y": expected}, {"y": found}, **options)
     return result
 
 
@@ -203,13 +203,13 @@ def test_another_shape_is_named_and_never_broadcast(shape):
 def test_missing_and_extra_outputs():
     wanted = {"a": normal(1), "b": normal(2)}
     given_ = {"b": normal(2), "c": normal(3).astype(np.float16)}
-    missing, shared, extra = compare(wanted, given_)
+    missing, shared, extra = compare_outputs(wanted, given_)
     assert [missing.name, shared.name, extra.name] == ["a", "b", "c"]
     assert [missing.passed, shared.passed, extra.passed] == [False, True, False]
     assert missing.reason == 'the artifact has no such output; it has "b", "c"'
     assert extra.reason == 'the reference has no such output; it has "a", "b"'
     assert (extra.dtype, extra.shape) == ("float16", (3,))
-    (alone,) = compare({"a": normal(1)}, {})
+    (alone,) = compare_outputs({"a": normal(1)}, {})
     assert alone.reason == "the artifact has no such output; it has none"
 
 
@@ -325,7 +325,7 @@ def test_zero_means_equal():
 @pytest.mark.parametrize("name", ["rtol", "atol"])
 def test_a_tolerance_that_is_none_is_refused(name, value):
     with pytest.raises(UsageError) as caught:
-        compare({}, {}, **{name: value})
+        compare_outputs({}, {}, **{name: value})
     assert str(caught.value) == (f'{name} "{value}" is no tolerance; wanted a number of at least 0')
 
 
@@ -375,11 +375,11 @@ def test_anything_equals_itself(values):
 def test_huge_outputs_cost_no_copies_in_float64():
     program = (
         "import resource, numpy as np\n"
-        "from enginebay.verification import compare\n"
+        "from enginebay.verification import compare_outputs\n"
         "a = np.ones(1 << 26, np.float16); b = a.copy()\n"
-        "compare({'y': a[:9]}, {'y': b[:9]})\n"
+        "compare_outputs({'y': a[:9]}, {'y': b[:9]})\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        "assert compare({'y': a}, {'y': b})[0].passed\n"
+        "assert compare_outputs({'y': a}, {'y': b})[0].passed\n"
         "print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)\n"
     )
     done = subprocess.run(
@@ -428,7 +428,7 @@ def test_a_slice_that_is_small_by_chance_in_one_sample_keeps_the_scale_of_the_wh
     first[:, 7] = 0.01  # five rows that are alike
     first[:, 8] = second[:, 8] = 0.01  # small wherever one looks
     apart = {"y": slices_apart([first, second], noise=2**-18)}
-    (alone,) = compare({"y": first}, {"y": first + np.float32(1e-5)})
-    (of_all,) = compare({"y": first}, {"y": first + np.float32(1e-5)}, apart=apart)
+    (alone,) = compare_outputs({"y": first}, {"y": first + np.float32(1e-5)})
+    (of_all,) = compare_outputs({"y": first}, {"y": first + np.float32(1e-5)}, apart=apart)
     assert (alone.mismatched_count, of_all.mismatched_count) == (10, 5)
     assert of_all.worst_index[1] == 8

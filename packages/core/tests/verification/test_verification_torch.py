@@ -8,13 +8,13 @@ import sys
 import numpy as np
 import pytest
 
-from enginebay.verification import compare
+from enginebay.verification import compare_outputs
 
 torch = pytest.importorskip("torch", reason="torch is an extra of core")
 
 
 def one(expected, found, **options):
-    (result,) = compare({"y": expected}, {"y": found}, **options)
+    (result,) = compare_outputs({"y": expected}, {"y": found}, **options)
     return result
 
 
@@ -22,8 +22,8 @@ def one(expected, found, **options):
 def test_numpy_alone_needs_no_torch():
     program = (
         "import sys, numpy as np\n"
-        "from enginebay.verification import compare\n"
-        "assert compare({'y': np.ones(3)}, {'y': np.ones(3)})[0].passed\n"
+        "from enginebay.verification import compare_outputs\n"
+        "assert compare_outputs({'y': np.ones(3)}, {'y': np.ones(3)})[0].passed\n"
         "assert 'torch' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from enginebay.verdict import Verification
-from enginebay.verification import compare
+from enginebay.verification import compare_outputs
 
 REFERENCE = "the PyTorch model, unpatched"
 
@@ -19,7 +19,7 @@ def sample(*errors: float, **options):
     found = {name: values.copy() for name, values in expected.items()}
     for values, error in zip(found.values(), errors, strict=True):
         values[-1] += error
-    return compare(expected, found, **options)
+    return compare_outputs(expected, found, **options)
 
 
 def test_verified():
@@ -66,8 +66,8 @@ def test_a_nan_is_worse_than_any_number():
 
 def test_a_failure_is_worse_than_nan_in_both():
     nan = np.array([np.nan], np.float32)
-    both = compare({"y": nan}, {"y": nan})
-    wrong = compare({"y": np.ones_like(nan)}, {"y": nan})
+    both = compare_outputs({"y": nan}, {"y": nan})
+    wrong = compare_outputs({"y": np.ones_like(nan)}, {"y": nan})
     assert not Verification.of([both, wrong, both], reference="r").passed
     verdict = Verification.of([both], reference="r")
     assert verdict.passed
@@ -76,8 +76,8 @@ def test_a_failure_is_worse_than_nan_in_both():
 
 def test_an_output_that_is_missing_in_one_sample():
     ones = np.ones(2, np.float32)
-    broken = compare({"y": ones}, {})
-    verdict = Verification.of([compare({"y": ones}, {"y": ones}), broken], reference="r")
+    broken = compare_outputs({"y": ones}, {})
+    verdict = Verification.of([compare_outputs({"y": ones}, {"y": ones}), broken], reference="r")
     assert verdict.summary() == (
         "mismatched against r on 1 output, 2 samples; worst:"
         ' "y": the artifact has no such output; it has none'
@@ -85,7 +85,7 @@ def test_an_output_that_is_missing_in_one_sample():
 
 
 @pytest.mark.parametrize(
-    "samples", [[], [()], [compare({"y": np.zeros((0, 3))}, {"y": np.zeros((0, 3))})]]
+    "samples", [[], [()], [compare_outputs({"y": np.zeros((0, 3))}, {"y": np.zeros((0, 3))})]]
 )
 def test_where_not_one_number_was_compared_nothing_is_verified(samples):
     verdict = Verification.of(samples, reference="r")
@@ -108,7 +108,7 @@ ODD = np.array([np.nan, np.inf, -np.inf, 0.0, 1e300])
 @given(values=hnp.arrays(np.float64, 5), found=hnp.arrays(np.float64, 5))
 def test_a_verdict_survives_json_whatever_the_outputs_hold(values, found):
     for pair in ((values, found), (values, ODD), (ODD, found), (values, found.view(np.int64))):
-        comparisons = compare({"y": pair[0]}, {"y": pair[1]})
+        comparisons = compare_outputs({"y": pair[0]}, {"y": pair[1]})
         verdict = Verification.of([comparisons], reference=REFERENCE)
         data = msgspec.json.encode(verdict)
         assert msgspec.json.decode(data, type=Verification) == verdict

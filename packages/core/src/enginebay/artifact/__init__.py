@@ -15,6 +15,7 @@ from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
     from enginebay.artifact.description import build_manifest, portable
+    from enginebay.artifact.isolated import IsolatedWrapper
     from enginebay.artifact.manifest import (
         MANIFEST_FORMAT,
         MANIFEST_NAME,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
         PluginRecord,
         RunRecord,
     )
-    from enginebay.artifact.modules import read_modules, record_modules
+    from enginebay.artifact.modules import record_modules
     from enginebay.artifact.opening import (
         SAMPLES_FILE,
         Artifact,
@@ -48,6 +49,7 @@ __all__ = [
     "ComparatorRecord",
     "FileEntry",
     "IRRecord",
+    "IsolatedWrapper",
     "LoadRequest",
     "Manifest",
     "Part",
@@ -61,7 +63,6 @@ __all__ = [
     "move_artifact",
     "open_artifact",
     "portable",
-    "read_modules",
     "record_modules",
     "record_run",
     "run_record",
@@ -77,6 +78,7 @@ __getattr__ = lazy_names(
         "ComparatorRecord": "artifact.manifest",
         "FileEntry": "artifact.manifest",
         "IRRecord": "artifact.manifest",
+        "IsolatedWrapper": "artifact.isolated",
         "LoadRequest": "artifact.request",
         "MANIFEST_FORMAT": "artifact.manifest",
         "MANIFEST_NAME": "artifact.manifest",
@@ -94,7 +96,6 @@ __getattr__ = lazy_names(
         "move_artifact": "artifact.stage",
         "open_artifact": "artifact.opening",
         "portable": "artifact.description",
-        "read_modules": "artifact.modules",
         "record_modules": "artifact.modules",
         "record_run": "artifact.runs",
         "run_record": "artifact.runs",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hashlib import sha256
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -13,6 +13,7 @@ from enginebay.artifact.files import HINT, check_file, check_paths, check_presen
 from enginebay.artifact.manifest import MANIFEST_NAME, Manifest
 from enginebay.artifact.replacement import read_whole
 from enginebay.errors import ArtifactError, UsageError, check_text, nearest
+from enginebay.ir import IR_FOLDER, SUFFIXES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -82,6 +83,21 @@ class Artifact(msgspec.Struct, frozen=True):
                 f'"{self.path / MANIFEST_NAME}" has a task that cannot be read: {error}',
                 hint="deploy the model again, or use an Enginebay as new as the one that made it",
             ) from error
+
+    @property
+    def ir_file(self) -> Path | None:
+        """The IR that its engine was built from; None where it keeps none."""
+        for entry in self.manifest.files:
+            file = PurePosixPath(entry.path)
+            if file.parts[0] == IR_FOLDER and file.suffix in SUFFIXES.values():
+                return self.path / file
+        return None
+
+    def modules(self) -> dict[str, str]:
+        """The path of the module that each node comes from, by its name; empty if unknown."""
+        from enginebay.artifact.modules import read_modules
+
+        return read_modules(self.path)
 
     @property
     def digest(self) -> str:

@@ -7,7 +7,7 @@ Plain data, because the engine may be loaded in a child process.
 from __future__ import annotations
 
 import shlex
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,15 +15,18 @@ import msgspec
 from enginebay.artifact.manifest import Part
 from enginebay.artifact.opening import Artifact, check_pinned, open_artifact
 from enginebay.artifact.parts import load_parts
-from enginebay.backend import elsewhere, get_backend
-from enginebay.errors import BackendUnavailableError
+from enginebay.backend import get_backend, time_layers
+from enginebay.errors import BackendUnavailableError, UsageError
 from enginebay.hooks import BuiltFor, WrapperRequest
 from enginebay.inference import coarseness
-from enginebay.ir import IR_FOLDER, SUFFIXES
 from enginebay.tensors import TensorSpec
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from enginebay.hooks import TimedLayer
     from enginebay.inference import Wrapper
+    from enginebay.tensors import NumpyArray
 
 
 class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +83,20 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
             backend=self.backend,
         )
 
+    def time_layers(self, inputs: Mapping[str, NumpyArray], runs: int) -> list[TimedLayer]:
+        """Load the engine in this process, and time its layers.
+
+        Args:
+            inputs: What it is run with.
+            runs: How many times.
+
+        Raises:
+            UsageError: The backend cannot time layers, or not those of several engines.
+        """
+        if self.parts:
+            raise UsageError("the model is in several engines, whose layers cannot be timed")
+        return time_layers(self.wrapper_request(), inputs, runs)
+
     def allowed_precision(self) -> str:
         """The coarsest precision that the caller allowed: by the parameters, or by the dtypes."""
         backend = get_backend(self.backend)
@@ -128,7 +145,7 @@ def _check_machine(opened: Artifact, params: dict[str, Any]) -> None:
     manifest = opened.manifest
     backend = get_backend(manifest.backend)
     given = backend.Params.from_mapping(params)
-    if manifest.built_for and (other := elsewhere(backend, given)):
+    if manifest.built_for and (other := backend.elsewhere(given)):
         built_for = BuiltFor(manifest.built_for, other.lacking)
         raise BackendUnavailableError(
             f"'{opened.path}' is {built_for.describe()}", hint="copy it to one of them"
@@ -141,11 +158,7 @@ def _command_to_rebuild(opened: Artifact) -> str:
     """The command that makes an artifact again here, from the IR that it keeps if it does."""
     manifest = opened.manifest
     command = manifest.command or "deploy the model again here"
-    kept = (PurePosixPath(file.path) for file in manifest.files)
-    found = [
-        file for file in kept if file.parts[0] == IR_FOLDER and file.suffix in SUFFIXES.values()
-    ]
-    if not found:
+    if (file := opened.ir_file) is None:
         return command
-    ir = shlex.quote(str(opened.path / found[0]))
+    ir = shlex.quote(str(file))
     return f"{command}, or from the IR in it: enginebay convert {manifest.backend} {ir}"

@@ -386,6 +386,30 @@ class Backend:
         found = self._plugin.call_typed("built_for", BuiltFor, request)
         return found and checked_machines(found, self._plugin.status)
 
+    def elsewhere(self, params: BackendParams) -> BuiltFor | None:
+        """Return the machines that an engine is built for, where this is none of them; else None.
+
+        Raises:
+            PluginError: The plugin returned something else.
+        """
+        found = self.built_for(params)
+        return found if found and found.lacking else None
+
+    def check_runs_here(self, params: BackendParams, purpose: str, hint: str) -> None:
+        """Check, before any work is done, that an engine with these parameters can run here.
+
+        Args:
+            params: The parameters.
+            purpose: What has to run it, for the message: ``--strict looks at …``.
+            hint: What to type instead.
+
+        Raises:
+            UsageError: It is built for other machines.
+        """
+        if found := self.elsewhere(params):
+            message = f"{purpose}, and it cannot run here: it is {found.describe()}"
+            raise UsageError(message, hint=hint)
+
     def bound_to(self, params: BackendParams) -> dict[str, str]:
         """Return what an artifact with these parameters is bound to, as it is on this machine."""
         pinned: dict[str, str] = {field: self.get_version() for field in self.info.pinned}

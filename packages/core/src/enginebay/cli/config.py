@@ -44,9 +44,9 @@ def run(args: Namespace) -> int:
 
 
 def _show(args: Namespace) -> int:
-    from enginebay.config import as_python, load
+    from enginebay.config import as_python, read_config
 
-    config = load(args.file, environment=environment(args.allow_env))
+    config = read_config(args.file, environment=environment(args.allow_env))
     if args.json:
         print_json({"config": config})
     else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enginebay.config.backend_section import backend_params
 from enginebay.config.dynamic_axes import dynamic_shapes
-from enginebay.config.loading import load, read
+from enginebay.config.loading import read, read_config
 from enginebay.config.merging import plain
 from enginebay.config.problems import Problems
 from enginebay.config.schema import config_schema
@@ -23,8 +23,8 @@ __all__ = [
     "backend_params",
     "config_schema",
     "dynamic_shapes",
-    "load",
     "plain",
     "read",
+    "read_config",
     "read_sections",
 ]

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 SUFFIXES = (".py", ".toml", ".json", ".yaml", ".yml")
 
 
-def load(path: str | Path, *, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
+def read_config(
+    path: str | Path, *, environment: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """Read a deploy config, without executing anything.
 
     Args:
@@ -44,7 +46,7 @@ def load(path: str | Path, *, environment: Mapping[str, str] | None = None) -> d
         ...     base, mine = Path(folder, "base.toml"), Path(folder, "mine.py")
         ...     _ = base.write_text('backend_config = {type = "ncnn"}')
         ...     _ = mine.write_text('_base_ = "base.toml"; backend_config = dict(threads=1 << 2)')
-        ...     load(mine)
+        ...     read_config(mine)
         {'backend_config': {'type': 'ncnn', 'threads': 4}}
     """
     config: dict[str, Any] = plain(read(path, environment=environment))
@@ -52,7 +54,7 @@ def load(path: str | Path, *, environment: Mapping[str, str] | None = None) -> d
 
 
 def read(path: str | Path, *, environment: Mapping[str, str] | None = None) -> Table:
-    """Like :func:`load`, with the places of all keys."""
+    """Like :func:`read_config`, with the places of all keys."""
     return _Loader(environment).file(_absolute(path), None)
 
 

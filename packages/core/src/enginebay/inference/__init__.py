@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from enginebay.inference.input_check import InputCheck
     from enginebay.inference.layers import TimedLayer
     from enginebay.inference.receipt import Receipt, coarseness
-    from enginebay.inference.timing import Latency, Timing, count_time, latency, median_interval
+    from enginebay.inference.timing import Latency, Timing, count_time
     from enginebay.inference.wrapper import Wrapper
 
 __all__ = [
@@ -27,8 +27,6 @@ __all__ = [
     "Wrapper",
     "coarseness",
     "count_time",
-    "latency",
-    "median_interval",
 ]
 
 __getattr__ = lazy_names(
@@ -43,7 +41,5 @@ __getattr__ = lazy_names(
         "Receipt": "inference.receipt",
         "coarseness": "inference.receipt",
         "Wrapper": "inference.wrapper",
-        "latency": "inference.timing",
-        "median_interval": "inference.timing",
     },
 )

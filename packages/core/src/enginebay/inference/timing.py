@@ -7,7 +7,7 @@ import logging
 import math
 import statistics
 import time
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import msgspec
 
@@ -79,7 +79,7 @@ class Timing:
         counter = self._counters.get(name)
         if counter is None or not counter.seconds:
             raise ValueError(f"no {name} call was counted (warm-up: {self.warmup})")
-        return latency(counter.seconds)
+        return Latency.of(counter.seconds)
 
 
 class Counter:
@@ -186,32 +186,32 @@ class Latency(msgspec.Struct, frozen=True):
     min: float
     max: float
 
+    @classmethod
+    def of(cls, seconds: Sequence[float]) -> Self:
+        """Summarise one duration or more.
 
-def latency(seconds: Sequence[float]) -> Latency:
-    """Summarise one duration or more.
-
-    Example:
-        >>> latency([0.1, 0.2, 0.3]).median
-        0.2
-    """
-    ordered = sorted(seconds)
-    mean = math.fsum(ordered) / len(ordered)
-    low, high = median_interval(ordered)
-    return Latency(
-        runs=len(ordered),
-        median=statistics.median(ordered),
-        low=low,
-        high=high,
-        mean=mean,
-        stdev=math.sqrt(math.fsum((each - mean) ** 2 for each in ordered) / len(ordered)),
-        p90=_percentile(ordered, 90),
-        p99=_percentile(ordered, 99),
-        min=ordered[0],
-        max=ordered[-1],
-    )
+        Example:
+            >>> Latency.of([0.1, 0.2, 0.3]).median
+            0.2
+        """
+        ordered = sorted(seconds)
+        mean = math.fsum(ordered) / len(ordered)
+        low, high = _median_interval(ordered)
+        return cls(
+            runs=len(ordered),
+            median=statistics.median(ordered),
+            low=low,
+            high=high,
+            mean=mean,
+            stdev=math.sqrt(math.fsum((each - mean) ** 2 for each in ordered) / len(ordered)),
+            p90=_percentile(ordered, 90),
+            p99=_percentile(ordered, 99),
+            min=ordered[0],
+            max=ordered[-1],
+        )
 
 
-def median_interval(ordered: Sequence[float]) -> tuple[float, float]:
+def _median_interval(ordered: Sequence[float]) -> tuple[float, float]:
     """Return the 95 % confidence interval of the median of values in ascending order.
 
     It is taken between two of the values themselves, whatever their distribution: their ranks are

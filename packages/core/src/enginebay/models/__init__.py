@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from enginebay.models.arguments import Call, recorded_call
+    from enginebay.models.arguments import Call
     from enginebay.models.bound import BoundModel, bind
     from enginebay.models.dynamic import DynamicDim, DynamicShapes, between_shapes, extreme_shapes
     from enginebay.models.examples import shapes_of
@@ -49,7 +49,6 @@ __all__ = [
     "named_object",
     "output_tensors",
     "read_options",
-    "recorded_call",
     "shapes_of",
     "take_weights",
     "unchanged",
@@ -81,7 +80,6 @@ __getattr__ = lazy_names(
         "named_object": "models.python_source",
         "output_tensors": "models.forward",
         "read_options": "models.options",
-        "recorded_call": "models.arguments",
         "shapes_of": "models.examples",
         "take_weights": "models.weights",
         "unchanged": "models.restoration",

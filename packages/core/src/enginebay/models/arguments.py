@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from enginebay.errors import InputError, nearest
 from enginebay.models.forward import detached
@@ -69,6 +69,17 @@ class Call:
         args, kwargs = map_leaves(put, (self.args, self.kwargs))
         return args, kwargs
 
+    @classmethod
+    def record(
+        cls, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[Self, dict[str, Tensor]]:
+        """A call as it is made, whatever parameters ``forward`` has; and copies of its tensors."""
+        tensors: dict[str, Tensor] = {}
+        put = _Put(tensors)
+        positional = tuple(put(f"arg_{index}", value) for index, value in enumerate(args))
+        keywords = {name: put(name, value) for name, value in kwargs.items()}
+        return cls(positional, keywords, caches=True), tensors
+
 
 def bind_arguments(model: nn.Module, args: Any) -> tuple[Call, dict[str, Tensor]]:
     """Example inputs, as ``read_signature`` takes them: the call, and its tensors by name.
@@ -92,15 +103,6 @@ def bind_arguments(model: nn.Module, args: Any) -> tuple[Call, dict[str, Tensor]
         raise InputError(f"the example inputs for forward{parameters} hold no tensor")
     caches = any(is_cache(leaf) for _, leaf in leaves((positional, keywords), caches=False))
     return replace(call, caches=caches, notes=tuple(put.notes)), tensors
-
-
-def recorded_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Call, dict[str, Tensor]]:
-    """A call as it is made, whatever parameters ``forward`` has; and copies of its tensors."""
-    tensors: dict[str, Tensor] = {}
-    put = _Put(tensors)
-    positional = tuple(put(f"arg_{index}", value) for index, value in enumerate(args))
-    keywords = {name: put(name, value) for name, value in kwargs.items()}
-    return Call(positional, keywords, caches=True), tensors
 
 
 def _named_arguments(

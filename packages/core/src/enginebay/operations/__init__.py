@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from enginebay.operations.load_artifact import load
     from enginebay.operations.options import ExportOptions, VerifyOptions
     from enginebay.operations.preview_model import BackendPreview, Preview, preview
-    from enginebay.operations.python_call import typed
+    from enginebay.operations.recorded_command import python_call, typed
     from enginebay.operations.rewrite_model import rewrite
     from enginebay.operations.shown_steps import show_steps
     from enginebay.operations.steps import Step, Steps
-    from enginebay.operations.verify_artifact import verify, verify_here
+    from enginebay.operations.verify_artifact import input_sets, verify, verify_here
 
 __all__ = [
     "BackendPreview",
@@ -37,8 +37,10 @@ __all__ = [
     "default_work_dir",
     "deploy",
     "export",
+    "input_sets",
     "load",
     "preview",
+    "python_call",
     "rewrite",
     "show_steps",
     "typed",
@@ -53,7 +55,9 @@ __getattr__ = lazy_names(
         "Deployment": "operations.deployment",
         "ExportOptions": "operations.options",
         "VerifyOptions": "operations.options",
-        "typed": "operations.python_call",
+        "typed": "operations.recorded_command",
+        "python_call": "operations.recorded_command",
+        "input_sets": "operations.verify_artifact",
         "default_work_dir": "operations.deploy_model",
         "Preview": "operations.preview_model",
         "Step": "operations.steps",

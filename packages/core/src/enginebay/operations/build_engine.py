@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from enginebay.artifact import LoadRequest, convert_parts, portable, simulation_folder
-from enginebay.backend import elsewhere, kept_nodes
+from enginebay.backend import kept_nodes
 from enginebay.errors import (
     ChildTimeoutError,
     ConversionError,
@@ -69,7 +69,7 @@ class Build:
     @property
     def elsewhere(self) -> BuiltFor | None:
         """The machines that the engine is built for, where this is none of them; else None."""
-        return elsewhere(self.settings.backend, self.settings.params)
+        return self.settings.backend.elsewhere(self.settings.params)
 
 
 @dataclass(frozen=True)
@@ -117,24 +117,6 @@ class Engine:
             strict=strict,
             built_for=self.build.elsewhere,
         )
-
-    def quantizable_nodes(self) -> dict[str, str]:
-        """The operators that could be in 8 bits, by the nodes' names."""
-        return _quantizable(self.build, self.ir)
-
-    def converted_again(
-        self, kept: Sequence[str], folder: Path, data: DataSet | None = None
-    ) -> Engine:
-        """The same IR converted once more, with other nodes kept out of int8.
-
-        Args:
-            kept: Names of these nodes.
-            folder: Where the files go.
-            data: What it is calibrated with; by default the same as before.
-        """
-        build = replace(self.build, folder=folder, data=self.build.data if data is None else data)
-        files = _convert_whole(build, self.ir, keep=tuple(kept))
-        return replace(self, build=build, files=files, kept=tuple(kept))
 
 
 def build_engine(build: Build) -> Engine:

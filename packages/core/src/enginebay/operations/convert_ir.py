@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from enginebay.artifact import LoadRequest, build_manifest, portable, record_modules, staging
-from enginebay.backend import elsewhere, get_backend, kept_nodes, read_ir
+from enginebay.backend import get_backend, kept_nodes, read_ir
 from enginebay.data import DataSet
 from enginebay.hooks import ConvertRequest
-from enginebay.operations.python_call import python_call
+from enginebay.operations.recorded_command import python_call
 from enginebay.verdict import Verification
 from enginebay.verification import check_loads
 
@@ -76,7 +76,7 @@ def convert(
             request = msgspec.structs.replace(request, keep=keep)
         files = engine.convert(request)
         reason = "converted without a reference to compare with"
-        if other := elsewhere(engine, given):
+        if other := engine.elsewhere(given):
             reason += f"; {other.describe()}"
         else:
             check_loads(

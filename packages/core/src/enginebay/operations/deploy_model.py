@@ -10,7 +10,7 @@ from enginebay.artifact import staging
 from enginebay.models import unchanged
 from enginebay.operations.deployment import Deployment, Line
 from enginebay.operations.options import VerifyOptions
-from enginebay.operations.python_call import python_call
+from enginebay.operations.recorded_command import python_call
 from enginebay.operations.settings import resolve_settings
 from enginebay.operations.shown_steps import show_steps
 from enginebay.operations.steps import Steps

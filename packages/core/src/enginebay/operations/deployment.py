@@ -17,7 +17,6 @@ from enginebay.artifact import (
     build_manifest,
     record_modules,
 )
-from enginebay.backend import check_runs_here, elsewhere
 from enginebay.comparators import find_comparators
 from enginebay.errors import MismatchError
 from enginebay.images import read_task
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from enginebay.artifact import Staging
     from enginebay.comparators import Comparator
     from enginebay.data import DataSet
-    from enginebay.hooks import BuiltFor
     from enginebay.models import ModelSource
     from enginebay.operations.build_engine import Engine
     from enginebay.operations.options import VerifyOptions
@@ -122,7 +120,7 @@ class Line:
         engine, params = settings.backend, settings.params
         if verify.strict:
             purpose = "strict looks at what the engine falls back on"
-            check_runs_here(engine, params, purpose, "leave out --strict")
+            engine.check_runs_here(params, purpose, "leave out --strict")
         if int8_keep:
             engine.check_calibrated(params, "int8_keep keeps layers out of int8")
         self.settings = settings
@@ -135,11 +133,6 @@ class Line:
             verify.probes, dict(verify.domain), large=verify.probes_extreme
         )
         self._data: DataSet | None = settings.data_set()
-
-    @property
-    def elsewhere(self) -> BuiltFor | None:
-        """The machines that the engine is built for, where this is none of them; else None."""
-        return elsewhere(self.settings.backend, self.settings.params)
 
     def prepare(self, source: ModelSource, args: Any) -> Prepared:
         """Record the reference.

@@ -14,7 +14,11 @@ if TYPE_CHECKING:
 
 
 def load(
-    artifact: str | Path | Artifact, *, device: str | None = None, strict: bool = False
+    artifact: str | Path | Artifact,
+    *,
+    device: str | None = None,
+    strict: bool = False,
+    isolated: bool = False,
 ) -> Wrapper:
     """Make an artifact ready for inference. Needs no torch.
 
@@ -23,6 +27,9 @@ def load(
         device: Where to run instead of the device that the artifact was made for.
         strict: Raise where the engine falls back from what was requested; otherwise its receipt
             lists it.
+        isolated: Run the engine in a child process: where it crashes, a call raises
+            :class:`~enginebay.errors.ChildCrashedError` and this process goes on. Each call costs
+            a copy of its inputs and outputs, and tensors on a GPU go through the host.
 
     Returns:
         ``wrapper({"x": x}) -> {"y": y}``; close it, or use it in a ``with`` block.
@@ -33,6 +40,13 @@ def load(
         BackendUnavailableError: Its backend cannot be used here.
         FallbackError: ``strict``, and the engine fell back.
     """
-    return use_artifact(
-        artifact, lambda opened: load_request(opened, device=device, strict=strict).load()
-    )
+
+    def load_opened(opened: Artifact) -> Wrapper:
+        request = load_request(opened, device=device, strict=strict)
+        if not isolated:
+            return request.load()
+        from enginebay.artifact import IsolatedWrapper
+
+        return IsolatedWrapper(request)
+
+    return use_artifact(artifact, load_opened)

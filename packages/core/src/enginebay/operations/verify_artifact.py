@@ -24,7 +24,7 @@ from enginebay.errors import UsageError
 from enginebay.inference import InputCheck
 from enginebay.operations.options import VerifyOptions, refuse_options
 from enginebay.tensors import Sample, save_samples, to_numpy
-from enginebay.verdict import EXAMPLE, Basis, VerdictWarning
+from enginebay.verdict import EXAMPLE, ITEM, Basis, VerdictWarning
 from enginebay.verification import (
     RecordedReference,
     check_comparators,
@@ -60,7 +60,8 @@ def verify(
         artifact: The folder, or what :func:`enginebay.deploy` returned.
         inputs: The inputs by name, or the array alone where there is one; several sets of them
             as a list, or as anything else that is a data set; by default those that the artifact
-            was verified with, else the model's own example.
+            was verified with, else the model's own example. Samples of another artifact come with
+            the outputs to compare with.
         reference: What should come out: the outputs by name, or the PyTorch model (an
             ``nn.Module``, or text that names one as on the command line); by default the outputs
             that are recorded in the artifact, which needs no torch.
@@ -118,7 +119,8 @@ def verify_here(
     def judge_opened(opened: Artifact) -> Outcome:
         comparators = _comparators(opened, compare)
         request = load_request(opened)
-        given = input_sets(opened, inputs)
+        samples = recorded_samples(inputs) if reference is None else None
+        given = None if samples else input_sets(opened, inputs)
         notes = opened.manifest.ir.notes if opened.manifest.ir else ()
 
         def judged(recorded: RecordedReference) -> tuple[Verification, Receipt | None]:
@@ -136,7 +138,7 @@ def verify_here(
 
         with ExitStack() as model_use:
             precision = request.allowed_precision()
-            recorded = _samples(opened, given, reference, precision, model_use)
+            recorded = samples or _samples(opened, given, reference, precision, model_use)
             check_comparators(comparators, recorded.samples)
             found, receipt = judged(recorded)
             while rest := without_rounding(recorded, found, comparators):
@@ -165,6 +167,20 @@ def _comparators(opened: Artifact, compare: Any) -> tuple[Comparator, ...]:
     return recorded_comparators(recorded, opened.path)
 
 
+def recorded_samples(inputs: Any) -> RecordedReference | None:
+    """The samples that were given with their outputs; None for anything else."""
+    if not isinstance(inputs, list | tuple) or not inputs:
+        return None
+    if not all(isinstance(one, Sample) and one.outputs for one in inputs):
+        return None
+    return RecordedReference("the outputs given", tuple(inputs), Basis(labels=_labels(len(inputs))))
+
+
+def _labels(count: int) -> tuple[str, ...]:
+    """The names of so many samples in a verdict."""
+    return (EXAMPLE,) if count == 1 else tuple(f"{ITEM}{number}" for number in range(count))
+
+
 def input_sets(opened: Artifact, inputs: Any) -> list[dict[str, NumpyArray]] | None:
     """The sets of inputs that were given; None where there are none."""
     if inputs is None:
@@ -173,8 +189,12 @@ def input_sets(opened: Artifact, inputs: Any) -> list[dict[str, NumpyArray]] | N
         if isinstance(inputs, list | tuple):
             inputs = [one.inputs if isinstance(one, Sample) else one for one in inputs]
         return [item.inputs for item in DataSet.of(inputs).items(opened.inputs)]
-    named = InputCheck(opened.inputs).named(inputs)
-    return [{name: to_numpy(value) for name, value in named.items()}]
+    check = InputCheck(opened.inputs)
+    named = check.named(inputs)
+    check.check_names(named)
+    arrays = {name: to_numpy(value) for name, value in named.items()}
+    check.check(arrays)
+    return [arrays]
 
 
 def _samples(
@@ -229,7 +249,7 @@ def _referenced(
     basis = _basis(artifact)
     if inputs is not None:
         arrays = inputs
-        labels: tuple[str, ...] = (EXAMPLE,) * len(inputs)
+        labels = _labels(len(inputs))
     else:
         arrays = [sample.inputs for sample in artifact.samples()]
         labels = basis.labels or (EXAMPLE,) * len(arrays)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     )
     from enginebay.tensors.caches import is_cache
     from enginebay.tensors.inputs import generate_input, inputs_for, parse_inputs, resize
+    from enginebay.tensors.packed import PackedArray
     from enginebay.tensors.samples import (
         Sample,
         is_recorded,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Array",
     "NumpyArray",
+    "PackedArray",
     "Sample",
     "TensorSpec",
     "dtype_name",
@@ -63,6 +65,7 @@ __getattr__ = lazy_names(
     {
         "Array": "tensors.spec",
         "NumpyArray": "tensors.arrays",
+        "PackedArray": "tensors.packed",
         "Sample": "tensors.samples",
         "TensorSpec": "tensors.spec",
         "dtype_name": "tensors.spec",

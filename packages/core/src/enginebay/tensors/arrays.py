@@ -113,10 +113,10 @@ def host_tensor(array: NumpyArray) -> torch.Tensor:
         return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
 
 
-def to_torch(array: NumpyArray, device: torch.device) -> torch.Tensor:
+def to_torch(array: NumpyArray, device: torch.device | None = None) -> torch.Tensor:
     """Return a torch tensor on ``device`` with the array's values; shares memory on the CPU."""
     tensor = host_tensor(array)
-    return tensor if device.type == "cpu" else tensor.to(device)
+    return tensor if device is None or device.type == "cpu" else tensor.to(device)
 
 
 def to_device(value: Array, device: torch.device) -> torch.Tensor:

@@ -5,7 +5,7 @@ Comparing needs NumPy only. Torch tensors are accepted where the caller has them
 
 from __future__ import annotations
 
-from enginebay.verification.comparison import compare
+from enginebay.verification.comparison import compare_outputs
 from enginebay.verification.groups import check_comparators
 from enginebay.verification.judgement import judge
 from enginebay.verification.probes import ProbeSettings
@@ -28,7 +28,7 @@ __all__ = [
     "RecordedReference",
     "check_comparators",
     "check_loads",
-    "compare",
+    "compare_outputs",
     "engine_outputs",
     "evaluator_outputs",
     "judge",

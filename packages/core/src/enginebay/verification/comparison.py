@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 18  # places at a time: some 16 MiB of float64, whatever the outputs measure
 
 
-def compare(
+def compare_outputs(
     expected: Mapping[str, Array],
     found: Mapping[str, Array],
     *,
@@ -53,7 +53,7 @@ def compare(
 
     Example:
         >>> import numpy as np
-        >>> one, = compare({"y": np.float32([1, 2])}, {"y": np.float32([1, 2.5])})
+        >>> one, = compare_outputs({"y": np.float32([1, 2])}, {"y": np.float32([1, 2.5])})
         >>> one.passed, one.worst_index, one.max_abs_error
         (False, (1,), 0.5)
     """

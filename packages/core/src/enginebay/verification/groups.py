@@ -9,7 +9,7 @@ import numpy as np
 from enginebay.errors import UsageError
 from enginebay.verdict import Matching
 from enginebay.verification.arrays import equal
-from enginebay.verification.comparison import compare
+from enginebay.verification.comparison import compare_outputs
 from enginebay.verification.group import Measure, compare_group
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def compare_sample(
         every: The reference's outputs in every sample.
     """
     named = _named(comparators)
-    alone = compare(
+    alone = compare_outputs(
         {name: array for name, array in expected.items() if name not in named},
         {name: array for name, array in found.items() if name not in named},
         precision=measure.precision,

@@ -11,6 +11,9 @@ from enginebay.commands import (
     MODEL_HELP,
     add_inputs,
     add_run_flags,
+    human_number,
+    human_seconds,
+    human_size,
     join_names,
     print_fields,
     print_json,
@@ -20,7 +23,6 @@ from enginebay.commands import (
     stdout_on_stderr,
     styled,
 )
-from enginebay.display import human_number, human_seconds, human_size
 from enginebay.errors import UsageError
 from enginebay_lab.commands.report_flag import add_report, check_report, write_report
 
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterable, Iterator
 
-    from enginebay.inference import Latency
+    from enginebay.authors import Latency
     from enginebay_lab.measurement.rows import Benchmark, BenchmarkRow, Ratio
 
 EXAMPLES = (
@@ -114,8 +116,8 @@ def run(args: Namespace) -> int:
     import msgspec
 
     from enginebay import open_artifact
+    from enginebay.authors import inputs_for, parse_inputs
     from enginebay.commands import progress
-    from enginebay.tensors import inputs_for, parse_inputs
     from enginebay_lab.measurement.benchmark_artifact import benchmark
 
     check_report(args, *args.artifacts)

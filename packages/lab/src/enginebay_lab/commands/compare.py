@@ -10,6 +10,9 @@ from enginebay.commands import (
     add_model,
     add_work_dir,
     default_work_dir,
+    human_number,
+    human_seconds,
+    human_size,
     named_backends,
     print_fields,
     print_json,
@@ -23,7 +26,6 @@ from enginebay.commands import (
     verdict_word,
     verify_options,
 )
-from enginebay.display import human_number, human_seconds, human_size
 from enginebay.errors import BackendUnavailableError, UsageError
 from enginebay_lab.commands.report_flag import add_report, check_report, write_report
 
@@ -82,7 +84,7 @@ def _backends(argv: Sequence[str]) -> list[str]:
     Raises:
         UsageError: Some are named beside ``--all``, or there is none.
     """
-    from enginebay.plugins import installed_backends
+    from enginebay_lab.backends import installed_backends
 
     named = named_backends(argv)
     if "--all" not in argv and named:

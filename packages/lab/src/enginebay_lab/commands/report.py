@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enginebay.commands import (
+    human_size,
     print_fields,
     print_json,
     repeatable_command,
     short_path,
     stdout_on_stderr,
 )
-from enginebay.display import human_size
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace

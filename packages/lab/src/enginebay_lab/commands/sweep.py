@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enginebay.commands import (
+    human_seconds,
+    human_size,
     print_fields,
     print_json,
     print_message,
@@ -20,7 +22,6 @@ from enginebay.commands import (
     styled,
     verdict_word,
 )
-from enginebay.display import human_seconds, human_size
 from enginebay.errors import UsageError
 from enginebay_lab.commands.executor_flags import add_executor, executor
 from enginebay_lab.commands.report_flag import add_report, check_report, write_report

@@ -4,29 +4,62 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from enginebay.artifact import MANIFEST_NAME, check_target, staging
-from enginebay.errors import ArtifactExistsError, EnginebayError, MismatchError, UsageError
-from enginebay.models import unchanged
-from enginebay.operations import Steps
-from enginebay.operations.deployment import Line
-from enginebay.operations.python_call import python_call
+import enginebay as eb
+from enginebay.authors import (
+    Steps,
+    check_target,
+    find_model,
+    parse_shapes,
+    read_config,
+    shapes_of,
+)
+from enginebay.commands import python_call, typed
+from enginebay.errors import (
+    ArtifactExistsError,
+    BackendNotFoundError,
+    BackendUnavailableError,
+    EnginebayError,
+    MismatchError,
+    ModelError,
+    ModelSourceError,
+    UsageError,
+)
+from enginebay_lab.backends import check_shared_param, installed_backends, own_params
 from enginebay_lab.comparison.comparison import Comparison, ComparisonRow
-from enginebay_lab.comparison.comparison_lines import cells_of, lines_of
 from enginebay_lab.measurement.benchmark_artifact import benchmark
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
+    from collections.abc import Callable
 
-    from enginebay import Deployment
-    from enginebay.models import ModelSource
-    from enginebay.operations import Step
-    from enginebay.operations.preparation import Prepared
-    from enginebay_lab.comparison.comparison_lines import Cell
+    from enginebay.authors import ModelSource, Step
+
+
+class Cell(NamedTuple):
+    """One backend at one precision.
+
+    Attributes:
+        backend: The backend's name.
+        precision: The precision; empty for the backend's own.
+    """
+
+    backend: str
+    precision: str = ""
+
+    @property
+    def label(self) -> str:
+        """The name in messages: ``openvino fp16``."""
+        return f"{self.backend} {self.precision}".rstrip()
+
+    @property
+    def folder(self) -> str:
+        """The name of its artifact's folder: ``openvino-fp16``."""
+        return self.label.replace(" ", "-")
 
 
 def compare(
@@ -44,8 +77,9 @@ def compare(
 ) -> Comparison:
     """Deploy a model on several backends, at several precisions, and compare the artifacts.
 
-    The model is found once, and its reference is recorded once for each precision. What fails is a
-    row with its reason. The rows are in the folder's ``comparison.json`` as soon as they are known.
+    The model is found once, and each row is a call of :func:`enginebay.deploy` with it; one that
+    fails is a row with the reason. The
+    rows are in the folder's ``comparison.json`` as soon as they are known.
 
     Args:
         model: As :func:`enginebay.deploy` takes it.
@@ -63,7 +97,7 @@ def compare(
     Raises:
         UsageError: An argument is wrong, or no backend can do what is requested; nothing was
             written.
-        BackendUnavailableError: A backend is not installed.
+        BackendUnavailableError: A backend is not installed, or none can be used.
         ModelError: The model's forward raised.
 
     Example:
@@ -74,47 +108,175 @@ def compare(
         ['ncnn', 'onnxruntime', 'openvino']
     """
     if not 0 <= seconds < math.inf:
-        raise UsageError(f"seconds is {seconds:g}, wanted 0 or more")
+        raise UsageError(f"seconds is {seconds:g}, expected 0 or more")
     command = python_call()
-    lines = lines_of(cells_of(backends, precisions), params or {}, options, command)
-    folder = _checked(Path(work_dir), lines, overwrite=overwrite)
+    cells = _cells(backends, precisions)
+    params = params or {}
+    _check_params({cell.backend for cell in cells}, params)
+    folder = _checked(Path(work_dir), cells, overwrite=overwrite)
+    if options.get("data") is not None:
+        options["data"] = eb.DataSet.of(options["data"])  # once: a stream cannot be read again
     steps = Steps(watch)
     with steps("model") as set_detail:
-        first = next(line for line in lines.values() if isinstance(line, Line))
-        source = first.settings.find(model, args)
+        source = _find(model, args, params, options.get("config"))
         set_detail(source.description)
-    comparing = _Comparing(source, args, folder, overwrite=overwrite)
     comparison = Comparison(model=source.description, command=command)
-    for cell, line in lines.items():
-        row = comparing.row(cell, line, steps)
-        comparison = msgspec.structs.replace(
-            comparison, reference=comparing.reference, rows=(*comparison.rows, row)
-        )
-        comparison.save(folder)
-    if seconds:
-        comparison = _measured(comparison, list(lines.values()), seconds, steps)
+    refusals: list[EnginebayError] = []
+    runnable: list[str] = []
+    for cell in cells:
+        start = time.perf_counter()
+        try:
+            with steps(cell.label) as set_detail, typed(command):
+                deployment = eb.deploy(
+                    *(source, args),
+                    backend=cell.backend,
+                    params=own_params(eb.get_backend(cell.backend), params),
+                    precision=cell.precision or None,
+                    work_dir=folder / cell.folder,
+                    overwrite=overwrite,
+                    watch=_watch(set_detail),
+                    **options,
+                )
+                set_detail(deployment.verdict)
+        except (ModelError, ModelSourceError, BackendNotFoundError):
+            raise  # no other backend will do better
+        except EnginebayError as err:
+            row = _failed(cell, err, params)
+            if isinstance(err, UsageError | BackendUnavailableError):
+                refusals.append(err)
+        else:
+            row = _deployed(cell, deployment)
+            if not deployment.is_elsewhere:
+                runnable.append(str(deployment.artifact.path))
+        row = msgspec.structs.replace(row, seconds=time.perf_counter() - start)
+        comparison = _with_row(comparison, row)
+        if len(refusals) < len(comparison.rows):
+            comparison.save(folder)
+    if len(refusals) == len(cells):
+        raise refusals[0]
+    if seconds and runnable:
+        comparison = _measured(comparison, runnable, seconds, steps)
         comparison.save(folder)
     return comparison
 
 
+def _cells(backends: Sequence[str] | None, precisions: Sequence[str]) -> list[Cell]:
+    """The rows to come, each once.
+
+    Raises:
+        UsageError: There is no backend.
+        BackendNotFoundError: A name is no installed backend's.
+    """
+    for argument, texts in (("backends", backends), ("precisions", precisions)):
+        if isinstance(texts, str):
+            raise UsageError(
+                f"{argument} is the text '{texts}', expected a sequence of names",
+                hint=f"{argument}=['{texts}']",
+            )
+    names = installed_backends() if backends is None else backends
+    if not names:
+        raise UsageError("no backend to compare", hint="enginebay backends")
+    return list(dict.fromkeys(Cell(name, one) for name in names for one in precisions or ("",)))
+
+
+def _check_params(backends: set[str], params: Mapping[str, Any]) -> None:
+    """Raise for a backend that is not installed, or a parameter that none of them has."""
+    if not isinstance(params, Mapping):
+        raise UsageError(f"params is a {type(params).__name__}, expected a mapping")
+    if "precision" in params:
+        raise UsageError("a comparison has several precisions", hint="precisions=['fp16']")
+    engines = []
+    for name in backends:
+        try:
+            engines.append(eb.get_backend(name))
+        except BackendNotFoundError:
+            raise
+        except EnginebayError:
+            return  # its own parameters are not known; its row says why
+    for name in params:
+        check_shared_param(name, engines)
+
+
+def _checked(folder: Path, cells: Sequence[Cell], *, overwrite: bool) -> Path:
+    """The folder in which each artifact may appear; touches nothing.
+
+    Raises:
+        ArtifactExistsError: Something is in the place of the folder, or of an artifact.
+    """
+    if (folder / "manifest.json").exists():
+        raise ArtifactExistsError(
+            f'"{folder}" is an artifact; expected a folder for several', hint="--work-dir FOLDER"
+        )
+    for cell in cells:
+        check_target(folder / cell.folder, overwrite=overwrite)
+    return folder.resolve()
+
+
+def _find(model: Any, args: Any, params: Mapping[str, Any], config: Any) -> ModelSource:
+    """Find the model once, for all rows: what builds it may give it other weights each time."""
+    table = read_config(config) if isinstance(config, str | Path) else config or {}
+    shapes = params.get("input_shapes")
+    if isinstance(shapes, str):
+        shapes = parse_shapes(shapes)
+    return find_model(model, table.get("codebase_config"), shapes or shapes_of(args))
+
+
+def _watch(set_detail: Callable[[str], None]) -> Callable[[Step], None]:
+    return lambda step: set_detail(f"{step.name} {step.detail}".rstrip())
+
+
+def _with_row(comparison: Comparison, row: ComparisonRow) -> Comparison:
+    reference = row.verification.reference if row.verification else ""
+    return msgspec.structs.replace(
+        comparison,
+        reference=comparison.reference or reference,
+        rows=(*comparison.rows, row),
+    )
+
+
+def _failed(cell: Cell, err: EnginebayError, params: Mapping[str, Any]) -> ComparisonRow:
+    row = ComparisonRow(
+        backend=cell.backend,
+        precision=cell.precision or _own_precision(cell.backend, params),
+        verdict="failed",
+        reason=str(err),
+    )
+    if isinstance(err, MismatchError):
+        return msgspec.structs.replace(row, verdict=err.verdict.verdict, verification=err.verdict)
+    return msgspec.structs.replace(row, hint=err.hint or "")
+
+
+def _own_precision(name: str, params: Mapping[str, Any]) -> str:
+    """The precision that a backend has by default; empty where there is none."""
+    try:
+        backend = eb.get_backend(name)
+        return str(getattr(backend.params_from(own_params(backend, params)), "precision", ""))
+    except EnginebayError:
+        return ""
+
+
+def _deployed(cell: Cell, deployment: eb.Deployment) -> ComparisonRow:
+    verification, artifact = deployment.verification, deployment.artifact
+    manifest, notes = artifact.manifest, deployment.notes
+    if deployment.is_elsewhere:
+        notes = (*notes, f"not measured: built for {manifest.built_for}")
+    return ComparisonRow(
+        backend=cell.backend,
+        precision=str(manifest.params.get("precision", cell.precision)),
+        verdict=verification.verdict,
+        reason="" if verification.verdict == "verified" else verification.summary(),
+        verification=verification,
+        artifact=str(artifact.path),
+        size=sum(file.size for file in manifest.files),
+        notes=(*notes, *verification.fallbacks),
+    )
+
+
 def _measured(
-    comparison: Comparison,
-    lines: Sequence[Line | EnginebayError],
-    seconds: float,
-    steps: Steps,
+    comparison: Comparison, paths: Sequence[str], seconds: float, steps: Steps
 ) -> Comparison:
-    """The same with the speed of every artifact that is there and can run here."""
+    """The same with the speed of the artifacts that can run here."""
     replace = msgspec.structs.replace
-    rows, paths = [], []
-    for row, line in zip(comparison.rows, lines, strict=True):
-        if row.artifact is not None and isinstance(line, Line) and (other := line.elsewhere):
-            row = replace(row, notes=(*row.notes, f"not measured: built for {other.machines}"))
-        elif row.artifact is not None:
-            paths.append(row.artifact)
-        rows.append(row)
-    comparison = replace(comparison, rows=tuple(rows))
-    if not paths:
-        return comparison
     with steps("measure") as set_detail:
         try:
             found = benchmark(paths, seconds=seconds, watch=lambda step: set_detail(step.detail))
@@ -124,107 +286,7 @@ def _measured(
     speeds = {row.artifact: row for row in found.rows}
     return replace(
         comparison,
-        rows=tuple(replace(row, speed=speeds.get(row.artifact or "")) for row in rows),
+        rows=tuple(replace(r, speed=speeds.get(r.artifact or "")) for r in comparison.rows),
         machine=found.machine,
         notes=found.notes,
-    )
-
-
-def _checked(folder: Path, cells: Mapping[Cell, Any], *, overwrite: bool) -> Path:
-    """The folder in which each artifact may appear; touches nothing.
-
-    Raises:
-        ArtifactExistsError: Something is in the place of the folder, or of an artifact.
-    """
-    if (folder / MANIFEST_NAME).exists():
-        raise ArtifactExistsError(
-            f'"{folder}" is an artifact; wanted a folder for several', hint="--work-dir FOLDER"
-        )
-    for cell in cells:
-        check_target(folder / cell.folder, overwrite=overwrite)
-    return folder.resolve()
-
-
-class _Comparing:
-    """Deploys one row after the other, and keeps what they share.
-
-    Attributes:
-        reference: What the rows are compared with; empty before the first.
-    """
-
-    def __init__(self, source: ModelSource, args: Any, folder: Path, *, overwrite: bool) -> None:
-        self.reference = ""
-        self._source = source
-        self._args = args
-        self._folder = folder
-        self._overwrite = overwrite
-        self._prepared: dict[Hashable, Prepared] = {}
-
-    def row(self, cell: Cell, line: Line | EnginebayError, steps: Steps) -> ComparisonRow:
-        """Deploy one row; an error becomes its reason, unless the model itself raises it."""
-        row = ComparisonRow(
-            backend=cell.backend, precision=cell.precision or _own_precision(line), verdict="failed"
-        )
-        if isinstance(line, EnginebayError):
-            return _failed(row, line)
-        prepared = self._reference(line, steps)
-        start = time.perf_counter()
-        try:
-            with steps(cell.label) as set_detail:
-                deployment = self._deploy(cell, line, prepared, set_detail)
-                set_detail(deployment.verdict)
-        except EnginebayError as err:
-            found = _failed(row, err)
-        else:
-            found = _deployed(row, deployment)
-        return msgspec.structs.replace(found, seconds=time.perf_counter() - start)
-
-    def _deploy(
-        self, cell: Cell, line: Line, prepared: Prepared, set_detail: Callable[[str], None]
-    ) -> Deployment:
-        steps = Steps(lambda step: set_detail(f"{step.name} {step.detail}".rstrip()))
-        target = self._folder / cell.folder
-        with staging(target, overwrite=self._overwrite) as stage, unchanged(self._source):
-            return line.deploy(prepared, stage, steps)
-
-    def _reference(self, line: Line, steps: Steps) -> Prepared:
-        """The reference, which the rows of one precision and of equal shapes share."""
-        settings = line.settings
-        params = settings.params
-        shapes = (params.input_shapes, params.min_shapes, params.max_shapes)
-        # No engine may vouch for itself, and one of the others may be the judge of an ONNX file.
-        judged = settings.backend.name if self._source.model is None else ""
-        key = (settings.precision, repr(shapes), judged)
-        if key not in self._prepared:
-            with steps("reference") as set_detail, unchanged(self._source):
-                self._prepared[key] = line.prepare(self._source, self._args)
-                self.reference = self._prepared[key].reference.description
-                set_detail(f"{self.reference}, {settings.precision}")
-        return self._prepared[key]
-
-
-def _own_precision(line: Line | EnginebayError) -> str:
-    """The precision that a backend has by default; empty where there is none."""
-    if isinstance(line, EnginebayError):
-        return ""
-    return str(getattr(line.settings.params, "precision", ""))
-
-
-def _failed(row: ComparisonRow, err: EnginebayError) -> ComparisonRow:
-    replace = msgspec.structs.replace
-    if isinstance(err, MismatchError):
-        return replace(row, verdict=err.verdict.verdict, reason=str(err), verification=err.verdict)
-    return replace(row, reason=str(err), hint=err.hint or "")
-
-
-def _deployed(row: ComparisonRow, deployment: Deployment) -> ComparisonRow:
-    verification, artifact = deployment.verification, deployment.artifact
-    return msgspec.structs.replace(
-        row,
-        verdict=verification.verdict,
-        reason="" if verification.verdict == "verified" else verification.summary(),
-        verification=verification,
-        artifact=str(artifact.path),
-        size=sum(file.size for file in artifact.manifest.files),
-        notes=(*deployment.notes, *verification.fallbacks),
     )

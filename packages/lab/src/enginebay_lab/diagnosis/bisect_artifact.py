@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from enginebay import open_artifact
-from enginebay.artifact import SAMPLES_FILE, load_request
+from enginebay import VerdictWarning, VerifyOptions, open_artifact, verify
+from enginebay.authors import Step, Steps, input_sets
 from enginebay.environment import require
 from enginebay.errors import UsageError
-from enginebay.inference import InputCheck
-from enginebay.operations import Step, Steps
-from enginebay.operations.verify_artifact import input_sets
-from enginebay.rewriting import check_sets
-from enginebay.tensors import Sample, save_samples
-from enginebay.verdict import EXAMPLE, ITEM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -72,7 +67,6 @@ def bisect(
     from enginebay_lab.diagnosis.bisect_model import bisect_model
     from enginebay_lab.diagnosis.piece_engines import Options
 
-    check_sets(rewriters)
     opened = open_artifact(artifact)
     other = None if against is None else open_artifact(against)
     for one in (opened, other):
@@ -97,7 +91,6 @@ def bisect(
 def _check(opened: Artifact) -> None:
     """Refuse what cannot be built again in one piece and compared place by place."""
     from enginebay import get_backend
-    from enginebay.backend import check_runs_here
 
     manifest = opened.manifest
     if manifest.parts:
@@ -107,7 +100,7 @@ def _check(opened: Artifact) -> None:
         )
     engine = get_backend(manifest.backend)
     params = engine.params_from(manifest.params)
-    check_runs_here(engine, params, "bisecting runs the engine", "bisect it on one of them")
+    engine.check_runs_here(params, "bisecting runs the engine", "bisect it on one of them")
     precision = engine.allowed_precision(params)
     if precision in engine.info.calibrated:
         raise UsageError(
@@ -127,38 +120,25 @@ def _worst(
     opened: Artifact, model: Any, sets: list[dict[str, NumpyArray]], timeout: float
 ) -> _Sample:
     """The set of inputs at which the artifact is furthest from the model."""
-    check = InputCheck(opened.inputs)
-    for inputs in sets:
-        check.check_names(inputs)
-        check.check(inputs)
     if len(sets) == 1:
-        return _Sample(sets[0], EXAMPLE)
-    from enginebay.models import find_model
-    from enginebay.verification import compare, reference_for, reference_model, run_trial
-
-    request = load_request(opened)
-    names = [[spec.name for spec in specs] for specs in (opened.inputs, opened.outputs)]
-    bound = reference_model(find_model(model), names[0], sets[0], names[1])
-    expected = reference_for(bound, opened.backend).outputs(sets)
-    with TemporaryDirectory(prefix="enginebay-bisect-") as folder:
-        path = Path(folder) / SAMPLES_FILE
-        save_samples(path, [Sample(inputs, {}) for inputs in sets])
-        found, receipt = run_trial(request, path, timeout=timeout)
-    badness = [
-        max(output.badness for output in compare(*pair, precision=receipt.precision))
-        for pair in zip(expected, found, strict=True)
-    ]
-    worst = badness.index(max(badness))
-    return _Sample(sets[worst], f"{ITEM}{worst}")
+        return _Sample(sets[0], "example")
+    options = VerifyOptions(timeout=timeout, compare={})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", VerdictWarning)
+        found = verify(opened, sets, model, options=options)
+    if found.verdict == "crashed":
+        return _Sample(sets[0], "item 0")
+    worst = max(found.outputs, key=lambda output: output.badness)
+    return _Sample(sets[int(worst.sample.removeprefix("item "))], worst.sample)
 
 
 def _worst_recorded(opened: Artifact) -> _Sample:
     """The recorded sample on which the verdict was worst."""
     samples = opened.samples()
     if not samples:
-        return _Sample(None, EXAMPLE)
+        return _Sample(None, "example")
     verification = opened.manifest.verification
-    labels = (verification and verification.basis and verification.basis.labels) or (EXAMPLE,)
+    labels = (verification and verification.basis and verification.basis.labels) or ("example",)
     outputs = verification.outputs if verification else ()
     worst = max(outputs, key=lambda output: output.badness).sample if outputs else labels[0]
     number = labels.index(worst) if worst in labels else 0

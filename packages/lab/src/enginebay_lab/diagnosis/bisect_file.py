@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from enginebay.authors import source_modules
 from enginebay.errors import UsageError
-from enginebay.ir import source_modules
 from enginebay_lab.diagnosis.bisect_nodes import all_values, runner
 from enginebay_lab.diagnosis.graph import Graph
 from enginebay_lab.diagnosis.nodes import NodeSearch
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from enginebay.authors import NumpyArray
-    from enginebay.operations import Steps
+    from enginebay.authors import NumpyArray, Steps
     from enginebay_lab.diagnosis.piece_engines import PieceEngines
 
 _EVALUATOR = "onnx's reference evaluator"

@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from enginebay.authors import find_model, reference_model, to_torch, unchanged
 from enginebay.errors import EnginebayError, UsageError
-from enginebay.models import find_model, unchanged
-from enginebay.tensors import to_torch
-from enginebay.verification import reference_model
 from enginebay_lab.diagnosis.bisect_file import bisect_file
 from enginebay_lab.diagnosis.bisect_nodes import deployed_names, find_node, kept_graph
 from enginebay_lab.diagnosis.piece_engines import Options, PieceEngines
@@ -23,10 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from enginebay import Artifact
-    from enginebay.authors import NumpyArray
-    from enginebay.models import BoundModel
-    from enginebay.operations import Steps
-    from enginebay.verdict import OutputComparison
+    from enginebay.authors import BoundModel, NumpyArray, OutputComparison, Steps
     from enginebay_lab.diagnosis.bisect_nodes import Finding, GraphNode
     from enginebay_lab.diagnosis.search import Culprit, Judgement
 

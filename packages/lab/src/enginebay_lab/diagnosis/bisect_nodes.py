@@ -6,12 +6,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
-from enginebay.artifact import SAMPLES_FILE
+from enginebay import open_artifact
+from enginebay.authors import evaluator_outputs, find_model, source_modules, to_numpy
 from enginebay.errors import EnginebayError
-from enginebay.ir import IR_FOLDER, source_modules
-from enginebay.models import find_model
-from enginebay.tensors import load_samples, to_numpy
-from enginebay.verification import evaluator_outputs
 from enginebay_lab.diagnosis.graph import Graph
 from enginebay_lab.diagnosis.nodes import NodeSearch
 from enginebay_lab.diagnosis.pieces import Pieces
@@ -20,9 +17,7 @@ from enginebay_lab.diagnosis.record import Node
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from enginebay.authors import NumpyArray
-    from enginebay.tensors import Sample
-    from enginebay.verdict import OutputComparison
+    from enginebay.authors import NumpyArray, OutputComparison, Sample
     from enginebay_lab.diagnosis.piece_engines import PieceEngines
     from enginebay_lab.diagnosis.record import Step
     from enginebay_lab.diagnosis.search import Culprit
@@ -77,8 +72,8 @@ def kept_graph(folder: Path, scope: str = "") -> list[GraphNode]:
         folder: The engine's folder.
         scope: The path that the modules' paths begin with, to be left out.
     """
-    path = folder / IR_FOLDER / "model.onnx"
-    if not path.is_file():
+    path = open_artifact(folder).ir_file
+    if path is None or path.suffix != ".onnx":
         return []
     import onnx
 
@@ -113,10 +108,13 @@ def find_node(culprit: Culprit, engines: PieceEngines, progress: Callable[[str],
     worst = max(wrong, key=lambda output: output.badness, default=None)
     graph = kept_graph(judgement.folder, _SCOPE)
     found = Finding("unknown", None, graph, judgement.rewriters, worst)
-    (sample,) = load_samples(judgement.folder / SAMPLES_FILE)
+    artifact = open_artifact(judgement.folder)
+    (sample,) = artifact.samples()
+    path = artifact.ir_file
+    if path is None:
+        return found
     if not graph:
-        return found._replace(step=_step_of_torch_ir(judgement.folder, sample, engines))
-    path = judgement.folder / IR_FOLDER / "model.onnx"
+        return found._replace(step=_step_of_torch_ir(path, sample, engines))
     with TemporaryDirectory(prefix="enginebay-bisect-") as folder:
         own = Graph(path)
         try:
@@ -133,19 +131,17 @@ def find_node(culprit: Culprit, engines: PieceEngines, progress: Callable[[str],
     return found._replace(step="engine", node=node)
 
 
-def _step_of_torch_ir(folder: Path, sample: Sample, engines: PieceEngines) -> Step:
+def _step_of_torch_ir(path: Path, sample: Sample, engines: PieceEngines) -> Step:
     """The step that goes wrong where the IR is one of torch's, which PyTorch itself can run."""
     import torch
 
     from enginebay_lab.diagnosis.taps import tensors_in
 
-    for path in (folder / IR_FOLDER).glob("model.pt*"):
-        with torch.no_grad():
-            results = find_model(path).module(*map(torch.as_tensor, sample.inputs.values()))
-        found = dict(zip(sample.outputs, map(to_numpy, tensors_in(results)), strict=True))
-        compared = engines.compare(sample.outputs, found, engines.precision)
-        return "engine" if all(output.passed for output in compared) else "export"
-    return "unknown"
+    with torch.no_grad():
+        results = find_model(path).module(*map(torch.as_tensor, sample.inputs.values()))
+    found = dict(zip(sample.outputs, map(to_numpy, tensors_in(results)), strict=True))
+    compared = engines.compare(sample.outputs, found, engines.precision)
+    return "engine" if all(output.passed for output in compared) else "export"
 
 
 def all_values(

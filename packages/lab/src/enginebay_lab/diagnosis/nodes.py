@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import TypeAlias
 
-    from enginebay.authors import NumpyArray
-    from enginebay.verdict import OutputComparison
+    from enginebay.authors import NumpyArray, OutputComparison
     from enginebay_lab.diagnosis.graph import Graph
 
     #: Builds an engine of an ONNX file, runs it on inputs, and compares its one output.

@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import shutil
 import warnings
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from enginebay import ExportOptions, VerdictWarning, VerifyOptions, deploy, get_backend, rewrite
-from enginebay.artifact import SAMPLES_FILE, load_request
-from enginebay.verification import compare, engine_outputs, run_trial
+from enginebay import (
+    ExportOptions,
+    VerdictWarning,
+    VerifyOptions,
+    convert,
+    deploy,
+    get_backend,
+    load,
+    rewrite,
+)
+from enginebay.authors import compare_outputs, time_limit
 from enginebay_lab.diagnosis.search import Judgement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from contextlib import AbstractContextManager
-    from pathlib import Path
 
     from torch import nn
 
     from enginebay import Artifact, BackendParams, Deployment, RewriterSet
-    from enginebay.authors import NumpyArray
-    from enginebay.rewriting import Rewriting
-    from enginebay.verdict import OutputComparison
+    from enginebay.authors import NumpyArray, OutputComparison, Rewriting
 
 #: The exporters as rewriters call them, by what a manifest calls them.
 _EXPORTERS = {
@@ -125,10 +132,15 @@ class PieceEngines:
             EnginebayError: It cannot be built or run.
         """
         self.count += 1
-        (found,), receipt = engine_outputs(
-            self.backend, path, [inputs], self.params, timeout=self._options.timeout
-        )
-        return self.compare(expected, found, receipt.precision)
+        with TemporaryDirectory(prefix="enginebay-bisect-") as folder, time_limit(self.timeout):
+            artifact = convert(
+                *(path,),
+                backend=self.backend.name,
+                work_dir=Path(folder) / "it",
+                params=self.params,
+            )
+            with load(artifact, isolated=True) as engine:
+                return self.compare(expected, engine(inputs), engine.receipt.precision)
 
     def _deployed(
         self,
@@ -170,14 +182,7 @@ class PieceEngines:
             from enginebay.errors import ConversionError
 
             raise ConversionError(f"the engine to compare with crashed: {crash}")
-        expected, measured = (
-            run_trial(
-                load_request(one.artifact),
-                one.artifact.path / SAMPLES_FILE,
-                timeout=self._options.timeout,
-            )[0][0]
-            for one in (reference, found)
-        )
+        expected, measured = (_outputs(one.artifact) for one in (reference, found))
         compared = self.compare(expected, measured, found.verification.precision)
         return {output.name: output for output in compared}
 
@@ -186,7 +191,9 @@ class PieceEngines:
     ) -> tuple[OutputComparison, ...]:
         """Compare outputs within the tolerance of the bisection."""
         options = self._options
-        return compare(expected, found, precision=precision, rtol=options.rtol, atol=options.atol)
+        return compare_outputs(
+            expected, found, precision=precision, rtol=options.rtol, atol=options.atol
+        )
 
     @property
     def precision(self) -> str:
@@ -197,6 +204,13 @@ class PieceEngines:
     def timeout(self) -> float:
         """Seconds that each engine may take."""
         return self._options.timeout
+
+
+def _outputs(artifact: Artifact) -> dict[str, NumpyArray]:
+    """What an artifact's engine gives for the inputs that it was verified with."""
+    (sample,) = artifact.samples()
+    with load(artifact, isolated=True) as engine:
+        return engine(sample.inputs)
 
 
 def _params(artifact: Artifact) -> BackendParams:

@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import nn
 
-from enginebay.models import evaluation, recorded_call
+from enginebay.authors import Call, evaluation
 from enginebay_lab.diagnosis.taps import tensors_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
     from torch import Tensor
-
-    from enginebay.models import Call
 
 
 class Piece(NamedTuple):
@@ -91,7 +89,7 @@ def record_pieces(
             if (leaves := wanted.get((path, number))) is None:
                 return
             # Copied here and now: a cache among them grows later, a tensor is overwritten.
-            own, given = recorded_call(args, kwargs)
+            own, given = Call.record(args, kwargs)
             if given:
                 found.append(Piece(path, number, module, own, tuple(given.values()), leaves))
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 import enginebay as eb
-from enginebay.errors import ArtifactExistsError, MismatchError, UsageError
-from enginebay.operations import Steps
-from enginebay_lab.diagnosis.rank_layers import sensitivity
+from enginebay.authors import Steps, check_target
+from enginebay.commands import python_call, typed
+from enginebay.errors import MismatchError, UsageError
+from enginebay_lab.diagnosis.rank_layers import check_precision, sensitivity
 from enginebay_lab.evaluation.evaluate_artifacts import evaluate
 from enginebay_lab.evaluation.find import find_metrics
 from enginebay_lab.evaluation.rows import Row
@@ -20,8 +21,9 @@ from enginebay_lab.evaluation.rows import Row
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from enginebay.operations import Step
+    from enginebay.authors import Step
 
+_PURPOSE = "max_drop gives layers back"
 #: The arguments of :func:`enginebay.deploy` that :func:`sensitivity` takes too.
 _SHARED = ("backend", "params", "precision", "export", "config")
 
@@ -105,10 +107,11 @@ def quantize(
     """
     if not isinstance(max_drop, int | float) or math.isnan(max_drop) or max_drop < 0:
         raise UsageError(f"max_drop is {max_drop!r}: wanted 0 or more", hint="--max-drop 0.01")
-    if Path(work_dir).exists() and not overwrite:
-        raise ArtifactExistsError(
-            f"'{work_dir}' is there already", hint="pass --overwrite, or choose another --work-dir"
-        )
+    check_target(work_dir, overwrite=overwrite)
+    if options.get("backend") is not None and options.get("config") is None:
+        chosen = (options["backend"], options.get("params"), options.get("precision"))
+        check_precision(*chosen, _PURPOSE)
+    command = python_call()
     sources = find_metrics(metric)
     if len(sources) > 1:
         names = ", ".join(source.name for source in sources)
@@ -119,20 +122,22 @@ def quantize(
     fixed = tuple(int8_keep)
 
     def deployed(nodes: Sequence[str], folder: str | Path, **more: Any) -> eb.Deployment:
-        return eb.deploy(
-            *(model, args),
-            work_dir=folder,
-            data=data,
-            int8_keep=(*fixed, *nodes),
-            **{**options, **more},
-        )
+        with typed(command):
+            return eb.deploy(
+                *(model, args),
+                work_dir=folder,
+                data=data,
+                int8_keep=(*fixed, *nodes),
+                **{**options, **more},
+            )
 
     with TemporaryDirectory(prefix="enginebay-quantize-") as trials:
 
         def attempt(nodes: Sequence[str]) -> Attempt:
             folder = Path(trials) / str(len(nodes))
             deployment = deployed(nodes, folder, verify=verify.replace(allow_mismatch=True))
-            _check_precision(deployment)
+            manifest = deployment.artifact.manifest
+            check_precision(manifest.backend, manifest.params, None, _PURPOSE)
             (row,) = evaluate(folder, data, metric, model=model, timeout=verify.timeout).rows
             return Attempt(tuple(nodes), deployment, _checked(row), max_drop)
 
@@ -205,12 +210,6 @@ def give_back(order: Sequence[str], attempt: Callable[[Sequence[str]], Attempt])
         else:
             low = middle
     return found
-
-
-def _check_precision(deployment: eb.Deployment) -> None:
-    manifest = deployment.artifact.manifest
-    backend = eb.get_backend(manifest.backend)
-    backend.check_calibrated(backend.params_from(manifest.params), "max_drop gives layers back")
 
 
 def _checked(row: Row) -> Row:

@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay.artifact import SAMPLES_FILE
-from enginebay.backend import check_runs_here
+import enginebay as eb
+from enginebay.authors import Steps, read_ir
 from enginebay.errors import UsageError
-from enginebay.images import read_task
-from enginebay.models import unchanged
-from enginebay.operations import Steps
-from enginebay.operations.build_engine import Build, build_engine
-from enginebay.operations.preparation import prepare
-from enginebay.operations.settings import resolve_settings
-from enginebay.rewriting import check_sets
-from enginebay.tensors import save_samples
-from enginebay.verification import ProbeSettings, judge
-from enginebay_lab.diagnosis.int8_layers import RANKED_ON, NodeSensitivity, rank_nodes
-from enginebay_lab.diagnosis.judged import Judged
+from enginebay.hooks import ConvertRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from enginebay import BackendParams, ExportOptions
-    from enginebay.operations import Step
-    from enginebay.operations.build_engine import Engine
+    from enginebay.authors import Sample, Step
+
+
+class NodeSensitivity(msgspec.Struct, frozen=True):
+    """What one node costs in 8 bits, while all others are in floating point.
+
+    Attributes:
+        node: Its name in the engine's graph.
+        operator: Its operator, by the engine's name for it.
+        decibels: The output's signal above its noise, in dB; of several outputs, the least. None
+            where there is no noise.
+    """
+
+    node: str
+    operator: str
+    decibels: float | None
 
 
 class Sensitivity(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,9 +57,9 @@ def sensitivity(
     *,
     data: Any = None,
     backend: str | None = None,
-    params: BackendParams | Mapping[str, Any] | None = None,
+    params: eb.BackendParams | Mapping[str, Any] | None = None,
     precision: str | None = None,
-    export: ExportOptions | None = None,
+    export: eb.ExportOptions | None = None,
     config: Mapping[str, Any] | str | Path | None = None,
     int8_keep: Sequence[str] = (),
     timeout: float = 1800.0,
@@ -63,7 +67,8 @@ def sensitivity(
 ) -> Sensitivity:
     """Measure what each layer of an 8-bit engine costs: one alone in 8 bits, time after time.
 
-    Each is calibrated with 64 items of the data set and compared with the model on them. Their
+    The model is deployed once; then its IR is converted once for each node, calibrated with the
+    items that the artifact was verified on, and compared with the model's outputs on them. The
     noises add up in the whole, so ``int8_keep`` of the worst ones, in :func:`enginebay.deploy`,
     gains most; :func:`enginebay_lab.quantize` chooses by itself.
 
@@ -85,51 +90,109 @@ def sensitivity(
         UsageError: The precision is not an 8-bit one, or the backend cannot keep layers out of it.
         ParamsError: There is no data.
     """
-    settings = resolve_settings(
-        config, backend=backend, params=params, precision=precision, data=data, export=export
-    )
-    settings.backend.check_calibrated(settings.params, "sensitivity measures layers in 8 bits")
-    check_runs_here(
-        *(settings.backend, settings.params, "sensitivity runs the engine"),
-        hint="measure the layers on a machine that it is built for",
-    )
-    check_sets(settings.export.rewriters)
-    task = settings.export.task
-    given_task = None if task is None else read_task(task)
-    if settings.export.partition:
-        raise UsageError("the layers of a model that is cut cannot be measured")
-    data_set = settings.data_set()
+    purpose = "sensitivity measures layers in 8 bits"
+    if backend is not None and config is None:
+        check_precision(backend, params, precision, purpose)
     steps = Steps(watch)
-    source = settings.find(model, args)
-    with TemporaryDirectory(prefix="enginebay-sensitivity-") as folder, unchanged(source):
-        with steps("reference"):
-            prepared = prepare(
-                *(settings, source, args, data_set),
-                items=RANKED_ON,
-                probes=ProbeSettings(0),
-                task=given_task,
+    with TemporaryDirectory(prefix="enginebay-sensitivity-") as folder:
+        with steps("deploy") as set_detail:
+            deployment = eb.deploy(
+                *(model, args),
+                work_dir=Path(folder) / "all",
+                data=data,
+                backend=backend,
+                params=params,
+                precision=precision,
+                export=(export or eb.ExportOptions()).replace(keep_ir=True),
+                config=config,
+                int8_keep=int8_keep,
+                verify=eb.VerifyOptions(probes=0, allow_mismatch=True, timeout=timeout),
+                watch=lambda step: set_detail(f"{step.name} {step.detail}".rstrip()),
             )
-        reference = prepared.reference
-        if reference.missing:
-            raise UsageError(f"there is nothing to measure layers by: {reference.missing}")
-        build = Build(
-            *(settings, prepared.model, reference, Path(folder)),
-            *(steps, timeout, prepared.data),
-            keep=tuple(int8_keep),
-        )
-        engine = build_engine(build)
-        recorded = Path(folder) / SAMPLES_FILE
-        save_samples(recorded, engine.samples)
-
-        def judged(trial: Engine) -> Judged:
-            request = trial.load_request(strict=False)
-            return Judged(trial, *judge(request, recorded, reference.description, timeout=timeout))
-
+            set_detail("all layers in 8 bits")
+        engine, found = _engine(deployment, purpose)
+        items = [sample for sample in deployment.artifact.samples() if sample.kind == "item"]
+        if not items or not items[0].outputs:
+            reason = deployment.verification.reason
+            raise UsageError(f"no reference to measure layers against: {reason}")
         with steps("rank") as set_detail:
-            nodes = rank_nodes(engine, judged, set_detail)
+            nodes = _rank(deployment.artifact, engine, found, items, timeout, set_detail)
     return Sensitivity(
-        backend=settings.backend.name,
-        precision=settings.precision,
-        items=sum(sample.kind == "item" for sample in reference.samples),
+        backend=engine.name,
+        precision=engine.allowed_precision(found),
+        items=len(items),
         nodes=tuple(nodes),
     )
+
+
+def check_precision(
+    backend: str,
+    params: eb.BackendParams | Mapping[str, Any] | None,
+    precision: str | None,
+    purpose: str,
+) -> None:
+    """Check, before any work is done, that a backend will compute in 8 bits, and here.
+
+    Args:
+        backend: The backend's name.
+        params: Its parameters.
+        precision: One of them.
+        purpose: What is done with layers in 8 bits, for the message.
+
+    Raises:
+        UsageError: It will not.
+    """
+    engine = eb.get_backend(backend)
+    found = engine.params_from(params)
+    found = found.replace(precision=precision) if precision else found
+    engine.check_calibrated(found, purpose)
+    engine.check_runs_here(
+        *(found, "measuring layers runs the engine"),
+        hint="measure the layers on a machine that it is built for",
+    )
+
+
+def _engine(deployment: eb.Deployment, purpose: str) -> tuple[eb.Backend, eb.BackendParams]:
+    manifest = deployment.artifact.manifest
+    check_precision(manifest.backend, manifest.params, None, purpose)
+    engine = eb.get_backend(manifest.backend)
+    return engine, engine.params_from(manifest.params)
+
+
+def _rank(
+    artifact: eb.Artifact,
+    engine: eb.Backend,
+    params: eb.BackendParams,
+    items: Sequence[Sample],
+    timeout: float,
+    set_detail: Callable[[str], None],
+) -> list[NodeSensitivity]:
+    """Measure each node alone in 8 bits; the costliest comes first."""
+    assert artifact.ir_file is not None
+    ir, data = read_ir(artifact.ir_file), [sample.inputs for sample in items]
+    options = eb.VerifyOptions(timeout=timeout)
+    with TemporaryDirectory(prefix="enginebay-rank-") as name:
+        folder = Path(name)
+        calibration = engine.calibration(ir, params, data)
+        request = ConvertRequest(ir=ir, params=params, work_dir=folder, calibration=calibration)
+        nodes = engine.quantizable_nodes(request)
+        measured = [node for node in nodes if node not in artifact.manifest.kept]
+        if not measured:
+            raise UsageError("the network has no node that would be in 8 bits")
+        found = []
+        for number, node in enumerate(measured, 1):
+            set_detail(f"{number} of {len(measured)}: {node}")
+            trial = eb.convert(
+                ir,
+                backend=engine.name,
+                work_dir=folder / "trial",
+                params=params,
+                data=data,
+                int8_keep=[other for other in nodes if other != node],
+                overwrite=True,
+            )
+            verification = eb.verify(trial, items, options=options)
+            levels = [s.decibels for s in verification.signals if s.decibels is not None]
+            found.append(NodeSensitivity(node, nodes[node], min(levels, default=None)))
+    set_detail(f"{len(found)} nodes, one by one")
+    return sorted(found, key=lambda one: math.inf if one.decibels is None else one.decibels)

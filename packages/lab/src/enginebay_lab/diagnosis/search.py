@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
 
+from enginebay.authors import OutputComparison
 from enginebay.errors import ChildTimeoutError, EnginebayError, UsageError
-from enginebay.verdict import OutputComparison
 from enginebay_lab.diagnosis.pieces import Piece, Pieces, ancestors, record_pieces
 from enginebay_lab.diagnosis.record import Place
 from enginebay_lab.diagnosis.taps import Tap, Tapped
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
-    from enginebay.models import Call
+    from enginebay.authors import Call
 
 #: Tensors that one engine returns at a time, and their bytes: all are in memory together, with the
 #: reference's.

@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import nn
 
-from enginebay.models import evaluation
-from enginebay.tensors import output_leaves
+from enginebay.authors import evaluation, output_leaves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from torch import Tensor
 
-    from enginebay.models import Call
+    from enginebay.authors import Call
 
 
 class Tap(NamedTuple):

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from enginebay import DataSet, TensorSpec
-    from enginebay.authors import NumpyArray
-    from enginebay.data import Item
+    from enginebay.authors import Item, NumpyArray
 
 #: Items in the first chunk, and at most in a later one; the bytes that end a chunk earlier.
 FIRST, MOST = 16, 1024

@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from enginebay.authors import is_torch
-from enginebay.tensors import to_numpy
+from enginebay.authors import is_torch, to_numpy
 
 #: Bytes of one item's digest.
 SIZE = 8

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay.artifact import LoadRequest  # noqa: TC001  # the child reads serve's annotations
+from enginebay.authors import (
+    LoadRequest,  # the child reads serve's annotations
+    Worker,
+)
 from enginebay.errors import EnginebayError, InferenceError
-from enginebay.isolation import Worker
 from enginebay_lab.evaluation.chunks import stacked
 from enginebay_lab.evaluation.packing import Packed, packed
 

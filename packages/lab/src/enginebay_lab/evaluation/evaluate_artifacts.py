@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from enginebay import DataSet
+from enginebay.authors import Steps
 from enginebay.errors import UsageError
-from enginebay.operations import Steps
 from enginebay_lab.evaluation.candidates import common_task, find_candidates
 from enginebay_lab.evaluation.find import find_metrics
 from enginebay_lab.evaluation.job import describe_job
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from enginebay import Artifact
-    from enginebay.operations import Step
+    from enginebay.authors import Step
     from enginebay_lab.evaluation.candidates import Candidate
     from enginebay_lab.evaluation.find import MetricSource
     from enginebay_lab.evaluation.job import Job

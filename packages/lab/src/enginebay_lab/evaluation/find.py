@@ -9,10 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from enginebay.authors import named_object
+from enginebay.authors import contributed, named_object
 from enginebay.errors import EnginebayError, UsageError, check_text, first_line, nearest
 from enginebay.hooks import MetricRequest
-from enginebay.plugins import contributed
 from enginebay_lab.evaluation.metrics import Cosine, MeanAbsoluteError, TopK
 from enginebay_lab.evaluation.torch_metrics import TorchMetric, is_torch_metric, named_metric
 

@@ -14,8 +14,7 @@ from enginebay_lab.evaluation.tally import Tally
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from enginebay.authors import NumpyArray
-    from enginebay.data import Item
+    from enginebay.authors import Item, NumpyArray
     from enginebay_lab.evaluation.candidates import Candidate
     from enginebay_lab.evaluation.chunks import Reader
     from enginebay_lab.evaluation.digests import ItemDigests

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from enginebay.authors import is_torch, numpy_dtype
-from enginebay.tensors import to_numpy
+from enginebay.authors import is_torch, numpy_dtype, to_numpy
 
 if TYPE_CHECKING:
     from enginebay.authors import NumpyArray

@@ -9,18 +9,13 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from enginebay.authors import is_torch
+from enginebay.authors import find_model, is_torch, reference_model, to_numpy, unchanged
 from enginebay.errors import InputError, ModelError, UsageError
-from enginebay.models import find_model, unchanged
-from enginebay.tensors import to_numpy
-from enginebay.verification import reference_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from enginebay.authors import NumpyArray
-    from enginebay.data import Item
-    from enginebay.models import ModelSource
+    from enginebay.authors import Item, ModelSource, NumpyArray
     from enginebay_lab.evaluation.run import Run
 
     Runner = Callable[[Mapping[str, NumpyArray]], dict[str, NumpyArray]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from enginebay.data import DataRecord
+from enginebay.authors import DataRecord
 
 #: The version of a row in a file; it grows when a field is removed or changes its meaning.
 SCHEMA = 1

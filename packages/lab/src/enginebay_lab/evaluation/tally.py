@@ -17,8 +17,7 @@ from enginebay_lab.evaluation.rows import WorstItem
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from enginebay.authors import NumpyArray
-    from enginebay.data import Item
+    from enginebay.authors import Item, NumpyArray
     from enginebay_lab.evaluation.find import MetricSource
 
     Arrays = Mapping[str, NumpyArray]

@@ -183,8 +183,7 @@ def _as_tensors(value: Any) -> Any:
 def _tensors(values: Any) -> Any:
     import numpy as np
 
-    from enginebay.authors import is_torch
-    from enginebay.tensors import host_tensor
+    from enginebay.authors import is_torch, to_torch
 
     if isinstance(values, dict):
         return {name: _tensors(value) for name, value in values.items()}
@@ -193,4 +192,4 @@ def _tensors(values: Any) -> Any:
     array = np.atleast_1d(np.asarray(values))
     if array.dtype.kind not in "biufcV":
         raise InputError(f"it takes tensors, and found {array.dtype}")
-    return host_tensor(array if array.flags.writeable else array.copy())
+    return to_torch(array if array.flags.writeable else array.copy())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay.isolation import Worker
+from enginebay.authors import Worker
 from enginebay_lab.resources import resident_memory
 
 if TYPE_CHECKING:

@@ -7,11 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from enginebay import Artifact
-from enginebay.artifact import load_request, use_artifact
+from enginebay.authors import Steps, input_sets, inputs_for, load_request, to_numpy, use_artifact
 from enginebay.errors import EnginebayError, InputError, UsageError
-from enginebay.inference import InputCheck
-from enginebay.operations import Steps
-from enginebay.tensors import inputs_for, to_numpy
 from enginebay_lab.measurement.contestant import Entry, artifact_entry, torch_entry
 from enginebay_lab.measurement.heat import Heat
 from enginebay_lab.measurement.journal import Journal
@@ -21,8 +18,7 @@ from enginebay_lab.measurement.rows import Benchmark
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from enginebay.authors import Array, NumpyArray
-    from enginebay.operations import Step
+    from enginebay.authors import Array, NumpyArray, Step
     from enginebay_lab.measurement.machine import Machine
     from enginebay_lab.measurement.rows import BenchmarkRow
 
@@ -188,10 +184,8 @@ def _own_inputs(artifact: Artifact) -> Arrays:
 
 
 def _fits(artifact: Artifact, inputs: Arrays) -> bool:
-    check = InputCheck(artifact.inputs)
     try:
-        check.check_names(inputs)
-        check.check(inputs)
+        input_sets(artifact, inputs)
     except InputError:
         return False
     return True

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from enginebay import Receipt
-from enginebay.artifact import LoadRequest  # noqa: TC001  # the child reads serve's annotations
-from enginebay.tensors import load_samples
+from enginebay.authors import (
+    LoadRequest,  # the child reads serve's annotations
+    load_samples,
+)
 from enginebay_lab.resources import peak_memory
 
 if TYPE_CHECKING:

@@ -7,11 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from enginebay.artifact import LoadRequest
+from enginebay.authors import Latency, LoadRequest, Sample, Worker, save_samples
 from enginebay.errors import EnginebayError, ModelSourceError
-from enginebay.inference import latency
-from enginebay.isolation import Worker
-from enginebay.tensors import Sample, save_samples
 from enginebay_lab.measurement.batches import size, with_batch
 from enginebay_lab.measurement.child import Measured, Opened
 from enginebay_lab.measurement.layers import timed_layers
@@ -143,8 +140,8 @@ class Contestant:
         window = Window(
             round=number,
             calls=len(found.calls),
-            median=latency(found.calls).median,
-            engine=latency(found.engine).median,
+            median=Latency.of(found.calls).median,
+            engine=Latency.of(found.engine).median,
             calls_per_second=len(found.calls) / found.elapsed,
         )
         self.windows.append(window)
@@ -210,12 +207,12 @@ class Contestant:
 
     def _with_figures(self, row: BenchmarkRow) -> BenchmarkRow:
         ordered = sorted(self._calls)
-        call = latency(ordered)
+        call = Latency.of(ordered)
         rate = len(ordered) / self._elapsed
         return msgspec.structs.replace(
             row,
             call=call,
-            engine=latency(self._engine),
+            engine=Latency.of(self._engine),
             calls_per_second=rate,
             items_per_second=rate * self.batch,
             agreement=agreement(self._medians, self.spent),

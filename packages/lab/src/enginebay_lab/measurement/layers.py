@@ -6,12 +6,9 @@ from pathlib import Path  # noqa: TC003  # the child reads time_here's annotatio
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from enginebay.artifact import LoadRequest, read_modules
-from enginebay.authors import call
-from enginebay.backend import time_layers
-from enginebay.errors import UsageError
+from enginebay import open_artifact
+from enginebay.authors import LoadRequest, Sample, call, load_samples, save_samples
 from enginebay.hooks import TimedLayer
-from enginebay.tensors import Sample, load_samples, save_samples
 from enginebay_lab.measurement.rows import Layer
 
 if TYPE_CHECKING:
@@ -47,14 +44,12 @@ def timed_layers(
         found = call(
             *(_FUNCTION, request, samples, runs), timeout=timeout, result_type=list[TimedLayer]
         )
-    return _with_shares(found, read_modules(request.directory))
+    return _with_shares(found, open_artifact(request.directory).modules())
 
 
 def time_here(request: LoadRequest, samples: Path, runs: int) -> list[TimedLayer]:
     """Time the layers in this process; called in a child process."""
-    if request.parts:
-        raise UsageError("the model is in several engines, which are timed one by one nowhere")
-    return time_layers(request.wrapper_request(), load_samples(samples)[0].inputs, runs)
+    return request.time_layers(load_samples(samples)[0].inputs, runs)
 
 
 def _with_shares(layers: Sequence[TimedLayer], modules: Mapping[str, str]) -> tuple[Layer, ...]:

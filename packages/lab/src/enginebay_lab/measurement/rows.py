@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from enginebay import Receipt
-from enginebay.inference import Latency
+from enginebay.authors import Latency
 from enginebay_lab.measurement.machine import Machine
 
 

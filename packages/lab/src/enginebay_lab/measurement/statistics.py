@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING
 
-from enginebay.inference import median_interval
+from enginebay.authors import Latency
 from enginebay_lab.measurement.rows import Agreement, Ratio
 
 if TYPE_CHECKING:
@@ -34,14 +34,13 @@ def agreement(medians: Sequence[float], seconds: float) -> Agreement:
         medians: Of all windows.
         seconds: How long the windows took.
     """
-    ordered = sorted(medians)
-    low, high = median_interval(ordered)
-    apart = (high - low) / statistics.median(ordered)
+    found = Latency.of(medians)
+    apart = (found.high - found.low) / found.median
     return Agreement(
-        agreed=len(ordered) >= FEWEST and apart <= CLOSE,
+        agreed=len(medians) >= FEWEST and apart <= CLOSE,
         apart=apart,
         wanted=CLOSE,
-        windows=len(ordered),
+        windows=len(medians),
         seconds=seconds,
     )
 
@@ -58,12 +57,11 @@ def ratio(own: Sequence[Window], baseline: Sequence[Window]) -> Ratio | None:
         None where they have fewer than six rounds in common.
     """
     medians = {window.round: window.median for window in baseline}
-    ratios = sorted(
-        medians[window.round] / window.median for window in own if window.round in medians
-    )
+    ratios = [medians[window.round] / window.median for window in own if window.round in medians]
     if len(ratios) < FEWEST:
         return None
-    return Ratio(statistics.median(ratios), *median_interval(ratios))
+    found = Latency.of(ratios)
+    return Ratio(found.median, found.low, found.high)
 
 
 def quantiles(ordered: Sequence[float]) -> tuple[float, ...]:

@@ -6,13 +6,13 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from enginebay import Receipt, TensorSpec, Wrapper
+from enginebay.authors import BoundModel, find_model, reference_model, to_numpy, to_torch
 from enginebay.errors import ModelSourceError
-from enginebay.models import BoundModel, find_model
-from enginebay.tensors import host_view, to_numpy, to_torch
-from enginebay.verification import reference_model
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from torch import Tensor
 
     from enginebay.authors import NumpyArray
 
@@ -40,7 +40,7 @@ class TorchWrapper(Wrapper):
         """Call the module on tensors that share the arrays' memory where they can."""
         given = [feed.get(name, example) for name, example in self._examples.items()]
         results = self._run_module([to_torch(array, self._device) for array in given])
-        return [to_numpy(tensor) if (a := host_view(tensor)) is None else a for tensor in results]
+        return [_array(tensor) for tensor in results]
 
     @property
     def receipt(self) -> Receipt:
@@ -57,6 +57,15 @@ class TorchWrapper(Wrapper):
     def release(self) -> None:
         """Put the module back into its own mode."""
         self._stack.close()
+
+
+def _array(tensor: Tensor) -> NumpyArray:
+    """Share a tensor's memory at the least cost, which would count against PyTorch."""
+    try:
+        array: NumpyArray = tensor.numpy()
+    except (TypeError, RuntimeError):  # on another device, or in bfloat16
+        return to_numpy(tensor)
+    return array
 
 
 def load_torch(model: str, inputs: Mapping[str, NumpyArray]) -> TorchWrapper:

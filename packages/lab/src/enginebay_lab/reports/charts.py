@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from enginebay.display import human_error, human_seconds
+from enginebay.commands import human_error, human_seconds
 from enginebay_lab.reports.drawing import bars, boxes, scatter
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from enginebay import Verification
-from enginebay.artifact import Manifest
-from enginebay.data import DataRecord
+from enginebay.authors import DataRecord, Manifest
 from enginebay.errors import UsageError, check_text
 from enginebay_lab.comparison.comparison import Comparison
 from enginebay_lab.diagnosis.rank_layers import Sensitivity

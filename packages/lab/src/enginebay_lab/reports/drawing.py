@@ -7,7 +7,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from enginebay.display import human_seconds
+from enginebay.commands import human_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from enginebay import Verification
-    from enginebay.artifact import Manifest
-    from enginebay.verdict import OutputComparison
+    from enginebay.authors import Manifest, OutputComparison
     from enginebay_lab.comparison.comparison import ComparisonRow
     from enginebay_lab.evaluation.rows import Row
     from enginebay_lab.measurement.rows import BenchmarkRow

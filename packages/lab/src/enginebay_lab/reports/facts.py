@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enginebay.display import human_seconds
+from enginebay.commands import human_seconds
 from enginebay_lab.reports.entries import benchmarks_of
 from enginebay_lab.reports.sweep_parts import summary as sweep_summary
 

@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
     from enginebay import Artifact, TensorSpec
-    from enginebay.artifact import Manifest
-    from enginebay.authors import NumpyArray
-    from enginebay.tensors import Sample
+    from enginebay.authors import Manifest, NumpyArray, Sample
 
 #: How far references of one model may lie apart, as a part of their length. Other threads and
 #: other processors round otherwise: by 1e-6. Other weights change a result by much more.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay.display import human_error, human_seconds, human_size
+from enginebay.commands import human_error, human_seconds, human_size
 from enginebay_lab.reports.tables import SIGNS, Cell, Table, metric_cell, number, table
 from enginebay_lab.sweeps.baseline import VERDICTS
 

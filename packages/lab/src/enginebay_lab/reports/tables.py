@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from enginebay.display import human_error, human_number, human_seconds, human_size
+from enginebay.commands import human_error, human_number, human_seconds, human_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from enginebay.verdict import OutputComparison
+    from enginebay.authors import OutputComparison
     from enginebay_lab.diagnosis.rank_layers import Sensitivity
     from enginebay_lab.diagnosis.record import Bisection
     from enginebay_lab.evaluation.rows import Evaluation, Row

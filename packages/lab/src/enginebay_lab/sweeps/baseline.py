@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from enginebay.display import human_number, human_seconds
+from enginebay.commands import human_number, human_seconds
 from enginebay_lab.sweeps.matching_rows import pair_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from enginebay.inference import Latency
+    from enginebay.authors import Latency
     from enginebay_lab.evaluation.rows import Row
     from enginebay_lab.measurement.rows import BenchmarkRow
     from enginebay_lab.sweeps.rows import SweepRow

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from enginebay.backend import check_shared_param
+from enginebay.authors import parse_inputs
 from enginebay.config import read
 from enginebay.errors import InputError, ParamsError
 from enginebay.models import check_source
 from enginebay.params import declared_fields
-from enginebay.tensors import parse_inputs
+from enginebay_lab.backends import check_shared_param
 from enginebay_lab.evaluation.find import find_metrics
 
 if TYPE_CHECKING:

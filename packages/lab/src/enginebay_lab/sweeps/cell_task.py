@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from enginebay import get_backend, open_artifact
-from enginebay.authors import call, fixed_seed
-from enginebay.backend import elsewhere, own_params
-from enginebay.commands import typed
-from enginebay.display import human_size
+from enginebay.authors import call, fixed_seed, parse_inputs
+from enginebay.commands import human_size, typed
 from enginebay.environment import Tier
 from enginebay.errors import (
     BackendUnavailableError,
@@ -27,7 +25,7 @@ from enginebay.errors import (
     names_full_disk,
     one_line,
 )
-from enginebay.tensors import parse_inputs
+from enginebay_lab.backends import own_params
 from enginebay_lab.comparison.compare_backends import compare
 from enginebay_lab.evaluation.evaluate_artifacts import evaluate
 from enginebay_lab.evaluation.rows import Row
@@ -47,7 +45,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import Any
 
-    from enginebay.models import ModelSource
+    from enginebay.authors import ModelSource
 
 _replace = msgspec.structs.replace
 
@@ -188,7 +186,7 @@ def _check_usable(row: SweepRow, params: Mapping[str, Any]) -> None:
     problem = row.environment.failed
     if problem and problem.tier in (Tier.DEVICE, Tier.SMOKE):
         backend = get_backend(row.backend)
-        if elsewhere(backend, backend.params_from(own_params(backend, params))):
+        if backend.elsewhere(backend.params_from(own_params(backend, params))):
             return
     if problem:
         message = f"on {row.host} {row.backend} cannot be used: {problem.name}: {problem.found}"

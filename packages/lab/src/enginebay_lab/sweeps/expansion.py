@@ -7,7 +7,6 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from enginebay import get_backend
-from enginebay.backend import check_shared_param, own_params
 from enginebay.errors import (
     BackendNotFoundError,
     BackendUnavailableError,
@@ -16,6 +15,7 @@ from enginebay.errors import (
     nearest,
 )
 from enginebay.plugins import KNOWN_DISTRIBUTIONS, installed_backends
+from enginebay_lab.backends import check_shared_param, own_params
 from enginebay_lab.sweeps.cells import Cell
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from enginebay.authors import read_onnx
-from enginebay.display import human_size
+from enginebay.commands import human_size
 from enginebay.errors import EnginebayError, UsageError, check_text
 from enginebay_lab.resources import host_name
 from enginebay_lab.sweeps.faults import CellLostError

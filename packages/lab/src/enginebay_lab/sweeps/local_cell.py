@@ -10,16 +10,15 @@ import msgspec
 
 import enginebay as eb
 from enginebay import DataSet, get_backend
+from enginebay.authors import find_model, parse_inputs
 from enginebay.errors import EnginebayError
-from enginebay.models import find_model, shapes_of
-from enginebay.tensors import parse_inputs
+from enginebay.models import shapes_of
 from enginebay_lab.sweeps.files import locate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from enginebay.authors import Shapes
-    from enginebay.models import ModelSource
+    from enginebay.authors import ModelSource, Shapes
     from enginebay_lab.sweeps.cells import Cell
     from enginebay_lab.sweeps.job import Job
 

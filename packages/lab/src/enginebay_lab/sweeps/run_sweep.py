@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from enginebay.authors import Steps
 from enginebay.errors import EnginebayError, UsageError
-from enginebay.operations import Steps
 from enginebay_lab.executors.local import local_executor
 from enginebay_lab.executors.running import check_executor, run_tasks
 from enginebay_lab.executors.tasks import Task
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from concurrent.futures import Executor
 
-    from enginebay.operations import Step
+    from enginebay.authors import Step
     from enginebay_lab.executors.tasks import Outcome
     from enginebay_lab.sweeps.cells import Cell
 

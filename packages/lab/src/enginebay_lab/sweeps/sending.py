@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay.config import load
+from enginebay.config import read_config
 from enginebay.errors import EnginebayError, UsageError, disk_error
 from enginebay_lab.sweeps.files import refer, with_content
 from enginebay_lab.sweeps.job import Job, encode
@@ -88,7 +88,7 @@ def files_digest(cell: Cell) -> str:
 
 def _job(cell: Cell, output: Path | None, token: str) -> Job:
     """The job without the bytes of its files."""
-    config = load(Path(cell.folder, cell.config)) if cell.config else None
+    config = read_config(Path(cell.folder, cell.config)) if cell.config else None
     data = cell.data or _data_of(config or {})
     texts = [cell.model, data, *cell.inputs]
     texts += [name for name in cell.metrics if ":" in name]

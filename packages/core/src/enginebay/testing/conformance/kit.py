@@ -202,10 +202,12 @@ def compare(
     wanted: Mapping[str, NumpyArray], found: Mapping[str, Any], *, precision: str = "fp32"
 ) -> None:
     """Raise AssertionError where outputs differ in name, dtype, shape or number."""
-    from enginebay.verification import compare
+    from enginebay.verification import compare_outputs
 
     assert list(found) == list(wanted), f"outputs {list(found)}, wanted {list(wanted)}"
-    wrong = [each for each in compare(wanted, found, precision=precision) if not each.passed]
+    wrong = [
+        each for each in compare_outputs(wanted, found, precision=precision) if not each.passed
+    ]
     assert not wrong, "; ".join(f"output '{each.name}': {each.reason}" for each in wrong)
 
 

@@ -1,0 +1,42 @@
+"""Arrays as MessagePack, for the way to another process and back: never pickle."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+import msgspec
+
+from enginebay.tensors.arrays import numpy_dtype
+
+if TYPE_CHECKING:
+    from enginebay.tensors.arrays import NumpyArray
+
+
+class PackedArray(msgspec.Struct, array_like=True):
+    """An array of numbers.
+
+    Attributes:
+        dtype: Its name.
+        shape: Its shape.
+        data: Its bytes, in C order.
+
+    Example:
+        >>> import numpy as np
+        >>> PackedArray.of(np.arange(3)).array()
+        array([0, 1, 2])
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: bytearray
+
+    @classmethod
+    def of(cls, array: NumpyArray) -> Self:
+        """Pack an array."""
+        return cls(array.dtype.name, array.shape, bytearray(array.tobytes()))
+
+    def array(self) -> NumpyArray:
+        """Unpack the array, which can be written to."""
+        import numpy as np
+
+        return np.frombuffer(self.data, numpy_dtype(self.dtype)).reshape(self.shape)
