@@ -201,7 +201,8 @@ def test_bad_input_of_quantize(
 
 def test_what_is_there_stays(model: nn.Module, items: list[Any], tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    with pytest.raises(ArtifactExistsError, match="is there already"):
+    (tmp_path / "out" / "notes.txt").touch()
+    with pytest.raises(ArtifactExistsError, match="exists and is not an artifact"):
         quantize(model, items, tmp_path / "out", metric="accuracy", max_drop=0.1)
 
 

@@ -199,7 +199,7 @@ def test_verify_takes_several_sets_of_inputs(deployed: tuple[Two, eb.Deployment]
     several = eb.verify(deployment.artifact, sets, model)
     assert several.verdict == "verified"
     assert several.basis is not None
-    assert several.basis.labels[:3] == (EXAMPLE,) * 3
+    assert several.basis.labels[:3] == ("item 0", "item 1", "item 2")
     recorded = eb.verify(deployment.artifact, deployment.artifact.samples()[:2], model)
     assert recorded.verdict == "verified"
 

@@ -114,12 +114,14 @@ def verify_here(
     options = options or VerifyOptions()
     refuse_options(options, _OF_DEPLOY, "verify")
     rtol, atol, compare, timeout = options.rtol, options.atol, options.compare, options.timeout
+    samples = recorded_samples(inputs) if reference is None else None
+    if inputs is not None and reference is None and samples is None:
+        raise UsageError("there are inputs, but nothing to compare with", hint="pass a reference")
     is_alone = all(one is None for one in (inputs, reference, rtol, atol, compare))
 
     def judge_opened(opened: Artifact) -> Outcome:
         comparators = _comparators(opened, compare)
         request = load_request(opened)
-        samples = recorded_samples(inputs) if reference is None else None
         given = None if samples else input_sets(opened, inputs)
         notes = opened.manifest.ir.notes if opened.manifest.ir else ()
 
@@ -207,8 +209,6 @@ def _samples(
     """The inputs with the outputs to compare with; a model is put back when its use ends."""
     if inputs is None and reference is None:
         return _recorded(opened)
-    if reference is None:
-        raise UsageError("there are inputs, but nothing to compare with", hint="pass a reference")
     return _referenced(inputs, reference, opened, precision, model_use)
 
 

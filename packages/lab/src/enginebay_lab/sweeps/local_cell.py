@@ -12,7 +12,7 @@ import enginebay as eb
 from enginebay import DataSet, get_backend
 from enginebay.authors import find_model, parse_inputs
 from enginebay.errors import EnginebayError
-from enginebay.models import shapes_of
+from enginebay.authors import shapes_of
 from enginebay_lab.sweeps.files import locate
 
 if TYPE_CHECKING:

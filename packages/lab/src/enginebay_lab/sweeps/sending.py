@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay.config import read_config
+from enginebay.authors import read_config
 from enginebay.errors import EnginebayError, UsageError, disk_error
 from enginebay_lab.sweeps.files import refer, with_content
 from enginebay_lab.sweeps.job import Job, encode
