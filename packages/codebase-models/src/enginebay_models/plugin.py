@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import enginebay as eb
-from enginebay_models import timm, torchvision, transformers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -16,6 +15,8 @@ if TYPE_CHECKING:
 @eb.hookimpl
 def model_sources() -> Mapping[str, Callable[[ModelRequest], Any]]:
     """Return the sources of three libraries, each imported when a model of it is requested."""
+    from enginebay_models import timm, torchvision, transformers
+
     return {
         "timm": timm.build,
         "torchvision": torchvision.build,

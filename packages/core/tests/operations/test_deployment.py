@@ -26,7 +26,6 @@ from enginebay.errors import (
     UsageError,
 )
 from enginebay.testing import temporary_backend
-from enginebay.verdict import EXAMPLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -39,12 +38,10 @@ def summary(module: str) -> str:
         >>> summary("enginebay.cli.deploy")
         'turn a model into a verified artifact'
     """
-    package, *inside = module.split(".")
+    from enginebay.plugins import module_file
+
     try:
-        spec = find_spec(package)  # of the outermost package: that imports nothing
-        origin = (spec and spec.origin) or ""
-        path = "/".join((*origin.split("/")[:-1], *inside)) + ".py" if inside else origin
-        with open(path, encoding="utf-8") as file:  # noqa: PTH123  # pathlib is half of a start
+        with open(module_file(module), encoding="utf-8") as file:  # noqa: PTH123  # pathlib is half of a start
             found = _SUMMARY.match(file.readline())
     except (OSError, UnicodeError, ValueError):
         return ""

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from enginebay.backend import Backend, default_backend, get_backend
-from enginebay.config import Problems, Sections, backend_params, plain, read, read_sections
-from enginebay.config import dynamic_shapes as open_axes
 from enginebay.data import DataSet
 from enginebay.errors import UsageError
 from enginebay.images import Task, fit_task
 from enginebay.models import BoundModel, ModelSource, bind, find_model, shapes_of
 from enginebay.operations.options import ExportOptions
 from enginebay.params import BackendParams
+
+if TYPE_CHECKING:
+    from enginebay.config import Sections
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,6 +136,9 @@ def resolve_settings(
             dynamic=dynamic,
             data=data,
         )
+    from enginebay.config import Problems, backend_params, plain, read, read_sections
+    from enginebay.config import dynamic_shapes as open_axes
+
     table = read(config) if isinstance(config, str | Path) else config
     if not isinstance(table, Mapping):
         raise UsageError(f"config is a {type(config).__name__}: wanted a mapping or a path")

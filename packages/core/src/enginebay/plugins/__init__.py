@@ -22,7 +22,7 @@ from enginebay.plugins.discovery import (
     list_plugins,
     load_faults,
 )
-from enginebay.plugins.entry_points import BACKENDS
+from enginebay.plugins.entry_points import BACKENDS, module_file
 
 if TYPE_CHECKING:
     from enginebay.plugins.loading import (
@@ -56,6 +56,7 @@ __all__ = [
     "load_command",
     "load_faults",
     "load_plugins",
+    "module_file",
     "reset",
     "trust",
 ]

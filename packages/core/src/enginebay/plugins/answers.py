@@ -9,13 +9,12 @@ from __future__ import annotations
 import os
 import tempfile
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay.plugins.entry_points import cache_folder
+from enginebay.plugins.entry_points import cache_folder, module_file
 
 if TYPE_CHECKING:
     from enginebay.plugins.discovery import BackendStatus
@@ -68,20 +67,6 @@ def _write(answers: _Answers) -> None:
 
 def _key(status: BackendStatus) -> str:
     """Return all that makes a plugin another one: its version, and its file where it is edited."""
-    file = _source(status.module)
-    changed = file.stat().st_mtime_ns if file else 0
-    return "\n".join((*status[:4], str(file), str(changed)))
-
-
-def _source(module: str) -> Path | None:
-    """Find a module's file without importing anything of its package; None where there is none."""
-    package, *rest = module.split(".")
-    try:
-        spec = find_spec(package)
-    except Exception:  # noqa: BLE001 - another package's import hook raised
-        return None
-    folders = (spec and spec.submodule_search_locations) or []
-    places = [Path(folder, *rest) for folder in folders]
-    found = [file for place in places for file in (place.with_suffix(".py"), place / "__init__.py")]
-    own = [Path(spec.origin)] if spec and spec.origin else []
-    return next((file for file in (*found, *own) if file.is_file()), None)
+    file = module_file(status.module)
+    changed = Path(file).stat().st_mtime_ns if file else 0
+    return "\n".join((*status[:4], file, str(changed)))

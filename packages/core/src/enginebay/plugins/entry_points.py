@@ -178,3 +178,20 @@ def _lines_of(text: str) -> Iterator[tuple[str, str, str]]:
         elif group in (BACKENDS, PLUGINS, COMMANDS) and line and not line.startswith("#"):
             name, _, value = line.partition("=")
             yield group, name.strip(), value.strip()
+
+
+def module_file(module: str) -> str:
+    """Find a module's file without importing anything of its package; empty where there is none."""
+    from importlib.util import find_spec
+
+    package, *inside = module.split(".")
+    try:
+        spec = find_spec(package)
+    except Exception:  # noqa: BLE001 - another package's import hook raised
+        return ""
+    stems = [
+        "/".join((folder, *inside)) for folder in (spec and spec.submodule_search_locations) or ()
+    ]
+    files = [stem + end for stem in stems for end in (".py", "/__init__.py")]
+    own = [spec.origin] if spec and spec.origin else []
+    return next((file for file in (*files, *own) if os.path.isfile(file)), "")  # noqa: PTH113

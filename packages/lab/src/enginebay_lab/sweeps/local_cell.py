@@ -10,9 +10,8 @@ import msgspec
 
 import enginebay as eb
 from enginebay import DataSet, get_backend
-from enginebay.authors import find_model, parse_inputs
+from enginebay.authors import find_model, parse_inputs, shapes_of
 from enginebay.errors import EnginebayError
-from enginebay.authors import shapes_of
 from enginebay_lab.sweeps.files import locate
 
 if TYPE_CHECKING:

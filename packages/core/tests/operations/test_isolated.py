@@ -1,0 +1,155 @@
+"""An engine in a child process behaves as one in this process does, and its crash stays there."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import enginebay as eb
+from enginebay.errors import ChildCrashedError, ConversionError, InputError, UsageError
+from enginebay.testing import temporary_backend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.usefixtures("loopback")
+
+CRASHING = (
+    "from enginebay.testing.loopback import *\n"
+    "from enginebay.testing import loopback\n"
+    "@eb.hookimpl\n"
+    "def backend_info():\n"
+    "    return eb.BackendInfo(name='crashing', irs=('onnx',), params=LoopbackParams)\n"
+    "class Crashing(LoopbackWrapper):\n"
+    "    def execute(self, feed):\n"
+    "        if any((x < 0).any() for x in feed.values()):\n"
+    "            __import__('os').kill(__import__('os').getpid(), 11)\n"
+    "        return super().execute(feed)\n"
+    "@eb.hookimpl\n"
+    "def build_wrapper(request): return Crashing(request)\n"
+    "check_env, to_backend = loopback.check_env, loopback.to_backend\n"
+)
+
+
+@pytest.fixture(scope="module")
+def artifact(tmp_path_factory: pytest.TempPathFactory) -> eb.Artifact:
+    folder = tmp_path_factory.mktemp("isolated") / "net"
+    dynamic = {"input": {0: "batch"}}
+    return eb.deploy(nn.Tanh(), torch.randn(2, 3), work_dir=folder, dynamic=dynamic).artifact
+
+
+@pytest.fixture
+def isolated(artifact: eb.Artifact) -> Iterator[eb.Wrapper]:
+    with eb.load(artifact, isolated=True) as wrapper:
+        yield wrapper
+
+
+def test_it_gives_what_the_engine_gives(artifact: eb.Artifact, isolated: eb.Wrapper) -> None:
+    x = np.linspace(-3, 3, 12, dtype="f4").reshape(3, 4)[:, ::2][:, :1].repeat(3, axis=1)
+    with eb.load(artifact) as here:
+        assert isolated.receipt == here.receipt
+        for given in (x, x[::-1], x[:0], np.asfortranarray(x)):
+            name = isolated.input_names[0]
+            expected, found = here({name: given}), isolated({name: given})
+            assert found.keys() == expected.keys()
+            for key, value in expected.items():
+                assert np.array_equal(found[key], value)
+                assert found[key].dtype == value.dtype
+                assert found[key].flags.writeable
+
+
+def test_tensors_come_back_as_tensors(isolated: eb.Wrapper) -> None:
+    x = torch.randn(2, 3)
+    (found,) = isolated(x).values()
+    assert torch.allclose(found, x.tanh())
+
+
+def test_a_wrong_input_is_refused_here(isolated: eb.Wrapper) -> None:
+    with pytest.raises(InputError):
+        isolated({"nothing": np.ones((2, 3), "f4")})
+
+
+def test_calls_of_several_threads_wait_for_each_other(isolated: eb.Wrapper) -> None:
+    found: dict[int, float] = {}
+
+    def call(number: int) -> None:
+        for _ in range(20):
+            (y,) = isolated(np.full((1, 3), number, "f4")).values()
+            found[number] = float(y[0, 0])
+
+    threads = [threading.Thread(target=call, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == pytest.approx({number: np.tanh(number) for number in range(4)}, abs=1e-6)
+
+
+def test_a_closed_one_refuses_calls(artifact: eb.Artifact) -> None:
+    wrapper = eb.load(artifact, isolated=True)
+    wrapper.close()
+    wrapper.close()
+    with pytest.raises(UsageError, match="closed"):
+        wrapper(np.ones((1, 3), "f4"))
+
+
+def test_a_crash_is_an_error_here_and_again_at_the_next_call(tmp_path: Path) -> None:
+    with temporary_backend("crashing", CRASHING):
+        made = eb.deploy(
+            nn.ReLU(),
+            torch.ones(1, 3),
+            backend="crashing",
+            work_dir=tmp_path / "out",
+            verify=eb.VerifyOptions(probes=0),
+        )
+        with eb.load(made.artifact, isolated=True) as wrapper:
+            wrapper(np.ones((1, 3), "f4"))
+            for _ in range(2):
+                with pytest.raises(ChildCrashedError, match=r"'crashing'.* SIGSEGV"):
+                    wrapper(-np.ones((1, 3), "f4"))
+
+
+def test_what_cannot_be_loaded_leaves_no_process(artifact: eb.Artifact, tmp_path: Path) -> None:
+    source = CRASHING.replace(
+        "def build_wrapper(request): return Crashing(request)",
+        "def build_wrapper(request):\n"
+        "    if request.directory.name == 'out':\n"
+        "        raise OSError('no such device')\n"
+        "    return Crashing(request)",
+    )
+    before = set(_children())
+    with temporary_backend("crashing", source):
+        made = eb.deploy(
+            nn.ReLU(),
+            torch.ones(1, 3),
+            backend="crashing",
+            work_dir=tmp_path / "out",
+            verify=eb.VerifyOptions(probes=0),
+        ).artifact
+        with pytest.raises(ConversionError, match="no such device"):
+            eb.load(made, isolated=True)
+    assert set(_children()) <= before
+
+
+def _children() -> list[str]:
+    file = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
+    try:
+        return file.read_text(encoding="ascii").split()
+    except OSError:  # not on this system
+        return []
+
+
+def test_samples_of_another_artifact_come_with_their_outputs(
+    artifact: eb.Artifact, tmp_path: Path
+) -> None:
+    other = eb.deploy(nn.Tanh(), torch.randn(2, 3), work_dir=tmp_path / "other").artifact
+    assert eb.verify(artifact, other.samples()[:1]).verdict == "verified"
+    wrong = [s._replace(outputs={n: v + 1 for n, v in s.outputs.items()}) for s in other.samples()]
+    assert eb.verify(artifact, wrong[:1]).verdict == "mismatched"
