@@ -18,6 +18,7 @@ from enginebay.cli import command_parser
 from enginebay.cli.installed_commands import command, installed_commands
 from enginebay.errors import ArtifactError, BackendUnavailableError
 from enginebay.plugins import KNOWN_COMMANDS
+from enginebay.testing import CommandConformance
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,6 +35,11 @@ def test_core_knows_them_and_lists_them_by_their_distribution(cli: Run) -> None:
     text = cli("-h").out
     for name in OURS:
         assert re.search(rf"^  {name} +[a-z]", text, re.MULTILINE), name
+
+
+@pytest.mark.parametrize("command", OURS)
+class TestLaws(CommandConformance):
+    pass
 
 
 @pytest.mark.parametrize("name", OURS)

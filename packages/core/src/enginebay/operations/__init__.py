@@ -12,7 +12,7 @@ from enginebay.lazy import lazy_names
 if TYPE_CHECKING:
     from enginebay.operations.check_config import check
     from enginebay.operations.convert_ir import convert
-    from enginebay.operations.deploy_model import default_work_dir, deploy
+    from enginebay.operations.deploy_model import deploy
     from enginebay.operations.deployment import Deployment
     from enginebay.operations.export_model import export
     from enginebay.operations.load_artifact import load
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from enginebay.operations.shown_steps import show_steps
     from enginebay.operations.steps import Step, Steps
     from enginebay.operations.verify_artifact import input_sets, verify, verify_here
+    from enginebay.operations.work_dir import default_work_dir
 
 __all__ = [
     "BackendPreview",
@@ -58,7 +59,7 @@ __getattr__ = lazy_names(
         "typed": "operations.recorded_command",
         "python_call": "operations.recorded_command",
         "input_sets": "operations.verify_artifact",
-        "default_work_dir": "operations.deploy_model",
+        "default_work_dir": "operations.work_dir",
         "Preview": "operations.preview_model",
         "Step": "operations.steps",
         "Steps": "operations.steps",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from enginebay.artifact import staging
@@ -14,9 +13,11 @@ from enginebay.operations.recorded_command import python_call
 from enginebay.operations.settings import resolve_settings
 from enginebay.operations.shown_steps import show_steps
 from enginebay.operations.steps import Steps
+from enginebay.operations.work_dir import default_work_dir
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from enginebay.operations.options import ExportOptions
     from enginebay.operations.steps import Step
@@ -106,20 +107,3 @@ def deploy(
             prepared = line.prepare(source, args)
             set_detail(prepared.reference.description)
         return line.deploy(prepared, stage, steps)
-
-
-def default_work_dir(model: Any, backend: str) -> Path:
-    """Return ``net-build-ncnn`` for ``folder/net.py:build`` on ncnn: a folder in the current one.
-
-    The file's name is in it, since many files call their function ``build``. A module is called by
-    its class.
-    """
-    if not isinstance(model, str | Path):
-        name = getattr(model, "__name__", type(model).__name__)
-        return Path(f"{name.lower()}-{backend}")
-    left, _, attribute = str(model).rpartition(":")
-    if not left:
-        return Path(f"{Path(model).stem}-{backend}")
-    source = Path(left).name
-    module = source.removesuffix(".py") if source.endswith(".py") else source.rpartition(".")[2]
-    return Path(f"{module}-{Path(attribute).name.removesuffix('.py')}-{backend}")

@@ -22,9 +22,12 @@ import pytest
 
 _FAMILIES = ("discovery", "environment", "params", "artifacts", "processes", "inference")
 pytest.register_assert_rewrite(*(f"{__name__}.{family}" for family in _FAMILIES))
-pytest.register_assert_rewrite(f"{__name__}.numbers", f"{__name__}.rewriting")
+pytest.register_assert_rewrite(
+    *(f"{__name__}.{name}" for name in ("numbers", "rewriting", "commands"))
+)
 
+from enginebay.testing.conformance.commands import CommandConformance  # noqa: E402
 from enginebay.testing.conformance.opt_out import xfail  # noqa: E402  # rewriting comes first
 from enginebay.testing.conformance.suite import Conformance  # noqa: E402
 
-__all__ = ["Conformance", "xfail"]
+__all__ = ["CommandConformance", "Conformance", "xfail"]

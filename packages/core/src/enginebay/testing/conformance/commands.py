@@ -1,0 +1,69 @@
+"""The laws that every command keeps, as tests."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from enginebay.testing.commands import environment, run_command
+
+#: Prints the modules that the help of a command imports.
+_HELP = """
+import json, sys
+from enginebay.cli import main
+code = main([sys.argv[1], "-h"])
+print(json.dumps([code, [name for name in ("torch", "onnx", "numpy") if name in sys.modules]]))
+"""
+
+
+class CommandConformance:
+    """The tests of one command, which a subclass names::
+
+    from enginebay.testing import CommandConformance
+
+    class TestLargestFiles(CommandConformance):
+        @pytest.fixture
+        def command(self):
+            return "largest-files"
+    """
+
+    @pytest.fixture
+    def command(self) -> str:
+        """The name that users type."""
+        raise NotImplementedError("a subclass names its command")
+
+    def test_it_is_listed_with_a_summary(self, command: str) -> None:
+        """``enginebay --help`` lists the command with one line that describes it."""
+        from enginebay.cli.installed_commands import installed_commands, summary
+
+        (found,) = [each for each in installed_commands() if each.name == command]
+        assert found.state == "installed", found.reason
+        assert summary(found.module), f"the first line of {found.module} has no description"
+
+    def test_its_help_imports_no_library(self, command: str) -> None:
+        """The help of the command imports neither torch nor onnx nor NumPy."""
+        words = [sys.executable, "-c", _HELP, command]
+        done = subprocess.run(
+            words, capture_output=True, text=True, check=False, timeout=120, env=environment()
+        )
+        assert done.returncode == 0, done.stderr
+        code, imported = json.loads(done.stdout.splitlines()[-1])
+        assert (code, imported) == (0, [])
+        assert done.stdout.startswith(f"usage: enginebay {command}")
+
+    def test_its_examples_are_lines_of_its_own(self, command: str) -> None:
+        """Each of ``EXAMPLES`` is a line that begins with the command."""
+        from enginebay.cli.installed_commands import command as load
+
+        examples = getattr(load(command), "EXAMPLES", ())
+        assert isinstance(examples, tuple)
+        assert all(line.startswith(f"enginebay {command}") for line in examples)
+
+    def test_an_unknown_flag_is_a_usage_error(self, command: str) -> None:
+        """A flag that the command does not know ends with exit code 2 and one message."""
+        ran = run_command(command, "--no-such-flag")
+        assert (ran.code, ran.out) == (2, "")
+        assert "Traceback" not in ran.err
