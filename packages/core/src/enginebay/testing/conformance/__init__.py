@@ -20,11 +20,11 @@ from __future__ import annotations
 
 import pytest
 
-_FAMILIES = ("discovery", "environment", "params", "artifacts", "processes", "inference")
-pytest.register_assert_rewrite(*(f"{__name__}.{family}" for family in _FAMILIES))
-pytest.register_assert_rewrite(
-    *(f"{__name__}.{name}" for name in ("numbers", "rewriting", "commands"))
+_FAMILIES = (
+    *("artifacts", "commands", "discovery", "environment", "inference", "numbers", "params"),
+    *("processes", "rewriting"),
 )
+pytest.register_assert_rewrite(*(f"{__name__}.{family}" for family in _FAMILIES))
 
 from enginebay.testing.conformance.commands import CommandConformance  # noqa: E402
 from enginebay.testing.conformance.opt_out import xfail  # noqa: E402  # rewriting comes first
