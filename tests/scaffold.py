@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
+
 #: Of the kit, which lies in an environment in this repository, and must not meet its conftest.py.
 KIT = ("--noconftest", "--pyargs", "enginebay.testing", "--backend", "frobnicator")
 
@@ -91,9 +93,8 @@ def main() -> None:
 def _write_tool(package: Path) -> Path:
     """Write a package with the command of the docs and a metric."""
     source = (DOCS / "write-a-command.md").read_text(encoding="utf-8")
-    (block,) = re.findall(
-        r"```python file=my_package/largest_files.py\n(.*?)```", source, re.DOTALL
-    )
+    begin = "```python file=my_package/largest_files.py\n"
+    (block,) = re.findall(rf"{begin}(.*?)```", source, re.DOTALL)
     files = {
         "pyproject.toml": PYPROJECT,
         "src/my_package/__init__.py": "",
@@ -112,8 +113,7 @@ def _try_tool(folder: str) -> None:
     """Use the command and the metric on an artifact of the new backend."""
     model = "import torch\ndef build():\n    return torch.nn.Linear(2, 3), torch.ones(1, 2)\n"
     Path(folder, "net.py").write_text(model, encoding="utf-8")
-    save = "import numpy; numpy.savez('items.npz', input=numpy.ones((5, 1, 2), 'f4'), target=numpy.ones(5))"
-    subprocess.run([sys.executable, "-c", save], cwd=folder, check=True)
+    np.savez(Path(folder, "items.npz"), input=np.ones((5, 1, 2), "f4"), target=np.ones(5))
     _run("enginebay", "deploy", "net.py:build", "--work-dir", "net", folder=folder)
     _run("enginebay", "largest-files", "net", "--count", "2", folder=folder)
     words = ("evaluate", "net", "--data", "items.npz", "--metric", "count:items")

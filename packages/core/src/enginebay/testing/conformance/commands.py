@@ -72,5 +72,5 @@ class CommandConformance:
 
 
 def _listed(command: str) -> BackendStatus:
-    (found,) = [each for each in list_commands() if each.name == command]
+    (found,) = [each for each in list_commands(()) if each.name == command]
     return found
