@@ -46,7 +46,7 @@ INTERNAL = {
     "config.Problems",
     "config.read",
     "data.NamedData",
-    "exporters.ExporterName",
+    "ir.ExporterName",
     "ir.IRKind",
     "models.check_source",
     "params.declared_fields",

@@ -38,7 +38,7 @@ class Applied(torch.nn.Module):
 )
 def test_a_scalar_crosses_a_cut(deploy: Any, function: Callable[..., Any]) -> None:
     model, x = Applied(function), torch.randn(1, 3, 4)
-    deployed = deploy(model, x, partition=["scalar"], exporter="torchscript")
+    deployed = deploy(model, x, cuts=["scalar"], exporter="torchscript")
     assert deployed.verdict == "verified"
     first, second = deployed.artifact.manifest.parts
     assert "scalar" in [spec.name for spec in first.outputs]
@@ -48,7 +48,7 @@ def test_a_scalar_crosses_a_cut(deploy: Any, function: Callable[..., Any]) -> No
 def test_a_scalar_crosses_two_cuts(deploy: Any) -> None:
     model = Applied(lambda x, mean: eb.mark(mean * x, "scaled").exp() + mean)
     cuts = ["scalar", "scaled"]
-    deployed = deploy(model, torch.randn(1, 3, 4), partition=cuts, exporter="torchscript")
+    deployed = deploy(model, torch.randn(1, 3, 4), cuts=cuts, exporter="torchscript")
     assert deployed.verdict == "verified"
     assert len(deployed.artifact.manifest.parts) == 3
 

@@ -66,6 +66,12 @@ def test_flags_become_arguments(hint: str, python: str) -> None:
     assert in_python(hint) == python
 
 
+@pytest.mark.parametrize("options", [eb.ExportOptions, eb.VerifyOptions])
+def test_every_option_is_no_parameter_of_a_backend(options: type[eb.ExportOptions]) -> None:
+    for name in options.__struct_fields__:
+        assert not in_python(f"--{name.replace('_', '-')} 0.5").startswith("params=")
+
+
 def test_every_hint_of_core_is_without_flags_in_python() -> None:
     """The command line's own hints need not be: they are shown there alone."""
     texts = [

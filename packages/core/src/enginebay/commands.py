@@ -13,7 +13,6 @@ from enginebay.cli.arguments import (
     add_data,
     add_inputs,
     add_run_flags,
-    add_tolerance,
     add_work_dir,
     artifact_inputs,
     data_set,
@@ -22,12 +21,11 @@ from enginebay.cli.arguments import (
 )
 from enginebay.cli.model_arguments import (
     add_backend_parameters,
-    add_deployment,
     add_model,
+    add_options,
     model_options,
     named_backends,
     shared_options,
-    verify_options,
 )
 from enginebay.cli.output import (
     print_fields,
@@ -54,11 +52,10 @@ __all__ = [
     "MODEL_HELP",
     "add_backend_parameters",
     "add_data",
-    "add_deployment",
     "add_inputs",
     "add_model",
+    "add_options",
     "add_run_flags",
-    "add_tolerance",
     "add_work_dir",
     "artifact_inputs",
     "data_set",
@@ -88,5 +85,4 @@ __all__ = [
     "styled",
     "typed",
     "verdict_word",
-    "verify_options",
 ]

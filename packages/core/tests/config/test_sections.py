@@ -347,11 +347,11 @@ def test_settings_take_what_is_given_first(write) -> None:
     export = settings.export
     assert (export.ir, export.opset, export.exporter) == ("onnx", 17, "dynamo")
     assert (export.input_names, export.output_names) == (["c"], ["b"])
-    assert export.partition == ["neck"]
+    assert export.cuts == ["neck"]
     assert settings.values["backend_config"]["level"] == 2
     assert resolve_settings("a.py", params=settings.params.replace(level=9)).params.level == 9
-    other = resolve_settings("a.py", export=ExportOptions(partition=["head"]))
-    assert other.export.partition == ["head"]
+    other = resolve_settings("a.py", export=ExportOptions(cuts=["head"]))
+    assert other.export.cuts == ["head"]
 
 
 def test_a_config_for_another_backend_is_refused(write, loopback) -> None:

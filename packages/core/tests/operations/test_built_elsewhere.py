@@ -101,7 +101,7 @@ def test_the_graphs_of_a_model_that_is_cut(
         torch.randn(2, 3),
         backend="ahead",
         work_dir=tmp_path / "out",
-        export=eb.ExportOptions(partition=["middle"]),
+        export=eb.ExportOptions(cuts=["middle"]),
     )
     assert made.verification.simulation is not None
     assert made.verification.simulation.samples == 5

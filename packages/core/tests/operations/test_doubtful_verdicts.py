@@ -51,7 +51,7 @@ def test_a_baked_in_branch_is_a_mismatch_that_names_the_line(deploy: Deploy) -> 
     message = str(caught.value)
     assert "on the probe 'the other sign'" in message
     assert "Python reads values at operations/test_doubtful_verdicts.py:" in message
-    assert "--domain NAME=LOW:HIGH" in message
+    assert "--domain NAME=LOW,HIGH" in message
 
 
 @pytest.mark.filterwarnings("ignore:Converting a tensor:torch.jit.TracerWarning")
@@ -140,7 +140,7 @@ def test_a_domain_holds_the_probes_and_stands_in_the_manifest(deploy: Deploy) ->
     assert all(
         0 <= s.inputs["x"].min() <= s.inputs["x"].max() <= 1 for s in deployed.artifact.samples()
     )
-    assert deployed.verification.extent().endswith("within x=0:1")
+    assert deployed.verification.extent().endswith("within x=0,1")
     manifest = json.loads((deployed.artifact.path / "manifest.json").read_text())
     assert manifest["verification"]["basis"]["domain"] == {"x": [0.0, 1.0]}
 

@@ -57,7 +57,7 @@ def deploy(model: nn.Module, folder: Path, *cuts: str, **options: Any) -> eb.Dep
         example(),
         backend="loopback",
         work_dir=folder,
-        **split_options({**options, "partition": cuts}),
+        **split_options({**options, "cuts": cuts}),
     )
 
 
@@ -166,7 +166,7 @@ def test_shapes_of_the_models_inputs_go_to_the_parts_that_take_them(tmp_path: Pa
         backend="loopback",
         work_dir=tmp_path / "net",
         params=params,
-        export=eb.ExportOptions(input_names=["x"], partition=["cut"]),
+        export=eb.ExportOptions(input_names=["x"], cuts=["cut"]),
     )
     assert deployment.artifact.manifest.params["max_shapes"]["x"] is not None
     with eb.load(deployment.artifact) as wrapper:
@@ -200,7 +200,7 @@ def test_a_function_that_is_not_there_has_no_mark(tmp_path: Path) -> None:
             backend="loopback",
             work_dir=tmp_path / "net",
             export=eb.ExportOptions(
-                rewriters=[eb.marks({"torch.nn.Linear.forwards": "first"})], partition=["first"]
+                rewriters=[eb.marks({"torch.nn.Linear.forwards": "first"})], cuts=["first"]
             ),
         )
     assert str(caught.value) == (
@@ -212,8 +212,8 @@ def test_a_function_that_is_not_there_has_no_mark(tmp_path: Path) -> None:
 
 def test_a_text_is_no_sequence_of_names() -> None:
     with pytest.raises(ParamsError) as caught:
-        eb.ExportOptions(partition="neck")
-    assert str(caught.value).startswith("'neck' does not fit ExportOptions.partition: wanted ")
+        eb.ExportOptions(cuts="neck")
+    assert str(caught.value).startswith("'neck' does not fit ExportOptions.cuts: wanted ")
 
 
 def test_only_onnx_can_be_cut(tmp_path: Path) -> None:
@@ -255,12 +255,12 @@ def test_the_command_line_cuts(
         "    return Net(), (torch.ones(1, 3),)\n"
     )
     command = ["deploy", "net.py:build", "--backend", "loopback", "--work-dir", "out"]
-    assert main([*command, "--cut", "a", "--cut", "b"]) == 0
+    assert main([*command, "--cuts", "a", "--cuts", "b"]) == 0
     assert main(["inspect", "out"]) == 0
     assert "part_1: a → b" in capsys.readouterr().out
     artifact = eb.open_artifact(tmp_path / "out")
     assert artifact.verdict == "verified"
-    assert "--cut a --cut b" in artifact.manifest.command
+    assert "--cuts a --cuts b" in artifact.manifest.command
 
 
 @pytest.fixture
@@ -275,7 +275,7 @@ def test_an_onnx_file_is_cut_at_its_tensors(
     onnx_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["deploy", str(onnx_file), "--backend", "loopback", "--input", "x=2x3"]
-    assert main([*command, "--work-dir", str(tmp_path / "out"), "--cut", "a", "--cut", "b"]) == 0
+    assert main([*command, "--work-dir", str(tmp_path / "out"), "--cuts", "a", "--cuts", "b"]) == 0
     artifact = eb.open_artifact(tmp_path / "out")
     verification = artifact.manifest.verification
     assert verification is not None
@@ -286,7 +286,7 @@ def test_an_onnx_file_is_cut_at_its_tensors(
         found = wrapper({"x": np.ones((4, 3), np.float32)})["y"]
     np.testing.assert_allclose(found, np.full((4, 3), np.e + 1), rtol=1e-6)
     capsys.readouterr()
-    assert main([*command, "--work-dir", str(tmp_path / "wrong"), "--cut", "aa"]) == 2
+    assert main([*command, "--work-dir", str(tmp_path / "wrong"), "--cuts", "aa"]) == 2
     assert capsys.readouterr().err.splitlines()[-2:] == [
         "error: the graph cannot be cut at 'aa': it has no such tensor",
         "hint: did you mean 'a'?",
@@ -302,7 +302,7 @@ def test_a_wrong_part_of_a_file_is_a_mismatch(onnx_file: Path, tmp_path: Path) -
             backend="loopback",
             work_dir=tmp_path / "out",
             params={"gain": 1.5},
-            export=eb.ExportOptions(partition=["a"]),
+            export=eb.ExportOptions(cuts=["a"]),
         )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import enum
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
@@ -45,6 +46,9 @@ class Flags(BackendParams):
         library: Custom operators.
         extra_file: Another file.
         more_shapes: Other shapes.
+        bounds: Bounds by name.
+        choices: Objects, or their names.
+        by_output: Objects by name.
     """
 
     file_name: FileName = FileName("model", suffix=".engine")
@@ -65,6 +69,9 @@ class Flags(BackendParams):
     library: Path | None = None
     extra_file: FileName | None = None
     more_shapes: Shapes = {}
+    bounds: dict[str, tuple[float, float]] = {}
+    choices: Sequence[Any] = ()
+    by_output: Mapping[Any, Any] | None = None
     hidden: int = 7
 
 
@@ -82,7 +89,8 @@ usage: tool [-h] [--work-dir WORK_DIR] [--file-name FILE_NAME]
             [--scale SCALE] [--pads A,B,...] [--providers A,B,...]
             [--options KEY=VALUE] [--levels KEY=VALUE] [--nested JSON]
             [--streams STREAMS] [--library LIBRARY] [--extra-file EXTRA_FILE]
-            [--more-shapes NAME:1x3x...]
+            [--more-shapes NAME:1x3x...] [--bounds KEY=A,B]
+            [--choices A,B,...] [--by-output KEY=VALUE]
 
 options:
   -h, --help            show this help message and exit
@@ -111,6 +119,10 @@ options:
                         Another file.
   --more-shapes NAME:1x3x...
                         Other shapes.
+  --bounds KEY=A,B      Bounds by name.
+  --choices A,B,...     Objects, or their names.
+  --by-output KEY=VALUE
+                        Objects by name.
 """
 
 
@@ -141,6 +153,11 @@ def test_help(monkeypatch, capsys):
         ("--providers CUDA,CPU", {"providers": ("CUDA", "CPU")}),
         ("--providers CUDA", {"providers": ("CUDA",)}),
         ("--providers=", {"providers": ()}),
+        ("--providers CUDA --providers CPU,A", {"providers": ("CUDA", "CPU", "A")}),
+        ("--pads 3,4 --pads 5,6", {"pads": (5, 6)}),
+        ("--bounds a=0,1 --bounds b=-1,1e3", {"bounds": {"a": (0, 1), "b": (-1, 1000)}}),
+        ("--choices f.py:a,b --choices 3", {"choices": ["f.py:a", "b", "3"]}),
+        ("--by-output a,b=set:1", {"by_output": {"a,b": "set:1"}}),
         (
             "--options a=1 --options b=x=y --options c=",
             {"options": {"a": "1", "b": "x=y", "c": ""}},
@@ -174,6 +191,15 @@ E_ = "tool: error: argument "
         ("--options =a", "--options: '=a' is not an entry: wanted KEY=VALUE"),
         ("--options a=1 --options a=2", "--options: 'a' is given twice"),
         ("--levels a=b", "--levels: 'a=b' does not fit Flags.levels: wanted int at [...]"),
+        ("--bounds a", "--bounds: 'a' is not an entry: wanted KEY=A,B"),
+        (
+            "--bounds a=0:1",
+            "--bounds: 'a=0:1' does not fit Flags.bounds: wanted list of length 2 at [...]",
+        ),
+        ("--bounds a=0,x", "--bounds: 'a=0,x' does not fit Flags.bounds: wanted float at [...][1]"),
+        ("--bounds a=0,1 --bounds a=0,1", "--bounds: 'a' is given twice"),
+        ("--by-output a", "--by-output: 'a' is not an entry: wanted KEY=VALUE"),
+        ("--choices", "--choices: expected one argument"),
         ("--nested {", "--nested: '{' is not JSON: Input data was truncated"),
         ("--nested 3", "--nested: '3' does not fit Flags.nested: wanted dict"),
         (

@@ -305,7 +305,7 @@ def test_a_model_that_was_cut_is_refused(tmp_path: Path) -> None:
         *(Marked(), torch.ones(1, 2)),
         backend="loopback",
         work_dir=tmp_path / "net",
-        export=eb.ExportOptions(partition=["middle"], exporter="torchscript"),
+        export=eb.ExportOptions(cuts=["middle"], exporter="torchscript"),
         verify=eb.VerifyOptions(probes=0),
     ).artifact
     with pytest.raises(

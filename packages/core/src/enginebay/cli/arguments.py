@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from enginebay.artifact import Artifact
     from enginebay.data import DataSet
 
-IRS = ("onnx", "torchscript", "exported_program")
-EXPORTERS = ("dynamo", "torchscript")
 MODEL_HELP = (
     "file.py:attr, package.module:attr, or a .onnx, .pt (TorchScript) or .pt2 file; attr is an "
     "nn.Module, a callable that returns one, or a function of tensors, optionally with its example "
@@ -65,17 +63,6 @@ def add_int8_keep(parser: ArgumentParser) -> None:
     )
 
 
-def add_task(parser: ArgumentParser) -> None:
-    """Add ``--task``."""
-    parser.add_argument(
-        "--task",
-        type=Path,
-        metavar="FILE.json",
-        help="what a model of pictures is for, as a manifest says it under 'task' (default: what "
-        "comes with the model)",
-    )
-
-
 def data_set(args: Namespace) -> DataSet | None:
     """Open the data set that ``--data`` names.
 
@@ -105,82 +92,6 @@ def add_work_dir(parser: ArgumentParser) -> None:
         action="store_true",
         help="replace the artifact that is there already, once the new one is complete",
     )
-
-
-def add_tolerance(parser: ArgumentParser) -> None:
-    """Add ``--rtol``, ``--atol`` and ``--timeout``."""
-    parser.add_argument("--rtol", type=float, help="relative tolerance instead of the dtype's own")
-    parser.add_argument("--atol", type=float, help="absolute tolerance instead of the dtype's own")
-    parser.add_argument(
-        "--timeout",
-        type=float,
-        default=1800.0,
-        metavar="SECONDS",
-        help="limit for processes that convert, and for those that run the engine (default: 1800)",
-    )
-
-
-def add_compare(parser: ArgumentParser, default: str) -> None:
-    """Add ``--compare``, repeatable."""
-    parser.add_argument(
-        "--compare",
-        action="append",
-        metavar="OUTPUTS=NAME",
-        help="compare outputs as a set: boxes,scores,labels=detections:0.5 (matched by "
-        "intersection over union), logits=top-k:5, indices=set (rows in any order), file.py:attr, "
-        f"module:attr, or SCHEME:ARGUMENT of a plugin (repeatable; default: {default})",
-    )
-
-
-def add_probes(parser: ArgumentParser) -> None:
-    """Add ``--probes``, ``--probes-extreme`` and ``--domain``."""
-    from enginebay.verdict import PROBES
-
-    parser.add_argument(
-        "--probes",
-        type=int,
-        default=PROBES,
-        metavar="N",
-        help="compare on at most N inputs of other values and sizes, besides the example "
-        f"(default: {PROBES}; 0: on the example alone)",
-    )
-    parser.add_argument(
-        "--probes-extreme",
-        action="store_true",
-        help="compare on large values too, where exponentials overflow and integers pass 2²⁴",
-    )
-    parser.add_argument(
-        "--domain",
-        action="append",
-        default=[],
-        metavar="NAME=LOW:HIGH",
-        help="the values that an input takes, such as image=0:1: probes stay inside (repeatable)",
-    )
-
-
-def parse_domain(texts: Sequence[str]) -> dict[str, tuple[float, float]]:
-    """Read every ``--domain``.
-
-    Raises:
-        UsageError: A text is no bounds.
-
-    Example:
-        >>> parse_domain(["image=0:1"])
-        {'image': (0.0, 1.0)}
-    """
-    from enginebay.errors import UsageError
-
-    found = {}
-    for text in texts:
-        name, _, bounds = text.rpartition("=")
-        low, _, high = bounds.partition(":")
-        try:
-            found[name] = (float(low), float(high))
-        except ValueError:
-            raise UsageError(
-                f"'{text}' is no domain of an input", hint="write --domain image=0:1"
-            ) from None
-    return found
 
 
 def add_allow_env(parser: ArgumentParser) -> None:
@@ -222,11 +133,6 @@ def _are_stacked(artifact: Artifact, arrays: dict[str, Any]) -> bool:
 def add_run_flags(parser: ArgumentParser) -> None:
     """Add ``--device`` and ``--strict``."""
     parser.add_argument("--device", help="run elsewhere than where the artifact was made for")
-    add_strict(parser)
-
-
-def add_strict(parser: ArgumentParser) -> None:
-    """Add ``--strict``."""
     parser.add_argument(
         "--strict", action="store_true", help="refuse what the engine falls back on"
     )

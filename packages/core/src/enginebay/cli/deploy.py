@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 from enginebay.cli.arguments import add_work_dir, repeatable_command
 from enginebay.cli.model_arguments import (
     add_backend_parameters,
-    add_deployment,
     add_model,
+    add_options,
     model_options,
-    verify_options,
 )
 from enginebay.cli.output import (
     print_fields,
@@ -51,14 +50,14 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
     )
     add_model(parser)
     add_work_dir(parser)
-    add_deployment(parser)
+    add_options(parser)
     add_backend_parameters(parser, argv)
 
 
 def run(args: Namespace) -> int:
     """Deploy, and describe the artifact."""
     from enginebay.cli.progress import progress
-    from enginebay.operations import deploy, typed
+    from enginebay.operations import VerifyOptions, deploy, typed
 
     with progress() as watch, stdout_on_stderr(), quiet_verdict():
         options = model_options(args)
@@ -67,7 +66,7 @@ def run(args: Namespace) -> int:
             deployment = deploy(
                 args.model,
                 **options,
-                verify=verify_options(args),
+                verify=VerifyOptions.from_args(args),
                 work_dir=args.work_dir,
                 overwrite=args.overwrite,
                 watch=watch,

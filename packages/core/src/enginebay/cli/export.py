@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enginebay.cli.arguments import EXPORTERS, IRS, MODEL_HELP, add_inputs
+from enginebay.cli.arguments import MODEL_HELP, add_inputs
 from enginebay.cli.output import print_json, print_next, short_path, stdout_on_stderr
 from enginebay.cli.summaries import ir_document, print_ir
 
@@ -23,6 +23,8 @@ EXAMPLES = (
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
     """Add the command's flags."""
+    from enginebay.operations import ONLY_OF_DEPLOY, ExportOptions
+
     parser.usage = "enginebay export MODEL [--output FILE] [--input NAME=SPEC] [flags]"
     parser.add_argument("model", metavar="MODEL", help=MODEL_HELP)
     add_inputs(parser, "the model's own")
@@ -32,19 +34,12 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         metavar="FILE",
         help="the IR file; its suffix chooses the IR (default: the model's name, .onnx)",
     )
-    parser.add_argument(
-        "--ir",
-        choices=IRS,
-        help="the IR (default: what --output ends with)",
-    )
     parser.add_argument("--backend", metavar="NAME", help="apply the rewriters for this engine")
-    parser.add_argument("--exporter", choices=EXPORTERS, help="the ONNX exporter")
-    parser.add_argument(
-        "--opset", type=int, metavar="N", help="the ONNX opset (default: the exporter's)"
-    )
     parser.add_argument("--min-shapes", metavar="SHAPES", help="smallest shapes: x:1x3x32x32,…")
     parser.add_argument("--max-shapes", metavar="SHAPES", help="largest shapes, likewise")
     parser.add_argument("--overwrite", action="store_true", help="replace the file if it is there")
+    group = parser.add_argument_group("export options")
+    ExportOptions.add_arguments(group, skip=ONLY_OF_DEPLOY)
 
 
 def run(args: Namespace) -> int:
@@ -59,7 +54,7 @@ def run(args: Namespace) -> int:
             parse_inputs(args.inputs) if args.inputs else None,
             path=args.output,
             backend=args.backend,
-            options=ExportOptions(ir=args.ir, exporter=args.exporter, opset=args.opset),
+            options=ExportOptions.from_args(args),
             min_shapes=parse_shapes(args.min_shapes or ""),
             max_shapes=parse_shapes(args.max_shapes or ""),
             overwrite=args.overwrite,

@@ -5,23 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from enginebay.cli.arguments import (
-    EXPORTERS,
-    IRS,
     MODEL_HELP,
     add_allow_env,
     add_backend_flags,
-    add_compare,
     add_data,
     add_inputs,
     add_int8_keep,
-    add_probes,
-    add_strict,
-    add_task,
-    add_tolerance,
     data_set,
     environment,
     flag_values,
-    parse_domain,
 )
 from enginebay.errors import UsageError
 
@@ -29,11 +21,9 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Sequence
 
-    from enginebay.operations import VerifyOptions
-
 
 def add_model(parser: ArgumentParser) -> None:
-    """Add the model, its inputs, and the flags of its way to the engine."""
+    """Add the model, its inputs and its data."""
     from enginebay.backend import DEFAULT_BACKEND
 
     parser.add_argument("model", metavar="MODEL", help=MODEL_HELP)
@@ -51,58 +41,16 @@ def add_model(parser: ArgumentParser) -> None:
     )
     add_allow_env(parser)
     add_inputs(parser, "the model's own, or made up at --input-shapes")
-    parser.add_argument(
-        "--ir",
-        choices=IRS,
-        help="use this IR (default: the backend's preferred ones, until one works)",
-    )
-    parser.add_argument(
-        "--exporter",
-        choices=EXPORTERS,
-        help="the ONNX exporter (default: dynamo, and where that fails torchscript)",
-    )
     add_data(parser, "int8 is calibrated with it, and every artifact is verified on it too")
-    add_task(parser)
     add_int8_keep(parser)
 
 
-def add_deployment(parser: ArgumentParser) -> None:
-    """Add the flags of how a model is cut, verified and published."""
-    parser.add_argument(
-        "--cut",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="cut the model at the tensors marked as NAME, or an ONNX file at its tensor NAME, "
-        "into engines that run one after the other (repeatable, in the order of the model)",
-    )
-    parser.add_argument("--keep-ir", action="store_true", help="keep the IR in the artifact")
-    add_compare(parser, "each output place by place")
-    add_probes(parser)
-    add_tolerance(parser)
-    parser.add_argument(
-        "--allow-mismatch",
-        action="store_true",
-        help="publish although the numbers differ or the engine crashed",
-    )
-    add_strict(parser)
+def add_options(parser: ArgumentParser) -> None:
+    """Add the flags of how to export and how to verify, each group under its heading."""
+    from enginebay.operations import ExportOptions, VerifyOptions
 
-
-def verify_options(args: Namespace) -> VerifyOptions:
-    """How to compare, as these flags say it."""
-    from enginebay.operations import VerifyOptions
-
-    return VerifyOptions(
-        probes=args.probes,
-        probes_extreme=args.probes_extreme,
-        domain=parse_domain(args.domain),
-        compare=args.compare,
-        rtol=args.rtol,
-        atol=args.atol,
-        allow_mismatch=args.allow_mismatch,
-        strict=args.strict,
-        timeout=args.timeout,
-    )
+    ExportOptions.add_arguments(parser.add_argument_group("export options"))
+    VerifyOptions.add_arguments(parser.add_argument_group("verification options"))
 
 
 def add_backend_parameters(parser: ArgumentParser, argv: Sequence[str]) -> None:
@@ -160,17 +108,10 @@ def shared_options(args: Namespace) -> dict[str, Any]:
     from enginebay.tensors import parse_inputs
 
     config = read(args.config, environment=environment(args.allow_env)) if args.config else None
-    export = ExportOptions(
-        ir=args.ir,
-        exporter=args.exporter,
-        partition=getattr(args, "cut", ()),
-        task=args.task,
-        keep_ir=getattr(args, "keep_ir", False),
-    )
     return {
         "args": parse_inputs(args.inputs) if args.inputs else None,
         "config": config,
         "data": data_set(args),
         "int8_keep": args.int8_keep,
-        "export": export,
+        "export": ExportOptions.from_args(args),
     }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from enginebay.cli.arguments import IRS
 from enginebay.cli.output import print_json, print_message, print_table
 
 if TYPE_CHECKING:
@@ -18,15 +17,13 @@ EXAMPLES = (
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
     """Add the command's flags."""
+    from enginebay.operations import ExportOptions
+
     parser.usage = "enginebay rewriters [--backend NAME] [--ir IR] [--json]"
     parser.add_argument(
         "--backend", metavar="NAME", help="the engine; by default the only one installed"
     )
-    parser.add_argument(
-        "--ir",
-        choices=IRS,
-        help="the IR; by default the one that the backend prefers",
-    )
+    ExportOptions.add_arguments(parser, only=("ir",))
 
 
 def run(args: Namespace) -> int:

@@ -5,13 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enginebay.cli.arguments import (
-    MODEL_HELP,
-    add_compare,
-    add_inputs,
-    add_tolerance,
-    artifact_inputs,
-)
+from enginebay.cli.arguments import MODEL_HELP, add_inputs, artifact_inputs
 from enginebay.cli.output import (
     print_fields,
     print_json,
@@ -32,6 +26,8 @@ EXAMPLES = (
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
     """Add the command's flags."""
+    from enginebay.operations import ONLY_OF_DEPLOY, VerifyOptions
+
     parser.usage = "enginebay verify ARTIFACT [--model MODEL] [--input NAME=SPEC] [flags]"
     parser.add_argument(
         "artifact",
@@ -50,8 +46,8 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         "those that the artifact was verified with; others need --model. Arrays of a .npz file "
         "with one axis more than the inputs hold several of each, as --data of deploy reads them",
     )
-    add_compare(parser, "as the artifact was verified")
-    add_tolerance(parser)
+    group = parser.add_argument_group("verification options")
+    VerifyOptions.add_arguments(group, skip=ONLY_OF_DEPLOY)
 
 
 def run(args: Namespace) -> int:
@@ -72,9 +68,7 @@ def run(args: Namespace) -> int:
             artifact,
             artifact_inputs(artifact, args.inputs),
             args.model,
-            options=VerifyOptions(
-                rtol=args.rtol, atol=args.atol, compare=args.compare, timeout=args.timeout
-            ),
+            options=VerifyOptions.from_args(args),
         )
     verification = outcome.verification
     outcome.warn()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from enginebay.models import named_object
 from enginebay.plugins import contributed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 _FORMS = (
     "detections[:IOU], top-k[:K], set, file.py:attr, module:attr, or SCHEME[:ARGUMENT] of a plugin"
@@ -46,19 +46,18 @@ _BUILT_IN: dict[str, Callable[[ComparatorRequest], Any]] = {
 }
 
 
-def find_comparators(compare: Any) -> tuple[Comparator, ...]:
+def find_comparators(compare: Mapping[Any, Any]) -> tuple[Comparator, ...]:
     """Find the comparators that are meant.
 
     Args:
         compare: By output, or by outputs with a comma between them or in a tuple: text as on the
-            command line, or a callable. Or texts as on the command line:
-            ``boxes,scores,labels=detections:0.5``.
+            command line, or a callable.
 
     Raises:
         UsageError: An output is named twice or not at all, or there is no such comparator.
         ModelSourceError: The Python file or module of one cannot be imported.
     """
-    found = [_comparator(outputs, meant) for outputs, meant in _entries(compare)]
+    found = [_comparator(_names(outputs), meant) for outputs, meant in compare.items()]
     seen: set[str] = set()
     for name in (name for one in found for name in one.outputs):
         if name in seen:
@@ -84,30 +83,6 @@ def recorded_comparators(
                 hint=f"if you trust it, type it: --compare {','.join(outputs)}={name}",
             )
     return find_comparators({tuple(outputs): name for outputs, name in recorded})
-
-
-def _entries(compare: Any) -> list[tuple[tuple[str, ...], Any]]:
-    """Outputs, and what is to compare them."""
-    if isinstance(compare, Mapping):
-        pairs = list(compare.items())
-    elif isinstance(compare, Sequence) and not isinstance(compare, str):
-        pairs = [_split(text) for text in compare]
-    else:
-        raise UsageError(
-            f"compare is {compare!r}, wanted a mapping from outputs to comparators",
-            hint='compare={"boxes,scores,labels": "detections"}',
-        )
-    return [(_names(outputs), meant) for outputs, meant in pairs]
-
-
-def _split(text: Any) -> tuple[str, str]:
-    outputs, sign, meant = str(text).partition("=")
-    if not isinstance(text, str) or not sign or not meant or not outputs:
-        raise UsageError(
-            f"'{text}' names no comparator of an output",
-            hint="write --compare boxes,scores,labels=detections",
-        )
-    return outputs, meant
 
 
 def _names(outputs: Any) -> tuple[str, ...]:

@@ -19,10 +19,14 @@ _ARGUMENTS = frozenset(
 )
 #: Those that are in an object of options.
 _OBJECTS = {
-    **dict.fromkeys(("exporter", "ir", "keep_ir", "task"), "eb.ExportOptions"),
-    **dict.fromkeys(("allow_mismatch", "compare", "domain", "probes"), "eb.VerifyOptions"),
+    **dict.fromkeys(("cuts", "exporter", "input_names", "ir", "keep_ir"), "eb.ExportOptions"),
+    **dict.fromkeys(("opset", "output_names", "rewriters", "task"), "eb.ExportOptions"),
+    **dict.fromkeys(("allow_mismatch", "compare", "domain"), "eb.VerifyOptions"),
+    **dict.fromkeys(("probes", "probes_extreme"), "eb.VerifyOptions"),
 }
-_SWITCHES = frozenset(("allow_mismatch", "keep_ir", "overwrite", "resume", "strict"))
+_SWITCHES = frozenset(
+    ("allow_mismatch", "keep_ir", "overwrite", "probes_extreme", "resume", "strict")
+)
 #: Arguments that hold something by name: ``--compare boxes=set`` is ``compare={"boxes": "set"}``.
 _BY_NAME = frozenset(("compare", "domain"))
 #: Words behind a flag that are its value; any other lowercase word goes on with the sentence.

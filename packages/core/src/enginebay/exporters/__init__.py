@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from enginebay.exporters.attempts import ExporterName
 from enginebay.exporters.dispatch import check_choices, write_ir
 from enginebay.exporters.draft import Draft, Obstacle, merged, write_draft
 from enginebay.exporters.partition import split
 
 __all__ = [
     "Draft",
-    "ExporterName",
     "Obstacle",
     "check_choices",
     "merged",

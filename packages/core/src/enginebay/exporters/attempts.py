@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from enginebay.errors import EnginebayError, ExportError, disk_error, raise_if_interrupted, reason
 from enginebay.exporters.job import CannotWriteError, Job, Written
@@ -18,14 +18,11 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from enginebay.ir import IRKind
+    from enginebay.ir import ExporterName, IRKind
     from enginebay.models import BoundModel, DynamicShapes
 
     Patch: TypeAlias = Callable[[nn.Module, str], AbstractContextManager[nn.Module]]
     Exporter: TypeAlias = Callable[[Job], Written]
-
-ExporterName: TypeAlias = Literal["dynamo", "torchscript"]
-
 
 #: The exporters' names in rewriters' conditions.
 SHORT_NAMES = {

@@ -10,9 +10,9 @@ import msgspec
 
 from enginebay.environment import require
 from enginebay.errors import ExportError, UsageError
-from enginebay.exporters.attempts import ExporterName, Task, write_module
+from enginebay.exporters.attempts import Task, write_module
 from enginebay.exporters.job import Written, staged
-from enginebay.ir import SUFFIXES, IRKind, IRModel
+from enginebay.ir import SUFFIXES, ExporterName, IRKind, IRModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from enginebay.lazy import lazy_names
 if TYPE_CHECKING:
     from enginebay.ir.description import describe
     from enginebay.ir.half import to_half
-    from enginebay.ir.model import IR_FOLDER, SUFFIXES, IRKind, IRModel
+    from enginebay.ir.model import IR_FOLDER, SUFFIXES, ExporterName, IRKind, IRModel
     from enginebay.ir.noise import model_line, no_graph_dump, quiet
     from enginebay.ir.onnx_file import read_onnx
     from enginebay.ir.scopes import source_modules
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "IR_FOLDER",
     "SUFFIXES",
+    "ExporterName",
     "IRKind",
     "IRModel",
     "describe",
@@ -38,6 +39,7 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
+        "ExporterName": "ir.model",
         "IRKind": "ir.model",
         "IRModel": "ir.model",
         "IR_FOLDER": "ir.model",

@@ -11,6 +11,7 @@ import msgspec
 from enginebay.tensors import TensorSpec
 
 IRKind = Literal["onnx", "torchscript", "exported_program"]
+ExporterName = Literal["dynamo", "torchscript"]
 
 SUFFIXES: dict[IRKind, str] = {"onnx": ".onnx", "torchscript": ".pt", "exported_program": ".pt2"}
 

@@ -154,7 +154,7 @@ def _kinds(settings: Settings) -> tuple[IRKind, ...]:
     kinds: tuple[IRKind, ...] = (
         (settings.export.ir,) if settings.export.ir else settings.backend.info.irs
     )
-    cuts = settings.export.partition
+    cuts = settings.export.cuts
     if not cuts:
         return kinds
     if "onnx" not in kinds:
@@ -178,7 +178,7 @@ def _through(build: Build, kind: IRKind) -> Engine:
 
         parts: tuple[Part, ...] = ()
         kept: tuple[str, ...] = ()
-        if settings.export.partition:
+        if settings.export.cuts:
             parts = _convert_parts(build, exported, rewriting, set_detail)
             files = tuple(Path(path) for part in parts for path in part.paths)
         else:
@@ -245,7 +245,7 @@ def _export(build: Build, kind: IRKind) -> tuple[IRModel, RewriteReport | None]:
         ir=kind,
         rewriters=[
             *settings.export.rewriters,
-            *([mark_nodes()] if settings.export.partition else []),
+            *([mark_nodes()] if settings.export.cuts else []),
         ],
         config=settings.values,
         opset=opset,
@@ -265,7 +265,7 @@ def _convert_parts(
 ) -> tuple[Part, ...]:
     settings = build.settings
     try:
-        models = split(exported, settings.export.partition, build.folder / IR_FOLDER / "parts")
+        models = split(exported, settings.export.cuts, build.folder / IR_FOLDER / "parts")
     except UsageError as err:
         # A function that was to be marked and is not there has no mark to cut at.
         lines = rewriting.not_found if rewriting else ()

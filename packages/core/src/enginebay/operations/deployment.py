@@ -25,7 +25,7 @@ from enginebay.ir import IR_FOLDER
 from enginebay.operations.build_engine import Build, build_engine
 from enginebay.operations.preparation import prepare
 from enginebay.operations.steps import Step
-from enginebay.rewriting import RewriteReport, check_sets
+from enginebay.rewriting import RewriteReport
 from enginebay.tensors import save_samples
 from enginebay.verdict import Verification
 from enginebay.verification import ProbeSettings, judge, without_rounding
@@ -116,7 +116,6 @@ class Line:
         command: str = "",
     ) -> None:
         export = settings.export
-        check_sets(export.rewriters)
         engine, params = settings.backend, settings.params
         if verify.strict:
             purpose = "strict looks at what the engine falls back on"
@@ -128,7 +127,7 @@ class Line:
         self._int8_keep = tuple(int8_keep)
         self._command = command
         self._task = None if export.task is None else read_task(export.task)
-        self._comparators: tuple[Comparator, ...] = find_comparators(verify.compare or ())
+        self._comparators: tuple[Comparator, ...] = find_comparators(verify.compare or {})
         self._probes = ProbeSettings(
             verify.probes, dict(verify.domain), large=verify.probes_extreme
         )

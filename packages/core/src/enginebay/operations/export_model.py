@@ -9,7 +9,7 @@ from enginebay.errors import ArtifactExistsError, UsageError
 from enginebay.ir import SUFFIXES
 from enginebay.models import shapes_of
 from enginebay.operations.options import ExportOptions, refuse_options
-from enginebay.operations.rewrite_model import export_patch
+from enginebay.operations.rewrite_model import export_patch, find_sets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,7 +62,7 @@ def export(
     from enginebay.models import bind, find_model, unchanged
 
     options = options or ExportOptions()
-    refuse_options(options, ("partition", "task", "keep_ir"), "export")
+    refuse_options(options, "export")
     source = find_model(model, (config or {}).get("codebase_config"), shapes_of(args))
     kind = options.ir or _kind_of(path)
     check_choices(source, kind, options.exporter)
@@ -87,7 +87,7 @@ def export(
         patch = export_patch(
             backend=backend,
             ir=kind,
-            rewriters=options.rewriters,
+            rewriters=find_sets(options.rewriters),
             config=config,
             opset=options.opset,
         )

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from enginebay.errors import UsageError
-from enginebay.exporters import ExporterName
-from enginebay.ir import IRKind
+from enginebay.ir import ExporterName, IRKind
 from enginebay.params import Declared
 from enginebay.verdict import PROBES
 
@@ -16,19 +15,18 @@ class ExportOptions(Declared):
     """How a model becomes an IR.
 
     Attributes:
-        ir: Use this IR: ``onnx``, ``torchscript`` or ``exported_program``; by default the backend's
-            preferred ones in order, until one works.
-        exporter: The ONNX exporter: ``dynamo`` or ``torchscript``; by default the first that works.
+        ir: The IR; by default the backend's preferred ones in order, until one works.
+        exporter: The ONNX exporter; by default dynamo, and torchscript where that fails.
         opset: The ONNX operator set; by default the exporter's own.
         input_names: Names of the inputs, instead of the parameter names of ``forward``.
         output_names: Names of the outputs, instead of ``output``, ``output_0`` … or the keys of the
             result.
-        rewriters: Rewriters of your own.
-        partition: Names of marks, or of an ONNX file's tensors, in the order of the model, to cut
-            it at: it becomes one artifact with several engines that run one after the other. See
-            :func:`enginebay.mark` and :func:`enginebay.marks`.
-        task: What the model is for, which the artifact keeps: an :class:`enginebay.Task`, or the
-            path of a JSON file with one; by default what comes with the model.
+        rewriters: Rewriter sets of your own; as text ``file.py:attr`` or ``module:attr``, where
+            attr is a set or a list of them.
+        cuts: Names of marks in the model, or of an ONNX file's tensors, in the order of the model:
+            it becomes one artifact with several engines that run one after the other.
+        task: What the model is for, which the artifact keeps: a task, or the path of a JSON file
+            with what a manifest has under 'task'; by default what comes with the model.
         keep_ir: Keep the IR in the artifact's folder ``ir``.
 
     Raises:
@@ -46,7 +44,7 @@ class ExportOptions(Declared):
     input_names: Sequence[str] | None = None
     output_names: Sequence[str] | None = None
     rewriters: Sequence[Any] = ()
-    partition: Sequence[Any] = ()
+    cuts: Sequence[Any] = ()
     task: Any = None
     keep_ir: bool = False
 
@@ -55,13 +53,17 @@ class VerifyOptions(Declared):
     """How an artifact is compared with its model.
 
     Attributes:
-        probes: How many inputs of other values and sizes to verify the artifact on, at most,
-            besides the example; 0 for the example alone. See ``docs/verdict.md``.
+        probes: Verify on at most so many inputs of other values and sizes, besides the example; 0
+            for the example alone.
         probes_extreme: Verify on large values as well: floats around 1000, at which exponentials
             overflow, and integers beyond 2²⁴, which float32 does not hold.
-        domain: ``{"image": (0, 1)}``: bounds of an input's values that the probes stay inside of.
-        compare: What compares outputs that are sets: ``{"boxes,scores,labels": "detections"}``, by
-            outputs the name of a comparator or a callable; the others are compared place by place.
+        domain: Bounds of an input's values that the probes stay inside of, such as ``image=0,1``:
+            in Python ``{"image": (0, 1)}``.
+        compare: What compares outputs that are sets, such as ``boxes,scores,labels=detections:0.5``
+            (matched by intersection over union), ``logits=top-k:5``, ``indices=set`` (rows in any
+            order), ``file.py:attr``, ``module:attr`` or ``SCHEME:ARGUMENT`` of a plugin; in Python
+            ``{"boxes,scores,labels": "detections:0.5"}``, or a callable. By default what the
+            artifact was verified with, else each output place by place.
         rtol: Replaces the relative tolerance, which follows the dtype and the precision.
         atol: Replaces the absolute tolerance.
         allow_mismatch: Publish the artifact although its numbers differ or its engine crashed.
@@ -76,7 +78,7 @@ class VerifyOptions(Declared):
     probes: int = PROBES
     probes_extreme: bool = False
     domain: dict[str, tuple[float, float]] = {}
-    compare: Any = None
+    compare: Mapping[Any, Any] | None = None
     rtol: float | None = None
     atol: float | None = None
     allow_mismatch: bool = False
@@ -84,20 +86,28 @@ class VerifyOptions(Declared):
     timeout: float = 1800.0
 
 
-def refuse_options(options: Declared, names: Sequence[str], verb: str) -> None:
+#: Options that only a deployment has: what is published, and which samples it is verified on.
+ONLY_OF_DEPLOY = frozenset(
+    (
+        *("allow_mismatch", "cuts", "domain", "keep_ir", "probes", "probes_extreme"),
+        *("strict", "task"),
+    )
+)
+
+
+def refuse_options(options: Declared, verb: str) -> None:
     """Refuse options that only a deployment has.
 
     Args:
-        options: The options of another verb.
-        names: Those that must be at their defaults.
+        options: The options of another verb, where these must be at their defaults.
         verb: Its name: ``verify``.
 
     Raises:
         UsageError: One is not.
     """
     usual = type(options)()
-    for name in names:
-        if getattr(options, name) != getattr(usual, name):
+    for name in usual.__struct_fields__:
+        if name in ONLY_OF_DEPLOY and getattr(options, name) != getattr(usual, name):
             raise UsageError(
                 f"{name} is an option of deploy, and {verb} has none", hint="leave it out"
             )

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay import rewriting
 from enginebay.backend import get_backend, plugin_rewriters
-from enginebay.rewriting import ExportPatch, check_sets
+from enginebay.models import named_object
+from enginebay.rewriting import ExportPatch, RewriterSet, check_sets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from enginebay.ir import IRKind
     from enginebay.params import BackendParams
-    from enginebay.rewriting import RewriterSet, Rewriting
+    from enginebay.rewriting import Rewriting
 
 
 def rewrite(
@@ -59,6 +60,27 @@ def rewrite(
     """
     resolved = _resolved(backend=backend, ir=ir, rewriters=rewriters, params=params, **options)
     return rewriting.rewrite(model, config=config, **resolved)
+
+
+def find_sets(rewriters: Sequence[RewriterSet | str]) -> list[RewriterSet]:
+    """Return a caller's sets, with those that are named as text.
+
+    Args:
+        rewriters: Sets, or ``file.py:attr`` and ``module:attr`` for a set or a list of them.
+
+    Raises:
+        RewriterError: One is no set.
+        ModelSourceError: A Python file or module cannot be imported.
+    """
+    found: list[RewriterSet] = []
+    for one in rewriters:
+        if not isinstance(one, str):
+            found.append(one)
+            continue
+        with named_object(one) as named:
+            found += named if isinstance(named, list | tuple) else [named]
+    check_sets(found)
+    return found
 
 
 def export_patch(**options: Any) -> ExportPatch:

@@ -14,6 +14,7 @@ from enginebay.errors import UsageError
 from enginebay.images import Task, fit_task
 from enginebay.models import BoundModel, ModelSource, bind, find_model, shapes_of
 from enginebay.operations.options import ExportOptions
+from enginebay.operations.rewrite_model import find_sets
 from enginebay.params import BackendParams
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         has_data = self.data is not None
         self.backend.check_data(self.params, has_data=has_data)
         precision = self.precision
-        if self.export.partition and precision in self.backend.info.calibrated:
+        if self.export.cuts and precision in self.backend.info.calibrated:
             raise UsageError(
                 f"a model that is cut cannot be calibrated for {precision}: no data set has the "
                 "inputs of its later parts",
@@ -132,7 +133,7 @@ def resolve_settings(
         return Settings(
             backend=found,
             params=found.params_from(params),
-            export=export,
+            export=_with_sets(export),
             dynamic=dynamic,
             data=data,
         )
@@ -161,7 +162,7 @@ def resolve_settings(
     return Settings(
         backend=found,
         params=resolved,
-        export=_merged(sections, export),
+        export=_with_sets(_merged(sections, export)),
         dynamic=open_axes(sections.ir, resolved) if dynamic is None else dynamic,
         data=sections.calib.data if data is None else data,
         codebase_config=values.get("codebase_config"),
@@ -186,6 +187,10 @@ def _with_precision(
     return given
 
 
+def _with_sets(export: ExportOptions) -> ExportOptions:
+    return export.replace(rewriters=find_sets(export.rewriters))
+
+
 def _merged(sections: Sections, export: ExportOptions) -> ExportOptions:
     """The options with the config's for what is at its default."""
     ir, default = sections.ir, ExportOptions()
@@ -195,7 +200,7 @@ def _merged(sections: Sections, export: ExportOptions) -> ExportOptions:
         "opset": ir.opset_version,
         "input_names": ir.input_names or None,
         "output_names": ir.output_names or None,
-        "partition": sections.cuts,
+        "cuts": sections.cuts,
     }
     kept = {
         name: value

@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from enginebay.tensors import NumpyArray
     from enginebay.verdict import Verification
 
-#: Options that say how samples are drawn, and what is published.
-_OF_DEPLOY = ("probes", "probes_extreme", "domain", "allow_mismatch", "strict")
-
 
 def verify(
     artifact: str | Path | Artifact,
@@ -112,7 +109,7 @@ def verify_here(
 ) -> Outcome:
     """Verify as :func:`verify` does, and return what was recorded as well."""
     options = options or VerifyOptions()
-    refuse_options(options, _OF_DEPLOY, "verify")
+    refuse_options(options, "verify")
     rtol, atol, compare, timeout = options.rtol, options.atol, options.compare, options.timeout
     samples = recorded_samples(inputs) if reference is None else None
     if inputs is not None and reference is None and samples is None:

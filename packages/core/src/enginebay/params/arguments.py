@@ -95,9 +95,10 @@ def _options(field: Field) -> dict[str, Any]:
     if _is_scalar(field.type):
         return {"type": _reader(field)}
     if _is_list(field.type):
-        return {"type": _reader(field, _split), "metavar": "A,B,..."}
+        collected = {} if _is_fixed(field.type) else {"action": _Collect}
+        return {"type": _reader(field, _split), "metavar": "A,B,...", **collected}
     if _is_table(field.type):
-        return {"action": _AddItem, "type": _reader(field, _item), "metavar": "KEY=VALUE"}
+        return {"action": _Collect, **_table_options(field)}
     return {"type": _reader(field, _json), "metavar": "JSON"}
 
 
@@ -106,6 +107,8 @@ def _is_union(type_: Any) -> bool:
 
 
 def _is_scalar(type_: Any) -> bool:
+    if type_ is Any:  # what a text means is up to who reads the field
+        return True
     if get_origin(type_) is Annotated:
         return _is_scalar(get_args(type_)[0])
     if _is_union(type_):
@@ -122,11 +125,30 @@ def _is_list(type_: Any) -> bool:
     )
 
 
+def _is_fixed(type_: Any) -> bool:
+    """True for a tuple of as many values as it names."""
+    return get_origin(type_) is tuple and ... not in get_args(type_)
+
+
 def _is_table(type_: Any) -> bool:
     if get_origin(type_) not in {dict, Mapping}:
         return False
     key, value = get_args(type_)
-    return key is str and _is_scalar(value)
+    return key in {str, Any} and (_is_scalar(value) or _is_list(value))
+
+
+def _table_options(field: Field) -> dict[str, Any]:
+    _, value = get_args(field.type)
+    split: Callable[[str], Any] = _split if _is_list(value) else str
+    words = "VALUE" if split is str else "A,B" if _is_fixed(value) else "A,B,..."
+
+    def entry(text: str) -> dict[str, Any]:
+        key, equals, value = text.partition("=")
+        if not key or not equals:
+            raise ParamsError(f"{text!r} is not an entry: wanted KEY={words}")
+        return {key: split(value)}
+
+    return {"type": _reader(field, entry), "metavar": f"KEY={words}"}
 
 
 def _choice(field: Field) -> Callable[[str], Any]:
@@ -165,13 +187,6 @@ def _split(text: str) -> list[str]:
     return [item.strip() for item in text.split(",")] if text.strip() else []
 
 
-def _item(text: str) -> dict[str, str]:
-    key, equals, value = text.partition("=")
-    if not key or not equals:
-        raise ParamsError(f"{text!r} is not an entry: wanted KEY=VALUE")
-    return {key: value}
-
-
 def _json(text: str) -> Any:
     try:
         return msgspec.json.decode(text)
@@ -179,8 +194,8 @@ def _json(text: str) -> Any:
         raise ParamsError(f"{text!r} is not JSON: {error}") from error
 
 
-class _AddItem(argparse.Action):
-    """Collects the entries of a flag that is given several times."""
+class _Collect(argparse.Action):
+    """Collects the values or the entries of a flag that is given several times."""
 
     def __call__(
         self,
@@ -189,7 +204,10 @@ class _AddItem(argparse.Action):
         values: Any,
         option_string: str | None = None,  # noqa: ARG002 - argparse passes it
     ) -> None:
-        table = getattr(namespace, self.dest) or {}
-        for key in values.keys() & table.keys():
+        before = getattr(namespace, self.dest) or {}
+        if not isinstance(values, dict):
+            setattr(namespace, self.dest, [*before, *values])
+            return
+        for key in values.keys() & before.keys():
             raise argparse.ArgumentError(self, f"{key!r} is given twice")
-        setattr(namespace, self.dest, table | values)
+        setattr(namespace, self.dest, before | values)

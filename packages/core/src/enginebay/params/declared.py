@@ -96,7 +96,11 @@ class Declared(msgspec.Struct, metaclass=_DeclaredMeta):
 
     @classmethod
     def add_arguments(
-        cls, parser: argparse._ActionsContainer, *, skip: Collection[str] = ()
+        cls,
+        parser: argparse._ActionsContainer,
+        *,
+        only: Collection[str] | None = None,
+        skip: Collection[str] = (),
     ) -> None:
         """Add a flag for every documented field: ``work_dir`` becomes ``--work-dir``.
 
@@ -108,8 +112,10 @@ class Declared(msgspec.Struct, metaclass=_DeclaredMeta):
         | ``Literal``, ``Enum``      | one of the choices              |
         | ``int``, ``float``, ``str`` | as they are                    |
         | ``Shapes``                 | ``x:1x3,y:1x?``                 |
-        | ``tuple[int, ...]``        | ``1,2,3``                       |
+        | ``tuple[int, ...]``        | ``1,2,3``, or repeated          |
         | ``dict[str, str]``         | ``--option key=value``, repeated |
+        | ``dict[str, tuple[int, int]]`` | ``--option key=1,2``, repeated |
+        | ``Any``                    | text, as it is                  |
         | anything else              | JSON                            |
 
         A flag that is not given is None in the namespace, which the constructor takes as "the
@@ -117,6 +123,7 @@ class Declared(msgspec.Struct, metaclass=_DeclaredMeta):
 
         Args:
             parser: The parser, or one of its argument groups.
+            only: The fields that become flags; by default all that are documented.
             skip: Fields for which the caller has flags of its own.
 
         Raises:
@@ -124,7 +131,9 @@ class Declared(msgspec.Struct, metaclass=_DeclaredMeta):
         """
         from enginebay.params.arguments import add_flags
 
-        add_flags(parser, [pair for pair in _documented(cls) if pair[0].name not in skip])
+        documented = _documented(cls)
+        names = {field.name for field, _ in documented} if only is None else only
+        add_flags(parser, [one for one in documented if one[0].name in {*names} - {*skip}])
 
     @classmethod
     def given_arguments(cls, namespace: argparse.Namespace) -> dict[str, Any]:

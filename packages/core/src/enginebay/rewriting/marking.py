@@ -55,7 +55,7 @@ class Cut(msgspec.Struct, frozen=True):
 def mark(x: Tensor, name: str) -> Tensor:  # noqa: ARG001  # read where graphs are cut
     """Give a tensor's place in the model a name, and return the tensor.
 
-    Nothing else happens unless a graph is cut: ``deploy(…, partition=("neck",))`` cuts at every
+    Nothing else happens unless a graph is cut: ``deploy(…, cuts=("neck",))`` cuts at every
     tensor that is marked as ``neck``.
 
     Args:

@@ -194,7 +194,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
             return "the example alone"
         text = f"{self.samples} sample{'' if self.samples == 1 else 's'}"
         domain = self.basis.domain if self.basis else {}
-        within = ", ".join(f"{name}={low:g}:{high:g}" for name, (low, high) in domain.items())
+        within = " and ".join(f"{name}={low:g},{high:g}" for name, (low, high) in domain.items())
         return f"{text} within {within}" if within else text
 
     def __repr__(self) -> str:
@@ -261,6 +261,6 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         if figures.failed and set(figures.failed) <= set(self.basis.beyond):
             causes.append(
                 "it shows only outside of the example's range; if inputs never go there, "
-                "say so: --domain NAME=LOW:HIGH (domain={...})"
+                "say so: --domain NAME=LOW,HIGH (domain={...})"
             )
         return tuple(causes)

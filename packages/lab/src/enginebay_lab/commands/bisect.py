@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from enginebay.commands import (
     MODEL_HELP,
     add_inputs,
-    add_tolerance,
     artifact_inputs,
     print_fields,
     print_json,
@@ -31,6 +30,8 @@ _AROUND = 4
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
     """Add the command's flags."""
+    import enginebay as eb
+
     parser.usage = (
         "enginebay bisect ARTIFACT [--model MODEL] [--input NAME=SPEC] [--against ARTIFACT] [flags]"
     )
@@ -45,7 +46,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         type=Path,
         help="compare with this artifact's engine instead of PyTorch",
     )
-    add_tolerance(parser)
+    eb.VerifyOptions.add_arguments(parser, only=("rtol", "atol", "timeout"))
     add_report(parser)
 
 
@@ -65,9 +66,7 @@ def run(args: Namespace) -> int:
             args.model,
             artifact_inputs(artifact, args.inputs),
             against=args.against,
-            rtol=args.rtol,
-            atol=args.atol,
-            timeout=args.timeout,
+            **eb.VerifyOptions.given_arguments(args),
             watch=watch,
         )
     if args.json:

@@ -6,8 +6,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from enginebay.commands import (
-    add_deployment,
     add_model,
+    add_options,
     add_work_dir,
     default_work_dir,
     human_number,
@@ -24,7 +24,6 @@ from enginebay.commands import (
     stdout_on_stderr,
     typed,
     verdict_word,
-    verify_options,
 )
 from enginebay.errors import BackendUnavailableError, UsageError
 from enginebay_lab.commands.report_flag import add_report, check_report, write_report
@@ -52,7 +51,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
     add_model(parser)
     parser.add_argument("--all", action="store_true", help="compare all installed backends")
     add_work_dir(parser)
-    add_deployment(parser)
+    add_options(parser)
     parser.add_argument(
         "--seconds",
         type=float,
@@ -117,6 +116,7 @@ def run(args: Namespace) -> int:
     Returns:
         1 where a row failed or, unless mismatches are allowed, is mismatched; else 0.
     """
+    from enginebay import VerifyOptions
     from enginebay.commands import progress
     from enginebay_lab.comparison.compare_backends import compare
 
@@ -133,7 +133,7 @@ def run(args: Namespace) -> int:
         comparison = compare(
             args.model,
             **shared_options(args),
-            verify=verify_options(args),
+            verify=VerifyOptions.from_args(args),
             work_dir=work_dir,
             backends=names,
             precisions=precisions,

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from enginebay.commands import (
     add_backend_parameters,
-    add_deployment,
     add_model,
+    add_options,
     add_work_dir,
     default_work_dir,
     join_names,
@@ -20,7 +20,6 @@ from enginebay.commands import (
     stdout_on_stderr,
     typed,
     verdict_word,
-    verify_options,
 )
 from enginebay_lab.commands.evaluate import METRIC_HELP
 
@@ -45,7 +44,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
         help="how much worse than PyTorch's the metric may be, on all of --data",
     )
     parser.add_argument("--metric", metavar="METRIC", required=True, help=METRIC_HELP)
-    add_deployment(parser)
+    add_options(parser)
     add_backend_parameters(parser, argv)
 
 
@@ -53,6 +52,7 @@ def run(args: Namespace) -> int:
     """Quantize, and say what it cost."""
     import msgspec
 
+    from enginebay import VerifyOptions
     from enginebay.commands import progress
     from enginebay_lab.diagnosis.quantization import quantize
 
@@ -62,7 +62,7 @@ def run(args: Namespace) -> int:
         found = quantize(
             args.model,
             **options,
-            verify=verify_options(args),
+            verify=VerifyOptions.from_args(args),
             metric=args.metric,
             max_drop=args.max_drop,
             work_dir=args.work_dir or default_work_dir(args.model, options["backend"]),

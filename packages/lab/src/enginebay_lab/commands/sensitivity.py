@@ -27,24 +27,24 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
     parser.usage = (
         "enginebay sensitivity MODEL --precision int8 --data DATA [--backend NAME] [flags]"
     )
+    from enginebay import ExportOptions, VerifyOptions
+
     add_model(parser)
-    parser.add_argument(
-        "--timeout",
-        type=float,
-        default=1800.0,
-        metavar="SECONDS",
-        help="limit for processes that convert, and for those that run each trial (default: 1800)",
-    )
+    VerifyOptions.add_arguments(parser, only=("timeout",))
+    group = parser.add_argument_group("export options")
+    ExportOptions.add_arguments(group, skip=("cuts", "keep_ir"))
     add_backend_parameters(parser, argv)
 
 
 def run(args: Namespace) -> int:
     """Rank the layers, the costliest first."""
+    from enginebay import VerifyOptions
     from enginebay.commands import progress
     from enginebay_lab.diagnosis.rank_layers import sensitivity
 
     with progress() as watch, stdout_on_stderr():
-        found = sensitivity(args.model, **model_options(args), timeout=args.timeout, watch=watch)
+        timeout = VerifyOptions.from_args(args).timeout
+        found = sensitivity(args.model, **model_options(args), timeout=timeout, watch=watch)
     if args.json:
         import msgspec
 

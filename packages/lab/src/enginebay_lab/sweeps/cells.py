@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
-from enginebay.exporters import ExporterName
-from enginebay.ir import IRKind
+from enginebay.ir import ExporterName, IRKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

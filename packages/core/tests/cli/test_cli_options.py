@@ -1,0 +1,123 @@
+"""The flags of the options that are declared once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import enginebay as eb
+from enginebay.operations import ONLY_OF_DEPLOY
+from enginebay.params import declared_fields, read_fields
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .conftest import Run
+
+DEPLOY = ("deploy", "net.py:build", "--backend", "loopback", "--exporter", "torchscript")
+REWRITERS = """\
+import enginebay as eb
+
+mine = eb.RewriterSet()
+
+
+@mine.function("torch.Tensor.relu")
+def clamped(ctx, x):
+    return x.clamp(min=0)
+
+
+both = [mine, eb.RewriterSet()]
+number = 3
+"""
+
+
+def test_every_option_is_a_flag_of_deploy_under_its_heading(cli: Run) -> None:
+    shown = cli("deploy", "--help").out
+    _, export, verify = shown.replace("verification options:", "export options:").split(
+        "export options:"
+    )
+    for options, text in ((eb.ExportOptions, export), (eb.VerifyOptions, verify)):
+        assert [*read_fields(options.__doc__ or "")] == [*declared_fields(options)]
+        for name in declared_fields(options):
+            assert f"\n  --{name.replace('_', '-')}" in text
+
+
+@pytest.mark.parametrize("command", ["export", "verify"])
+def test_other_commands_have_those_that_are_not_of_a_deployment_alone(
+    cli: Run, command: str
+) -> None:
+    options = {"export": eb.ExportOptions, "verify": eb.VerifyOptions}[command]
+    shown = cli(command, "--help").out
+    for name in declared_fields(options):
+        assert (f"\n  --{name.replace('_', '-')} " in shown) == (name not in ONLY_OF_DEPLOY)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--ir onxx", "argument --ir: invalid choice: 'onxx' (choose from "),
+        ("--exporter trace", "argument --exporter: invalid choice: 'trace' (choose from "),
+        ("--opset new", "--opset: 'new' does not fit ExportOptions.opset: wanted int"),
+        ("--input-names", "argument --input-names: expected one argument"),
+        ("--probes few", "--probes: 'few' does not fit VerifyOptions.probes: wanted int"),
+        ("--rtol x", "--rtol: 'x' does not fit VerifyOptions.rtol: wanted float"),
+        ("--rtol", "argument --rtol: expected one argument"),
+        ("--timeout soon", "--timeout: 'soon' does not fit VerifyOptions.timeout: wanted float"),
+        ("--domain x", "argument --domain: 'x' is not an entry: wanted KEY=A,B"),
+        ("--domain x=0", "--domain: 'x=0' does not fit VerifyOptions.domain: wanted list of "),
+        ("--domain x=0,1 --domain x=0,2", "argument --domain: 'x' is given twice"),
+        ("--compare output", "argument --compare: 'output' is not an entry: wanted KEY=VALUE"),
+        ("--compare a=set --compare a=set", "argument --compare: 'a' is given twice"),
+        ("--keep-ir=yes", "argument --keep-ir/--no-keep-ir: ignored explicit argument 'yes'"),
+        ("--cut a", "is not among the arguments of enginebay deploy\nhint: did you mean --cuts?"),
+    ],
+)
+def test_a_wrong_value_is_one_line_of_usage(cli: Run, words: str, message: str, here: Path) -> None:
+    ran = cli(*DEPLOY, *words.split())
+    assert ran.code == 2
+    assert message in ran.err
+    assert not (here / "net-build-loopback").exists()
+
+
+def test_the_last_of_two_single_values_counts(cli: Run) -> None:
+    assert cli(*DEPLOY, "--opset", "13", "--opset", "17", "--keep-ir", "--no-keep-ir").code == 0
+    ir = eb.open_artifact("net-build-loopback").manifest.ir
+    assert ir is not None
+    assert ir.opset == 17
+
+
+def test_names_of_inputs_and_outputs(cli: Run) -> None:
+    assert cli(*DEPLOY, "--input-names", "features", "--output-names", "logits").code == 0
+    artifact = eb.open_artifact("net-build-loopback")
+    assert [one.name for one in (*artifact.inputs, *artifact.outputs)] == ["features", "logits"]
+
+
+@pytest.mark.parametrize("named", ["mine.py:mine", "mine.py:both", "mine:mine"])
+def test_rewriters_of_a_file(cli: Run, here: Path, named: str) -> None:
+    (here / "mine.py").write_text(REWRITERS)
+    ran = cli(*DEPLOY, "--rewriters", named)
+    assert ran.code == 0, ran.err
+    assert "rewriters fired: torch.Tensor.relu (" in " ".join(ran.out.split())
+    exported = cli("export", "net.py:build", "--rewriters", named, "--json")
+    assert exported.code == 0, exported.err
+
+
+@pytest.mark.parametrize(
+    ("named", "error", "hint"),
+    [
+        ("mine.py:mien", "'mine.py:mien': there is no 'mien' in 'mine.py'", "did you mean 'mine'?"),
+        ("mien.py:mine", "no file 'mien.py'", "did you mean 'mine.py'?"),
+        (
+            "mine.py:number",
+            "rewriters holds a int, wanted a sequence of enginebay.RewriterSet",
+            "rewriters=[my_set]",
+        ),
+    ],
+)
+def test_what_is_no_set_of_rewriters(
+    cli: Run, here: Path, named: str, error: str, hint: str
+) -> None:
+    (here / "mine.py").write_text(REWRITERS)
+    ran = cli(*DEPLOY, "--rewriters", named)
+    assert (ran.code, ran.err) == (2, f"error: {error}\nhint: {hint}\n")
