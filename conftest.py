@@ -81,7 +81,7 @@ def soon() -> int:
     Limits that a test waits for are made of it. It is measured anew for each test, since the load
     of a machine changes while tests run.
     """
-    from enginebay.testing.commands import environment
+    from enginebay.testing.command_runs import environment
 
     start = time.monotonic()
     command = [sys.executable, "-c", "import enginebay.isolation"]

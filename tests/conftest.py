@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from enginebay.testing.commands import Ran, call_command, run_command
+from enginebay.testing.command_runs import Ran, call_command, run_command
 
 if TYPE_CHECKING:
     from pathlib import Path

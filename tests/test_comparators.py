@@ -22,7 +22,7 @@ from tests.flat_options import split_options
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from enginebay.testing.commands import Ran
+    from enginebay.testing.command_runs import Ran
 
 #: One thread each: pools on a busy machine take turns spinning.
 THREADS = {"onnxruntime": "intra_op_threads", "openvino": "threads", "ncnn": "threads"}

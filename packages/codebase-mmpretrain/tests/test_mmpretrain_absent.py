@@ -10,7 +10,7 @@ import pytest
 
 import enginebay as eb
 from enginebay.hooks import ModelRequest, RewritersRequest
-from enginebay.testing.commands import call_command
+from enginebay.testing.command_runs import call_command
 from enginebay_mmpretrain import plugin
 from enginebay_mmpretrain.model_config import image_size_of
 from enginebay_mmpretrain.task import pipeline_steps

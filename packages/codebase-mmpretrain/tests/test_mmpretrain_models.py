@@ -10,7 +10,7 @@ import torch
 
 import enginebay as eb
 from enginebay.hooks import ModelRequest
-from enginebay.testing.commands import call_command
+from enginebay.testing.command_runs import call_command
 from enginebay_mmpretrain.model_config import read_config
 from enginebay_mmpretrain.plugin import model_sources
 

@@ -11,7 +11,7 @@ from PIL import Image
 
 import enginebay as eb
 from enginebay.hooks import ModelRequest
-from enginebay.testing.commands import call_command
+from enginebay.testing.command_runs import call_command
 from enginebay_models.plugin import model_sources
 from enginebay_models.tasks import timm_task
 

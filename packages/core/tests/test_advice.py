@@ -12,7 +12,7 @@ import pytest
 
 import enginebay as eb
 from enginebay.errors import UsageError, in_python
-from enginebay.testing.commands import command, environment
+from enginebay.testing.command_runs import command, environment
 
 SOURCE = Path(eb.__file__).parent
 

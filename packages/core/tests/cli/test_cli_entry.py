@@ -15,8 +15,8 @@ import enginebay
 from enginebay.cli import command_parser
 from enginebay.cli.installed_commands import OWN, all_commands, command, module_of, summary
 from enginebay.testing import temporary_backend
-from enginebay.testing.commands import command as command_line
-from enginebay.testing.commands import environment
+from enginebay.testing.command_runs import command as command_line
+from enginebay.testing.command_runs import environment
 
 if TYPE_CHECKING:
     from pathlib import Path

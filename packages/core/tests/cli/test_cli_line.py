@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from enginebay.cli import main
-from enginebay.testing.commands import environment
+from enginebay.testing.command_runs import environment
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from enginebay.testing.commands import Ran
+    from enginebay.testing.command_runs import Ran
 
     from .conftest import Run
 

@@ -11,7 +11,7 @@ import pytest
 
 from enginebay.cli.output import print_table
 from enginebay.testing import temporary_backend
-from enginebay.testing.commands import command, environment
+from enginebay.testing.command_runs import command, environment
 
 from .conftest import terminal
 

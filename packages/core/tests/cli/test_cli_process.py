@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from enginebay.testing.commands import command, environment
+from enginebay.testing.command_runs import command, environment
 
 from .conftest import terminal
 

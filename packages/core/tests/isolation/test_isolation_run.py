@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from enginebay.errors import ChildCrashedError, ChildTimeoutError, IsolationError
 from enginebay.isolation import Finished, check_time_limit, run, time_limit
-from enginebay.isolation.group import KEPT, Log
+from enginebay.isolation.process_group import KEPT, Log
 
 
 def python(code: str, *args: str) -> list[str]:

@@ -23,7 +23,7 @@ from enginebay.plugins import (
     trial,
 )
 from enginebay.testing import temporary_backend
-from enginebay.testing.commands import run_command
+from enginebay.testing.command_runs import run_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

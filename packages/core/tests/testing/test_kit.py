@@ -11,7 +11,7 @@ import pytest
 
 import enginebay as eb
 from enginebay.testing import Conformance, temporary_backend, xfail
-from enginebay.testing.commands import environment
+from enginebay.testing.command_runs import environment
 from enginebay.testing.conformance.suite import laws
 
 from .broken_backends import BROKEN, source

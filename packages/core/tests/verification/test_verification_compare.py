@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as hnp
 
 from enginebay.errors import UsageError
 from enginebay.verification import compare_outputs
-from enginebay.verification.arrays import slices_apart
+from enginebay.verification.output_arrays import slices_apart
 
 if TYPE_CHECKING:
     from enginebay.verdict import OutputComparison

@@ -18,7 +18,7 @@ import enginebay as eb
 import enginebay_lab as lab
 from enginebay.errors import ArtifactError, InputError, UsageError
 from enginebay.testing import temporary_backend
-from enginebay.testing.commands import command, environment
+from enginebay.testing.command_runs import command, environment
 from enginebay_lab.executors.local import local_executor
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from tests.flat_options import split_options
 import enginebay as eb
 import enginebay_lab as lab
 from enginebay.errors import ArtifactError, MissingDependencyError, UsageError
-from enginebay.testing.commands import Ran, call_command
+from enginebay.testing.command_runs import Ran, call_command
 from enginebay_lab.reports.result import json_schema
 from enginebay_lab.sweeps.rows_file import RowsFile
 

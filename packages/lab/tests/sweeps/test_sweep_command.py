@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from enginebay.testing.commands import Ran, call_command, command, environment
+from enginebay.testing.command_runs import Ran, call_command, command, environment
 from enginebay_lab.evaluation.rows import Row
 from enginebay_lab.measurement.machine import Machine
 from enginebay_lab.sweeps.rows import Sweep, SweepRow

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from enginebay.artifact.description import build_manifest, portable
     from enginebay.artifact.isolated import IsolatedWrapper
     from enginebay.artifact.manifest import (
         MANIFEST_FORMAT,
@@ -27,7 +26,8 @@ if TYPE_CHECKING:
         PluginRecord,
         RunRecord,
     )
-    from enginebay.artifact.modules import record_modules
+    from enginebay.artifact.manifest_building import build_manifest, portable
+    from enginebay.artifact.node_modules import record_modules
     from enginebay.artifact.opening import (
         SAMPLES_FILE,
         Artifact,
@@ -89,14 +89,14 @@ __getattr__ = lazy_names(
         "SAMPLES_FILE": "artifact.opening",
         "SIMULATION_FOLDER": "artifact.parts",
         "Staging": "artifact.stage",
-        "build_manifest": "artifact.description",
+        "build_manifest": "artifact.manifest_building",
         "check_target": "artifact.target",
         "convert_parts": "artifact.parts",
         "load_request": "artifact.request",
         "move_artifact": "artifact.stage",
         "open_artifact": "artifact.opening",
-        "portable": "artifact.description",
-        "record_modules": "artifact.modules",
+        "portable": "artifact.manifest_building",
+        "record_modules": "artifact.node_modules",
         "record_run": "artifact.runs",
         "run_record": "artifact.runs",
         "simulation_folder": "artifact.parts",

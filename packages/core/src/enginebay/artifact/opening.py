@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from enginebay.artifact import manifest as manifests
-from enginebay.artifact.files import HINT, check_file, check_paths, check_presence
+from enginebay.artifact.file_checks import HINT, check_file, check_paths, check_presence
 from enginebay.artifact.manifest import MANIFEST_NAME, Manifest
 from enginebay.artifact.replacement import read_whole
 from enginebay.errors import ArtifactError, UsageError, check_text, nearest
@@ -95,7 +95,7 @@ class Artifact(msgspec.Struct, frozen=True):
 
     def modules(self) -> dict[str, str]:
         """The path of the module that each node comes from, by its name; empty if unknown."""
-        from enginebay.artifact.modules import read_modules
+        from enginebay.artifact.node_modules import read_modules
 
         return read_modules(self.path)
 

@@ -26,7 +26,7 @@ import msgspec
 
 from enginebay.artifact import manifest as manifests
 from enginebay.artifact.exchange import exchange
-from enginebay.artifact.files import list_files
+from enginebay.artifact.file_checks import list_files
 from enginebay.artifact.manifest import MANIFEST_NAME, Manifest
 from enginebay.artifact.opening import Artifact, open_artifact
 from enginebay.artifact.target import check_target

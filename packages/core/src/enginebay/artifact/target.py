@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from enginebay.artifact.files import walk
+from enginebay.artifact.file_checks import walk
 from enginebay.artifact.manifest import MANIFEST_NAME, MANIFEST_PART, is_manifest, listed_paths
 from enginebay.artifact.replacement import read_whole
 from enginebay.errors import ArtifactError, ArtifactExistsError, check_text

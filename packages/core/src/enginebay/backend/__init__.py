@@ -10,8 +10,8 @@ from enginebay.backend.backend import (
     read_ir,
 )
 from enginebay.backend.contributed import plugin_rewriters
-from enginebay.backend.kept import kept_nodes
-from enginebay.backend.layers import time_layers, times_layers
+from enginebay.backend.layer_times import time_layers, times_layers
+from enginebay.backend.node_selection import kept_nodes
 
 __all__ = [
     "DEFAULT_BACKEND",

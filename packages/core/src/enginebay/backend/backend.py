@@ -12,7 +12,7 @@ import msgspec
 from enginebay.backend.contributed import collect_rewriters
 from enginebay.backend.lowered import Lowering
 from enginebay.backend.machines import checked_machines
-from enginebay.backend.written import written_files
+from enginebay.backend.output_files import written_files
 from enginebay.errors import (
     BackendUnavailableError,
     ConversionError,

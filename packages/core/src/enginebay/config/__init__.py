@@ -7,8 +7,8 @@ TOML, JSON, YAML and Python, the last read without executing it. A file inherits
 from __future__ import annotations
 
 from enginebay.config.backend_section import backend_params
+from enginebay.config.config_file import read, read_config
 from enginebay.config.dynamic_axes import dynamic_shapes
-from enginebay.config.loading import read, read_config
 from enginebay.config.merging import plain
 from enginebay.config.problems import Problems
 from enginebay.config.schema import config_schema

@@ -14,7 +14,7 @@ def parse_yaml(text: str) -> Any:
         ValueError: It is not YAML, or uses more than plain values; with the line and the column.
     """
     try:
-        found = yaml.load(text, _Loader)  # noqa: S506  # a SafeLoader
+        found = yaml.load(text, _YamlLoader)  # noqa: S506  # a SafeLoader
     except yaml.YAMLError as err:
         mark = getattr(err, "problem_mark", None)
         at = f" (at line {mark.line + 1}, column {mark.column + 1})" if mark else ""
@@ -23,7 +23,7 @@ def parse_yaml(text: str) -> Any:
     return {} if found is None else found
 
 
-class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
+class _YamlLoader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
     def flatten_mapping(self, node: Any) -> None:
         """Refuse keys that are given twice, and merge keys, whose work has no limit."""
         keys = set[tuple[str, str]]()

@@ -12,7 +12,7 @@ from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
     from enginebay.data.data_set import CheckedItems, DataSet, Item, NamedData
-    from enginebay.data.find import find_data
+    from enginebay.data.named_data import find_data
     from enginebay.data.record import DataRecord
 
 __all__ = ["CheckedItems", "DataRecord", "DataSet", "Item", "NamedData", "find_data"]
@@ -25,6 +25,6 @@ __getattr__ = lazy_names(
         "DataSet": "data.data_set",
         "Item": "data.data_set",
         "NamedData": "data.data_set",
-        "find_data": "data.find",
+        "find_data": "data.named_data",
     },
 )

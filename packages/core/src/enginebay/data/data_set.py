@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import numpy as np
 
+from enginebay.data.data_sources import open_source
 from enginebay.data.pictures import Pictures
 from enginebay.data.record import DataRecord
-from enginebay.data.sources import open_source
 from enginebay.errors import InputError, UsageError
 from enginebay.inference import InputCheck
 from enginebay.tensors import to_numpy
@@ -22,7 +22,7 @@ from enginebay.tensors import to_numpy
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from enginebay.data.sources import Source
+    from enginebay.data.data_sources import Source
     from enginebay.images import Task
     from enginebay.tensors import NumpyArray, TensorSpec
 
@@ -96,7 +96,7 @@ class DataSet:
         is_named = isinstance(source, str | Path)
         self.named = NamedData(str(source), take, seed) if is_named else None
         if isinstance(source, str):
-            from enginebay.data.find import find_data
+            from enginebay.data.named_data import find_data
 
             named, source = f"'{source}'", find_data(source)
         self._digests = array("Q")

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from enginebay.ir.description import describe
     from enginebay.ir.half import to_half
     from enginebay.ir.model import IR_FOLDER, SUFFIXES, ExporterName, IRKind, IRModel
     from enginebay.ir.noise import model_line, no_graph_dump, quiet
     from enginebay.ir.onnx_file import read_onnx
     from enginebay.ir.scopes import source_modules
+    from enginebay.ir.summary import describe
     from enginebay.ir.torch_file import program_specs, read_exported_program, read_torchscript
 
 __all__ = [
@@ -44,7 +44,7 @@ __getattr__ = lazy_names(
         "IRModel": "ir.model",
         "IR_FOLDER": "ir.model",
         "SUFFIXES": "ir.model",
-        "describe": "ir.description",
+        "describe": "ir.summary",
         "model_line": "ir.noise",
         "no_graph_dump": "ir.noise",
         "program_specs": "ir.torch_file",

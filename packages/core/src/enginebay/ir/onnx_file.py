@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay.environment import require
 from enginebay.errors import ModelSourceError
-from enginebay.ir.description import KEY, Description, read_description
 from enginebay.ir.external_data import external_files
 from enginebay.ir.model import IRModel
 from enginebay.ir.onnx_outline import read_outline
+from enginebay.ir.summary import KEY, Description, read_description
 from enginebay.tensors import TensorSpec
 
 if TYPE_CHECKING:

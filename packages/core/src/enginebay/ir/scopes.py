@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
-from enginebay.ir.description import KEY
+from enginebay.ir.summary import KEY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ this process itself is killed.
 
 from __future__ import annotations
 
-from enginebay.isolation.calls import call
+from enginebay.isolation.function_calls import call
 from enginebay.isolation.limit import TimeLimit, check_time_limit, time_left, time_limit
 from enginebay.isolation.programs import Finished, run
 from enginebay.isolation.worker import Worker

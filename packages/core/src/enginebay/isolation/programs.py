@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from enginebay.errors import ChildCrashedError, ChildTimeoutError, IsolationError
-from enginebay.isolation.group import GRACE, Group, Log, follow, read_rest
 from enginebay.isolation.limit import shortest
+from enginebay.isolation.process_group import GRACE, Group, Log, follow, read_rest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -11,10 +11,10 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self
 
-from enginebay.isolation.calls import child_command, encoded, raise_again
 from enginebay.isolation.child import FRAME, Raised, Returned, decode, framed
-from enginebay.isolation.group import GRACE, Group, Log, read_rest
+from enginebay.isolation.function_calls import child_command, encoded, raise_again
 from enginebay.isolation.limit import shortest
+from enginebay.isolation.process_group import GRACE, Group, Log, read_rest
 from enginebay.isolation.programs import Finished, crashed, end, overran, start
 
 if TYPE_CHECKING:

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from enginebay.models.dynamic import DynamicDim, DynamicShapes, between_shapes, extreme_shapes
     from enginebay.models.examples import shapes_of
     from enginebay.models.forward import evaluation, output_tensors
-    from enginebay.models.names import unused
+    from enginebay.models.input_names import unused
     from enginebay.models.observation import Observation, Observer
-    from enginebay.models.options import Options, image_size, read_options
     from enginebay.models.plugin_sources import find_model
     from enginebay.models.python_source import named_object
     from enginebay.models.restoration import unchanged
     from enginebay.models.signature import Signature
     from enginebay.models.source_check import check_source
+    from enginebay.models.source_options import Options, image_size, read_options
     from enginebay.models.sources import ModelSource
     from enginebay.models.weights import fixed_seed, load_weights, measure_norms, take_weights
 
@@ -65,7 +65,7 @@ __getattr__ = lazy_names(
         "ModelSource": "models.sources",
         "Observation": "models.observation",
         "Observer": "models.observation",
-        "Options": "models.options",
+        "Options": "models.source_options",
         "Signature": "models.signature",
         "between_shapes": "models.dynamic",
         "bind": "models.bound",
@@ -74,15 +74,15 @@ __getattr__ = lazy_names(
         "extreme_shapes": "models.dynamic",
         "find_model": "models.plugin_sources",
         "fixed_seed": "models.weights",
-        "image_size": "models.options",
+        "image_size": "models.source_options",
         "load_weights": "models.weights",
         "measure_norms": "models.weights",
         "named_object": "models.python_source",
         "output_tensors": "models.forward",
-        "read_options": "models.options",
+        "read_options": "models.source_options",
         "shapes_of": "models.examples",
         "take_weights": "models.weights",
         "unchanged": "models.restoration",
-        "unused": "models.names",
+        "unused": "models.input_names",
     },
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from enginebay.errors import InputError, nearest
 from enginebay.models.forward import detached
-from enginebay.models.names import unused
+from enginebay.models.input_names import unused
 from enginebay.tensors import is_cache, leaves, map_leaves, map_named, to_torch
 
 if TYPE_CHECKING:

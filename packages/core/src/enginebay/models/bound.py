@@ -18,7 +18,7 @@ from enginebay.errors import InputError, ModelError
 from enginebay.inference import InputCheck
 from enginebay.models.dynamic import from_profiles, to_profiles
 from enginebay.models.examples import example_inputs, is_made_up, open_dimensions, range_profiles
-from enginebay.models.programs import captured_dimensions, check_captured
+from enginebay.models.exported_programs import captured_dimensions, check_captured
 from enginebay.models.signature import Signature, read_signature
 from enginebay.tensors import host_view, to_numpy, to_torch
 

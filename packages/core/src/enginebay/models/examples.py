@@ -137,7 +137,7 @@ def _at(value: Any, dims: tuple[int | None, ...] | None) -> Any:
 
 
 def _specs_from_shapes(source: ModelSource, shapes: Shapes) -> dict[str, TensorSpec]:
-    from enginebay.models.functions import FunctionModel  # imports torch
+    from enginebay.models.function_models import FunctionModel  # imports torch
 
     known = source.ir.inputs if source.ir else ()
     if known and all(spec.is_static for spec in known):

@@ -19,7 +19,7 @@ from enginebay.models.arguments import (
     misspelled_input,
 )
 from enginebay.models.forward import detached, evaluation, output_tensors
-from enginebay.models.names import renamed, unused
+from enginebay.models.input_names import renamed, unused
 from enginebay.tensors import TensorSpec, is_cache, specs
 
 if TYPE_CHECKING:

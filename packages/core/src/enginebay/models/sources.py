@@ -247,7 +247,7 @@ def _built(function: Callable[..., Any], description: str) -> Any:
 
 def _function(found: Any) -> Any:
     """A function as the model that it is; None for anything else."""
-    from enginebay.models.functions import FunctionModel
+    from enginebay.models.function_models import FunctionModel
 
     if _is_model(found) or isinstance(found, type) or not callable(found):
         return None

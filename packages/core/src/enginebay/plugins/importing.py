@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from enginebay.environment import install_hint, missing_package
 from enginebay.errors import PluginError, one_line
-from enginebay.plugins.checks import check_backend, check_command, check_plugin
 from enginebay.plugins.entry_points import BACKENDS, COMMANDS
+from enginebay.plugins.plugin_checks import check_backend, check_command, check_plugin
 
 if TYPE_CHECKING:
     from types import ModuleType

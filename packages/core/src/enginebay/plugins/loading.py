@@ -19,7 +19,7 @@ from enginebay.errors import (
     nearest,
     one_line,
 )
-from enginebay.plugins import checks, discovery
+from enginebay.plugins import discovery, plugin_checks
 from enginebay.plugins.discovery import KNOWN_DISTRIBUTIONS, BackendStatus, Fault
 from enginebay.plugins.entry_points import BACKENDS, COMMANDS, PLUGINS
 from enginebay.plugins.importing import import_checked
@@ -54,9 +54,9 @@ class PluginTeam:
 
     def __init__(self, members: Mapping[ModuleType, BackendStatus]) -> None:
         self.members = members
-        self._manager = checks.new_manager()
+        self._manager = plugin_checks.new_manager()
         for module in members:
-            checks.register(self._manager, module)
+            plugin_checks.register(self._manager, module)
 
     def call(self, hook: str, **arguments: Any) -> Any:
         """Return the first result of a hook that is not None; None where there is none.

@@ -6,7 +6,7 @@ The answer is kept, so that only a plugin that is new here costs a process.
 from __future__ import annotations
 
 from enginebay.errors import ChildCrashedError, ChildTimeoutError, IsolationError, PluginError
-from enginebay.plugins import answers
+from enginebay.plugins import trial_cache
 from enginebay.plugins.discovery import BackendStatus  # noqa: TC001  # the child reads load's annotations
 from enginebay.plugins.importing import import_checked
 
@@ -27,7 +27,7 @@ def check_survival(group: str, status: BackendStatus) -> None:
     """
     if _inside:  # a plugin may load another one while it is imported
         return
-    answer = answers.read(status)
+    answer = trial_cache.read(status)
     if answer is None:
         answer = _ask(group, status)
     if answer:
@@ -37,12 +37,12 @@ def check_survival(group: str, status: BackendStatus) -> None:
 
 def trust(status: BackendStatus) -> None:
     """Let a plugin be loaded without a trial: one under test, which is debugged where it fails."""
-    answers.keep(status, _SURVIVED)
+    trial_cache.keep(status, _SURVIVED)
 
 
 def forget_failures() -> None:
     """Let plugins that failed be tried again."""
-    answers.drop(_SURVIVED)
+    trial_cache.drop(_SURVIVED)
 
 
 def load(group: str, status: BackendStatus) -> bool:
@@ -69,5 +69,5 @@ def _ask(group: str, status: BackendStatus) -> str:
         answer = _SURVIVED
         if not usable:  # an exception, which the next environment may not raise
             return answer
-    answers.keep(status, answer)
+    trial_cache.keep(status, answer)
     return answer

@@ -6,6 +6,7 @@ Comparing needs NumPy only. Torch tensors are accepted where the caller has them
 from __future__ import annotations
 
 from enginebay.verification.comparison import compare_outputs
+from enginebay.verification.engine_trial import check_loads, run_trial
 from enginebay.verification.groups import check_comparators
 from enginebay.verification.judgement import judge
 from enginebay.verification.probes import ProbeSettings
@@ -21,7 +22,6 @@ from enginebay.verification.samples import (
     record_reference,
     sample_model,
 )
-from enginebay.verification.trial import check_loads, run_trial
 
 __all__ = [
     "ProbeSettings",

@@ -9,7 +9,7 @@ import msgspec
 
 from enginebay.errors import UsageError
 from enginebay.verdict import OutputComparison
-from enginebay.verification.arrays import as_numpy, is_float, scale_of
+from enginebay.verification.output_arrays import as_numpy, is_float, scale_of
 from enginebay.verification.tally import Tally
 from enginebay.verification.tolerance import Tolerance, tolerance_for
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from enginebay.tensors import Array
-    from enginebay.verification.arrays import Apart
+    from enginebay.verification.output_arrays import Apart
 
 _CHUNK = 1 << 18  # places at a time: some 16 MiB of float64, whatever the outputs measure
 

@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 
 from enginebay.verdict import ComparisonRequest, OutputComparison
-from enginebay.verification.arrays import as_numpy, slices_apart
 from enginebay.verification.comparison import absent, hold, magnitude, tolerance_of
+from enginebay.verification.output_arrays import as_numpy, slices_apart
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

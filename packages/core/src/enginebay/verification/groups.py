@@ -8,9 +8,9 @@ import numpy as np
 
 from enginebay.errors import UsageError
 from enginebay.verdict import Matching
-from enginebay.verification.arrays import equal
 from enginebay.verification.comparison import compare_outputs
 from enginebay.verification.group import Measure, compare_group
+from enginebay.verification.output_arrays import equal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from enginebay.comparators import Comparator
     from enginebay.tensors import Array, NumpyArray, Sample
     from enginebay.verdict import Aligned, ComparisonResult, OutputComparison
-    from enginebay.verification.arrays import Apart
+    from enginebay.verification.output_arrays import Apart
 
 
 class Compared(NamedTuple):

@@ -11,13 +11,13 @@ from enginebay.errors import ChildCrashedError, ChildTimeoutError, EnginebayErro
 from enginebay.inference import coarseness
 from enginebay.tensors import load_samples
 from enginebay.verdict import EXAMPLE, Verification
-from enginebay.verification.arrays import equal, is_float, says_nothing, slices_apart
+from enginebay.verification.engine_trial import run_trial
 from enginebay.verification.group import Measure
 from enginebay.verification.groups import aligned_sample, compare_sample, matchings, unproven
+from enginebay.verification.output_arrays import equal, is_float, says_nothing, slices_apart
 from enginebay.verification.signal import signals
 from enginebay.verification.simulation import not_simulated, simulated
 from enginebay.verification.tolerance import tolerance_for
-from enginebay.verification.trial import run_trial
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from enginebay.inference import Receipt
     from enginebay.tensors import NumpyArray, Sample
     from enginebay.verdict import Basis
-    from enginebay.verification.arrays import Apart
+    from enginebay.verification.output_arrays import Apart
 
 
 def judge(

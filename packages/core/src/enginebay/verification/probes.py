@@ -17,7 +17,7 @@ from enginebay.errors import UsageError
 from enginebay.models import between_shapes, extreme_shapes
 from enginebay.tensors import resize
 from enginebay.verdict import PROBES
-from enginebay.verification.arrays import is_float
+from enginebay.verification.output_arrays import is_float
 from enginebay.verification.tolerance import CALIBRATED
 
 if TYPE_CHECKING:

@@ -142,7 +142,7 @@ def engine_outputs(
     from enginebay.artifact import LoadRequest, portable
     from enginebay.backend import read_ir
     from enginebay.hooks import ConvertRequest
-    from enginebay.verification.trial import run_trial
+    from enginebay.verification.engine_trial import run_trial
 
     ir = read_ir(path)
     with TemporaryDirectory(prefix="enginebay-reference-") as folder:

@@ -11,9 +11,9 @@ import msgspec
 from enginebay.errors import EnginebayError, InputError, ModelError, first_line, nearest
 from enginebay.tensors import Sample
 from enginebay.verdict import EXAMPLE, ITEM, Basis
-from enginebay.verification.arrays import says_nothing
 from enginebay.verification.group import Measure
 from enginebay.verification.groups import check_comparators, compare_sample
+from enginebay.verification.output_arrays import says_nothing
 from enginebay.verification.probes import Probe, Probes, ProbeSettings
 from enginebay.verification.reference import reference_for
 from enginebay.verification.tolerance import CALIBRATED

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from enginebay.verdict import Signal
-from enginebay.verification.arrays import as_numpy, is_float
+from enginebay.verification.output_arrays import as_numpy, is_float
 from enginebay.verification.tolerance import CALIBRATED, tolerance_for
 
 if TYPE_CHECKING:

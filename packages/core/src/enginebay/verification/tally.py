@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay.verification.arrays import widen
+from enginebay.verification.output_arrays import widen
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,7 +11,7 @@ import pytest
 
 import enginebay as eb
 from enginebay.environment import Tier
-from enginebay.testing.commands import environment
+from enginebay.testing.command_runs import environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

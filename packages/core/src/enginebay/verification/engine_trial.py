@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from enginebay.tensors import NumpyArray
 
 #: The functions that are called in the child process.
-_RUN = "enginebay.verification.trial:run_here"
-_LOAD = "enginebay.verification.trial:load_here"
+_RUN = "enginebay.verification.engine_trial:run_here"
+_LOAD = "enginebay.verification.engine_trial:load_here"
 
 
 def run_trial(
