@@ -19,6 +19,7 @@ from enginebay.version import __version__
 if TYPE_CHECKING:
     from enginebay.artifact import Artifact, open_artifact
     from enginebay.backend import Backend, get_backend
+    from enginebay.config import ExportOptions, VerifyOptions
     from enginebay.data import DataSet
     from enginebay.environment import Check, EnvReport
     from enginebay.errors import EnginebayError, MismatchError
@@ -35,9 +36,7 @@ if TYPE_CHECKING:
     from enginebay.ir import IRModel
     from enginebay.operations import (
         Deployment,
-        ExportOptions,
         Preview,
-        VerifyOptions,
         convert,
         deploy,
         export,
@@ -115,7 +114,7 @@ _fetch = lazy_names(
         "Deployment": "operations",
         "EnginebayError": "errors",
         "EnvReport": "environment",
-        "ExportOptions": "operations",
+        "ExportOptions": "config",
         "FileName": "params",
         "IRModel": "ir",
         "ImageClassification": "images",
@@ -130,7 +129,7 @@ _fetch = lazy_names(
         "TensorSpec": "tensors",
         "VerdictWarning": "verdict",
         "Verification": "verdict",
-        "VerifyOptions": "operations",
+        "VerifyOptions": "config",
         "Wrapper": "inference",
         "convert": "operations",
         "deploy": "operations",

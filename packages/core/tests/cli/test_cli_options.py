@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import enginebay as eb
-from enginebay.operations import ONLY_OF_DEPLOY
+from enginebay.config import ONLY_OF_DEPLOY
 from enginebay.params import declared_fields, read_fields
 
 if TYPE_CHECKING:

@@ -41,7 +41,9 @@ GOOD = [
     },
     {"onnx_config": {"dynamic_axes": {"x": [0, 2]}, "input_names": ["x"], "input_shape": [8, 8]}},
     {"codebase_config": {"type": "mine", "task": "Classification", "own": {"a": [1]}}},
-    {"partition_config": {"cuts": ["neck"]}, "calib_config": {"calib_file": "a.npz"}},
+    {"export_config": {"cuts": ["neck"], "exporter": "dynamo", "input_names": ["x"]}},
+    {"verify_config": {"domain": {"x": [0, 1]}, "compare": {"a,b": "set"}, "strict": True}},
+    {"calib_config": {"calib_file": "a.npz"}},
     {"partition_config": {"type": "a", "partition_cfg": [{"start": "b:input", "end": ["c"]}]}},
 ]
 BAD = [
@@ -55,6 +57,8 @@ BAD = [
     {"onnx_config": {"export_params": False}},
     {"ir_config": {"input_nmes": []}},
     {"partition_config": {"cut": []}},
+    {"export_config": {"cut": []}},
+    {"verify_config": {"probes": "few"}},
 ]
 
 

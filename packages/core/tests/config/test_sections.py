@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import enginebay as eb
-from enginebay.config import read
+from enginebay.config import ExportOptions, read
 from enginebay.config.backend_section import backend_params
 from enginebay.config.dynamic_axes import dynamic_shapes
 from enginebay.config.problems import Problems
@@ -16,7 +16,6 @@ from enginebay.config.sections import IRSection
 from enginebay.errors import BackendNotFoundError, ConfigError
 from enginebay.models.dynamic import DynamicDim
 from enginebay.operations.check_config import check
-from enginebay.operations.options import ExportOptions
 from enginebay.operations.settings import resolve_settings
 from enginebay.testing import temporary_backend
 
@@ -226,13 +225,24 @@ def test_the_data_set_of_a_config() -> None:
         (
             {"partition_config": {"type": "two_stage", "partition_cfg": []}},
             "'partition_cfg' names no part",
-            "write partition_config = dict(cuts=['MARK', …])",
+            "write export_config = dict(cuts=['MARK', …])",
         ),
         (
             {**section(), "calib_config": {"calib_file": "a.h5"}},
             "'a.h5' is no data set: wanted an .npz file, a folder, or file.py:attr",
             "write it with numpy.savez, one array for each input",
         ),
+        (
+            {"export_config": {"exporters": "dynamo"}},
+            "'exporters' is not a key of export_config, which may have cuts, exporter, ",
+            "did you mean 'exporter'?",
+        ),
+        (
+            {"export_config": {"exporter": "trace"}},
+            "'trace' does not fit export_config.exporter: wanted one of 'dynamo', 'torchscript'",
+            None,
+        ),
+        ({"verify_config": {"rtol": "x"}}, "'x' does not fit verify_config.rtol: wanted flo", None),
         ({"codebase_config": {"task": "x"}}, "'codebase_config' needs 'type': wanted str", None),
     ],
 )
@@ -339,15 +349,19 @@ def test_settings_take_what_is_given_first(write) -> None:
     text = """
         backend_config = dict(type='stranger', level=2, precision='fp16')
         ir_config = dict(type='onnx', opset_version=17, input_names=['a'], output_names=['b'])
-        partition_config = dict(cuts=['neck'])
+        export_config = dict(cuts=['neck'], opset=18)
+        verify_config = dict(rtol=1e-3, probes=2)
     """
     given = ExportOptions(input_names=["c"], exporter="dynamo")
     settings = resolve_settings(write("a.py", text), params={"level": 5}, export=given)
     assert (settings.params.level, settings.params.precision) == (5, "fp16")
     export = settings.export
-    assert (export.ir, export.opset, export.exporter) == ("onnx", 17, "dynamo")
+    assert (export.ir, export.opset, export.exporter) == ("onnx", 18, "dynamo")
     assert (export.input_names, export.output_names) == (["c"], ["b"])
     assert export.cuts == ["neck"]
+    assert (settings.verify.rtol, settings.verify.probes) == (1e-3, 2)
+    over = resolve_settings("a.py", verify=eb.VerifyOptions(rtol=0.5)).verify
+    assert (over.rtol, over.probes) == (0.5, 2)
     assert settings.values["backend_config"]["level"] == 2
     assert resolve_settings("a.py", params=settings.params.replace(level=9)).params.level == 9
     other = resolve_settings("a.py", export=ExportOptions(cuts=["head"]))

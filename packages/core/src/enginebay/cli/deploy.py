@@ -57,7 +57,8 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
 def run(args: Namespace) -> int:
     """Deploy, and describe the artifact."""
     from enginebay.cli.progress import progress
-    from enginebay.operations import VerifyOptions, deploy, typed
+    from enginebay.config import VerifyOptions
+    from enginebay.operations import deploy, typed
 
     with progress() as watch, stdout_on_stderr(), quiet_verdict():
         options = model_options(args)

@@ -23,7 +23,7 @@ EXAMPLES = (
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
     """Add the command's flags."""
-    from enginebay.operations import ONLY_OF_DEPLOY, ExportOptions
+    from enginebay.config import ONLY_OF_DEPLOY, ExportOptions
 
     parser.usage = "enginebay export MODEL [--output FILE] [--input NAME=SPEC] [flags]"
     parser.add_argument("model", metavar="MODEL", help=MODEL_HELP)
@@ -44,7 +44,8 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
 def run(args: Namespace) -> int:
     """Export, and describe what was written."""
-    from enginebay.operations import ExportOptions, export
+    from enginebay.config import ExportOptions
+    from enginebay.operations import export
     from enginebay.params import parse_shapes
     from enginebay.tensors import parse_inputs
 

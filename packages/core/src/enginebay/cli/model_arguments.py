@@ -47,7 +47,7 @@ def add_model(parser: ArgumentParser) -> None:
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the flags of how to export and how to verify, each group under its heading."""
-    from enginebay.operations import ExportOptions, VerifyOptions
+    from enginebay.config import ExportOptions, VerifyOptions
 
     ExportOptions.add_arguments(parser.add_argument_group("export options"))
     VerifyOptions.add_arguments(parser.add_argument_group("verification options"))
@@ -103,8 +103,7 @@ def model_options(args: Namespace) -> dict[str, Any]:
 
 def shared_options(args: Namespace) -> dict[str, Any]:
     """Those of them that do not depend on the backend."""
-    from enginebay.config import read
-    from enginebay.operations import ExportOptions
+    from enginebay.config import ExportOptions, read
     from enginebay.tensors import parse_inputs
 
     config = read(args.config, environment=environment(args.allow_env)) if args.config else None

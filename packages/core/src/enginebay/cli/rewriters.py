@@ -17,7 +17,7 @@ EXAMPLES = (
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
     """Add the command's flags."""
-    from enginebay.operations import ExportOptions
+    from enginebay.config import ExportOptions
 
     parser.usage = "enginebay rewriters [--backend NAME] [--ir IR] [--json]"
     parser.add_argument(

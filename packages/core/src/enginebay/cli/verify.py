@@ -26,7 +26,7 @@ EXAMPLES = (
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
     """Add the command's flags."""
-    from enginebay.operations import ONLY_OF_DEPLOY, VerifyOptions
+    from enginebay.config import ONLY_OF_DEPLOY, VerifyOptions
 
     parser.usage = "enginebay verify ARTIFACT [--model MODEL] [--input NAME=SPEC] [flags]"
     parser.add_argument(
@@ -55,7 +55,8 @@ def run(args: Namespace) -> int:
     import msgspec
 
     from enginebay.artifact import open_artifact
-    from enginebay.operations import VerifyOptions, verify_here
+    from enginebay.config import VerifyOptions
+    from enginebay.operations import verify_here
 
     if args.inputs and not args.model:
         raise UsageError(

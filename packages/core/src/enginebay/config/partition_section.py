@@ -1,4 +1,4 @@
-"""Where a config cuts the model: at marks, or as MMDeploy's ``partition_cfg`` names them."""
+"""Where MMDeploy's ``partition_cfg`` cuts the model."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _PARTS = "partition_cfg"
 #: MMDeploy counts the calls of a function: ``multiclass_nms[0]:input`` is its first.
 _CALL = re.compile(r"(?P<function>.+)\[(?P<number>\d+)\](?P<side>:.*)?")
 
-_HINT = "write partition_config = dict(cuts=['MARK', …])"
+_HINT = "write export_config = dict(cuts=['MARK', …])"
 
 
-def read_cuts(given: Mapping[str, Any], problems: Problems) -> tuple[str | Cut, ...]:
+def read_cuts(given: Mapping[str, Any], problems: Problems) -> tuple[Cut, ...]:
     """Read ``partition_config``.
 
     Args:
@@ -42,15 +42,13 @@ def read_cuts(given: Mapping[str, Any], problems: Problems) -> tuple[str | Cut, 
             (_NAME, "type"),
             f"'{section.type}' is a partition that MMDeploy knows; there is none of that name here",
             "write its partition_cfg, a list of dict(start=['MARK:input'], end=['MARK:output']), "
-            "or cuts=['MARK', …]",
+            "or export_config = dict(cuts=['MARK', …])",
         )
-    return section.cuts
+    return ()
 
 
 def _of_parts(section: PartitionSection, problems: Problems) -> tuple[Cut, ...]:
     """Return the places where MMDeploy's parts start and end."""
-    if section.cuts:
-        problems.wrong((_NAME, "cuts"), f"'cuts' and '{_PARTS}' are both there: wanted one", _HINT)
     if not section.partition_cfg:
         problems.wrong((_NAME, _PARTS), f"'{_PARTS}' names no part", _HINT)
     cuts: list[Cut] = []

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from enginebay.config.options import ExportOptions, Options, VerifyOptions, merge_options
 from enginebay.config.partition_section import read_cuts
 from enginebay.config.places import Table
 from enginebay.config.section_fields import read_section
@@ -59,7 +60,8 @@ def read_sections(config: Mapping[str, Any], problems: Problems) -> Sections:
         backend=_backend(given, problems),
         backend_config={k: v for k, v in given.get("backend_config", {}).items() if k != "type"},
         ir=ir,
-        cuts=read_cuts(given.get("partition_config", {}), problems),
+        export=_export(given, ir, problems),
+        verify=_options(VerifyOptions, given, "verify_config", problems),
         calib=_calib(given, problems),
     )
 
@@ -91,6 +93,22 @@ def _ir(given: _Given, name: str, problems: Problems) -> IRSection:
             "call the section ir_config",
         )
     return msgspec.structs.replace(section, type="onnx")
+
+
+def _export(given: _Given, ir: IRSection, problems: Problems) -> ExportOptions:
+    """The options of ``export_config``, with what other toolkits' sections say of the rest."""
+    others = ExportOptions(
+        ir=ir.type,
+        opset=ir.opset_version,
+        input_names=ir.input_names or None,
+        output_names=ir.output_names or None,
+        cuts=read_cuts(given.get("partition_config", {}), problems),
+    )
+    return merge_options(_options(ExportOptions, given, "export_config", problems), others)
+
+
+def _options(kind: type[Options], given: _Given, name: str, problems: Problems) -> Options:
+    return read_section(kind, given.get(name, {}), (name,), problems)
 
 
 def _notes(given: _Given, name: str, ir: IRSection) -> Iterator[str]:

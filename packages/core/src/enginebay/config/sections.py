@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from enginebay.rewriting import Cut
+from enginebay.config.options import ExportOptions, VerifyOptions
 
 Size = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -19,7 +19,6 @@ class IRSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         type: The IR; by default the backend's preferred ones in order, until one works. A section
             called ``onnx_config`` means ``onnx``.
         opset_version: The ONNX operator set; by default the exporter's own.
-        exporter: The ONNX exporter; by default the first that works.
         input_names: Instead of the parameter names of ``forward``.
         output_names: Instead of ``output``, ``output_0`` … or the keys of the result.
         input_shape: Width and height of the one image that the model takes: ``[W, H]``.
@@ -35,7 +34,6 @@ class IRSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     type: Literal["onnx", "torchscript", "exported_program"] | None = None
     opset_version: Size | None = None
-    exporter: Literal["dynamo", "torchscript"] | None = None
     input_names: tuple[str, ...] = ()
     output_names: tuple[str, ...] = ()
     input_shape: tuple[Size, Size] | None = None
@@ -52,13 +50,11 @@ class PartitionSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """``partition_config``: where the model is cut into several engines.
 
     Attributes:
-        cuts: Names of marks, in the order of the model.
         apply_marks: False leaves the model in one piece.
         type: MMDeploy's name for the partition; no effect.
         partition_cfg: MMDeploy's parts, each with the keys of :class:`PartSection`.
     """
 
-    cuts: tuple[str, ...] = ()
     apply_marks: bool = True
     type: str | None = None
     partition_cfg: tuple[Mapping[str, Any], ...] = ()
@@ -117,6 +113,8 @@ SECTIONS: dict[str, type[msgspec.Struct] | None] = {
     "backend_config": None,
     "onnx_config": IRSection,
     "ir_config": IRSection,
+    "export_config": ExportOptions,
+    "verify_config": VerifyOptions,
     "codebase_config": CodebaseSection,
     "partition_config": PartitionSection,
     "calib_config": CalibSection,
@@ -133,13 +131,15 @@ class Sections(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         backend: The backend's name; None if the config names none.
         backend_config: Its section without the name, as it was written.
-        ir: How the model is exported.
-        cuts: Where the model is cut.
+        ir: The section of another toolkit about the IR.
+        export: How the model is exported, by all the sections that say something of it.
+        verify: How the artifact is compared with its model.
         calib: What a quantised engine is calibrated with.
     """
 
     backend: str | None = None
     backend_config: Mapping[str, Any] = {}
     ir: IRSection = IRSection()
-    cuts: tuple[str | Cut, ...] = ()
+    export: ExportOptions = ExportOptions()
+    verify: VerifyOptions = VerifyOptions()
     calib: CalibSection = CalibSection()

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from enginebay.operations.deployment import Deployment
     from enginebay.operations.export_model import export
     from enginebay.operations.load_artifact import load
-    from enginebay.operations.options import ONLY_OF_DEPLOY, ExportOptions, VerifyOptions
     from enginebay.operations.preview_model import BackendPreview, Preview, preview
     from enginebay.operations.recorded_command import python_call, typed
     from enginebay.operations.rewrite_model import rewrite
@@ -26,14 +25,11 @@ if TYPE_CHECKING:
     from enginebay.operations.work_dir import default_work_dir
 
 __all__ = [
-    "ONLY_OF_DEPLOY",
     "BackendPreview",
     "Deployment",
-    "ExportOptions",
     "Preview",
     "Step",
     "Steps",
-    "VerifyOptions",
     "check",
     "convert",
     "default_work_dir",
@@ -55,9 +51,6 @@ __getattr__ = lazy_names(
     {
         "BackendPreview": "operations.preview_model",
         "Deployment": "operations.deployment",
-        "ExportOptions": "operations.options",
-        "VerifyOptions": "operations.options",
-        "ONLY_OF_DEPLOY": "operations.options",
         "typed": "operations.recorded_command",
         "python_call": "operations.recorded_command",
         "input_sets": "operations.verify_artifact",

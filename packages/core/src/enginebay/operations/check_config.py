@@ -45,7 +45,7 @@ def check(config: Mapping[str, Any]) -> Checked:
         problems=tuple(problems.with_places(config)),
         notes=tuple(problems.notes),
         backend=sections.backend,
-        ir=sections.ir.type,
+        ir=sections.export.ir,
     )
 
 

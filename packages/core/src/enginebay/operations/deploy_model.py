@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from enginebay.artifact import staging
 from enginebay.models import unchanged
 from enginebay.operations.deployment import Deployment, Line
-from enginebay.operations.options import VerifyOptions
 from enginebay.operations.recorded_command import python_call
 from enginebay.operations.settings import resolve_settings
 from enginebay.operations.shown_steps import show_steps
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from enginebay.operations.options import ExportOptions
+    from enginebay.config import ExportOptions, VerifyOptions
     from enginebay.operations.steps import Step
     from enginebay.params import BackendParams
 
@@ -95,8 +94,9 @@ def deploy(
         dynamic=dynamic,
         data=data,
         export=export,
+        verify=verify,
     )
-    line = Line(settings, verify or VerifyOptions(), int8_keep=int8_keep, command=python_call())
+    line = Line(settings, int8_keep=int8_keep, command=python_call())
     target = work_dir or default_work_dir(model, settings.backend.name)
     with staging(target, overwrite=overwrite) as stage, ExitStack() as model_use:
         shown = model_use.enter_context(show_steps()) if watch is True else watch or None

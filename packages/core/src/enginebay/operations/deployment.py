@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from enginebay.data import DataSet
     from enginebay.models import ModelSource
     from enginebay.operations.build_engine import Engine
-    from enginebay.operations.options import VerifyOptions
     from enginebay.operations.preparation import Prepared
     from enginebay.operations.settings import Settings
     from enginebay.operations.steps import Steps
@@ -98,7 +97,6 @@ class Line:
 
     Args:
         settings: The backend, its parameters, and how to export.
-        verify: How to compare.
         int8_keep: Nodes, operators and beginnings of names that stay out of 8 bits.
         command: What to type to make the artifact again.
 
@@ -110,12 +108,11 @@ class Line:
     def __init__(
         self,
         settings: Settings,
-        verify: VerifyOptions,
         *,
         int8_keep: Sequence[str] = (),
         command: str = "",
     ) -> None:
-        export = settings.export
+        export, verify = settings.export, settings.verify
         engine, params = settings.backend, settings.params
         if verify.strict:
             purpose = "strict looks at what the engine falls back on"
@@ -123,7 +120,6 @@ class Line:
         if int8_keep:
             engine.check_calibrated(params, "int8_keep keeps layers out of int8")
         self.settings = settings
-        self._verify = verify
         self._int8_keep = tuple(int8_keep)
         self._command = command
         self._task = None if export.task is None else read_task(export.task)
@@ -164,7 +160,7 @@ class Line:
         Raises:
             MismatchError: The numbers differ, or the engine crashed, and no option allows it.
         """
-        verify, model = self._verify, prepared.model
+        verify, model = self.settings.verify, prepared.model
         build = Build(
             *(self.settings, model, prepared.reference, stage.dir),
             *(steps, verify.timeout, prepared.data),

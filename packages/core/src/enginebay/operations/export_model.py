@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from enginebay.config import ExportOptions, refuse_options
 from enginebay.errors import ArtifactExistsError, UsageError
 from enginebay.ir import SUFFIXES
 from enginebay.models import shapes_of
-from enginebay.operations.options import ExportOptions, refuse_options
 from enginebay.operations.rewrite_model import export_patch, find_sets
 
 if TYPE_CHECKING:

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from enginebay.backend import Backend, default_backend, get_backend
+from enginebay.config import ExportOptions, VerifyOptions, merge_options
 from enginebay.data import DataSet
 from enginebay.errors import UsageError
 from enginebay.images import Task, fit_task
 from enginebay.models import BoundModel, ModelSource, bind, find_model, shapes_of
-from enginebay.operations.options import ExportOptions
 from enginebay.operations.rewrite_model import find_sets
 from enginebay.params import BackendParams
-
-if TYPE_CHECKING:
-    from enginebay.config import Sections
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,6 +25,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         backend: The backend.
         params: Its parameters.
         export: How to export.
+        verify: How to compare.
         dynamic: The open dimensions; None for those that differ between the params' shapes.
         data: An :class:`enginebay.DataSet`, or what one is made of; None for none.
         codebase_config: The section for model sources; None if the config has none.
@@ -38,6 +36,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     backend: Backend
     params: BackendParams
     export: ExportOptions
+    verify: VerifyOptions
     dynamic: Mapping[str, Any] | None = None
     data: Any = None
     codebase_config: Mapping[str, Any] | None = None
@@ -108,6 +107,7 @@ def resolve_settings(
     dynamic: Mapping[str, Any] | None = None,
     data: Any = None,
     export: ExportOptions | None = None,
+    verify: VerifyOptions | None = None,
 ) -> Settings:
     """The settings of a deployment: arguments win over the config.
 
@@ -119,6 +119,7 @@ def resolve_settings(
         dynamic: The open dimensions; None counts as not given.
         data: The data set; None counts as not given.
         export: How to export; what is at its default counts as not given.
+        verify: How to compare, likewise.
 
     Raises:
         ConfigError: The config is wrong, or for another backend.
@@ -126,7 +127,7 @@ def resolve_settings(
         ParamsError: The parameters do not fit the backend.
         UsageError: There are two precisions.
     """
-    export = export or ExportOptions()
+    export, verify = export or ExportOptions(), verify or VerifyOptions()
     params = _with_precision(params, precision)
     if config is None:
         found = get_backend(backend or default_backend())
@@ -134,6 +135,7 @@ def resolve_settings(
             backend=found,
             params=found.params_from(params),
             export=_with_sets(export),
+            verify=verify,
             dynamic=dynamic,
             data=data,
         )
@@ -162,7 +164,8 @@ def resolve_settings(
     return Settings(
         backend=found,
         params=resolved,
-        export=_with_sets(_merged(sections, export)),
+        export=_with_sets(merge_options(export, sections.export)),
+        verify=merge_options(verify, sections.verify),
         dynamic=open_axes(sections.ir, resolved) if dynamic is None else dynamic,
         data=sections.calib.data if data is None else data,
         codebase_config=values.get("codebase_config"),
@@ -189,22 +192,3 @@ def _with_precision(
 
 def _with_sets(export: ExportOptions) -> ExportOptions:
     return export.replace(rewriters=find_sets(export.rewriters))
-
-
-def _merged(sections: Sections, export: ExportOptions) -> ExportOptions:
-    """The options with the config's for what is at its default."""
-    ir, default = sections.ir, ExportOptions()
-    configured = {
-        "ir": ir.type,
-        "exporter": ir.exporter,
-        "opset": ir.opset_version,
-        "input_names": ir.input_names or None,
-        "output_names": ir.output_names or None,
-        "cuts": sections.cuts,
-    }
-    kept = {
-        name: value
-        for name, value in configured.items()
-        if getattr(export, name) == getattr(default, name)
-    }
-    return export.replace(**kept)

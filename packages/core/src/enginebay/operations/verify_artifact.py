@@ -19,10 +19,10 @@ from enginebay.artifact import (
 )
 from enginebay.backend import get_backend
 from enginebay.comparators import find_comparators, recorded_comparators
+from enginebay.config import VerifyOptions, refuse_options
 from enginebay.data import DataSet
 from enginebay.errors import UsageError
 from enginebay.inference import InputCheck
-from enginebay.operations.options import VerifyOptions, refuse_options
 from enginebay.tensors import Sample, save_samples, to_numpy
 from enginebay.verdict import EXAMPLE, ITEM, Basis, VerdictWarning
 from enginebay.verification import (

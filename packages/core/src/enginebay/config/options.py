@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from enginebay.errors import UsageError
 from enginebay.ir import ExporterName, IRKind
 from enginebay.params import Declared
 from enginebay.verdict import PROBES
+
+Options = TypeVar("Options", bound=Declared)
 
 
 class ExportOptions(Declared):
@@ -93,6 +95,15 @@ ONLY_OF_DEPLOY = frozenset(
         *("strict", "task"),
     )
 )
+
+
+def merge_options(options: Options, below: Options) -> Options:
+    """Return ``options``, with those of ``below`` in the place of what is at its default."""
+    usual = type(options)()
+    names = options.__struct_fields__
+    given = {name: getattr(options, name) for name in names}
+    changed = {name: value for name, value in given.items() if value != getattr(usual, name)}
+    return below.replace(**changed)
 
 
 def refuse_options(options: Declared, verb: str) -> None:
