@@ -238,6 +238,21 @@ def test_the_data_set_of_a_config() -> None:
             "did you mean 'exporter'?",
         ),
         (
+            {"ir_config": {"exporter": "dynamo"}},
+            "'exporter' is not a key of ir_config, which may have ",
+            "write exporter in export_config",
+        ),
+        (
+            {"partition_config": {"cuts": ["neck"]}},
+            "'cuts' is not a key of partition_config, which may have ",
+            "write cuts in export_config",
+        ),
+        (
+            {"export_config": {"rtol": 1e-3}},
+            "'rtol' is not a key of export_config, which may have ",
+            "write rtol in verify_config",
+        ),
+        (
             {"export_config": {"exporter": "trace"}},
             "'trace' does not fit export_config.exporter: wanted one of 'dynamo', 'torchscript'",
             None,

@@ -1,7 +1,7 @@
 """Deploy configs: files that say what to export, for which engine, with which parameters.
 
 TOML, JSON, YAML and Python, the last read without executing it. A file inherits from others with
-``_base_``; ``read_config`` returns the result as plain values. The help of a command needs the options.
+``_base_``; ``read_config`` returns the result as plain values. Help must not import what reads it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
     from enginebay.config.backend_section import backend_params
-    from enginebay.config.dynamic_axes import dynamic_shapes
     from enginebay.config.config_file import read, read_config
+    from enginebay.config.dynamic_axes import dynamic_shapes
     from enginebay.config.merging import plain
     from enginebay.config.options import (
         ONLY_OF_DEPLOY,

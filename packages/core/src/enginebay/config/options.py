@@ -88,6 +88,12 @@ class VerifyOptions(Declared):
     timeout: float = 1800.0
 
 
+#: The sections of a config that hold them.
+OPTIONS: dict[str, type[ExportOptions | VerifyOptions]] = {
+    "export_config": ExportOptions,
+    "verify_config": VerifyOptions,
+}
+
 #: Options that only a deployment has: what is published, and which samples it is verified on.
 ONLY_OF_DEPLOY = frozenset(
     (

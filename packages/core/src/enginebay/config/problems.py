@@ -32,15 +32,15 @@ class Problems(list[ConfigError]):
         """Add a value that is not valid."""
         self.append(ConfigError(message, hint=hint, path=path))
 
-    def unknown(self, path: tuple[Any, ...], known: Iterable[str]) -> None:
-        """Add a key that is not one of the known keys."""
+    def unknown(self, path: tuple[Any, ...], known: Iterable[str], hint: str | None = None) -> None:
+        """Add a key that is not one of the known keys; the hint is else the nearest of them."""
         names = sorted(known)
         where = ".".join(map(str, path[:-1])) or self._name
         guess = nearest(str(path[-1]), names)
         self.wrong(
             path,
             f"'{path[-1]}' is not a key of {where}, which may have {', '.join(names)}",
-            f"did you mean '{guess}'?" if guess else None,
+            hint or (f"did you mean '{guess}'?" if guess else None),
         )
 
     @contextmanager

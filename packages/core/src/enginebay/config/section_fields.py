@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from enginebay.config.options import OPTIONS
 from enginebay.params import declared_fields
 
 if TYPE_CHECKING:
@@ -36,7 +37,9 @@ def read_section(
             with problems.collecting((*path, key)):
                 values[key] = field.default if value is None else field.convert(value)
         elif kind.__struct_config__.forbid_unknown_fields:
-            problems.unknown((*path, key), fields)
+            homes = [name for name, one in OPTIONS.items() if key in one.__struct_fields__]
+            hint = f"write {key} in {homes[0]}" if homes else None
+            problems.unknown((*path, key), fields, hint)
     return kind(**values)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from enginebay.config.options import ExportOptions, VerifyOptions
+from enginebay.config.options import OPTIONS, ExportOptions, VerifyOptions
 
 Size = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -113,8 +113,7 @@ SECTIONS: dict[str, type[msgspec.Struct] | None] = {
     "backend_config": None,
     "onnx_config": IRSection,
     "ir_config": IRSection,
-    "export_config": ExportOptions,
-    "verify_config": VerifyOptions,
+    **OPTIONS,
     "codebase_config": CodebaseSection,
     "partition_config": PartitionSection,
     "calib_config": CalibSection,
