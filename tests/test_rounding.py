@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from enginebay.verdict import Verification
-from enginebay.verification import compare
+from enginebay.verification import compare_outputs
 
 
 class Residual(torch.nn.Module):
@@ -59,7 +59,7 @@ def test_a_real_engines_rounding_passes_with_room(unit):
         net[-1].weight.mul_(unit)
         net[-1].bias.mul_(unit)
     expected, found = run_both(net, torch.randn(2, 3, 32, 32))
-    verdict = Verification.of([compare(expected, found)], reference="PyTorch")
+    verdict = Verification.of([compare_outputs(expected, found)], reference="PyTorch")
     assert verdict.passed
     assert verdict.outputs[0].rtol_that_passes is not None
     assert 0 < verdict.outputs[0].rtol_that_passes < 2**-13 / 4
@@ -68,7 +68,7 @@ def test_a_real_engines_rounding_passes_with_room(unit):
 @pytest.mark.parametrize("tail", [torch.nn.Softmax(-1), torch.nn.Sigmoid(), torch.nn.ReLU()])
 def test_outputs_of_every_shape_of_distribution_pass(tail):
     expected, found = run_both(residual_net(tail), torch.randn(2, 3, 32, 32))
-    assert compare(expected, found)[0].passed
+    assert compare_outputs(expected, found)[0].passed
 
 
 def test_a_slightly_wrong_model_does_not_pass():
@@ -79,7 +79,7 @@ def test_a_slightly_wrong_model_does_not_pass():
             if isinstance(module, torch.nn.BatchNorm2d):
                 module.eps = 1e-3  # another framework's default
         expected = {"y": net(x)}
-    assert not compare(expected, found)[0].passed
+    assert not compare_outputs(expected, found)[0].passed
 
 
 def test_half_precision_passes_as_half_and_not_as_full():
@@ -89,5 +89,5 @@ def test_half_precision_passes_as_half_and_not_as_full():
         for dtype, precision in ((torch.float16, "fp16"), (torch.bfloat16, "bf16")):
             found = {"y": net.to(dtype)(x.to(dtype)).float()}
             net.float()
-            assert not compare(expected, found)[0].passed
-            assert compare(expected, found, precision=precision)[0].passed
+            assert not compare_outputs(expected, found)[0].passed
+            assert compare_outputs(expected, found, precision=precision)[0].passed
