@@ -39,6 +39,7 @@ PACKAGES = {
     "enginebay-models": "packages/codebase-models",
     "enginebay-mmpretrain": "packages/codebase-mmpretrain",
     "enginebay-lab": "packages/lab",
+    "enginebay-vision": "packages/vision",
     "enginebay-build-cache": "examples/build-cache",
 }
 EVERY_ENGINE = ("enginebay-onnxruntime[cpu,int8]", "enginebay-openvino[int8]", "enginebay-ncnn")
@@ -130,8 +131,8 @@ def base(session: nox.Session) -> None:
 @nox.session(requires=BASE)
 def engines(session: nox.Session) -> None:
     """All packages with the engines that run on a CPU, and what their tests need."""
-    ours = ("enginebay[export,yaml]", "enginebay-lab[report,dask]", *EVERY_ENGINE)
-    others = ("lxml", "pillow", "scikit-learn", "playwright", ZOO)
+    ours = ("enginebay[export,yaml,vision]", "enginebay-lab[report,dask]", *EVERY_ENGINE)
+    others = ("lxml", "scikit-learn", "playwright", ZOO)
     install(session, *ours, *others, *TESTS, alone=("torchmetrics", "lightning-utilities"))
 
 
@@ -188,7 +189,7 @@ for _name, _part in tomllib.loads((ROOT / "sessions.toml").read_text()).items():
 def docs(session: nox.Session) -> None:
     """The site, strictly: a dead link, an unknown name or a docstring that does not parse fails."""
     tools = ("towncrier>=24.8", "mypy", "ruff", "zensical==0.0.73", "mkdocstrings[python]>=1,<2")
-    ours = ("-e", "packages/core", "-e", "packages/lab[report]")
+    ours = ("-e", "packages/core", "-e", "packages/lab[report]", "-e", "packages/vision")
     session.install("-c", "constraints.txt", *ours, *tools)
     # The pages about backends need their parameters, and no engine.
     backends = [path for path in PACKAGES.values() if path.startswith("packages/backend-")]

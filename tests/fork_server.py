@@ -313,7 +313,7 @@ def main(path: str, entries: list[str]) -> None:
     bare = list(sys.path)
     sys.path[:] = entries
     ours: list[str] = []
-    for package in ("enginebay", "enginebay_lab"):
+    for package in ("enginebay", "enginebay_lab", "enginebay_vision"):
         with contextlib.suppress(ImportError):
             folders = importlib.import_module(package).__path__
             ours += [found.name for found in pkgutil.walk_packages(folders, f"{package}.")]

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 NET = """
 import torch
 from torch import nn
-import enginebay as eb
+import enginebay_vision as vision
 
 def build():
     model = nn.Sequential(nn.Conv2d(3, 3, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
     nn.init.dirac_(model[0].weight)
     nn.init.zeros_(model[0].bias)
-    steps = (eb.Resize(16, 16, fit="cover"), eb.Crop(16, 16))
-    image = eb.ImageInput(steps=steps, mean=(0.5,), std=(0.25,))
-    return model, None, eb.ImageClassification(image=image, classes=("red", "green", "blue"))
+    steps = (vision.Resize(16, 16, fit="cover"), vision.Crop(16, 16))
+    image = vision.ImageInput(steps=steps, mean=(0.5,), std=(0.25,))
+    return model, None, vision.ImageClassification(image=image, classes=("red", "green", "blue"))
 """
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from enginebay.plugins import discovery, reset
 from enginebay.testing import temporary_backend
 
 if TYPE_CHECKING:
@@ -26,6 +27,18 @@ def loopback() -> Iterator[str]:
     """A backend that needs no engine, discoverable in this process and in its children."""
     with temporary_backend("loopback", "enginebay.testing.loopback"):
         yield "loopback"
+
+
+@pytest.fixture
+def without_vision(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As where enginebay-vision is not installed."""
+    listed = discovery.list_plugins
+    monkeypatch.setattr(
+        discovery, "list_plugins", lambda: [each for each in listed() if each.name != "vision"]
+    )
+    reset()
+    yield
+    reset()
 
 
 @pytest.fixture

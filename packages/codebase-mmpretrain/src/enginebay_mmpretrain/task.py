@@ -1,10 +1,9 @@
-"""What a config says about pictures, as a task."""
+"""What a config says about pictures, as a task in plain data."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import enginebay as eb
 from enginebay_mmpretrain.model_config import image_size_of
 
 if TYPE_CHECKING:
@@ -16,7 +15,7 @@ _KERNELS = {"pillow": ("nearest", "bilinear", "bicubic", "lanczos"), "cv2": ("bi
 
 def classification_task(
     network: Any, config: Mapping[str, Any], size: tuple[int, int, int] | None
-) -> eb.Task | None:
+) -> dict[str, Any] | None:
     """Return the task of a classifier; None where its config says what a task cannot.
 
     Args:
@@ -31,34 +30,35 @@ def classification_task(
     mean, std = (getattr(prepare, name, None) for name in ("mean", "std"))
     names = (getattr(network, "_dataset_meta", None) or {}).get("classes", ())
     count = getattr(getattr(network, "head", None), "num_classes", None)
-    return eb.ImageClassification(
-        image=eb.ImageInput(
-            steps=steps,
-            channels="RGB" if getattr(prepare, "to_rgb", False) else "BGR",
-            scale=1.0,
-            mean=(0.0,) if mean is None else tuple(map(float, mean.flatten())),
-            std=(1.0,) if std is None else tuple(map(float, std.flatten())),
-        ),
-        classes=tuple(names) if count == len(names) else (),
-        activation="none",  # the classifier's outputs are probabilities
-    )
+    return {
+        "type": "image-classification",
+        "image": {
+            "steps": steps,
+            "channels": "RGB" if getattr(prepare, "to_rgb", False) else "BGR",
+            "scale": 1.0,
+            "mean": [0.0] if mean is None else [*map(float, mean.flatten())],
+            "std": [1.0] if std is None else [*map(float, std.flatten())],
+        },
+        "classes": list(names) if count == len(names) else [],
+        "activation": "none",  # the classifier's outputs are probabilities
+    }
 
 
 def pipeline_steps(
     config: Mapping[str, Any], size: tuple[int, int, int]
-) -> tuple[eb.Resize | eb.Crop, ...] | None:
+) -> list[dict[str, Any]] | None:
     """Return the steps of a ``test_pipeline`` at an image size; None where a task has no such step.
 
     Example:
         >>> crop = [{"type": "ResizeEdge", "scale": 256}, {"type": "CenterCrop", "crop_size": 224}]
         >>> config = {"model": {"backbone": {}}, "test_pipeline": crop}
-        >>> [(step.height, step.width) for step in pipeline_steps(config, (3, 112, 224))]
+        >>> [(step["height"], step["width"]) for step in pipeline_steps(config, (3, 112, 224))]
         [(128, 256), (112, 224)]
     """
     own = image_size_of(config)
     if size[0] != 3 or own is None:
         return None
-    steps: list[eb.Resize | eb.Crop] = []
+    steps: list[dict[str, Any]] = []
     for transform in config.get("test_pipeline") or ():
         kind = transform.get("type")
         name = str(getattr(kind, "__name__", kind)).removeprefix("mmpretrain.")
@@ -68,15 +68,15 @@ def pipeline_steps(
         if step is None:
             return None
         steps.append(step)
-    return tuple(steps)
+    return steps
 
 
 def _step(
     name: str, transform: Mapping[str, Any], share: tuple[float, float]
-) -> eb.Resize | eb.Crop | None:
+) -> dict[str, Any] | None:
     """Return one step, with its height and width multiplied; None where a task has no such step."""
     if name == "CenterCrop" and not transform.get("auto_pad"):
-        return eb.Crop(*_scaled(transform["crop_size"], share))
+        return {"type": "crop", **_scaled(transform["crop_size"], share)}
     backend, kernel = (
         transform.get(key, usual)
         for key, usual in (("backend", "cv2"), ("interpolation", "bilinear"))
@@ -85,13 +85,14 @@ def _step(
         return None
     options: dict[str, Any] = {"interpolation": kernel, "antialias": backend == "pillow"}
     if name == "Resize" and not transform.get("keep_ratio") and "scale" in transform:
-        return eb.Resize(*_scaled(transform["scale"], share), **options)
+        return {"type": "resize", **_scaled(transform["scale"], share), **options}
     if name == "ResizeEdge" and transform.get("edge", "short") == "short":
-        return eb.Resize(*_scaled(transform["scale"], share), fit="cover", **options)
+        size = _scaled(transform["scale"], share)
+        return {"type": "resize", **size, "fit": "cover", **options}
     return None
 
 
-def _scaled(size: Any, share: tuple[float, float]) -> tuple[int, int]:
+def _scaled(size: Any, share: tuple[float, float]) -> dict[str, int]:
     """Return height and width of a size that a config writes as a number or ``(width, height)``."""
     width, height = (size, size) if isinstance(size, int) else size
-    return round(height * share[0]), round(width * share[1])
+    return {"height": round(height * share[0]), "width": round(width * share[1])}

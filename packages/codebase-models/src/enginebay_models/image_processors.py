@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-import enginebay as eb
+from enginebay.authors import read_task
+from enginebay_models.records import Record, classify, crop, resize
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -23,8 +24,10 @@ _KERNELS: dict[int, Literal["nearest", "lanczos", "bilinear", "bicubic"]] = {
 _WITH_NO_OBJECT = ("Detr", "TableTransformer", "Yolos")
 
 
-def transformers_task(model: Any, name: str, image: Any) -> eb.Task | None:
+def transformers_task(model: Any, name: str, image: Any) -> Record | None:
     """Return the task of a model of transformers'; None where nothing here says it.
+
+    It takes enginebay-vision to find out, which makes inputs by the task.
 
     Args:
         model: The model.
@@ -42,23 +45,24 @@ def transformers_task(model: Any, name: str, image: Any) -> eb.Task | None:
     names = model.config.id2label or {}
     classes = tuple(str(names[number]) for number in sorted(names))
     if classifies:
-        return eb.ImageClassification(image=spec, classes=classes)
+        return classify(spec, classes)
     family = kind.removesuffix("ForObjectDetection")
-    return eb.ObjectDetection(
-        image=spec,
-        classes=classes,
-        boxes="pred_boxes",
-        scores="logits",
-        labels="",
-        box_form="cxcywh",
-        normalised=True,
-        activation="softmax" if family in _WITH_NO_OBJECT else "sigmoid",
-    )
+    return {
+        "type": "object-detection",
+        "image": spec,
+        "classes": list(classes),
+        "boxes": "pred_boxes",
+        "scores": "logits",
+        "labels": "",
+        "box_form": "cxcywh",
+        "normalised": True,
+        "activation": "softmax" if family in _WITH_NO_OBJECT else "sigmoid",
+    }
 
 
 def _image_input(
     config: Any, name: str, height: int, width: int, *, detects: bool
-) -> eb.ImageInput | None:
+) -> Record | None:
     """Return what the image processor of this kind of model does, at another size.
 
     Processors are classes that may do anything; so what comes out is compared with what one
@@ -93,53 +97,53 @@ def _processor_class(config: Any) -> Any:
 
 def _at_size(
     settings: Any, height: int, width: int, *, detects: bool
-) -> tuple[dict[str, Any], eb.ImageInput]:
+) -> tuple[dict[str, Any], Record]:
     """Return the processor's settings for an input of this size, and the same as data."""
     kernel = _KERNELS[int(settings.resample)]
     exact = {"height": height, "width": width}
     if detects:
-        resize, crop = {"size": exact, "do_pad": False}, None
-        step = eb.Resize(height, width, interpolation=kernel)
+        changes, cut = {"size": exact, "do_pad": False}, None
+        step = resize(height, width, interpolation=kernel)
     else:
-        resize, step, crop = _resized(settings, height, width, kernel)
+        changes, step, cut = _resized(settings, height, width, kernel)
     normal = settings.do_normalize
-    spec = eb.ImageInput(
-        steps=(step,) if crop is None else (step, crop),
-        channels="BGR" if getattr(settings, "do_flip_channel_order", False) else "RGB",
-        scale=float(settings.rescale_factor) if settings.do_rescale else 1.0,
-        mean=tuple(map(float, settings.image_mean)) if normal else (0.0,),
-        std=tuple(map(float, settings.image_std)) if normal else (1.0,),
-    )
-    return {**resize, "crop_size": exact}, spec
+    spec = {
+        "steps": [step] if cut is None else [step, cut],
+        "channels": "BGR" if getattr(settings, "do_flip_channel_order", False) else "RGB",
+        "scale": float(settings.rescale_factor) if settings.do_rescale else 1.0,
+        "mean": [*map(float, settings.image_mean)] if normal else [0.0],
+        "std": [*map(float, settings.image_std)] if normal else [1.0],
+    }
+    return {**changes, "crop_size": exact}, spec
 
 
 def _resized(
     settings: Any, height: int, width: int, kernel: Any
-) -> tuple[dict[str, Any], eb.Resize, eb.Crop | None]:
+) -> tuple[dict[str, Any], Record, Record | None]:
     """Return the processor's size for an input of this one, the same as a step, and the crop.
 
     What is cut off keeps its share of the picture.
     """
-    crop = eb.Crop(height, width, rounding="down")
+    whole = crop(height, width, rounding="down")
     size = _sides(settings.size)
     shortest, share = size.get("shortest_edge"), getattr(settings, "crop_pct", None)
     if settings.do_center_crop:
         cut = _sides(settings.crop_size)
         if not shortest:
             high, wide = (size[n] * s // cut[n] for n, s in (("height", height), ("width", width)))
-            step = eb.Resize(high, wide, interpolation=kernel)
-            return {"size": {"height": high, "width": wide}}, step, crop
+            step = resize(high, wide, interpolation=kernel)
+            return {"size": {"height": high, "width": wide}}, step, whole
         side = shortest * height // cut["height"]
-        step = eb.Resize(side, side, fit="cover", interpolation=kernel)
-        return {"size": {"shortest_edge": side}}, step, crop
+        step = resize(side, side, fit="cover", interpolation=kernel)
+        return {"size": {"shortest_edge": side}}, step, whole
     if shortest and share:
         changes = {"size": {"shortest_edge": height}}
         if height >= 384:  # then it is not cropped
-            return changes, eb.Resize(height, width, interpolation=kernel), None
+            return changes, resize(height, width, interpolation=kernel), None
         side = int(height / share)
-        return changes, eb.Resize(side, side, fit="cover", interpolation=kernel), crop
+        return changes, resize(side, side, fit="cover", interpolation=kernel), whole
     exact = {"height": height, "width": width}
-    return {"size": exact}, eb.Resize(height, width, interpolation=kernel), None
+    return {"size": exact}, resize(height, width, interpolation=kernel), None
 
 
 def _sides(size: Any) -> dict[str, int]:
@@ -155,9 +159,9 @@ def _pictures() -> list[Image]:
     return [Image.fromarray(noise.integers(0, 256, size, np.uint8)) for size in sizes]
 
 
-def _is_same(processor: Any, spec: eb.ImageInput, picture: Image) -> bool:
+def _is_same(processor: Any, spec: Record, picture: Image) -> bool:
     """True if both make the same of a picture, up to one step of 255."""
     wanted = processor(picture, return_tensors="np")["pixel_values"]
-    (found,) = eb.ImageClassification(image=spec).preprocess(picture).values()
-    step = abs(spec.scale) / min(map(abs, spec.std))
+    (found,) = read_task(classify(spec, ())).preprocess(picture).values()
+    step = abs(spec["scale"]) / min(map(abs, spec["std"]))
     return wanted.shape == found.shape and bool(np.abs(wanted - found).max() <= step * 1.01)

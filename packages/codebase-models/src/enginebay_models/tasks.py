@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-import enginebay as eb
+from enginebay_models.records import Record, classify, crop, resize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 KERNELS = ("nearest", "bilinear", "bicubic", "lanczos")
 
 
-def timm_task(data: Any, model: Any, size: tuple[int, int, int]) -> eb.Task | None:
+def timm_task(data: Any, model: Any, size: tuple[int, int, int]) -> Record | None:
     """Return the task of a model of timm's; None if it is no classifier, or its like unknown.
 
     Args:
@@ -28,30 +28,30 @@ def timm_task(data: Any, model: Any, size: tuple[int, int, int]) -> eb.Task | No
     if channels != 3 or not count or config["interpolation"] not in KERNELS:
         return None
     subset = data.infer_imagenet_subset(model)
-    return eb.ImageClassification(
-        image=eb.ImageInput(
-            steps=_timm_steps(config, height, width), mean=config["mean"], std=config["std"]
-        ),
-        classes=tuple(data.ImageNetInfo(subset).label_descriptions()) if subset else (),
-    )
+    image = {
+        "steps": _timm_steps(config, height, width),
+        "mean": list(config["mean"]),
+        "std": list(config["std"]),
+    }
+    return classify(image, tuple(data.ImageNetInfo(subset).label_descriptions()) if subset else ())
 
 
-def _timm_steps(config: dict[str, Any], height: int, width: int) -> tuple[eb.Resize | eb.Crop, ...]:
+def _timm_steps(config: dict[str, Any], height: int, width: int) -> list[Record]:
     """Return the steps of ``timm.data.transforms_factory.transforms_imagenet_eval``."""
     before = [math.floor(side / config["crop_pct"]) for side in (height, width)]
     options: dict[str, Any] = {"interpolation": config["interpolation"]}
-    fill = (0, 0, 0)
+    fill = [0, 0, 0]
     if config["crop_mode"] == "border":
         options |= {"fit": "contain", "rounding": "nearest"}
-        fill = tuple(round(255 * value) for value in config["mean"])
+        fill = [round(255 * value) for value in config["mean"]]
     elif config["crop_mode"] != "squash":
         options |= {"fit": "cover", "rounding": "down" if height == width else "nearest"}
-    return eb.Resize(*before, **options), eb.Crop(height, width, fill=fill)
+    return [resize(*before, **options), crop(height, width, fill=fill)]
 
 
 def torchvision_task(
     weights: Any, arguments: dict[str, Any], size: tuple[int, int, int]
-) -> eb.Task | None:
+) -> Record | None:
     """Return the task of a model of torchvision's; None if it is no classifier of pictures.
 
     Args:
@@ -63,22 +63,14 @@ def torchvision_task(
     if type(transforms).__name__ != "ImageClassification" or size[0] != 3:
         return None
     _, height, width = size
-    (crop,), (resize,) = transforms.crop_size, transforms.resize_size
+    (cut,), (side,) = transforms.crop_size, transforms.resize_size
     names: Sequence[str] = weights.meta.get("categories", ())
     count = arguments.get("num_classes", len(names))
-    return eb.ImageClassification(
-        image=eb.ImageInput(
-            steps=(
-                eb.Resize(
-                    height * resize // crop,
-                    width * resize // crop,
-                    fit="cover",
-                    interpolation=transforms.interpolation.value,
-                ),
-                eb.Crop(height, width),
-            ),
-            mean=tuple(transforms.mean),
-            std=tuple(transforms.std),
-        ),
-        classes=tuple(names) if count == len(names) else (),
-    )
+    kernel = transforms.interpolation.value
+    high, wide = height * side // cut, width * side // cut
+    image = {
+        "steps": [resize(high, wide, fit="cover", interpolation=kernel), crop(height, width)],
+        "mean": list(transforms.mean),
+        "std": list(transforms.std),
+    }
+    return classify(image, tuple(names) if count == len(names) else ())

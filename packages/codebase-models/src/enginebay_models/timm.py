@@ -11,11 +11,11 @@ from enginebay_models.tasks import timm_task
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    import enginebay as eb
     from enginebay.hooks import ModelRequest
+    from enginebay_models.records import Record
 
 
-def build(request: ModelRequest) -> tuple[nn.Module, Tensor, eb.Task | None]:
+def build(request: ModelRequest) -> tuple[nn.Module, Tensor, Record | None]:
     """Build a model; an image, ``1×C×H×W float32``, as large as its weights want it; its task.
 
     Raises:

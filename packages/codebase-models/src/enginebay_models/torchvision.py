@@ -12,8 +12,8 @@ from enginebay_models.tasks import torchvision_task
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    import enginebay as eb
     from enginebay.hooks import ModelRequest
+    from enginebay_models.records import Record
 
 #: Frames of a video; torchvision's own presets were trained on 16.
 FRAMES = 16
@@ -22,7 +22,7 @@ IMAGE_SIZE = 224
 _NOT_ONE_TENSOR = {"detection": "a list of images", "optical_flow": "two images"}
 
 
-def build(request: ModelRequest) -> tuple[nn.Module, Tensor, eb.Task | None]:
+def build(request: ModelRequest) -> tuple[nn.Module, Tensor, Record | None]:
     """Build a model; an image, ``1×3×H×W float32``, or a video, ``1×3×16×H×W float32``; its task.
 
     Raises:

@@ -24,14 +24,6 @@ if TYPE_CHECKING:
     from enginebay.environment import Check, EnvReport
     from enginebay.errors import EnginebayError, MismatchError
     from enginebay.hooks import API_VERSION, BackendInfo, hookimpl
-    from enginebay.images import (
-        Crop,
-        ImageClassification,
-        ImageInput,
-        ObjectDetection,
-        Resize,
-        Task,
-    )
     from enginebay.inference import Receipt, Wrapper
     from enginebay.ir import IRModel
     from enginebay.operations import (
@@ -60,7 +52,6 @@ __all__ = [
     "BackendStatus",
     "Check",
     "ConfigKey",
-    "Crop",
     "DataSet",
     "Deployment",
     "EnginebayError",
@@ -68,15 +59,10 @@ __all__ = [
     "ExportOptions",
     "FileName",
     "IRModel",
-    "ImageClassification",
-    "ImageInput",
     "MismatchError",
-    "ObjectDetection",
     "Preview",
     "Receipt",
-    "Resize",
     "RewriterSet",
-    "Task",
     "TensorSpec",
     "VerdictWarning",
     "Verification",
@@ -109,7 +95,6 @@ _fetch = lazy_names(
         "BackendStatus": "plugins",
         "Check": "environment",
         "ConfigKey": "params",
-        "Crop": "images",
         "DataSet": "data",
         "Deployment": "operations",
         "EnginebayError": "errors",
@@ -117,15 +102,10 @@ _fetch = lazy_names(
         "ExportOptions": "config",
         "FileName": "params",
         "IRModel": "ir",
-        "ImageClassification": "images",
-        "ImageInput": "images",
         "MismatchError": "errors",
-        "ObjectDetection": "images",
         "Preview": "operations",
         "Receipt": "inference",
-        "Resize": "images",
         "RewriterSet": "rewriting",
-        "Task": "images",
         "TensorSpec": "tensors",
         "VerdictWarning": "verdict",
         "Verification": "verdict",

@@ -14,6 +14,7 @@ from enginebay.lazy import lazy_names
 if TYPE_CHECKING:
     from enginebay.artifact import LoadRequest, Manifest, check_target, load_request, use_artifact
     from enginebay.backend import read_ir
+    from enginebay.comparators import assign, touching
     from enginebay.config import read_config
     from enginebay.data import DataRecord, Item
     from enginebay.files import write_whole
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     )
     from enginebay.plugins import contributed
     from enginebay.rewriting import Context, LoweringContext, Rewriting
+    from enginebay.tasks import read_task
     from enginebay.tensors import (
         Array,
         NumpyArray,
@@ -96,6 +98,7 @@ __all__ = [
     "Step",
     "Steps",
     "Worker",
+    "assign",
     "call",
     "check_target",
     "check_time_limit",
@@ -128,6 +131,7 @@ __all__ = [
     "read_ir",
     "read_onnx",
     "read_options",
+    "read_task",
     "read_torchscript",
     "reference_model",
     "resolve_profiles",
@@ -141,6 +145,7 @@ __all__ = [
     "to_half",
     "to_numpy",
     "to_torch",
+    "touching",
     "unchanged",
     "use_artifact",
     "write_whole",
@@ -171,6 +176,7 @@ __getattr__ = lazy_names(
         "Step": "operations",
         "Steps": "operations",
         "Worker": "isolation",
+        "assign": "comparators",
         "call": "isolation",
         "check_target": "artifact",
         "check_time_limit": "isolation",
@@ -202,6 +208,7 @@ __getattr__ = lazy_names(
         "read_ir": "backend",
         "read_onnx": "ir",
         "read_options": "models",
+        "read_task": "tasks",
         "read_torchscript": "ir",
         "reference_model": "verification",
         "resolve_profiles": "params",
@@ -215,6 +222,7 @@ __getattr__ = lazy_names(
         "to_half": "ir",
         "to_numpy": "tensors",
         "to_torch": "tensors",
+        "touching": "comparators",
         "unchanged": "models",
         "use_artifact": "artifact",
         "write_whole": "files",

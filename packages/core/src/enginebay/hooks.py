@@ -65,6 +65,7 @@ __all__ = [
     "ModelRequest",
     "Precision",
     "RewritersRequest",
+    "Task",
     "TimedLayer",
     "WrapperRequest",
     "hookimpl",
@@ -350,6 +351,48 @@ class ComparatorRequest(msgspec.Struct, frozen=True, kw_only=True):
     argument: str
 
 
+class Task(Protocol):
+    """What a model is for, as the plugin that declares the kind understands it.
+
+    A frozen ``msgspec.Struct`` or dataclass: its fields, as JSON with the kind under ``type``, are
+    the record that an artifact keeps.
+    """
+
+    def fit(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> Task:
+        """Return the task with what it left out, such as names; refuse it with a ``UsageError``."""
+        ...
+
+    def preparation(self) -> Any:
+        """Return what makes inputs and targets of items: two tasks with equal ones make the same.
+
+        Names and dtypes of inputs are no part of it.
+        """
+        ...
+
+    def preprocess(self, item: Any) -> Mapping[str, Any]:
+        """Make the model's inputs of one item, such as the path of a file: arrays by name."""
+        ...
+
+    def open_folder(self, path: Path) -> Any:
+        """Return a folder's files as ``eb.DataSet`` takes data: pairs of inputs and a target.
+
+        Where ``targets`` of the result is text, records say that targets are numbered by it.
+        """
+        ...
+
+    def read_outputs(self, outputs: Mapping[str, Any], item: Any) -> Sequence[Any]:
+        """Return what the model found in an item, the best first: all of one ``msgspec.Struct``."""
+        ...
+
+    def check_drawing(self, path: Path) -> None:
+        """Refuse a file that :meth:`draw` cannot write, with a ``UsageError``."""
+        ...
+
+    def draw(self, item: Any, found: Sequence[Any], path: Path) -> None:
+        """Write an item with what was found in it to a file."""
+        ...
+
+
 @hookspec(firstresult=True)
 def backend_info() -> BackendInfo:
     """Return what the backend is and can do.
@@ -455,9 +498,19 @@ def model_sources() -> Mapping[str, Callable[[ModelRequest], Any]]:
     """Return model sources by scheme: ``{"zoo": build}`` makes ``zoo:NAME`` call ``build``.
 
     The callable takes a :class:`ModelRequest` and returns an ``nn.Module``; or a pair of it and
-    its example inputs; or a triple, with an ``eb.Task`` that says what it is for. It raises a
-    ``ModelSourceError`` for a name that it does not know. A deploy config with
+    its example inputs; or a triple, with a task that says what it is for, as plain data. It raises
+    a ``ModelSourceError`` for a name that it does not know. A deploy config with
     ``codebase_config = dict(type="zoo")`` lets users leave the scheme out.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def tasks() -> Mapping[str, Callable[[Mapping[str, Any]], Task]]:
+    """Return what reads tasks by kind: ``{"poses": read}`` for records with ``type`` ``poses``.
+
+    The callable takes the record, as it stands in a manifest or a user's file, checks it and
+    returns a :class:`Task`. It raises a ``UsageError`` for a record that it does not take.
     """
     raise NotImplementedError
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay.artifact.manifest import IRRecord, Manifest, Part, PluginRecord
 from enginebay.artifact.runs import run_record
-from enginebay.images import task_record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
     from enginebay.artifact.manifest import ComparatorRecord
     from enginebay.backend import Backend
     from enginebay.data import DataRecord
-    from enginebay.images import Task
     from enginebay.inference import Receipt
     from enginebay.ir import IRModel
     from enginebay.params import BackendParams
@@ -34,7 +32,7 @@ def build_manifest(
     parts: tuple[Part, ...] = (),
     data: DataRecord | None = None,
     kept: tuple[str, ...] = (),
-    task: Task | None = None,
+    task: dict[str, Any] | None = None,
     comparators: tuple[ComparatorRecord, ...] = (),
 ) -> Manifest:
     """Describe an engine's files: what made them, from which IR, and how they were verified.
@@ -51,7 +49,7 @@ def build_manifest(
         parts: The engines that the files belong to, where there are several.
         data: What it was calibrated with, or verified on besides its example.
         kept: Nodes that an 8-bit engine has in floating point.
-        task: What the model is for.
+        task: The record of what the model is for.
         comparators: What compares outputs that are sets.
     """
     built_for = backend.built_for(params)
@@ -68,7 +66,7 @@ def build_manifest(
         parts=parts,
         data=data,
         kept=kept,
-        task=task_record(task),
+        task=task,
         comparators=comparators,
         ir=IRRecord(
             kind=ir.kind, exporter=ir.exporter, opset=ir.opset, sha256=ir.digest(), notes=ir.notes

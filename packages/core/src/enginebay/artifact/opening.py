@@ -18,7 +18,7 @@ from enginebay.ir import IR_FOLDER, SUFFIXES
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from enginebay.images import Task
+    from enginebay.hooks import Task
     from enginebay.tensors import Sample, TensorSpec
     from enginebay.verdict import Verdict
 
@@ -70,18 +70,20 @@ class Artifact(msgspec.Struct, frozen=True):
         """What the model is for; None where nobody said.
 
         Raises:
-            ArtifactError: It is written in a way that this version does not read.
+            ArtifactError: It is written in a way that the installed plugin does not read.
+            MissingDependencyError: No installed plugin declares its kind.
         """
-        from enginebay.images import read_task
+        from enginebay.tasks import read_task
 
         if self.manifest.task is None:
             return None
         try:
-            return read_task(self.manifest.task)
+            task = read_task(self.manifest.task)
+            return task.fit(self.inputs, self.outputs) if self.inputs and self.outputs else task
         except UsageError as error:
             raise ArtifactError(
                 f'"{self.path / MANIFEST_NAME}" has a task that cannot be read: {error}',
-                hint="deploy the model again, or use an Enginebay as new as the one that made it",
+                hint="deploy the model again, or use packages as new as those that made it",
             ) from error
 
     @property

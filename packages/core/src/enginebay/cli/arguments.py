@@ -40,8 +40,8 @@ def add_data(parser: ArgumentParser, purpose: str) -> None:
         "--data",
         metavar="DATA",
         help="a data set: an .npz file whose arrays count the items along their first axis, a "
-        "folder of .npz files, a folder of pictures with a folder for each class, file.py:attr or "
-        f"module:attr with an iterable, or SCHEME:NAME of a plugin; {purpose}",
+        "folder of .npz files or of files that the model's task reads, file.py:attr or module:attr "
+        f"with an iterable, or SCHEME:NAME of a plugin; {purpose}",
     )
     parser.add_argument(
         "--take", type=int, metavar="N", help="use N items of the data, drawn at random"

@@ -121,10 +121,12 @@ def _data_text(data: DataRecord | None) -> str:
 
 
 def _task_text(task: dict[str, Any] | None) -> str:
-    """The task in a few words; --json has all of it, also what this version cannot read."""
+    """Its kind, and why it cannot be read here; --json has all of it."""
+    from enginebay.tasks import explain_unread_task
+
     if task is None:
         return ""
-    return f"{task.get('type')}, {len(task.get('classes', ()))} classes"
+    return "; ".join(filter(None, (str(task.get("type")), explain_unread_task(task))))
 
 
 def _ir_text(ir: IRRecord | None) -> str:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay.cli.arguments import add_artifact
 from enginebay.cli.output import print_fields, print_json, print_table, stdout_on_stderr
-from enginebay.cli.run_images import (
-    ImageRun,
-    add_image_arguments,
-    check_image_flags,
-    image_document,
-    print_seen,
+from enginebay.cli.run_items import (
+    ItemRun,
+    add_item_arguments,
+    check_item_flags,
+    item_document,
+    print_found,
 )
 from enginebay.cli.summaries import receipt_fields, shape_text
 from enginebay.errors import UsageError
@@ -39,7 +39,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         "enginebay run ARTIFACT [--input NAME=SPEC] [--image FILE] [--output FILE.npz] [flags]"
     )
     add_artifact(parser)
-    add_image_arguments(parser)
+    add_item_arguments(parser)
     parser.add_argument(
         "--output", type=Path, metavar="FILE.npz", help="keep the outputs in this file"
     )
@@ -53,27 +53,25 @@ def run(args: Namespace) -> int:
 
     if args.output:
         _check_output(args.output)
-    check_image_flags(args)
+    check_item_flags(args)
     artifact = open_artifact(args.artifact)
     given = parse_inputs(args.inputs)
-    images = ImageRun(artifact, args.images, given) if args.images else None
+    items = ItemRun(artifact, args.images, given, args.draw) if args.images else None
     with stdout_on_stderr(), load(artifact, device=args.device, strict=args.strict) as wrapper:
         start = time.perf_counter()
-        seen = list(images.run(wrapper)) if images else []
+        seen = list(items.run(wrapper)) if items else []
         outputs = seen[0].outputs if seen else wrapper(_inputs(artifact, wrapper, given))
         seconds = time.perf_counter() - start
         receipt = wrapper.receipt
     if args.output:
         _save(args.output, outputs)
-    if args.draw:
-        from enginebay.images import draw
-
-        draw(seen[0].image, seen[0].found, args.draw)
+    if items and args.draw:
+        items.draw(seen[0], args.draw)
     if args.json:
-        document = {"images": image_document(seen)} if seen else {}
+        document = {"images": item_document(seen)} if seen else {}
         print_json({**document, **_document(outputs, receipt, seconds)})
-    elif images:
-        print_seen(seen, images.task)
+    elif items:
+        print_found(seen)
         _print_receipt(receipt, seconds, len(seen))
     else:
         _print(outputs, receipt, seconds)

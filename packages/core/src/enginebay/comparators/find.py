@@ -8,23 +8,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from enginebay.comparators.comparator import Comparator
-from enginebay.errors import EnginebayError, UsageError, check_text, nearest, one_line
+from enginebay.errors import (
+    EnginebayError,
+    MissingDependencyError,
+    UsageError,
+    check_text,
+    nearest,
+    one_line,
+)
 from enginebay.hooks import ComparatorRequest
 from enginebay.models import named_object
-from enginebay.plugins import contributed
+from enginebay.plugins import KNOWN_COMPARATORS, contributed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-_FORMS = (
-    "detections[:IOU], top-k[:K], set, file.py:attr, module:attr, or SCHEME[:ARGUMENT] of a plugin"
-)
-
-
-def _detections(request: ComparatorRequest) -> Any:
-    from enginebay.comparators.detections import Detections
-
-    return Detections(request.argument)
+_FORMS = "top-k[:K], set, file.py:attr, module:attr, or SCHEME[:ARGUMENT] of a plugin"
 
 
 def _top_k(request: ComparatorRequest) -> Any:
@@ -40,7 +39,6 @@ def _rows(request: ComparatorRequest) -> Any:
 
 
 _BUILT_IN: dict[str, Callable[[ComparatorRequest], Any]] = {
-    "detections": _detections,
     "top-k": _top_k,
     "set": _rows,
 }
@@ -55,6 +53,7 @@ def find_comparators(compare: Mapping[Any, Any]) -> tuple[Comparator, ...]:
 
     Raises:
         UsageError: An output is named twice or not at all, or there is no such comparator.
+        MissingDependencyError: One is of a distribution of Enginebay's that is not installed.
         ModelSourceError: The Python file or module of one cannot be imported.
     """
     found = [_comparator(_names(outputs), meant) for outputs, meant in compare.items()]
@@ -73,8 +72,9 @@ def recorded_comparators(
 
     Raises:
         UsageError: One is no name of Enginebay or a plugin. Code that an artifact names is not run.
+        MissingDependencyError: The plugin of one is not installed.
     """
-    known = _known()
+    known = {*_known(), *KNOWN_COMPARATORS}
     for outputs, name in recorded:
         if _scheme(name) not in known:
             raise UsageError(
@@ -120,7 +120,12 @@ def _named(text: str) -> tuple[str, Any]:
     if build := known.get(scheme):
         request = ComparatorRequest(argument=argument)
         return text, _built(text, lambda: build(request))
-    close = nearest(scheme, known)
+    if scheme in KNOWN_COMPARATORS:
+        raise MissingDependencyError(
+            f"no installed plugin has the comparator '{scheme}'",
+            hint=f"pip install {KNOWN_COMPARATORS[scheme]}",
+        )
+    close = nearest(scheme, {*known, *KNOWN_COMPARATORS})
     if not argument or (close and not set("./") & set(scheme)):  # top_k:5 is no module
         raise UsageError(
             f"there is no comparator '{text}'; there is {_FORMS}",

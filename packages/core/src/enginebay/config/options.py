@@ -27,8 +27,9 @@ class ExportOptions(Declared):
             attr is a set or a list of them.
         cuts: Names of marks in the model, or of an ONNX file's tensors, in the order of the model:
             it becomes one artifact with several engines that run one after the other.
-        task: What the model is for, which the artifact keeps: a task, or the path of a JSON file
-            with what a manifest has under 'task'; by default what comes with the model.
+        task: What the model is for, which the artifact keeps: the path of a JSON file with what a
+            manifest has under 'task', such data, or a plugin's object; by default what comes with
+            the model.
         keep_ir: Keep the IR in the artifact's folder ``ir``.
 
     Raises:
@@ -61,11 +62,11 @@ class VerifyOptions(Declared):
             overflow, and integers beyond 2²⁴, which float32 does not hold.
         domain: Bounds of an input's values that the probes stay inside of, such as ``image=0,1``:
             in Python ``{"image": (0, 1)}``.
-        compare: What compares outputs that are sets, such as ``boxes,scores,labels=detections:0.5``
-            (matched by intersection over union), ``logits=top-k:5``, ``indices=set`` (rows in any
-            order), ``file.py:attr``, ``module:attr`` or ``SCHEME:ARGUMENT`` of a plugin; in Python
-            ``{"boxes,scores,labels": "detections:0.5"}``, or a callable. By default what the
-            artifact was verified with, else each output place by place.
+        compare: What compares outputs that are sets, such as ``logits=top-k:5``, ``indices=set``
+            (rows in any order), ``file.py:attr``, ``module:attr`` or ``SCHEME:ARGUMENT`` of a
+            plugin: ``boxes,scores,labels=detections:0.5``; in Python ``{"indices": "set"}``, or a
+            callable. By default what the artifact was verified with, else each output place by
+            place.
         rtol: Replaces the relative tolerance, which follows the dtype and the precision.
         atol: Replaces the absolute tolerance.
         allow_mismatch: Publish the artifact although its numbers differ or its engine crashed.

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import numpy as np
 
-from enginebay.data.data_sources import open_source
-from enginebay.data.pictures import Pictures
+from enginebay.data.data_sources import Unprepared, open_source
 from enginebay.data.record import DataRecord
 from enginebay.errors import InputError, UsageError
 from enginebay.inference import InputCheck
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from enginebay.data.data_sources import Source
-    from enginebay.images import Task
+    from enginebay.hooks import Task
     from enginebay.tensors import NumpyArray, TensorSpec
 
 #: The name of the targets in files and dicts.
@@ -68,8 +67,8 @@ class DataSet:
 
     Args:
         source: The path of an ``.npz`` file in which the first axis of every array counts the
-            items, or of a folder of ``.npz`` files with an item each, or of pictures in a folder
-            for each class; ``file.py:attr`` or ``module:attr``, an iterable or a callable;
+            items, or of a folder of ``.npz`` files with an item each, or of other files that a
+            task reads; ``file.py:attr`` or ``module:attr``, an iterable or a callable;
             ``SCHEME:NAME`` of a plugin; an iterable that can be read again, or a callable that
             returns an iterable.
         take: Use this many of them: drawn at random where their number is known, else the first.
@@ -77,6 +76,7 @@ class DataSet:
 
     Attributes:
         named: What another process opens it with; None where a Python object was given.
+        targets: What the targets are numbered by, where a task has read the files; else empty.
 
     Raises:
         InputError: There is no such source, it cannot be read, or it can be read once only.
@@ -92,7 +92,7 @@ class DataSet:
     def __init__(self, source: Any, take: int | None = None, seed: int = 0) -> None:
         if take is not None and take < 1:
             raise UsageError(f"{take} items cannot be taken; wanted 1 or more")
-        named = None
+        named, self.targets = None, ""
         is_named = isinstance(source, str | Path)
         self.named = NamedData(str(source), take, seed) if is_named else None
         if isinstance(source, str):
@@ -102,7 +102,7 @@ class DataSet:
         self._digests = array("Q")
         self._length: int | None = None
         self._source: Source = open_source(source, named)
-        self._take = take
+        self._take, self._seed = take, seed
         self._indices = _drawn(self._source.count, take, seed)
 
     @classmethod
@@ -116,27 +116,24 @@ class DataSet:
         return self._source.description
 
     def for_task(self, task: Task | None) -> DataSet:
-        """The same items for a model with this task, which says how pictures become inputs.
+        """The same items for a model with this task, which says how files become inputs.
 
         Raises:
-            InputError: A folder of pictures has not the name of a class.
+            InputError: The task finds something else in the folder than it wants.
         """
-        if task is None or not isinstance(self._source, Pictures):
+        if task is None or not isinstance(self._source, Unprepared):
             return self
-        other = self._copy(self._indices, self._take)
-        other.named = self.named
-        other._source = self._source.for_task(task)
+        opened = task.open_folder(self._source.path)
+        source = open_source(opened, self.description)
+        other = self._copy(_drawn(source.count, self._take, self._seed), self._take)
+        other._source, other.named = source, self.named
+        other.targets = str(getattr(opened, "targets", ""))
         return other
 
     @property
     def needs_task(self) -> bool:
-        """True if it holds pictures, and no task yet says how they become inputs."""
-        return isinstance(self._source, Pictures) and self._source.task is None
-
-    @property
-    def targets(self) -> str:
-        """Which numbers the classes of pictures have: ``class names`` or ``sorted folders``."""
-        return self._source.targets if isinstance(self._source, Pictures) else ""
+        """True if it is a folder of files, and no task yet says how they become inputs."""
+        return isinstance(self._source, Unprepared)
 
     def __len__(self) -> int:
         """How many items it gives; where only reading tells, it is read."""

@@ -1,4 +1,4 @@
-"""Where items come from: stacked arrays, a folder of files or pictures, or any iterable.
+"""Where items come from: stacked arrays, a folder of files, or any iterable.
 
 A source can be read again and again, and holds one item at a time.
 """
@@ -14,7 +14,6 @@ from zipfile import ZIP_STORED, BadZipFile, ZipFile
 
 import numpy as np
 
-from enginebay.data.pictures import Pictures, holds_pictures
 from enginebay.errors import ArtifactError, EnginebayError, InputError, first_line
 from enginebay.tensors import is_recorded, load_samples
 
@@ -118,6 +117,24 @@ class Folder:
             yield item
 
 
+class Unprepared:
+    """A folder without ``.npz`` files: only a task says how its files become items."""
+
+    by_number = False
+
+    def __init__(self, path: Path) -> None:
+        self.description = f"'{path}'"
+        self.path = path
+        self.count: int | None = None
+
+    def read(self, indices: Sequence[int] | None) -> Iterator[Any]:  # noqa: ARG002  # as a Source
+        """Refuse to read files that nothing is known of."""
+        raise InputError(
+            f"{self.description} holds no .npz file, and nothing says how its files become inputs",
+            hint="deploy the model with a task that says it: --task FILE.json",
+        )
+
+
 class Values:
     """Any iterable that can be read again, a sequence, or a callable that returns an iterable."""
 
@@ -194,8 +211,8 @@ def open_source(source: Any, named: str | None = None) -> Source:
 
 def _open_path(path: Path) -> Source:
     if path.is_dir():
-        has_arrays = any(path.glob("*.npz"))
-        return Pictures(path) if not has_arrays and holds_pictures(path) else Folder(path)
+        other = not any(path.glob("*.npz")) and any(file.is_file() for file in path.rglob("*"))
+        return Unprepared(path) if other else Folder(path)
     if not path.is_file():
         raise InputError(f"no data set '{path}'", hint=f"wanted an .npz file: {HINT}; or a folder")
     with _reading(path):

@@ -13,8 +13,8 @@ class DataRecord(msgspec.Struct, frozen=True, kw_only=True):
         count: How many items were used.
         indices: Their numbers in the source; empty where all of them were used.
         digest: BLAKE2b over the inputs of all of them, in hexadecimal.
-        targets: The classes of pictures have the numbers of their names in the task (``class
-            names``), or of their folders in sorted order (``sorted folders``); empty for others.
+        targets: What the targets are numbered by, in the words of the task that read the files;
+            empty for others.
     """
 
     source: str

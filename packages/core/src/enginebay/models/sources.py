@@ -26,7 +26,6 @@ from enginebay.models.python_source import missing_file, named_object, one_error
 if TYPE_CHECKING:
     import torch
 
-    from enginebay.images import Task
     from enginebay.ir import IRModel
 
 #: What a plugin's model sources look like: scheme → a callable that takes the name after it.
@@ -49,7 +48,7 @@ class ModelSource:
         model: An ``nn.Module``, a TorchScript module or an exported program; None for an ONNX file.
         ir: The file as an IR; None where the model is a Python object.
         example_inputs: What came along with the model, as ``export`` takes it; else None.
-        task: What the model is for, where that came along too.
+        task: The record of what the model is for, where that came along too.
     """
 
     description: str
@@ -57,7 +56,7 @@ class ModelSource:
     model: Any = None
     ir: IRModel | None = None
     example_inputs: Any = None
-    task: Task | None = None
+    task: dict[str, Any] | None = None
 
     @cached_property
     def module(self) -> Any:
@@ -113,8 +112,8 @@ def load_model(source: Any, *, schemes: Schemes | None = None) -> ModelSource:
         source: One of the texts above; or a module, a TorchScript module, an exported program, or
             a callable without arguments (a class, say) that returns one; or a function that takes
             arguments, which is the model itself; or a tuple of a model or any function, its
-            example inputs and, if there is a third, what it is for: an ``eb.Task``. What was found
-            before is returned as it is.
+            example inputs and, if there is a third, what it is for: a task. What was found before
+            is returned as it is.
         schemes: Model sources of plugins, for ``scheme:name``.
 
     Raises:
@@ -219,14 +218,14 @@ def _from_object(found: Any, description: str) -> ModelSource:
     return ModelSource(description=description, model=found, example_inputs=inputs, task=task)
 
 
-def _task(said: Sequence[Any], description: str) -> Task | None:
-    """The task, where the model came with one."""
-    from enginebay.images import read_task
+def _task(said: Sequence[Any], description: str) -> dict[str, Any] | None:
+    """The record of the task, where the model came with one."""
+    from enginebay.tasks import record_task
 
     if not said or said[0] is None:
         return None
     try:
-        return read_task(said[0])
+        return record_task(said[0])
     except UsageError as err:
         raise ModelSourceError(f"'{description}' comes with a task: {err}", hint=err.hint) from err
 

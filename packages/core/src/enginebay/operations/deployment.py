@@ -19,13 +19,13 @@ from enginebay.artifact import (
 )
 from enginebay.comparators import find_comparators
 from enginebay.errors import MismatchError
-from enginebay.images import read_task
 from enginebay.inference import Receipt
 from enginebay.ir import IR_FOLDER
 from enginebay.operations.build_engine import Build, build_engine
 from enginebay.operations.preparation import prepare
 from enginebay.operations.steps import Step
 from enginebay.rewriting import RewriteReport
+from enginebay.tasks import read_task
 from enginebay.tensors import save_samples
 from enginebay.verdict import Verification
 from enginebay.verification import ProbeSettings, judge, without_rounding
@@ -202,7 +202,7 @@ class Line:
             verification=verification,
             receipt=receipt,
             steps=tuple(steps.done),
-            notes=(*self.settings.notes, *engine.notes, *engine.ir.notes),
+            notes=(*self.settings.notes, *prepared.notes, *engine.notes, *engine.ir.notes),
             rewriting=engine.rewriting,
         )
 

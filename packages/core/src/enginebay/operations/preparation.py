@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from enginebay.errors import MissingDependencyError, ModelSourceError, UsageError
+from enginebay.tasks import read_task, record_task
 from enginebay.verification import record_reference
 
 if TYPE_CHECKING:
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
 
     from enginebay.comparators import Comparator
     from enginebay.data import DataRecord, DataSet
-    from enginebay.images import Task
+    from enginebay.hooks import Task
     from enginebay.models import BoundModel, ModelSource
     from enginebay.operations.settings import Settings
     from enginebay.verification import ProbeSettings, RecordedReference
@@ -25,14 +27,16 @@ class Prepared:
     Attributes:
         model: The model with its inputs bound.
         reference: The samples that the engine will be verified with.
-        task: What the model is for; None where nothing says it.
+        task: The record of what the model is for; None where nothing says it.
+        notes: What could not be done about it.
         data: What int8 is calibrated with; None for nothing.
         verified_on: The items of it among the samples; None for none.
     """
 
     model: BoundModel
     reference: RecordedReference
-    task: Task | None
+    task: dict[str, Any] | None
+    notes: tuple[str, ...]
     data: DataSet | None
     verified_on: DataSet | None
 
@@ -67,9 +71,12 @@ def prepare(
         task: What the model is for, instead of what comes with it.
         comparators: What will compare outputs that are sets.
     """
+    notes: tuple[str, ...] = ()
+    if task is None and source.task is not None:
+        task, notes = _read_own_task(source, data)
     # Not by truth: that would read a stream to its end, to count it.
-    some = None if data is None else data.some(items)
-    model, fitted = settings.bind(source, args, some, task or source.task)
+    some = None if data is None else data.for_task(task).some(items)
+    model, fitted = settings.bind(source, args, some, task)
     if data is not None:
         data = data.for_task(fitted)
         some = data.some(items)
@@ -81,4 +88,21 @@ def prepare(
         items=() if some is None else some.items(model.open_inputs),
         comparators=comparators,
     )
-    return Prepared(model, reference, fitted, data, some)
+    record = source.task if fitted is None else record_task(fitted)
+    return Prepared(model, reference, record, notes, data, some)
+
+
+def _read_own_task(
+    source: ModelSource, data: DataSet | None
+) -> tuple[Task | None, tuple[str, ...]]:
+    """Read the task that comes with a model; without its plugin it is kept unread, with a note."""
+    try:
+        return read_task(source.task), ()
+    except UsageError as err:
+        raise ModelSourceError(
+            f"'{source.description}' comes with a task: {err}", hint=err.hint
+        ) from err
+    except MissingDependencyError as err:
+        if data is not None and data.needs_task:
+            raise
+        return None, (f"{err}, so it is kept as it is: {err.hint}",)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -12,10 +12,12 @@ from enginebay.backend import Backend, default_backend, get_backend
 from enginebay.config import ExportOptions, VerifyOptions, merge_options
 from enginebay.data import DataSet
 from enginebay.errors import UsageError
-from enginebay.images import Task, fit_task
 from enginebay.models import BoundModel, ModelSource, bind, find_model, shapes_of
 from enginebay.operations.rewrite_model import find_sets
 from enginebay.params import BackendParams
+
+if TYPE_CHECKING:
+    from enginebay.hooks import Task
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +66,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             UsageError: The task does not fit the model.
         """
         if args is None and source.example_inputs is None and data is not None:
-            args = next(iter(data.for_task(task))).inputs
+            args = next(iter(data)).inputs
         bound = bind(
             source,
             args,
@@ -77,7 +79,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         )
         if task is None:
             return bound, None
-        return bound, fit_task(task, bound.open_inputs, bound.outputs)
+        return bound, task.fit(bound.open_inputs, bound.outputs)
 
     def data_set(self) -> DataSet | None:
         """The data set, opened.

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 from enginebay.lazy import lazy_names
 from enginebay.plugins.discovery import (
     KNOWN_COMMANDS,
+    KNOWN_COMPARATORS,
     KNOWN_DISTRIBUTIONS,
     KNOWN_MODEL_SOURCES,
+    KNOWN_TASKS,
     BackendStatus,
     installed_backends,
     list_backends,
@@ -40,8 +42,10 @@ if TYPE_CHECKING:
 __all__ = [
     "BACKENDS",
     "KNOWN_COMMANDS",
+    "KNOWN_COMPARATORS",
     "KNOWN_DISTRIBUTIONS",
     "KNOWN_MODEL_SOURCES",
+    "KNOWN_TASKS",
     "BackendStatus",
     "LoadedPlugin",
     "PluginTeam",

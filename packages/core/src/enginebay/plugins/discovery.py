@@ -34,6 +34,12 @@ KNOWN_MODEL_SOURCES = {
     "transformers": "'enginebay-models[transformers]'",
 }
 
+#: Tasks that Enginebay's own distributions declare, by their kinds.
+KNOWN_TASKS = dict.fromkeys(("image-classification", "object-detection"), "enginebay-vision")
+
+#: Comparators that Enginebay's own distributions provide, by what users type.
+KNOWN_COMPARATORS = {"detections": "enginebay-vision"}
+
 #: Commands that Enginebay's own distributions provide, by what users type.
 KNOWN_COMMANDS = dict.fromkeys(
     ("benchmark", "bisect", "compare", "evaluate", "quantize", "report", "sensitivity", "sweep"),

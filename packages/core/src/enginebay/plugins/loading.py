@@ -194,9 +194,11 @@ def contributed(hook: str) -> dict[str, Any]:
     """Return what all plugins bring by name with a hook such as ``metrics``.
 
     Raises:
-        PluginError: A plugin raised, or returned something else than a mapping.
+        PluginError: A plugin raised, returned something else than a mapping, or brings a name that
+            another one brings too.
     """
     found: dict[str, Any] = {}
+    owners: dict[str, BackendStatus] = {}
     for status, by_name in load_plugins().call_all(hook):
         if not isinstance(by_name, Mapping):
             raise PluginError(
@@ -204,6 +206,14 @@ def contributed(hook: str) -> dict[str, Any]:
                 "mapping from names to callables",
                 hint=f"pip install -U {status.distribution}",
             )
+        for name in by_name:
+            if (owner := owners.setdefault(name, status)) is not status:
+                first, second = sorted((owner, status))
+                raise PluginError(
+                    f"{hook}() of {first.name!r} ({first.provider}) and of {second.name!r} "
+                    f"({second.provider}) both bring {name!r}",
+                    hint=f"pip uninstall {first.distribution}, or {second.distribution}",
+                )
         found |= by_name
     return found
 

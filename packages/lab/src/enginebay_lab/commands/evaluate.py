@@ -133,7 +133,7 @@ def _print(evaluation: Evaluation) -> None:
     )
     notes = []
     if evaluation.data.targets:
-        notes.append(f"the classes of the pictures are numbered by {evaluation.data.targets}")
+        notes.append(f"the targets are numbered by {evaluation.data.targets}")
     if not evaluation.reference:
         notes.append("no model was named, so nothing is compared; add --model MODEL")
     print_fields([("note", note) for note in notes])

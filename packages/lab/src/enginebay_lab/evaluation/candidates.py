@@ -15,7 +15,8 @@ from enginebay.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from enginebay import ImageInput, Task, TensorSpec
+    from enginebay import TensorSpec
+    from enginebay.hooks import Task
 
 
 class Candidate(NamedTuple):
@@ -63,7 +64,7 @@ def _candidate(given: str | Path | Artifact, opened: Artifact) -> Candidate:
 
 
 def common_task(candidates: Sequence[Candidate]) -> Task | None:
-    """The task by which all artifacts make the same input of a picture; None where none has one.
+    """The task by which all artifacts make the same inputs of items; None where none has one.
 
     Raises:
         UsageError: They make different ones.
@@ -75,17 +76,13 @@ def common_task(candidates: Sequence[Candidate]) -> Task | None:
         return None
     first, task = next(iter(tasks.items()))
     for name, other in tasks.items():
-        if _preparation(other) != _preparation(task):
+        if other.preparation() != task.preparation():
             raise UsageError(
-                f"'{first}' and '{name}' make different inputs of a picture, or have other classes",
+                f"'{first}' and '{name}' make different inputs or targets of an item, by their "
+                "tasks",
                 hint="evaluate them one after the other",
             )
     return task
-
-
-def _preparation(task: Task) -> tuple[ImageInput, tuple[str, ...]]:
-    """What makes another item of a picture; names and dtypes are compared for any data set."""
-    return msgspec.structs.replace(task.image, input="", dtype=""), task.classes
 
 
 def common_specs(candidates: Sequence[Candidate], verb: str, part: Any) -> tuple[TensorSpec, ...]:

@@ -1,0 +1,28 @@
+"""Tasks of pictures as plain data, as enginebay-vision reads them."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+#: A task, or a part of one.
+Record: TypeAlias = dict[str, Any]
+
+
+def resize(height: int, width: int, **options: Any) -> Record:
+    """Return the step that resizes a picture.
+
+    Example:
+        >>> resize(8, 6, fit="cover")
+        {'type': 'resize', 'height': 8, 'width': 6, 'fit': 'cover'}
+    """
+    return {"type": "resize", "height": height, "width": width, **options}
+
+
+def crop(height: int, width: int, **options: Any) -> Record:
+    """Return the step that cuts a picture, or fills it up."""
+    return {"type": "crop", "height": height, "width": width, **options}
+
+
+def classify(image: Record, classes: tuple[str, ...]) -> Record:
+    """Return the task of a classifier."""
+    return {"type": "image-classification", "image": image, "classes": list(classes)}

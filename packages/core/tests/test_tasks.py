@@ -1,0 +1,290 @@
+"""Tasks: records that artifacts keep, whoever understands them; and plugins that do not."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import enginebay as eb
+from enginebay.errors import MissingDependencyError, PluginError, UsageError
+from enginebay.tasks import read_task, record_task
+from enginebay.testing import temporary_backend
+from enginebay.testing.command_runs import Ran, call_command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+NET = """\
+import torch
+
+
+def build():
+    return torch.nn.Hardtanh(), torch.zeros(1, 2), {"type": "gauge", "unit": "bar"}
+
+
+def cat():
+    return torch.nn.Hardtanh(), torch.zeros(1, 2), {"type": "image-classification"}
+
+
+def without():
+    return torch.nn.Hardtanh(), torch.zeros(1, 2)
+
+
+def odd():
+    return torch.nn.Hardtanh(), torch.zeros(1, 2), {"type": "gauge", "unit": 3}
+"""
+#: Reads numbers in text files: a task that has nothing to do with pictures.
+GAUGE = """\
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+import enginebay as eb
+from enginebay.errors import InputError, UsageError
+
+
+class Value(msgspec.Struct, frozen=True):
+    number: float
+    unit: str
+
+
+class Gauge(msgspec.Struct, frozen=True, tag_field="type", tag="gauge", kw_only=True):
+    unit: str
+    input: str = ""
+
+    def fit(self, inputs, outputs):
+        return msgspec.structs.replace(self, input=inputs[0].name)
+
+    def preparation(self):
+        return self.unit
+
+    def preprocess(self, item):
+        try:
+            values = np.array([[float(word) for word in Path(item).read_text().split()]])
+        except (OSError, ValueError) as err:
+            raise InputError(f"'{item}' cannot be read: {err}") from err
+        return {self.input: values.astype(np.float32)}
+
+    def open_folder(self, path):
+        return [(self.preprocess(file), 0) for file in sorted(path.glob("*.txt"))]
+
+    def read_outputs(self, outputs, item):
+        return [Value(float(value), self.unit) for value in outputs["output"][0]]
+
+    def check_drawing(self, path):
+        if path.suffix != ".svg":
+            raise UsageError(f"'{path}' is no .svg file")
+
+    def draw(self, item, found, path):
+        path.write_text(" ".join(str(one.number) for one in found))
+
+
+def read(record):
+    try:
+        return msgspec.convert(record, Gauge)
+    except msgspec.ValidationError as err:
+        raise UsageError(str(err), hint="write unit") from err
+
+
+@eb.hookimpl
+def tasks():
+    return {"gauge": read}
+"""
+BROKEN = "import enginebay as eb\n@eb.hookimpl\ndef tasks(): return {}[0]\n"
+PICTURE = {"type": "image-classification", "image": {}}
+ABSENT = "the task is of the kind 'image-classification', and no installed plugin declares it"
+
+
+@pytest.fixture
+def gauge() -> Iterator[None]:
+    """A plugin that declares a task."""
+    with temporary_backend("gauge", GAUGE, group="enginebay.plugins"):
+        yield
+
+
+@pytest.fixture
+def cli(
+    tmp_path: Path,
+    loopback: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> Callable[..., Ran]:
+    """Runs a command line in a folder with ``net.py`` and readings."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ENGINEBAY_BACKENDS", loopback)
+    (tmp_path / "net.py").write_text(NET)
+    (tmp_path / "readings").mkdir()
+    for number in range(3):
+        (tmp_path / "readings" / f"{number}.txt").write_text(f"0.{number} 0.5")
+    return partial(call_command, capfd)
+
+
+def deploy(cli: Callable[..., Ran], model: str, *flags: str) -> Ran:
+    line = ("deploy", f"net.py:{model}", "--work-dir", "out", "--probes", "0", "--overwrite")
+    return cli(*line, "--exporter", "torchscript", *flags)
+
+
+def record(tmp_path: Path) -> dict[str, Any] | None:
+    found: dict[str, Any] | None = json.loads((tmp_path / "out/manifest.json").read_text()).get(
+        "task"
+    )
+    return found
+
+
+@pytest.mark.usefixtures("gauge")
+def test_a_task_of_a_plugin(cli: Callable[..., Ran], tmp_path: Path) -> None:
+    ran = deploy(cli, "build", "--data", "readings")
+    assert ran.code == 0, ran.err
+    assert record(tmp_path) == {"type": "gauge", "unit": "bar", "input": "input"}
+    assert "data      readings, 3 items" in cli("inspect", "out").out
+    assert "task      gauge\n" in cli("inspect", "out").out
+    ran = cli("run", "out", "--image", "readings/2.txt", "--draw", "a.svg")
+    assert ran.code == 0, ran.err
+    assert [line.split() for line in ran.out.splitlines()[:3]] == [
+        ["IMAGE", "NUMBER", "UNIT"],
+        ["readings/2.txt", "0.2000", "bar"],
+        ["readings/2.txt", "0.5000", "bar"],
+    ]
+    assert (tmp_path / "a.svg").read_text().startswith("0.2")
+    assert "'a.png' is no .svg file" in cli(
+        *("run", "out", "--image", "readings/2.txt", "--draw", "a.png")
+    ).err
+
+
+@pytest.mark.usefixtures("gauge")
+def test_an_object_is_as_good_as_its_record(tmp_path: Path) -> None:
+    task = read_task({"type": "gauge", "unit": "bar"})
+    assert record_task(task) == {"type": "gauge", "unit": "bar", "input": ""}
+    assert read_task(task) == task
+    (tmp_path / "task.json").write_text('{"type": "gauge", "unit": 3}')
+    with pytest.raises(UsageError) as caught:
+        read_task(tmp_path / "task.json")
+    assert str(caught.value) == f"'{tmp_path}/task.json': Expected `str`, got `int` - at `$.unit`"
+    assert caught.value.hint == "write unit"
+
+
+@pytest.mark.usefixtures("gauge")
+def test_a_malformed_record_of_a_model(cli: Callable[..., Ran], tmp_path: Path) -> None:
+    ran = deploy(cli, "odd")
+    assert (ran.code, ran.err.splitlines()[0]) == (
+        2,
+        "error: 'net.py:odd' comes with a task: the task: Expected `str`, got `int` - at `$.unit`",
+    )
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        (5, "the task is of type int; wanted a mapping with its kind under 'type', or the path"),
+        ({}, "the task has no 'type'; wanted a mapping with its kind under 'type', or the path"),
+        ({"type": 3}, "the task has 3 under 'type'; wanted a mapping with its kind under"),
+        ({"type": "gauge", "at": object()}, "the task is of type dict, and no plain data: Enco"),
+        ("none.json", "'none.json' cannot be read: No such file or directory"),
+        ("net.py", "'net.py' is no task in JSON: "),
+        ("list.json", "'list.json' is no task in JSON: wanted an object in braces"),
+    ],
+)
+def test_what_is_no_record(
+    cli: Callable[..., Ran], tmp_path: Path, task: Any, message: str
+) -> None:
+    (tmp_path / "list.json").write_text("[]")
+    with pytest.raises(UsageError) as caught:
+        record_task(task)
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.usefixtures("without_vision")
+def test_a_task_that_is_given_needs_its_plugin(cli: Callable[..., Ran], tmp_path: Path) -> None:
+    (tmp_path / "task.json").write_text(json.dumps(PICTURE))
+    ran = deploy(cli, "without", "--task", "task.json")
+    assert (ran.code, ran.err.splitlines()) == (
+        3,
+        [
+            "error: " + ABSENT.replace("the task", "'task.json'"),
+            "hint: pip install enginebay-vision",
+        ],
+    )
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(MissingDependencyError) as caught:
+        read_task({"type": "poetry"})
+    assert caught.value.hint == "install the package that declares it"
+    with pytest.raises(UsageError) as misspelt:
+        read_task({"type": "image-clasification"})
+    assert misspelt.value.hint == "did you mean 'image-classification'?"
+
+
+@pytest.mark.usefixtures("without_vision")
+def test_a_task_that_comes_along_is_kept_unread(cli: Callable[..., Ran], tmp_path: Path) -> None:
+    ran = deploy(cli, "cat")
+    assert ran.code == 0, ran.err
+    assert f"{ABSENT}, so it is kept as it is: pip install enginebay-vision" in ran.out + ran.err
+    assert record(tmp_path) == {"type": "image-classification"}
+    assert cli("run", "out").code == 0
+    ran = cli("inspect", "out")
+    assert ran.code == 0
+    assert f"task      image-classification; {ABSENT}; pip install enginebay-vision\n" in ran.out
+    ran = cli("run", "out", "--image", "a.png")
+    assert (ran.code, ran.err.splitlines()) == (
+        3,
+        [f"error: {ABSENT}", "hint: pip install enginebay-vision"],
+    )
+    ran = deploy(cli, "cat", "--data", "readings")
+    assert (ran.code, ran.err.splitlines()[-1]) == (3, "hint: pip install enginebay-vision")
+
+
+def test_a_folder_of_files_without_a_task(cli: Callable[..., Ran]) -> None:
+    ran = deploy(cli, "without", "--data", "readings")
+    assert (ran.code, ran.err.splitlines()) == (
+        2,
+        [
+            "error: 'readings' holds no .npz file, and nothing says how its files become inputs",
+            "hint: deploy the model with a task that says it: --task FILE.json",
+        ],
+    )
+
+
+def test_an_artifact_outlives_its_plugin(cli: Callable[..., Ran], tmp_path: Path) -> None:
+    with temporary_backend("gauge", GAUGE, group="enginebay.plugins"):
+        assert deploy(cli, "build").code == 0
+    assert cli("run", "out").code == 0
+    assert "no installed plugin declares it; install the package" in cli("inspect", "out").out
+    with temporary_backend("gauge", BROKEN, group="enginebay.plugins"):
+        assert cli("run", "out").code == 0
+        assert "tasks() of 'gauge'" in cli("inspect", "out").out
+        ran = cli("run", "out", "--image", "readings/0.txt")
+        assert ran.code == 3
+        assert "tasks() of 'gauge'" in ran.err
+        with pytest.raises(PluginError):
+            _ = eb.open_artifact(tmp_path / "out").task
+
+
+def test_what_reads_tasks_raises() -> None:
+    source = GAUGE.replace("    try:\n        return msgspec", "    1 / 0\n    try:\n        return msgspec")
+    with (
+        temporary_backend("gauge", source, group="enginebay.plugins"),
+        pytest.raises(PluginError) as caught,
+    ):
+        read_task({"type": "gauge", "unit": "bar"})
+    assert str(caught.value) == (
+        "what reads tasks of the kind 'gauge' raised ZeroDivisionError: division by zero"
+    )
+
+
+def test_two_plugins_declare_one_kind() -> None:
+    with ExitStack() as stack:
+        for name in ("gauge", "meter"):
+            stack.enter_context(temporary_backend(name, GAUGE, group="enginebay.plugins"))
+        with pytest.raises(PluginError) as caught:
+            read_task({"type": "gauge", "unit": "bar"})
+    assert str(caught.value) == (
+        "tasks() of 'gauge' (temporary-gauge 0) and of 'meter' (temporary-meter 0) both bring "
+        "'gauge'"
+    )
+    assert caught.value.hint == "pip uninstall temporary-gauge, or temporary-meter"

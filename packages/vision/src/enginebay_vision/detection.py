@@ -1,0 +1,135 @@
+"""Detection: from a network's boxes to objects in the picture."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+import numpy as np
+
+from enginebay.errors import InferenceError, UsageError
+from enginebay_vision.fitting import check_classes, find_spec, fit_image
+from enginebay_vision.found import Box
+from enginebay_vision.opening import open_image
+from enginebay_vision.outputs import Activation, activated, numbers, one_picture
+from enginebay_vision.task import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from enginebay import TensorSpec
+    from enginebay.authors import NumpyArray
+
+
+class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
+    """The model finds objects in a picture. It has dropped boxes that mean the same object.
+
+    Attributes:
+        boxes: The output with four numbers for each box.
+        scores: The output with one score for each box; or, without ``labels``, with one for each
+            box and class, of which the largest counts. An entry after the last class name stands
+            for "no object".
+        labels: The output with the class's number for each box; empty where there is none.
+        box_form: ``xyxy``: left, top, right, bottom; ``cxcywh``: the middle, width and height.
+        normalised: True where 1 is the width or height of the network's input; False where they
+            are in its pixels.
+        activation: What makes scores from 0 to 1: ``softmax``, ``sigmoid`` or ``none``.
+        threshold: Boxes with a lower score are left out.
+    """
+
+    boxes: str = "boxes"
+    scores: str = "scores"
+    labels: str = "labels"
+    box_form: Literal["xyxy", "cxcywh"] = "xyxy"
+    normalised: bool = False
+    activation: Activation = "none"
+    threshold: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.threshold <= 1:
+            raise UsageError(f"threshold is {self.threshold:g}, wanted a number from 0 to 1")
+        if self.labels and self.activation == "softmax":
+            raise UsageError(
+                "softmax needs a score for each class, and labels names the classes",
+                hint="labels='', or another activation",
+            )
+
+    def fit(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> ObjectDetection:
+        """Check that the task fits a model, and fill in the name and the dtype that it left out.
+
+        Raises:
+            UsageError: It does not; the message says where.
+        """
+        image = fit_image(self.image, find_spec(self.image.input, inputs, "input"))
+        boxes = find_spec(self.boxes, outputs, "output")
+        if boxes.dims and isinstance(boxes.dims[-1], int) and boxes.dims[-1] != 4:
+            raise UsageError(
+                f"the task wants four numbers for each box, and the output is {boxes.describe()}"
+            )
+        scores = find_spec(self.scores, outputs, "output")
+        if self.labels:
+            find_spec(self.labels, outputs, "output")
+        else:
+            check_classes(self.classes, scores, (scores.dims or ())[-1:], extra=1)
+        return msgspec.structs.replace(self, image=image)
+
+    def read_outputs(self, outputs: Mapping[str, NumpyArray], item: Any) -> list[Box]:
+        """Find the objects in a picture: a path, or an image of Pillow's."""
+        return self.postprocess(outputs, open_image(item).size)
+
+    def postprocess(self, outputs: Mapping[str, NumpyArray], size: tuple[int, int]) -> list[Box]:
+        """Find the objects.
+
+        Args:
+            outputs: The model's outputs by name, for one picture.
+            size: The picture's width and height, in pixels, turned as its EXIF data say.
+
+        Returns:
+            Boxes by the pixels of the picture, the best first.
+
+        Raises:
+            InferenceError: An output is missing, holds numbers that are not finite, or has
+                another number of boxes than the others.
+        """
+        edges = numbers(outputs, self.boxes)
+        if edges.size and edges.shape[-1] != 4:
+            raise InferenceError(
+                f"output '{self.boxes}' has the shape {edges.shape}, wanted four numbers a box"
+            )
+        corners = self._corners(edges.reshape(-1, 4), size)
+        scores, classes = self._scores(outputs)
+        if not len(corners) == len(scores) == len(classes):
+            raise InferenceError(
+                f"there are {len(corners)} boxes, {len(scores)} scores and {len(classes)} "
+                "classes; wanted one of each for a box"
+            )
+        kept = np.flatnonzero(scores >= self.threshold)
+        best = kept[np.argsort(-scores[kept], kind="stable")]
+        rows = zip(classes[best], scores[best], corners[best], strict=True)
+        return [
+            Box(self.class_name(int(index)), int(index), float(score), *map(float, edges))
+            for index, score, edges in rows
+        ]
+
+    def _corners(self, boxes: NumpyArray, size: tuple[int, int]) -> NumpyArray:
+        """Left, top, right and bottom by the pixels of the picture, inside of it."""
+        placed = self.image.place(*size)
+        if self.box_form == "cxcywh":
+            middle, half = boxes[:, :2], boxes[:, 2:] / 2
+            boxes = np.concatenate([middle - half, middle + half], axis=1)
+        if self.normalised:
+            boxes = boxes * [placed.width, placed.height, placed.width, placed.height]
+        moved = boxes - [placed.left, placed.top, placed.left, placed.top]
+        scale = [placed.scale_x, placed.scale_y, placed.scale_x, placed.scale_y]
+        return np.clip(moved / scale, 0, [*size, *size])
+
+    def _scores(self, outputs: Mapping[str, NumpyArray]) -> tuple[NumpyArray, NumpyArray]:
+        """The score and the class of each box."""
+        values = numbers(outputs, self.scores)
+        if self.labels:
+            labels = one_picture(outputs, self.labels).reshape(-1).astype(np.int64)
+            return activated(values.reshape(-1), self.activation), labels
+        odds = activated(values.reshape(-1, values.shape[-1]), self.activation)
+        if self.classes:
+            odds = odds[:, : len(self.classes)]
+        return odds.max(axis=1), odds.argmax(axis=1)

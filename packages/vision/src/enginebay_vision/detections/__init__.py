@@ -1,0 +1,1 @@
+"""The comparator ``detections``: boxes with scores and labels, as a set."""

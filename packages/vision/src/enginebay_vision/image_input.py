@@ -1,0 +1,69 @@
+"""How a picture becomes an input of a network."""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import Literal
+
+import msgspec
+
+from enginebay.errors import UsageError
+from enginebay_vision.steps import Crop, Placement, Resize
+
+
+class ImageInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a picture becomes an input: resized and cut, then numbers for its pixels.
+
+    Each number is ``(pixel · scale − mean) / std``, in float32; a pixel is 0 to 255.
+
+    Attributes:
+        input: The input's name; empty for the model's first.
+        steps: What is done to the picture, in order.
+        channels: ``RGB``, ``BGR``, or ``L`` for grey, with one channel.
+        scale: What a pixel is multiplied by.
+        mean: One number for each channel, or one for all.
+        std: The same.
+        layout: ``NCHW`` or ``NHWC``.
+        dtype: Of the input, in NumPy's names; empty for the model's own. ``uint8`` takes the
+            pixels as they are: scale 1, mean 0 and std 1.
+    """
+
+    input: str = ""
+    steps: tuple[Resize | Crop, ...] = ()
+    channels: Literal["RGB", "BGR", "L"] = "RGB"
+    scale: float = 1 / 255
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+    layout: Literal["NCHW", "NHWC"] = "NCHW"
+    dtype: str = ""
+
+    def __post_init__(self) -> None:
+        for name, values in (("mean", self.mean), ("std", self.std)):
+            if len(values) not in (1, len(self.channels)):
+                raise UsageError(
+                    f"{name} has {len(values)} numbers, wanted one for each channel of "
+                    f"{self.channels}, or one for all"
+                )
+        if not all(map(isfinite, (self.scale, *self.mean, *self.std))):
+            raise UsageError("scale, mean or std is not a finite number")
+        if 0 in self.std or self.scale == 0:
+            raise UsageError(f"{'std' if 0 in self.std else 'scale'} is 0, wanted another number")
+        if self.dtype == "uint8" and (self.scale, {*self.mean}, {*self.std}) != (1, {0}, {1}):
+            raise UsageError(
+                "dtype is uint8, which takes pixels as they are",
+                hint="scale=1, and neither mean nor std",
+            )
+
+    def place(self, width: int, height: int) -> Placement:
+        """Compute where a picture of this size lies in the input."""
+        placed = Placement(width, height)
+        for step in self.steps:
+            placed = step.place(placed)
+        return placed
+
+    @property
+    def size(self) -> tuple[int, int] | None:
+        """The height and width of the input; None where they depend on the picture."""
+        small, large = self.place(1, 999), self.place(999, 1)
+        found = {(placed.height, placed.width) for placed in (small, large)}
+        return found.pop() if len(found) == 1 else None

@@ -1,0 +1,111 @@
+"""A picture as everybody sees it: upright, with 8 bits a channel."""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from enginebay.errors import EnginebayError, InputError, first_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from PIL.Image import Image as Picture
+
+
+_FILTERS = Lock()
+
+
+def open_image(image: Any, channels: str = "RGB") -> Picture:
+    """Read a picture, turned as its EXIF data say.
+
+    What is transparent keeps the colour that lies under it, as in Pillow's ``convert("RGB")``.
+    16 bits become 8.
+
+    Args:
+        image: A path, or an image of Pillow's.
+        channels: ``RGB``, or ``L`` for grey.
+
+    Raises:
+        InputError: There is no such file, it is no picture, or too large.
+    """
+    from PIL import Image
+
+    if isinstance(image, Image.Image):
+        with _one_error("the picture"):
+            return _converted(image, channels, "the picture")
+    path = _checked(image)
+    with _one_error(f"'{path}'"), _opened(path) as opened:
+        return _converted(opened, channels, f"'{path}'")
+
+
+def _checked(image: Any) -> Path:
+    """The path of a file."""
+    if not isinstance(image, str | Path):
+        raise InputError(
+            f"a picture is of type {type(image).__name__}, wanted a path or an image of Pillow's",
+            hint="PIL.Image.fromarray makes one of an array, H×W×3 uint8",
+        )
+    path = Path(image)
+    if not path.is_file():
+        state = "is a folder" if path.is_dir() else "does not exist"
+        raise InputError(f"'{path}' {state}; wanted a picture")
+    return path
+
+
+def _opened(path: Path) -> Picture:
+    """Open a file; Pillow's warning of a huge picture is an error."""
+    from PIL import Image
+
+    # The filters belong to all threads, and two that change them at a time leave them changed.
+    with _FILTERS, warnings.catch_warnings():
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        opened: Picture = Image.open(path)
+        return opened
+
+
+@contextmanager
+def _one_error(name: str) -> Iterator[None]:
+    """Turn what Pillow raises into one line about the picture."""
+    from PIL import Image
+
+    try:
+        yield
+    except (Image.DecompressionBombWarning, Image.DecompressionBombError) as err:
+        raise InputError(
+            f"{name} has more than {Image.MAX_IMAGE_PIXELS} pixels",
+            hint="make it smaller first",
+        ) from err
+    except EnginebayError:
+        raise
+    except Exception as err:  # which one a broken file raises depends on the format
+        why = first_line(err).replace(name, "it")
+        raise InputError(f"{name} cannot be read as a picture: {why}") from err
+
+
+def _converted(image: Picture, channels: str, name: str) -> Picture:
+    from PIL.ImageOps import exif_transpose
+
+    upright = exif_transpose(image)
+    mode = upright.mode
+    if mode in ("I", "F"):
+        raise InputError(
+            f"{name} holds 32-bit numbers, and nothing says which of them is white",
+            hint="save it with 8 or 16 bits a channel",
+        )
+    if mode.startswith("I;16"):
+        upright = _with_8_bits(upright)
+    if "transparency" in upright.info:
+        upright = upright.convert("RGBA")  # Pillow warns of another way
+    return upright if upright.mode == channels else upright.convert(channels)
+
+
+def _with_8_bits(image: Picture) -> Picture:
+    """Grey with 16 bits as grey with 8: Pillow's own conversion cuts off above 255."""
+    import numpy as np
+    from PIL import Image
+
+    return Image.fromarray((np.asarray(image).astype(np.float32) / 257).round().astype(np.uint8))

@@ -1,0 +1,93 @@
+"""The steps done by Pillow, and the pixels as numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from enginebay.authors import numpy_dtype
+from enginebay.errors import InputError
+from enginebay_vision.opening import open_image
+from enginebay_vision.steps import Crop, Placement, Resize
+
+if TYPE_CHECKING:
+    from PIL.Image import Image as Picture
+
+    from enginebay.authors import NumpyArray
+    from enginebay_vision.image_input import ImageInput
+
+
+def to_array(spec: ImageInput, image: Any) -> NumpyArray:
+    """Make a network's input from a picture.
+
+    Args:
+        spec: What to do.
+        image: A path, or an image of Pillow's.
+    """
+    from PIL import Image
+
+    picture = open_image(image, "L" if spec.channels == "L" else "RGB")
+    limit = Image.MAX_IMAGE_PIXELS
+    for step in spec.steps:
+        placed = step.place(Placement(picture.width, picture.height))
+        if limit and placed.width * placed.height > limit:  # a line of pixels, made 256 thick
+            raise InputError(
+                f"a picture of {picture.width}x{picture.height} pixels would become one of "
+                f"{placed.width}x{placed.height}, which is more than Pillow's limit"
+            )
+        picture = (
+            _resized(step, picture, placed)
+            if isinstance(step, Resize)
+            else _cut(step, picture, placed)
+        )
+    return _numbers(spec, np.asarray(picture))
+
+
+def _resized(step: Resize, picture: Picture, placed: Placement) -> Picture:
+    from PIL import Image
+
+    if not step.antialias and step.interpolation == "bilinear":
+        pixels = np.asarray(picture).astype(np.float32)
+        pixels = _between(_between(pixels, placed.height, 0), placed.width, 1)
+        resized: Picture = Image.fromarray(pixels.round().astype(np.uint8))
+        return resized
+    kernel = Image.Resampling[step.interpolation.upper()]
+    return picture.resize((placed.width, placed.height), kernel)
+
+
+def _between(pixels: NumpyArray, size: int, axis: int) -> NumpyArray:
+    """Interpolate between the two nearest pixels along an axis; Pillow always takes more."""
+    last = pixels.shape[axis] - 1
+    places = ((np.arange(size) + 0.5) * (last + 1) / size - 0.5).clip(0, last)
+    before = np.floor(places).astype(np.intp)
+    share = (places - before).astype(np.float32).reshape((-1,) + (1,) * (pixels.ndim - axis - 1))
+    after = np.minimum(before + 1, last)
+    found: NumpyArray = pixels.take(before, axis) * (1 - share) + pixels.take(after, axis) * share
+    return found
+
+
+def _cut(step: Crop, picture: Picture, placed: Placement) -> Picture:
+    from PIL import Image
+    from PIL.ImageColor import getcolor
+
+    left, top = int(placed.left), int(placed.top)
+    red, green, blue = step.fill
+    colour = getcolor(f"rgb({red},{green},{blue})", picture.mode)
+    canvas: Picture = Image.new(picture.mode, (step.width, step.height), colour)
+    canvas.paste(picture, (left, top))
+    return canvas
+
+
+def _numbers(spec: ImageInput, pixels: NumpyArray) -> NumpyArray:
+    """Pixels, ``H×W`` or ``H×W×3 uint8``, as the input that they become."""
+    values = pixels[..., None] if pixels.ndim == 2 else pixels
+    if spec.channels == "BGR":
+        values = values[..., ::-1]
+    dtype = numpy_dtype(spec.dtype or "float32")
+    if dtype != np.uint8:
+        mean, std = (np.asarray(each, np.float32) for each in (spec.mean, spec.std))
+        values = ((values * np.float32(spec.scale) - mean) / std).astype(dtype)
+    if spec.layout == "NCHW":
+        values = values.transpose(2, 0, 1)
+    return np.ascontiguousarray(values[None])

@@ -1,0 +1,294 @@
+"""Detections: matched whatever their order, and nothing that is wrong passes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from enginebay.comparators import find_comparators
+from enginebay.comparators.assignment import assign
+from enginebay.errors import UsageError
+from enginebay.tensors import Sample
+from enginebay.verification.group import Measure
+from enginebay.verification.groups import check_comparators, compare_sample, unproven
+
+COUNT = 12
+
+
+def detections(count=COUNT, seed=0):
+    """Boxes in a picture of 640 pixels, their scores and labels."""
+    rng = np.random.default_rng(seed)
+    corner = rng.uniform(0, 500, (count, 2))
+    boxes = np.concatenate([corner, corner + rng.uniform(20, 120, (count, 2))], 1)
+    scores = rng.permutation(np.linspace(0.3, 0.95, count))
+    return {
+        "boxes": boxes.astype(np.float32),
+        "scores": scores.astype(np.float32),
+        "labels": rng.integers(0, 4, count),
+    }
+
+
+def taken(outputs, order):
+    return {name: values[order] for name, values in outputs.items()}
+
+
+def shuffled(outputs, seed=1):
+    return taken(outputs, np.random.default_rng(seed).permutation(len(outputs["boxes"])))
+
+
+def test_the_order_does_not_count(compared):
+    expected = detections()
+    found = shuffled(expected)
+    found["boxes"] = found["boxes"] + np.float32(1e-4)
+    result = compared("detections", expected, found)
+    assert result.passed
+    assert (result.matching.matched, result.matching.expected_alone) == (COUNT, 0)
+    assert result.outputs["boxes"].comparator == "detections"
+    assert result.outputs["boxes"].max_abs_error == pytest.approx(1e-4, rel=0.5)
+    assert result.outputs["scores"].total == COUNT
+
+
+WRONG = {
+    "a box is lost": lambda out, i: taken(out, np.delete(np.arange(COUNT), i)),
+    "a box is there twice": lambda out, i: taken(out, [*range(COUNT), i]),
+    "all boxes are moved by 3 pixels": lambda out, i: out | {"boxes": out["boxes"] + np.float32(3)},
+    "a box is moved by 3 pixels": lambda out, i: out | {"boxes": one_more(out["boxes"], i, 3)},
+    "a box is far away": lambda out, i: out | {"boxes": one_more(out["boxes"], i, 2000)},
+    "a label is wrong": lambda out, i: out | {"labels": one_more(out["labels"], i, 1)},
+    "a score is wrong": lambda out, i: out | {"scores": one_more(out["scores"], i, 0.01)},
+    "a score is no number": lambda out, i: out | {"scores": one_more(out["scores"], i, np.nan)},
+    "a box is no number": lambda out, i: out | {"boxes": one_more(out["boxes"], i, np.inf)},
+    "two labels are exchanged": lambda out, i: (
+        out | {"labels": (out["labels"] + (np.arange(COUNT) == i)) % 5}
+    ),
+}
+
+
+def one_more(values, place, amount):
+    values = values.copy()
+    values[place] += amount
+    return values
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
+def test_whatever_is_wrong_is_found(compared, wrong):
+    """Of the detections of four pictures each, whichever it is."""
+    for seed in range(4):
+        expected = detections(seed=seed)
+        for place in range(COUNT):
+            found = wrong(shuffled(expected), place)
+            assert not compared("detections:0.5", expected, found).passed
+
+
+def test_thousands_of_detections(compared):
+    """No matrix of all pairs: an export without suppression has 8,400."""
+    expected = detections(8400)
+    assert compared("detections", expected, shuffled(expected)).passed
+    assert not compared("detections", expected, taken(expected, slice(1, None))).passed
+
+
+def test_a_message_names_the_one_without_a_partner(compared):
+    expected = detections()
+    expected["boxes"][0] += 2000
+    found = taken(expected, slice(1, None))
+    result = compared("detections:0.5", expected, found)
+    assert result.outputs["boxes"].reason == "1 expected and 0 found have no partner"
+    box = ", ".join(f"{value:.6g}" for value in expected["boxes"][0])
+    assert result.matching.describe() == (
+        "detections:0.5 of boxes, scores, labels: 11 matched, 1 expected and 0 found without "
+        f"partner; worst in example: expected [0] at {box}, score {expected['scores'][0]:.4g}, "
+        f"label {expected['labels'][0]} has no partner, and nothing overlaps it"
+    )
+
+
+def test_the_nearest_is_shown_whatever_its_label(compared):
+    expected = detections(1)
+    found = expected | {"labels": expected["labels"] + 1}
+    worst = compared("detections", expected, found).matching.worst
+    assert "has no partner; nearest is [0] at" in worst
+    assert worst.endswith(f"label {expected['labels'][0] + 1}, overlap 1.000")
+
+
+def test_at_the_threshold_one_may_be_lost():
+    """Only where another detection shows that the threshold is that near."""
+    expected = detections()
+    scores = expected["scores"]
+    least, last = np.argsort(scores)[:2]
+    near = expected | {"scores": scores.copy()}
+    near["scores"][last] = scores[least] + 2e-5
+    comparators = find_comparators({"boxes,scores,labels": "detections"})
+
+    def passed(given, lost, others=()):
+        found = taken(given, np.delete(np.arange(COUNT), lost))
+        every = [given, *others]
+        one = compare_sample(given, found, Measure(), comparators, every=every)
+        assert one.results[0].matched == COUNT - np.size(lost)
+        return all(output.passed for output in one.outputs)
+
+    assert passed(near, last)
+    assert passed(near, least)
+    assert not passed(near, [least, last]), "none of them is left to show it"
+    assert not passed(expected, least)
+    assert not passed(expected, last)
+    lower = expected | {"scores": scores - np.float32(0.01)}
+    assert passed(near, last, [near])
+    assert not passed(near, last, [lower]), "in another picture the threshold is seen to be lower"
+
+
+def test_more_than_half_at_the_threshold_are_not_excused(compared):
+    expected = detections()
+    expected["scores"][:6] = 0.3
+    expected["scores"][6:] = 0.5
+    assert compared("detections", expected, taken(expected, slice(3, None))).passed
+    assert not compared("detections", expected, taken(expected, slice(4, None))).passed
+
+
+def padded(outputs, rows, box=0.0, label=0):
+    fill = {"boxes": box, "scores": 0, "labels": label}
+    return {
+        name: np.concatenate([values, np.full((rows, *values.shape[1:]), fill[name], values.dtype)])
+        for name, values in outputs.items()
+    }
+
+
+@pytest.mark.parametrize(("box", "label"), [(0, 0), (0, -1), (77, 0), (-1, -1)])
+def test_rows_that_pad_are_no_detections(compared, box, label):
+    """The boxes of padding may be anything, and noise of its score is none."""
+    expected = padded(detections(), 8, 0, label)
+    found = shuffled(padded(detections(), 8, box, label))
+    found["scores"][found["scores"] == 0] = 1e-6
+    result = compared("detections", expected, found)
+    assert result.passed
+    assert result.matching.matched == COUNT
+
+
+def test_in_a_batch_each_picture_has_its_own(compared):
+    pictures = [detections(seed=seed) for seed in range(3)]
+
+    def stacked(*order):
+        return {
+            name: np.stack([shuffled(pictures[i])[name] for i in order]) for name in pictures[0]
+        }
+
+    expected = {name: np.stack([one[name] for one in pictures]) for name in pictures[0]}
+    assert compared("detections", expected, stacked(0, 1, 2)).passed
+    assert not compared("detections", expected, stacked(1, 0, 2)).passed
+    fewer = {name: values[:2] for name, values in expected.items()}
+    result = compared("detections", expected, fewer)
+    assert result.outputs["boxes"].reason == (
+        "the shape of 'boxes' differs: expected (3, 12, 4), found (2, 12, 4)"
+    )
+
+
+def test_rows_that_hold_all_of_it(compared):
+    out = detections()
+    rng = np.random.default_rng(0)
+    rows = np.concatenate(
+        [out["boxes"], out["scores"][:, None], out["labels"][:, None], rng.normal(size=(12, 2))], 1
+    ).astype(np.float32)
+    expected = {"rows": rows[None]}
+    order = rng.permutation(COUNT)
+    assert compared("detections", expected, {"rows": rows[None, order]}).passed
+    for column in range(8):
+        found = rows[None, order].copy()
+        found[0, 3, column] += 0.01 if column in (4, 6, 7) else 3
+        result = compared("detections", expected, {"rows": found})
+        assert not result.passed, column
+    assert result.outputs["rows"].worst_index == (0, order[3], 7)
+
+
+def test_scores_in_the_fifth_column(compared):
+    out = detections()
+    rows = np.concatenate([out["boxes"], out["scores"][:, None]], 1)
+    expected = {"dets": rows, "labels": out["labels"]}
+    order = np.random.default_rng(0).permutation(COUNT)
+    found = taken(expected, order)
+    assert compared("detections", expected, found).passed
+    assert not compared("detections", expected, found | {"labels": found["labels"] + 1}).passed
+    assert not compared("detections", expected, found | {"dets": found["dets"] * 1.01}).passed
+
+
+def test_labels_are_told_from_scores_by_their_dtype(compared):
+    expected = detections()
+    turned = {name: expected[name] for name in ("boxes", "labels", "scores")}
+    found = shuffled(turned)
+    assert compared("detections", turned, found).passed
+    assert not compared("detections", turned, found | {"labels": found["labels"] + 1}).passed
+
+
+def test_boxes_without_area_are_held_to_the_tolerance(compared):
+    expected = {"boxes": np.float32([[1, 1, 1, 1], [0, 0, 9, 9]])}
+    assert compared("detections", expected, taken(expected, [1, 0])).passed
+    moved = {"boxes": np.float32([[0, 0, 9, 9], [2, 2, 2, 2]])}
+    assert not compared("detections", expected, moved).passed
+
+
+def test_the_overlap_is_what_8_bits_are_held_to(compared):
+    """Their tolerance is a quarter of the picture."""
+    expected = {"boxes": np.float32([[100, 100, 140, 140], [300, 300, 400, 400]])}
+    found = {"boxes": expected["boxes"] + np.float32(20)}
+    assert compared("detections:0.1", expected, found, "int8").passed
+    assert not compared("detections:0.9", expected, found, "int8").passed
+
+
+@given(seed=st.integers(0, 1000), noise=st.floats(0, 1e-3))
+def test_duplicates_and_neighbours_find_partners(seed, noise):
+    rng = np.random.default_rng(seed)
+    left = rng.choice(np.linspace(0, 1, 9), (9, 1))
+    right = rng.permutation(left) + noise
+    near = np.abs(left - right.T) <= 0.13
+    pairs = np.argwhere(near)
+    partner = assign(pairs, rng.random(len(pairs)), 9, 9)
+    assert (partner >= 0).all(), "as many partners as can be"
+    assert sorted(partner) == list(range(9))
+    assert near[np.arange(9), partner].all()
+
+
+BAD = {
+    "detections wants boxes": {"x": np.zeros((3, 7, 2, 4), np.float32)},
+    "; there is 'x' int64 (5, 4)": {"x": np.zeros((5, 4), np.int64)},
+    "; there is 'x' float32 (5, 4), 'y' float32 (4,)": {
+        "x": np.zeros((5, 4), np.float32),
+        "y": np.zeros(4, np.float32),
+    },
+    "in 'x' x2 or y2 is the smaller one in each row, as in [0] at 5, 5, 2, 2": {
+        "x": np.float32([[5, 5, 2, 2]])
+    },
+    "detections wants scores from 0 to 1 in 's', or -1 for rows that only pad it; there is -3": {
+        "x": np.float32([[0, 0, 2, 2]]),
+        "s": np.float32([-3]),
+    },
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_what_is_no_detections(message):
+    outputs = BAD[message]
+    comparators = find_comparators({tuple(outputs): "detections"})
+    with pytest.raises(UsageError) as caught:
+        check_comparators(comparators, [Sample({}, outputs)])
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_nothing_to_match():
+    empty = [Sample({}, {"x": np.zeros((0, 4), np.float32)})] * 2
+    assert doubt(empty[:1]) == "detections of x finds nothing to match in the example"
+    assert doubt(empty) == "detections of x finds nothing to match in any of 2 samples"
+
+
+def doubt(samples):
+    comparators = find_comparators({"x": "detections"})
+    compared = [
+        compare_sample(sample.outputs, sample.outputs, Measure(), comparators) for sample in samples
+    ]
+    return unproven(comparators, samples, compared)
+
+
+@pytest.mark.parametrize("argument", ["0", "1.1", "nan", "half"])
+def test_an_argument_that_is_no_overlap(argument):
+    message = f"^'{argument}' in detections:{argument} is no intersection over union: wanted a num"
+    with pytest.raises(UsageError, match=message):
+        find_comparators({"x": f"detections:{argument}"})

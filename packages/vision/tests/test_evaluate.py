@@ -1,0 +1,26 @@
+"""Pictures as the items of an evaluation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .conftest import Run
+
+
+def test_evaluate_takes_pictures(cli: Run) -> None:
+    line = ("evaluate", "build", "--data", "photos", "--metric", "accuracy")
+    ran = cli(*line, "--model", "net.py:build")
+    assert ran.code == 0, ran.err
+    assert ran.out.splitlines()[1].split()[:5] == ["build", "accuracy", "1", "1", "0"]
+    assert "the targets are numbered by class names" in ran.out
+
+
+def test_evaluate_without_a_task(cli: Run) -> None:
+    ran = cli("evaluate", "without", "--data", "photos", "--metric", "accuracy")
+    assert ran.code == 2
+    assert "'photos' holds no .npz file, and nothing says how its files become inputs" in ran.err
+    ran = cli("evaluate", "build", "finder", "--data", "photos", "--metric", "accuracy")
+    assert ran.err.splitlines()[0] == (
+        "error: 'build' and 'finder' make different inputs or targets of an item, by their tasks"
+    )
