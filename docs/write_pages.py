@@ -30,6 +30,7 @@ INCLUDED = {
     "CONTRIBUTING.md": "contributing.md",
     "examples/build-cache/README.md": "build-cache.md",
     "packages/lab/README.md": "lab.md",
+    "packages/vision/README.md": "vision.md",
     **{
         path.relative_to(ROOT).as_posix(): f"backends/{path.parent.name.partition('-')[2]}.md"
         for path in sorted(ROOT.glob("packages/backend-*/README.md"))

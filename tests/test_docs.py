@@ -32,6 +32,7 @@ import pytest
 
 import enginebay as eb
 import enginebay_lab as lab
+import enginebay_vision as vision
 from enginebay import authors, commands
 from enginebay.cli import command_parser
 from enginebay.cli.installed_commands import all_commands, command
@@ -290,13 +291,14 @@ def test_the_reference_has_every_public_name() -> None:
     wanted |= {f"enginebay.authors.{name}" for name in authors.__all__}
     wanted |= {f"enginebay.commands.{name}" for name in commands.__all__}
     wanted |= {f"enginebay_lab.{name}" for name in lab.__all__}
+    wanted |= {f"enginebay_vision.{name}" for name in vision.__all__}
     on_the_page_of_the_hooks = {f"enginebay.{name}" for name in ("API_VERSION", "BackendInfo")}
     in_words = {"enginebay.hookimpl", "enginebay.__version__"}
     assert wanted - on_the_page_of_the_hooks - in_words <= shown_on("python.md")
 
 
 #: How the names of what hooks take and return end.
-ENDINGS = ("Info", "Request", "Data", "Result", "Aligned", "Layer", "BuiltFor")
+ENDINGS = ("Info", "Request", "Data", "Result", "Aligned", "Layer", "BuiltFor", "Task")
 
 
 def test_the_reference_has_the_whole_contract() -> None:

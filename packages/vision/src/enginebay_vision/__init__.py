@@ -32,7 +32,6 @@ __all__ = [
     "ObjectDetection",
     "RankedClass",
     "Resize",
-    "__version__",
 ]
 
 __getattr__ = lazy_names(
