@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import enginebay as eb
+import enginebay_vision as vision
+from enginebay.authors import read_task
 from enginebay.hooks import ModelRequest, RewritersRequest
 from enginebay.testing.command_runs import call_command
 from enginebay_mmpretrain import plugin
@@ -127,11 +129,11 @@ def test_other_models_are_not_told_about_our_rewriter(monkeypatch: pytest.Monkey
                 {"type": "CenterCrop", "crop_size": 224},
                 {"type": "PackInputs"},
             ],
-            (eb.Resize(256, 256, fit="cover"), eb.Crop(224, 224)),
+            (vision.Resize(256, 256, fit="cover"), vision.Crop(224, 224)),
         ),
         (
             [{"type": "Resize", "scale": (96, 64)}],
-            (eb.Resize(224, 224, antialias=False),),
+            (vision.Resize(224, 224, antialias=False),),
         ),
         ([{"type": "Resize", "scale": 224, "interpolation": "bicubic"}], None),
         ([{"type": "Resize", "scale": 224, "keep_ratio": True}], None),
@@ -140,5 +142,10 @@ def test_other_models_are_not_told_about_our_rewriter(monkeypatch: pytest.Monkey
 )
 def test_a_pipeline_as_steps(pipeline: list[dict[str, Any]], steps: Any) -> None:
     config = {"model": {"backbone": {}}, "test_pipeline": pipeline}
-    assert pipeline_steps(config, (3, 224, 224)) == steps
+    found = pipeline_steps(config, (3, 224, 224))
+    if steps is None:
+        assert found is None
+    else:
+        task: Any = read_task({"type": "image-classification", "image": {"steps": found}})
+        assert task.image.steps == steps
     assert pipeline_steps(config, (1, 224, 224)) is None

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import enginebay as eb
+from enginebay.authors import read_task
 from enginebay.hooks import ModelRequest
 from enginebay.testing.command_runs import call_command
 from enginebay_mmpretrain.model_config import read_config
@@ -41,7 +42,7 @@ def build(name: str, shapes: dict[str, tuple[int, ...]] | None = None, **section
 def with_task(name: str, shapes: dict[str, tuple[int, ...]] | None = None) -> tuple[Any, Any]:
     request = ModelRequest(name=name, input_shapes=shapes or {})
     model, _, task = model_sources()["mmpretrain"](request)
-    return model, task
+    return model, task and read_task(task)
 
 
 def fault(name: str = RESNET, **section: Any) -> tuple[str, str | None]:

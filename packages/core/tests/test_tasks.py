@@ -152,9 +152,18 @@ def test_a_task_of_a_plugin(cli: Callable[..., Ran], tmp_path: Path) -> None:
         ["readings/2.txt", "0.5000", "bar"],
     ]
     assert (tmp_path / "a.svg").read_text().startswith("0.2")
-    assert "'a.png' is no .svg file" in cli(
-        *("run", "out", "--image", "readings/2.txt", "--draw", "a.png")
-    ).err
+    with eb.load("out") as wrapper, eb.load("out", isolated=True) as isolated:
+        for found in (wrapper.predict("readings/1.txt"), isolated.predict("readings/1.txt")):
+            assert [(one.number, one.unit) for one in found] == [
+                (pytest.approx(0.1), "bar"),
+                (0.5, "bar"),
+            ]
+        with pytest.raises(eb.EnginebayError, match=r"^'readings/no.txt' cannot be read: "):
+            wrapper.predict("readings/no.txt")
+    assert (
+        "'a.png' is no .svg file"
+        in cli(*("run", "out", "--image", "readings/2.txt", "--draw", "a.png")).err
+    )
 
 
 @pytest.mark.usefixtures("gauge")
@@ -235,8 +244,17 @@ def test_a_task_that_comes_along_is_kept_unread(cli: Callable[..., Ran], tmp_pat
         3,
         [f"error: {ABSENT}", "hint: pip install enginebay-vision"],
     )
+    with eb.load("out") as wrapper, pytest.raises(MissingDependencyError) as caught:
+        wrapper.predict("a.png")
+    assert (str(caught.value), caught.value.hint) == (ABSENT, "pip install enginebay-vision")
     ran = deploy(cli, "cat", "--data", "readings")
     assert (ran.code, ran.err.splitlines()[-1]) == (3, "hint: pip install enginebay-vision")
+
+
+def test_an_artifact_without_a_task(cli: Callable[..., Ran]) -> None:
+    assert deploy(cli, "without").code == 0
+    with eb.load("out") as wrapper, pytest.raises(UsageError, match="was made without a task"):
+        wrapper.predict("a.png")
 
 
 def test_a_folder_of_files_without_a_task(cli: Callable[..., Ran]) -> None:
@@ -266,7 +284,9 @@ def test_an_artifact_outlives_its_plugin(cli: Callable[..., Ran], tmp_path: Path
 
 
 def test_what_reads_tasks_raises() -> None:
-    source = GAUGE.replace("    try:\n        return msgspec", "    1 / 0\n    try:\n        return msgspec")
+    source = GAUGE.replace(
+        "    try:\n        return msgspec", "    1 / 0\n    try:\n        return msgspec"
+    )
     with (
         temporary_backend("gauge", source, group="enginebay.plugins"),
         pytest.raises(PluginError) as caught,

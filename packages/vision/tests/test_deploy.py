@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from PIL import Image
 
 import enginebay as eb
 import enginebay_vision as vision
@@ -43,6 +44,10 @@ def test_a_task_in_python(made: Path) -> None:
         best, *_ = task.postprocess(model(task.preprocess(made / "photos" / "green" / "1.png")))
     assert (best.name, best.index) == ("green", 1)
     assert best.probability > 0.99
+    with eb.load(made / "build") as model, eb.load(made / "finder") as finder:
+        assert model.predict(made / "photos" / "green" / "1.png")[0] == best
+        (box, *_) = finder.predict(Image.new("RGB", (32, 32), "white"))
+    assert (box.name, box.left, box.bottom) == ("dog", 8.0, 32.0)
 
 
 def test_a_model_without_a_task_gets_one_from_a_file(made: Path, cli: Run) -> None:

@@ -64,6 +64,7 @@ class Wrapper(ABC):
         self._exact = self._input_check.exact
         self._lock = None if self.concurrent else threading.Lock()
         self._counter: Counter | None = None
+        self._find_task: Callable[[], Any] = lambda: None
         self._closed = False
         self._inherited = False
         forks.watch(self)
@@ -154,6 +155,34 @@ class Wrapper(ABC):
                     outputs = [host_tensor(output) for output in outputs]
                 return dict(zip(self.output_names, outputs, strict=True))
         return self._call_converting(inputs)
+
+    def predict(self, item: Any) -> Sequence[Any]:
+        """Run the model once on what its artifact's task takes, such as the path of a picture.
+
+        Args:
+            item: What the task makes the model's inputs of.
+
+        Returns:
+            What the model found in it, as the task names it, the best first.
+
+        Raises:
+            UsageError: The artifact was made without a task.
+            InputError: The task cannot read the item.
+            MissingDependencyError: No installed plugin declares the task's kind.
+        """
+        task = self._find_task()
+        if task is None:
+            raise UsageError(
+                "the artifact was made without a task, so nothing says how an item becomes its "
+                "input",
+                hint="deploy the model again with --task FILE.json",
+            )
+        found: Sequence[Any] = task.read_outputs(self(task.preprocess(item)), item)
+        return found
+
+    def set_task(self, find_task: Callable[[], Any]) -> None:
+        """Set what :meth:`predict` asks for the task; ``enginebay.load`` does."""
+        self._find_task = find_task
 
     def _call_converting(self, given: Mapping[str, Array] | Array) -> dict[str, Any]:
         self._check_usable()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from enginebay.artifact import load_request, use_artifact
@@ -43,10 +44,13 @@ def load(
 
     def load_opened(opened: Artifact) -> Wrapper:
         request = load_request(opened, device=device, strict=strict)
-        if not isolated:
-            return request.load()
-        from enginebay.artifact import IsolatedWrapper
+        if isolated:
+            from enginebay.artifact import IsolatedWrapper
 
-        return IsolatedWrapper(request)
+            wrapper: Wrapper = IsolatedWrapper(request)
+        else:
+            wrapper = request.load()
+        wrapper.set_task(cache(lambda: opened.task))  # its plugin may be absent, and not be needed
+        return wrapper
 
     return use_artifact(artifact, load_opened)
