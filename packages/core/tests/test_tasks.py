@@ -283,18 +283,25 @@ def test_an_artifact_outlives_its_plugin(cli: Callable[..., Ran], tmp_path: Path
             _ = eb.open_artifact(tmp_path / "out").task
 
 
-def test_what_reads_tasks_raises() -> None:
-    source = GAUGE.replace(
-        "    try:\n        return msgspec", "    1 / 0\n    try:\n        return msgspec"
-    )
+@pytest.mark.parametrize(
+    ("reading", "fault"),
+    [
+        ("1 / 0", "raised ZeroDivisionError: division by zero"),
+        ("raise SystemExit(0)", "raised SystemExit(0)"),
+        (
+            "return None",
+            "returned None: wanted an object with the methods of an enginebay.hooks.Task",
+        ),
+    ],
+)
+def test_what_reads_tasks_is_broken(reading: str, fault: str) -> None:
+    source = GAUGE.replace("def read(record):", f"def read(record):\n    {reading}")
     with (
         temporary_backend("gauge", source, group="enginebay.plugins"),
         pytest.raises(PluginError) as caught,
     ):
         read_task({"type": "gauge", "unit": "bar"})
-    assert str(caught.value) == (
-        "what reads tasks of the kind 'gauge' raised ZeroDivisionError: division by zero"
-    )
+    assert str(caught.value) == f"what reads tasks of the kind 'gauge' {fault}"
 
 
 def test_two_plugins_declare_one_kind() -> None:

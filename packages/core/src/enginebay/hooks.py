@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 import pluggy
@@ -351,6 +351,7 @@ class ComparatorRequest(msgspec.Struct, frozen=True, kw_only=True):
     argument: str
 
 
+@runtime_checkable
 class Task(Protocol):
     """What a model is for, as the plugin that declares the kind understands it.
 

@@ -20,12 +20,11 @@ from enginebay.errors import (
     nearest,
     one_line,
 )
+from enginebay.hooks import Task
 from enginebay.plugins import KNOWN_TASKS, contributed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from enginebay.hooks import Task
 
 __all__ = ["explain_unread_task", "read_task", "record_task"]
 
@@ -83,13 +82,18 @@ def read_task(task: Any, origin: str = "the task") -> Task:
     if kind not in kinds:
         raise _missing(kind, kinds, origin)
     try:
-        found: Task = kinds[kind](record)
+        found = kinds[kind](record)
     except UsageError as err:
         raise UsageError(f"{origin}: {err}", hint=err.hint) from err
     except (EnginebayError, KeyboardInterrupt):
         raise
     except BaseException as err:  # an exit in it is no success
         raise PluginError(f"what reads tasks of the kind '{kind}' raised {one_line(err)}") from err
+    if not isinstance(found, Task):
+        raise PluginError(
+            f"what reads tasks of the kind '{kind}' returned {found!r:.80}: wanted an object with "
+            "the methods of an enginebay.hooks.Task"
+        )
     return found
 
 
