@@ -417,3 +417,78 @@ def test_a_full_disk_is_one_line_and_the_rows_before_stay(here: Path, cli: Run) 
 
 def _whole(path: str) -> list[str]:
     return [line for line in Path(path).read_text().splitlines() if line.endswith("}")]
+
+
+class Refilled:
+    """A data set that fills the same arrays with each item."""
+
+    def __init__(self) -> None:
+        self.whole = dict(np.load("data.npz"))
+
+    def __len__(self) -> int:
+        return 40
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        item = {"x": np.empty((1, 4), np.float32), "target": np.empty(1, np.int64)}
+        for number in range(40):
+            item["x"][:] = self.whole["x"][number]
+            item["target"][:] = self.whole["target"][number]
+            yield item
+
+
+@pytest.mark.usefixtures("here")
+def test_a_data_set_may_refill_its_arrays() -> None:
+    found = lab.evaluate("good", Refilled(), "accuracy", model="net.py:build")
+    assert (found.rows[0].value, found.rows[0].reference) == (0.9, 0.9)
+
+
+class Clearing:
+    """A metric that writes into what it gets."""
+
+    def reset(self) -> None:
+        pass
+
+    def update(self, outputs: Any, target: Any) -> None:
+        outputs[...] = 0
+        target[...] = 9
+
+    def compute(self) -> float:
+        return 1.0
+
+
+@pytest.mark.usefixtures("here")
+def test_a_metric_that_writes_into_its_arguments_spoils_nothing() -> None:
+    whole = dict(np.load("data.npz"))
+    items = [
+        {"x": x, "target": target[None]}
+        for x, target in zip(whole["x"], whole["target"], strict=True)
+    ]
+    row, other = lab.evaluate("good", items, [Clearing, "accuracy"], model="net.py:build").rows
+    assert (row.value, other.value, other.agreement) == (1.0, 0.9, 1.0)
+    assert [int(each["target"][0]) for each in items] == whole["target"].tolist()
+
+
+class Forgetful:
+    """A metric that counts items, and whose ``reset()`` forgets none."""
+
+    def __init__(self) -> None:
+        self.metric_state = {"count": 0}
+
+    def reset(self) -> None:
+        pass
+
+    def update(self, outputs: Any, target: Any) -> None:  # noqa: ARG002
+        self.metric_state["count"] += 1
+
+    def compute(self) -> int:
+        return self.metric_state["count"]
+
+    def merge_state(self, state: dict[str, int]) -> None:
+        self.metric_state["count"] += state["count"]
+
+
+@pytest.mark.usefixtures("here")
+def test_a_metric_that_forgets_no_items_counts_each_once() -> None:
+    items = [{"x": np.zeros((1, 4), np.float32), "target": 0}] * 200
+    for metric in (Forgetful, Forgetful()):
+        assert lab.evaluate("good", items, metric).rows[0].value == 200

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from enginebay.authors import is_torch
 from enginebay_lab.evaluation.digests import SIZE, ItemDigests, TotalDigest, target_digest
 
 if TYPE_CHECKING:
@@ -71,8 +73,8 @@ class Reader:
             if chunk and (found != shape or len(chunk) >= self._size or size >= BYTES):
                 yield chunk
                 chunk, size = [], 0
-            chunk.append(item)
             self._note(item)
+            chunk.append(_kept(item))
             shape = found
             size += sum(array.nbytes for array in item.inputs.values())
         if chunk:
@@ -86,6 +88,17 @@ class Reader:
     def _note(self, item: Item) -> None:
         self.count += 1
         self._targets += target_digest(item.target)
+
+
+def _kept(item: Item) -> Item:
+    """The item with arrays of its own: a data set may fill the same ones with the next item."""
+    inputs = {name: array.copy() for name, array in item.inputs.items()}
+    return item._replace(inputs=inputs, target=copied(item.target))
+
+
+def copied(value: Any) -> Any:
+    """A target or outputs, which whoever gets them may write into."""
+    return value.detach().clone() if is_torch(value) else deepcopy(value)
 
 
 def fingerprint(data: DataSet, inputs: Sequence[TensorSpec]) -> str:

@@ -7,9 +7,12 @@ from contextlib import contextmanager, suppress
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from enginebay.errors import EnginebayError, InputError, first_line
+from enginebay_lab.evaluation.chunks import copied
+from enginebay_lab.evaluation.packing import pack_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,8 +39,10 @@ class Meter:
     def __init__(self, source: MetricSource, data: str) -> None:
         self.name = source.name
         self._data = data
+        self._build = source.build
         self._metric = source.build()
         self._is_mergeable = not source.unmergeable
+        self._empty = self._encoded_state() if self._is_mergeable else b""
         self.against = source.against
 
     def update(self, number: int, outputs: Any, wanted: Any) -> None:
@@ -60,7 +65,7 @@ class Meter:
         place = f"item {number} of {self._data}"
         with self._named_errors(f" on {place}"):
             try:
-                self._metric.update(outputs, wanted)
+                self._metric.update(copied(outputs), copied(wanted))
             except InputError as err:
                 message = f"metric '{self.name}' on {place}: {err}"
                 raise InputError(message, hint=err.hint) from err
@@ -125,6 +130,15 @@ class Meter:
         if self._is_mergeable:
             with self._named_errors():
                 self._metric.reset()
+                if not self._empty or self._encoded_state() != self._empty:
+                    # It may not have forgotten its items, which would count twice.
+                    self._metric = self._build()
+
+    def _encoded_state(self) -> bytes:
+        """The state as bytes, which are equal for equal states; empty where it has none."""
+        with suppress(TypeError):
+            return msgspec.msgpack.encode(pack_state(self.state))
+        return b""
 
     def merge(self, state: Any) -> None:
         """Add the items of another meter behind its own.
