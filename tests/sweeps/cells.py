@@ -50,9 +50,9 @@ def cell_of(model: str = "net.py:build", **more: Any) -> Cell:
 def swept(cell: Cell, output: Path | None = None) -> SweepRow:
     """Run a cell from its job to its row."""
     if output is None:
-        return arrived(run_cell(job_of(cell, None, "")), None)
+        return arrived(cell, run_cell(job_of(cell, None, "")), None)
     with attempts(output) as token:
-        return arrived(run_cell(job_of(cell, output, token)), output)
+        return arrived(cell, run_cell(job_of(cell, output, token)), output)
 
 
 def reply_from_elsewhere(cell: Cell, output: Path, *gone: Path) -> bytes:

@@ -15,11 +15,13 @@ import enginebay as eb
 from enginebay.errors import ChildCrashedError, ChildTimeoutError
 from enginebay.isolation import call
 from enginebay_lab.sweeps import files
-from enginebay_lab.sweeps.arrival import arrived
+from enginebay_lab.sweeps.arrival import arrived, folder_name
 from enginebay_lab.sweeps.cell_task import run_cell
 from enginebay_lab.sweeps.cells import Cell
 from enginebay_lab.sweeps.job import Reply, decode_reply, encode
 from enginebay_lab.sweeps.sending import attempts, job_of
+
+PLAIN = {"key": "a", "model": "m", "backend": "b", "precision": "", "verdict": "verified"}
 
 
 def test_a_backend_that_is_not_installed_is_a_fault(net) -> None:
@@ -37,7 +39,7 @@ def test_another_file_at_the_same_path_is_not_used(net, tmp_path, monkeypatch) -
     wanted = hashlib.sha256(net.read_bytes()).hexdigest()
     size = net.stat().st_size
     net.write_text("# another model")
-    row = arrived(run_cell(job), None)
+    row = arrived(cell_of(), run_cell(job), None)
     assert (row.verdict, row.fault) == ("lost", "not seen")
     assert row.reason == (
         f"{row.host} has another file '{net}', wanted {size} B with sha256 {wanted}"
@@ -54,7 +56,7 @@ def test_a_folder_that_is_not_seen(net, tmp_path) -> None:
     np.savez(data / "0.npz", input=np.ones((1, 4), np.float32))
     cell = cell_of(data="data")
     output = tmp_path / "out"
-    row = arrived(reply_from_elsewhere(cell, output, data), output)
+    row = arrived(cell, reply_from_elsewhere(cell, output, data), output)
     assert (row.verdict, row.fault, row.artifact) == ("lost", "not seen", None)
     assert row.reason == f"{row.host} does not see the folder '{data}'"
     assert row.hint == "put it on a file system that all machines have at the same path"
@@ -64,14 +66,14 @@ def test_the_artifact_of_another_cell_is_damaged(net, tmp_path) -> None:
     output = tmp_path / "out"
     reply = decode_reply(reply_from_elsewhere(cell_of(), output))
     files = {**reply.files, "model.onnx": reply.files["model.onnx"][:-1] + b"x"}
-    row = arrived(encode(msgspec.structs.replace(reply, files=files)), output)
+    row = arrived(cell_of(), encode(msgspec.structs.replace(reply, files=files)), output)
     assert (row.verdict, row.fault, row.artifact) == ("lost", "damaged", None)
     assert "was changed: wanted sha256" in row.reason
     other = msgspec.structs.replace(reply.row, digest="0" * 64)
-    row = arrived(encode(msgspec.structs.replace(reply, row=other)), output)
+    row = arrived(cell_of(), encode(msgspec.structs.replace(reply, row=other)), output)
     assert (row.verdict, row.fault, row.artifact) == ("lost", "damaged", None)
     assert "is another artifact" in row.reason
-    row = arrived(encode(msgspec.structs.replace(reply, files={"../../x": b""})), output)
+    row = arrived(cell_of(), encode(msgspec.structs.replace(reply, files={"../../x": b""})), output)
     assert row.reason == "a worker sent the file '../../x'; wanted a path in the artifact"
 
 
@@ -85,9 +87,59 @@ def test_an_artifact_elsewhere_is_not_moved(net, tmp_path) -> None:
     output = tmp_path / "out"
     reply = decode_reply(run_cell(job_of(cell_of(), None, "")))
     row = msgspec.structs.replace(reply.row, artifact=str(made.path), digest=made.digest)
-    found = arrived(encode(Reply(row=row)), output)
+    found = arrived(cell_of(), encode(Reply(row=row)), output)
     assert found.fault == "damaged"
     assert made.path.is_dir()
+
+
+def test_names_come_from_the_cell(net, tmp_path) -> None:
+    output, cell = tmp_path / "out", cell_of()
+    mine = tmp_path / "mine" / "deep" / "artifact"
+    made = eb.deploy(
+        "net.py:build",
+        work_dir=mine,
+        backend="onnxruntime",
+        verify=eb.VerifyOptions(probes=0, allow_mismatch=True),
+    ).artifact
+    reply = decode_reply(reply_from_elsewhere(cell, output))
+    built = output / "artifacts" / ".attempts"
+    for named in (
+        f"{built}/../../../mine/deep/artifact",
+        f"{built}/{cell.key}-5eed",
+        str(built),
+        "../mine/deep/artifact",
+        "",
+        "\0",
+    ):
+        row = msgspec.structs.replace(reply.row, artifact=named, digest=made.digest)
+        found = arrived(cell, encode(Reply(row=row)), output)
+        assert (found.fault, found.artifact) == ("damaged" if named else "", None)
+    assert made.path.is_dir()
+    other = msgspec.structs.replace(reply.row, key="../../../mine", backend="../..", model="/")
+    row = arrived(cell, encode(msgspec.structs.replace(reply, row=other)), output)
+    assert (row.key, row.backend, row.model) == (cell.key, cell.backend, cell.model)
+    assert row.artifact == str((output / "artifacts" / folder_name(cell)).resolve())
+
+
+NESTED = b"\x91" * 100_000 + b"\xc0"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b"",
+        b"\xc1",
+        msgspec.msgpack.encode({"row": {"key": "a"}}),
+        msgspec.msgpack.encode({"row": {**PLAIN, "verdict": 3}}),
+        msgspec.msgpack.encode({"row": {**PLAIN, "seconds": float("inf")}}),
+        b"\x81\xa3row\x81\xa6params\x81\xa1a" + NESTED,
+    ],
+)
+def test_a_reply_that_is_none_is_damaged(tmp_path, reply) -> None:
+    row = arrived(cell_of(), reply, tmp_path)
+    assert (row.key, row.verdict, row.fault) == (cell_of().key, "lost", "damaged")
+    assert row.reason.startswith("its worker sent no row: ")
+    assert row.hint == "sweep again with --resume"
 
 
 @pytest.mark.parametrize(
@@ -119,9 +171,10 @@ def test_a_full_disk_is_a_fault(net, tmp_path) -> None:
     assert (row.verdict, row.fault, row.reason) == ("lost", "disk", reason)
     output = tmp_path / "out"
     with attempts(output) as token:
-        job = job_of(cell_of("net.py:large"), output, token)
+        cell = cell_of("net.py:large")
+        job = job_of(cell, output, token)
         function = "tests.sweeps.test_cell_faults:run_on_a_small_disk"
-        row = arrived(call(function, job, timeout=600, result_type=bytes), output)
+        row = arrived(cell, call(function, job, timeout=600, result_type=bytes), output)
     assert (row.verdict, row.fault, row.artifact) == ("lost", "disk", None)
     assert row.reason.startswith(f"on {row.host}: the artifact ")
     assert row.reason.endswith(" cannot be written: File too large")
@@ -133,7 +186,7 @@ def test_an_artifact_that_cannot_be_written_where_it_arrives(net, tmp_path) -> N
     reply = reply_from_elsewhere(cell_of(), output)
     output.rename(tmp_path / "moved")
     output.touch()
-    row = arrived(reply, output)
+    row = arrived(cell_of(), reply, output)
     assert (row.verdict, row.fault, row.artifact) == ("lost", "disk", None)
     assert row.reason.startswith(f"on {row.host}: '{output}/artifacts/.attempts/")
     assert row.reason.endswith("' cannot be written: Not a directory")

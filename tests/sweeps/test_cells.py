@@ -52,7 +52,7 @@ def test_a_row_says_what_was_deployed_and_where(net, tmp_path) -> None:
     assert row.environment.ok
     assert row.receipt
     assert row.receipt.engine.startswith("onnxruntime")
-    folder = tmp_path / f"out/artifacts/net.py-build-on-onnxruntime-fp32-{cell.key}"
+    folder = tmp_path / f"out/artifacts/net.py-build-on-onnxruntime-{cell.key}"
     assert (row.artifact, row.speed.artifact) == (str(folder), str(folder))
     assert list((tmp_path / "out/artifacts").iterdir()) == [folder]
     assert eb.open_artifact(folder).digest == row.digest
@@ -96,7 +96,7 @@ def test_what_is_wrong_with_a_cell_is_its_reason(net, tmp_path, cell, reason) ->
 
 def test_files_and_artifacts_travel_where_nothing_is_shared(net, tmp_path) -> None:
     output = tmp_path / "out"
-    row = arrived(reply_from_elsewhere(cell_of(), output, net), output)
+    row = arrived(cell_of(), reply_from_elsewhere(cell_of(), output, net), output)
     assert (row.verdict, row.reason) == ("verified", "")
     assert row.artifact
     assert eb.open_artifact(row.artifact).digest == row.digest
@@ -110,16 +110,16 @@ def test_weights_beside_an_onnx_file_travel_too(net, tmp_path) -> None:
     _save_with_external_data(model)
     output = tmp_path / "out"
     cell = cell_of("modèle/größe.onnx")
-    row = arrived(reply_from_elsewhere(cell, output, folder), output)
+    row = arrived(cell, reply_from_elsewhere(cell, output, folder), output)
     assert (row.verdict, row.reason, row.model) == ("verified", "", "modèle/größe.onnx")
     assert row.artifact
-    assert row.artifact.endswith(f"/größe.onnx-on-onnxruntime-fp32-{cell.key}")
+    assert row.artifact.endswith(f"/größe.onnx-on-onnxruntime-{cell.key}")
 
 
 def test_an_artifact_that_is_too_large_to_travel_is_a_note(net, tmp_path, monkeypatch) -> None:
     output = tmp_path / "out"
     monkeypatch.setattr(cell_task, "SMALL", 100)
-    row = arrived(reply_from_elsewhere(cell_of(), output), output)
+    row = arrived(cell_of(), reply_from_elsewhere(cell_of(), output), output)
     assert (row.verdict, row.artifact) == ("verified", None)
     assert row.notes[-1].startswith(
         f"the artifact was not kept: {row.host} does not see '{output}', and its "
@@ -193,7 +193,7 @@ def test_cells_of_a_machine_are_measured_one_at_a_time(net, tmp_path) -> None:
                 assert not reply.done()
             time.sleep(1)
             assert not reply.done()
-        row = arrived(reply.result(), tmp_path / "out")
+        row = arrived(cell, reply.result(), tmp_path / "out")
     assert row.speed
 
 
@@ -224,7 +224,7 @@ def test_a_config_is_read_where_the_sweep_begins(net, tmp_path) -> None:
     output = tmp_path / "out"
     gone = (config, tmp_path / "base.toml", tmp_path / "data.npz")
     reply = reply_from_elsewhere(cell_of(config="mine.toml"), output, *gone)
-    row = arrived(reply, output)
+    row = arrived(cell_of(config="mine.toml"), reply, output)
     assert (row.verdict, row.reason) == ("verified", "")
     assert row.artifact
     manifest = eb.open_artifact(row.artifact).manifest

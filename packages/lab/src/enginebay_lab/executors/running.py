@@ -208,8 +208,7 @@ class _Running:
         if isinstance(reply, Fault):
             yield sent.failed(reply)
         else:
-            outcome = msgspec.msgpack.decode(reply, type=Outcome)
-            yield msgspec.structs.replace(outcome, key=event.key, attempts=sent.attempts)
+            yield _outcome(reply, sent)
         for future in sent.futures:
             future.cancel()
 
@@ -231,6 +230,17 @@ class _Running:
             where = f"{sent.host}, which began it," if sent.host else "a worker"
             waited = sent.task.limit + GRACE
             yield sent.failed(Fault("no answer", f"{where} has not answered within {waited:g} s"))
+
+
+def _outcome(reply: bytes, sent: _Sent) -> Outcome:
+    """What a worker sent, or the fault of one that sent something else."""
+    try:
+        outcome = msgspec.msgpack.decode(reply, type=Outcome)
+    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as err:
+        return sent.failed(Fault("damaged", f"its worker sent no outcome: {one_line(err)}"))
+    if (outcome.value is None) == (outcome.fault is None):
+        return sent.failed(Fault("damaged", "its worker sent an outcome without a value"))
+    return msgspec.structs.replace(outcome, key=sent.task.key, attempts=sent.attempts)
 
 
 def _result(future: Future[bytes]) -> bytes | Fault:

@@ -7,9 +7,10 @@ from typing import Literal, TypeAlias
 import msgspec
 
 #: Why a task has no value: its process crashed or ran past its limit; the worker that had it died,
-#: never answered, has another version of Enginebay, or could not run it for another reason.
+#: never answered, has another version of Enginebay, could not run it for another reason, or sent
+#: something else than an outcome.
 FaultKind: TypeAlias = Literal[
-    "crashed", "time limit", "worker died", "no answer", "other version", "raised"
+    "crashed", "time limit", "worker died", "no answer", "other version", "raised", "damaged"
 ]
 
 

@@ -9,67 +9,93 @@ import shutil
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from enginebay.artifact import move_artifact
-from enginebay.errors import ArtifactError, ArtifactExistsError, EnginebayError
+from enginebay.errors import ArtifactError, ArtifactExistsError, EnginebayError, one_line
 from enginebay_lab.resources import host_name
 from enginebay_lab.sweeps.faults import lost, lost_to_disk, named
 from enginebay_lab.sweeps.job import decode_reply
+from enginebay_lab.sweeps.rows import SweepRow
 from enginebay_lab.sweeps.sending import ARTIFACTS, ATTEMPTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from enginebay_lab.sweeps.rows import SweepRow
+    from enginebay_lab.sweeps.cells import Cell
 
 
-def arrived(reply: bytes, output: Path | None) -> SweepRow:
+#: The parts of an artifact's path below the folder where artifacts are built.
+_DEPTH = 3
+#: Fields of a row that say what was asked for: what a reply has in them counts for nothing.
+_ASKED = ("key", "model", "backend", "params", "max_drop")
+
+
+def arrived(cell: Cell, reply: bytes, output: Path | None) -> SweepRow:
     """Return the row of a cell, after its artifact was checked and has come to its place.
 
     The artifact is at ``OUTPUT/artifacts/MODEL-on-BACKEND-PRECISION-KEY``: whole, or not at all.
     One that an earlier run of the cell left there is replaced.
 
     Args:
-        reply: What :func:`~enginebay_lab.sweeps.cell_task.run_cell` returned.
+        cell: The cell.
+        reply: What :func:`~enginebay_lab.sweeps.cell_task.run_cell` returned, or a stranger's data.
         output: The sweep's folder; None where artifacts are not kept.
 
     Returns:
-        The row. The fault is ``damaged`` where the artifact is not the one that was made, and
-        ``disk`` where it cannot be written here.
+        The row. The fault is ``damaged`` where the reply is none, or the artifact is not the one
+        that was made, and ``disk`` where it cannot be written here.
     """
-    found = decode_reply(reply)
-    row = found.row
+    asked = SweepRow.of(cell, "lost")
+    try:
+        found = decode_reply(reply)
+        row = msgspec.structs.replace(
+            found.row, **{name: getattr(asked, name) for name in _ASKED}
+        )
+        msgspec.json.decode(msgspec.json.encode(row), type=SweepRow)  # as its file will have it
+    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as err:
+        reason = f"its worker sent no row: {one_line(err)}"
+        return lost(asked, "damaged", reason, "sweep again with --resume")
     if output is None or not (found.files or row.artifact):
-        return row
+        return named(row, "")
     built = (output / ARTIFACTS / ATTEMPTS).resolve()
     try:
-        attempt = _written(found.files, built, row.key) if found.files else Path(row.artifact or "")
-        if not attempt.is_relative_to(built):
-            raise ArtifactError(f"'{attempt}' is not below '{built}', where artifacts are built")
-        artifact = move_artifact(attempt, output / ARTIFACTS / folder_name(row), row.digest)
+        if found.files:
+            attempt = _written(found.files, built / "sent" / f"{cell.key}-{secrets.token_hex(4)}")
+        else:
+            attempt = _seen(Path(row.artifact or ""), built, cell.key)
+        artifact = move_artifact(attempt, output / ARTIFACTS / folder_name(cell), row.digest)
         shutil.rmtree(attempt.parent, ignore_errors=True)
-    except (EnginebayError, OSError) as err:
+    except (EnginebayError, OSError, ValueError) as err:  # a file's name may hold a null
         return _unplaced(row, err)
     return named(row, str(artifact.path))
 
 
-def folder_name(row: SweepRow) -> str:
+def folder_name(cell: Cell) -> str:
     """Return the name of a cell's artifact: readable, and no other cell's.
 
     Example:
-        >>> from enginebay_lab import SweepRow
-        >>> row = SweepRow(key="5eed", model="nets/a.py:build", backend="ncnn", precision="fp16",
-        ...                verdict="verified")
-        >>> folder_name(row)
-        'a.py-build-on-ncnn-fp16-5eed'
+        >>> from enginebay_lab import Cell
+        >>> folder_name(Cell(model="nets/a.py:build", backend="ncnn", precision="fp16"))
+        'a.py-build-on-ncnn-fp16-f2e1f609438416f2'
     """
-    model = row.model.rsplit("/", 1)[-1]
-    plain = re.sub(r"[^\w.]+", "-", f"{model} on {row.backend} {row.precision}").strip("-.")
-    return f"{plain[:50]}-{row.key}"  # a name has at most 255 bytes, and a letter up to four
+    model = cell.model.rsplit("/", 1)[-1]
+    plain = re.sub(r"[^\w.]+", "-", f"{model} on {cell.backend} {cell.precision}").strip("-.")
+    return f"{plain[:50]}-{cell.key}"  # a name has at most 255 bytes, and a letter up to four
 
 
-def _written(files: Mapping[str, bytes], built: Path, key: str) -> Path:
+def _seen(named: Path, built: Path, key: str) -> Path:
+    """The artifact that a worker built where it is seen from here: ``SWEEP/KEY-RANDOM/NAME``."""
+    attempt = named.resolve()
+    parts = attempt.relative_to(built).parts if attempt.is_relative_to(built) else ()
+    if len(parts) != _DEPTH or not parts[1].startswith(f"{key}-"):
+        raise ArtifactError(f"'{named}' is not where the cell was built, below '{built}'")
+    return attempt
+
+
+def _written(files: Mapping[str, bytes], home: Path) -> Path:
     """Write an artifact that travelled, beside those that are built on a shared file system."""
-    folder = built / f"{key}-{secrets.token_hex(4)}" / "artifact"
+    folder = home / "artifact"
     for name, content in files.items():
         if ".." in PurePosixPath(name).parts or name.startswith("/"):
             raise ArtifactError(f"a worker sent the file {name!r}; wanted a path in the artifact")
@@ -82,8 +108,10 @@ def _written(files: Mapping[str, bytes], built: Path, key: str) -> Path:
     return folder
 
 
-def _unplaced(row: SweepRow, err: EnginebayError | OSError) -> SweepRow:
+def _unplaced(row: SweepRow, err: EnginebayError | OSError | ValueError) -> SweepRow:
     """The row of an artifact that did not come to its place."""
+    if isinstance(err, ValueError):
+        return lost(row, "damaged", one_line(err), "sweep again with --resume")
     if isinstance(err, ArtifactError) and not isinstance(err.__cause__, OSError):
         return lost(row, "damaged", str(err), "sweep again with --resume")
     if isinstance(err, ArtifactExistsError):

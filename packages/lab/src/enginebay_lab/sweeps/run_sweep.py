@@ -179,7 +179,7 @@ def _row(cell: Cell, outcome: Outcome, folder: Path | None) -> SweepRow:
         row = lost(SweepRow.of(cell, "lost"), fault.kind, fault.reason, fault.hint)
         row = replace(row, seconds=outcome.seconds)
     else:
-        row = arrived(outcome.value, folder)
+        row = arrived(cell, outcome.value, folder)
     return replace(row, host=outcome.host or row.host, attempts=outcome.attempts)
 
 
