@@ -117,7 +117,7 @@ def test_metrics_of_torchmetrics(folder: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_torchmetrics_goes_on_after_an_interruption(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("enginebay_lab.evaluation.journal.INTERVAL", 0)
+    monkeypatch.setattr("enginebay_lab.evaluation.checkpoints.INTERVAL", 0)
     with np.load(folder / "data.npz") as data:
         x, target = data["input"], data["target"]
     stop = True

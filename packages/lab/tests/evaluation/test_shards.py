@@ -96,7 +96,7 @@ def test_any_size_of_chunks_gives_the_same_rows(monkeypatch: pytest.MonkeyPatch)
 def test_an_interrupted_run_ends_with_the_same_digits(
     stop: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("enginebay_lab.evaluation.journal.INTERVAL", 0)
+    monkeypatch.setattr("enginebay_lab.evaluation.checkpoints.INTERVAL", 0)
     for name in ("FIRST", "MOST"):
         monkeypatch.setattr(f"enginebay_lab.evaluation.chunks.{name}", 10)
     metrics = ["mean-absolute-error", "cosine"]
@@ -181,7 +181,7 @@ def test_progress_goes_by_the_time_that_metrics_take(here: Path) -> None:
 def test_a_number_that_a_checkpoint_cannot_hold(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("enginebay_lab.evaluation.journal.INTERVAL", 0)
+    monkeypatch.setattr("enginebay_lab.evaluation.checkpoints.INTERVAL", 0)
     (here / "own.py").write_text(OWN)
     (row,) = lab.evaluate("good", lambda: items(-1), "own.py:Huge", output="rows.jsonl").rows
     assert row.value == float(1 << 70)
@@ -191,7 +191,7 @@ def test_a_metric_of_torchmetrics_that_cannot_be_merged_is_not_resumed(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("torchmetrics")
-    monkeypatch.setattr("enginebay_lab.evaluation.journal.INTERVAL", 0)
+    monkeypatch.setattr("enginebay_lab.evaluation.checkpoints.INTERVAL", 0)
     (here / "full.py").write_text(FULL)
     options: Any = {"output": "rows.jsonl", "resume": True}
     with pytest.raises(KeyboardInterrupt):

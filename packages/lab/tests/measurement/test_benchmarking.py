@@ -353,8 +353,8 @@ def test_all_is_in_the_file_as_soon_as_it_was_measured(here: Path, tmp_path: Pat
     found = measure("good", output=file)
     machine, *windows, row = map(json.loads, file.read_text().splitlines())
     whole = json.loads(msgspec.json.encode(found))
-    assert machine == {"schema": 1, "machine": whole["machine"]}
-    assert row == {"schema": 1, "row": whole["rows"][0]}
+    assert machine == {"kind": "benchmark line", "schema": 1, "machine": whole["machine"]}
+    assert row == {"kind": "benchmark line", "schema": 1, "row": whole["rows"][0]}
     assert [line["window"] for line in windows] == row["row"]["windows"]
     assert msgspec.convert(msgspec.to_builtins(found), lab.Benchmark) == found
     with pytest.raises(UsageError, match=r"measured.jsonl' exists already\nhint: [^\n]+$"):

@@ -159,22 +159,29 @@ def test_what_is_nothing_to_report_is_said(here: Path) -> None:
         "list.json": "[1]",
         "text.json": "hello",
         "empty.json": "",
-        "rows.json": '{"model": "m", "rows": []}',
-        "cut.json": '{"model": "m", "rows": [{"backend": 1}]}',
+        "rows.json": '{"kind": "comparison", "model": "m", "rows": []}',
+        "cut.json": '{"kind": "comparison", "model": "m", "rows": [{"backend": 1}]}',
+        "deep.json": '{"a": ' + "[" * 100_000,
+        "within.json": '{"kind": "report", "a": ' + "[" * 100_000 + "]" * 100_000 + "}",
         "error.json": '{"schema": 1, "error": {"message": "no model"}}',
-        "new.json": '{"schema": 9, "artifacts": [], "comparisons": [], "evaluations": []}',
+        "new.json": '{"kind": "report", "schema": 9, "artifacts": []}',
     }.items():
         (here / name).write_text(text)
     neither = f"holds neither comparison.json nor manifest.json; {WANTED}"
+    none, malformed = (
+        "is no JSON that a command wrote",
+        "JSON is malformed: invalid character (byte 0)",
+    )
     for source, message in [
         ("nowhere", f"'nowhere' does not exist; {WANTED}"),
         ("foreign", f"'foreign' {neither}"),
         (".", f"'.' {neither}"),
-        ("some.json", f"'some.json' holds an object with a, b; {WANTED}"),
-        ("list.json", f"'list.json' holds a list; {WANTED}"),
-        ("text.json", f"'text.json' is no JSON that a command wrote; {WANTED}"),
-        ("empty.json", f"'empty.json' is empty; {WANTED}"),
-        ("data.npz", f"'data.npz' is no JSON that a command wrote; {WANTED}"),
+        ("some.json", f"'some.json' names no kind; {WANTED}"),
+        ("list.json", f"'list.json' {none}: Expected `object`, got `array`; {WANTED}"),
+        ("text.json", f"'text.json' {none}: {malformed}; {WANTED}"),
+        ("empty.json", f"'empty.json' {none}: it is empty; {WANTED}"),
+        ("deep.json", f"'deep.json' {none}: it is nested too deeply; {WANTED}"),
+        ("within.json", f"'within.json' {none}: it is nested too deeply; {WANTED}"),
         ("rows.json", "'rows.json' holds no rows, so there is nothing to report"),
         ("cut.json", "'cut.json' is damaged: Expected `str`, got `int` - at `$.rows[0].backend`"),
         ("error.json", "'error.json' holds nothing but the error of a command: no model"),
@@ -308,9 +315,9 @@ def test_a_sweep_is_of_many_models(cli: Run, here: Path) -> None:
     (here / "two.json").write_bytes(msgspec.json.encode(found.sweeps[0]))
     assert lab.report("two.json").sweeps == found.sweeps
     for name, text, message in [
-        ("rows.json", '{"regressions": [], "rows": []}', "holds no rows, so there is nothing to r"),
-        ("new.jsonl", '{"schema":2,"key":"","model":"","verdict":""}', "has rows in version 2 of"),
-        ("bad.jsonl", '{"schema":1,"key":"","model":"","verdict":""}', "holds no rows of a sweep"),
+        ("rows.json", '{"kind": "sweep", "rows": []}', "holds no rows, so there is nothing to r"),
+        ("new.jsonl", '{"kind":"sweep row","schema":2,"key":""}', "holds sweep rows of version 2"),
+        ("bad.jsonl", '{"kind":"sweep row","schema":1,"key":""}', "holds no sweep rows: Object m"),
     ]:
         (here / name).write_text(text)
         refused = cli("report", name, "--output", "refused.json")

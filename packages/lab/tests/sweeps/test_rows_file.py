@@ -74,7 +74,9 @@ def test_fields_of_a_later_enginebay_stay(file: Path) -> None:
 
 
 def test_the_last_of_two_lines_of_a_cell_counts(file: Path) -> None:
-    line = msgspec.json.encode({"schema": 1, **msgspec.to_builtins(row("a", seconds=9.0))})
+    line = msgspec.json.encode(
+        {"kind": "sweep row", "schema": 1, **msgspec.to_builtins(row("a", seconds=9.0))}
+    )
     file.write_bytes(file.read_bytes() + line + b"\n")
     with RowsFile(file, resume=True) as rows:
         assert rows.rows["a"].seconds == 9
@@ -162,14 +164,14 @@ def test_a_worker_that_was_forked_holds_no_lock(file: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ("name,value\n", "'{}' holds no rows of a sweep"),
+        ("name,value\n", "'{}' holds no sweep rows: JSON is malformed: invalid character (byte 4)"),
         (
-            '{"schema":1,"artifact":"a","backend":"b","metric":"accuracy"}\n',
-            "'{}' holds no rows of a sweep",
+            '{"kind":"evaluation row","schema":1,"artifact":"a","metric":"accuracy"}\n',
+            "'{}' holds evaluation rows of version 1, wanted sweep rows of version 1",
         ),
         (
-            '{"schema":2,"key":"a"}\n',
-            "'{}' has rows in version 2 of their form; this Enginebay reads 1",
+            '{"kind":"sweep row","schema":2,"key":"a"}\n',
+            "'{}' holds sweep rows of version 2, wanted sweep rows of version 1",
         ),
     ],
 )

@@ -84,6 +84,7 @@ def _document(deployment: Deployment) -> dict[str, Any]:
 
     rewriting = deployment.rewriting
     return {
+        "kind": "deployment",
         "verdict": deployment.verdict,
         "artifact": str(deployment.artifact.path),
         "notes": list(deployment.notes),

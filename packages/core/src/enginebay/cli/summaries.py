@@ -148,7 +148,11 @@ def artifact_document(artifact: Artifact) -> dict[str, Any]:
     """Return an artifact as plain JSON values."""
     import msgspec
 
-    return {"artifact": str(artifact.path), "manifest": msgspec.to_builtins(artifact.manifest)}
+    return {
+        "kind": "artifact",
+        "artifact": str(artifact.path),
+        "manifest": msgspec.to_builtins(artifact.manifest),
+    }
 
 
 def ir_document(model: IRModel) -> dict[str, Any]:

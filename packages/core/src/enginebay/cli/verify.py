@@ -75,6 +75,7 @@ def run(args: Namespace) -> int:
     outcome.warn()
     if args.json:
         document = {
+            "kind": "verification",
             "artifact": str(artifact.path),
             "verification": verification,
             "recorded": outcome.run,

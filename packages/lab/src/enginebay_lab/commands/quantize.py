@@ -73,6 +73,7 @@ def run(args: Namespace) -> int:
     if args.json:
         print_json(
             {
+                "kind": "quantization",
                 "verdict": found.deployment.verdict,
                 "artifact": str(artifact.path),
                 "accuracy": msgspec.to_builtins(found.accuracy),

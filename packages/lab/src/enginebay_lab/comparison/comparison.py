@@ -67,7 +67,7 @@ class ComparisonRow(msgspec.Struct, frozen=True, kw_only=True):
         return max(errors, default=None)
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+class Comparison(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="comparison"):
     """The result of :func:`enginebay_lab.compare`.
 
     Attributes:

@@ -35,7 +35,7 @@ class NodeSensitivity(msgspec.Struct, frozen=True):
     decibels: float | None
 
 
-class Sensitivity(msgspec.Struct, frozen=True, kw_only=True):
+class Sensitivity(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="sensitivity"):
     """The result of :func:`sensitivity`.
 
     Attributes:

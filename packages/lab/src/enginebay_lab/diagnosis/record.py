@@ -59,7 +59,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     alone: float | None = None
 
 
-class Bisection(msgspec.Struct, frozen=True, kw_only=True):
+class Bisection(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="bisection"):
     """The result of :func:`enginebay_lab.bisect`.
 
     Attributes:

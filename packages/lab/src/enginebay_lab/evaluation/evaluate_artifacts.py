@@ -13,9 +13,9 @@ from enginebay import DataSet
 from enginebay.authors import Steps
 from enginebay.errors import UsageError
 from enginebay_lab.evaluation.candidates import common_task, find_candidates
+from enginebay_lab.evaluation.checkpoints import EvaluationJournal
 from enginebay_lab.evaluation.find import find_metrics
 from enginebay_lab.evaluation.job import describe_job
-from enginebay_lab.evaluation.journal import Journal
 from enginebay_lab.evaluation.loop import Loop
 from enginebay_lab.evaluation.one_process import evaluate_here
 from enginebay_lab.evaluation.reference import find_torch_model, model_identity, torch_model
@@ -99,7 +99,9 @@ def evaluate(
         items = items.for_task(common_task(candidates))
     run = Run(candidates, sources, items)
     job = None if executor is None else describe_job(run, metrics, model, timeout)
-    journal = run.journal = None if output is None else Journal(Path(output), resume=resume)
+    journal = run.journal = (
+        None if output is None else EvaluationJournal(Path(output), resume=resume)
+    )
     steps = Steps(watch)
     totals = None
     with ExitStack() as stack:

@@ -6,8 +6,8 @@ import msgspec
 
 from enginebay.authors import DataRecord
 
-#: The version of a row in a file; it grows when a field is removed or changes its meaning.
-SCHEMA = 1
+#: What a row is called in a file of rows.
+ROW_KIND = "evaluation row"
 
 
 class WorstItem(msgspec.Struct, frozen=True):
@@ -85,7 +85,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
+class Evaluation(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="evaluation"):
     """What :func:`enginebay_lab.evaluate` found.
 
     Attributes:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from enginebay import DataSet
     from enginebay_lab.evaluation.candidates import Candidate
+    from enginebay_lab.evaluation.checkpoints import EvaluationJournal
     from enginebay_lab.evaluation.find import MetricSource
-    from enginebay_lab.evaluation.journal import Journal
     from enginebay_lab.evaluation.rows import Row
 
 
@@ -38,7 +38,7 @@ class Run:
     candidates: Sequence[Candidate]
     sources: Sequence[MetricSource]
     data: DataSet
-    journal: Journal | None = None
+    journal: EvaluationJournal | None = None
     digest: str = ""
     model: str = ""
     unused: Collection[str] = ()

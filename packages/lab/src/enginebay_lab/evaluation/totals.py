@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from enginebay_lab.evaluation.candidates import Candidate
-    from enginebay_lab.evaluation.journal import Journal
+    from enginebay_lab.evaluation.checkpoints import EvaluationJournal
     from enginebay_lab.evaluation.run import Run
 
 
@@ -59,7 +59,7 @@ class Totals:
         self.count += shard.count
         self.digest.add(shard.items)
 
-    def save(self, journal: Journal, shards: Iterable[Shard]) -> None:
+    def save(self, journal: EvaluationJournal, shards: Iterable[Shard]) -> None:
         """Replace a journal's checkpoint.
 
         Args:

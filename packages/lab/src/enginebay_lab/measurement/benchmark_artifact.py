@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from enginebay import Artifact
 from enginebay.authors import Steps, input_sets, inputs_for, load_request, to_numpy, use_artifact
 from enginebay.errors import EnginebayError, InputError, UsageError
+from enginebay_lab.journal import Journal
 from enginebay_lab.measurement.contestant import Entry, artifact_entry, torch_entry
 from enginebay_lab.measurement.heat import Heat
-from enginebay_lab.measurement.journal import Journal
 from enginebay_lab.measurement.machine import this_machine
-from enginebay_lab.measurement.rows import Benchmark
+from enginebay_lab.measurement.rows import LINE_KIND, Benchmark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -83,9 +83,10 @@ def benchmark(
     entries = _entries(artifacts, inputs, device=device, strict=strict)
     if model is not None:
         entries = [_torch(str(model), entries), *entries]
-    journal = Journal(None if output is None else Path(output))
+    journal = Journal(None if output is None else Path(output), LINE_KIND)
+    journal.open(resume=False, hint="name another file")
     machine = this_machine()
-    journal.machine(machine)
+    journal.append({"machine": machine})
     steps = Steps(watch)
     rows: list[BenchmarkRow] = []
     errors: list[EnginebayError] = []

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from enginebay.errors import EnginebayError
+    from enginebay_lab.journal import Journal
     from enginebay_lab.measurement.contestant import Entry
-    from enginebay_lab.measurement.journal import Journal
     from enginebay_lab.measurement.rows import BenchmarkRow
 
 _T = TypeVar("_T")
@@ -89,7 +89,7 @@ class Heat:
             if layers:
                 on_progress(f"timing the layers of {each.entry.name}")
                 row = each.with_layers(row, min(seconds, LAYERS))
-            self._journal.row(row)
+            self._journal.append({"row": row})
             rows.append(row)
         return rows
 
@@ -108,7 +108,14 @@ class Heat:
             for each in in_turn(self._contestants, number):
                 raise_if_interrupted()
                 if each.may_go_on(left) and (found := each.measure(number, window)):
-                    self._journal.window(each.entry.name, each.batch, each.threads, found)
+                    self._journal.append(
+                        {
+                            "name": each.entry.name,
+                            "batch": each.batch,
+                            "threads": each.threads,
+                            "window": found,
+                        }
+                    )
             number += 1
 
     def _row(self, contestant: Contestant) -> BenchmarkRow:

@@ -8,6 +8,9 @@ from enginebay import Receipt
 from enginebay.authors import Latency
 from enginebay_lab.measurement.machine import Machine
 
+#: What a line is called in a file that is written while a benchmark runs.
+LINE_KIND = "benchmark line"
+
 
 class Window(msgspec.Struct, frozen=True):
     """A short time in which one contestant ran, and the others slept.
@@ -161,7 +164,7 @@ class BenchmarkRow(msgspec.Struct, frozen=True, kw_only=True):
     failure: str = ""
 
 
-class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
+class Benchmark(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="benchmark"):
     """What :func:`enginebay_lab.benchmark` found.
 
     Attributes:

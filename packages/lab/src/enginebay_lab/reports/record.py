@@ -10,11 +10,9 @@ from enginebay_lab.comparison.comparison import Comparison
 from enginebay_lab.diagnosis.rank_layers import Sensitivity
 from enginebay_lab.diagnosis.record import Bisection
 from enginebay_lab.evaluation.rows import Evaluation
+from enginebay_lab.journal import SCHEMA
 from enginebay_lab.measurement.rows import Benchmark
 from enginebay_lab.sweeps.rows import Sweep
-
-#: The version of the JSON document; it grows when a key is removed or changes its meaning.
-SCHEMA = 1
 
 
 class ReportedArtifact(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +32,7 @@ class ReportedArtifact(msgspec.Struct, frozen=True, kw_only=True):
         return sum(file.size for file in self.manifest.files)
 
 
-class Findings(msgspec.Struct, frozen=True, kw_only=True):
+class Findings(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="report"):
     """The fields of a report, which :class:`enginebay_lab.Report` describes."""
 
     schema: int = SCHEMA

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Report(Findings, frozen=True, kw_only=True):
+class Report(Findings, frozen=True, kw_only=True, tag="report"):
     """The result of :func:`enginebay_lab.report`.
 
     Attributes:

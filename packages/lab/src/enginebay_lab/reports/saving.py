@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from enginebay.errors import MissingDependencyError, UsageError, check_text
+from enginebay_lab.journal import decode_json
 
 #: What every page begins with, and by which a page is known as a report.
 GENERATOR = '<meta name="generator" content="enginebay report">'
@@ -16,12 +18,9 @@ _HEAD = 1000
 
 
 class _Known(msgspec.Struct, frozen=True):
-    """The fields by which the JSON document of a report is known."""
+    """The field by which the JSON document of a report is known."""
 
-    schema: int
-    enginebay: str
-    artifacts: list[msgspec.Raw]
-    comparisons: list[msgspec.Raw]
+    kind: Literal["report"]
 
 
 def check_output(path: str | Path) -> Path:
@@ -74,7 +73,7 @@ def _is_report(path: Path) -> bool:
     if GENERATOR.encode() in data[:_HEAD]:
         return True
     try:
-        msgspec.json.decode(data, type=_Known)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+        decode_json(data, _Known)
+    except msgspec.DecodeError:
         return not data  # an empty file, as mktemp makes one, is no loss
     return True

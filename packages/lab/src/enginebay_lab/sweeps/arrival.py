@@ -49,9 +49,7 @@ def arrived(cell: Cell, reply: bytes, output: Path | None) -> SweepRow:
     asked = SweepRow.of(cell, "lost")
     try:
         found = decode_reply(reply)
-        row = msgspec.structs.replace(
-            found.row, **{name: getattr(asked, name) for name in _ASKED}
-        )
+        row = msgspec.structs.replace(found.row, **{name: getattr(asked, name) for name in _ASKED})
         msgspec.json.decode(msgspec.json.encode(row), type=SweepRow)  # as its file will have it
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as err:
         reason = f"its worker sent no row: {one_line(err)}"

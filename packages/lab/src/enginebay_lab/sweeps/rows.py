@@ -16,8 +16,8 @@ from enginebay_lab.sweeps.cells import label
 if TYPE_CHECKING:
     from enginebay_lab.sweeps.cells import Cell
 
-#: The version of a row in a file; it grows when a field is removed or changes its meaning.
-SCHEMA = 1
+#: What a row is called in a file of rows.
+ROW_KIND = "sweep row"
 
 
 class SweepRow(ComparisonRow, frozen=True, kw_only=True):
@@ -78,7 +78,7 @@ class SweepRow(ComparisonRow, frozen=True, kw_only=True):
         return label(self.model, self.backend, self.precision, self.params)
 
 
-class Sweep(msgspec.Struct, frozen=True, kw_only=True):
+class Sweep(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="sweep"):
     """The result of :func:`enginebay_lab.sweep`.
 
     Attributes:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enginebay.errors import UsageError, check_text
-from enginebay_lab.files import JsonLines, similar_file
-from enginebay_lab.sweeps.rows import SCHEMA, SweepRow
+from enginebay_lab.journal import Journal, similar_file
+from enginebay_lab.sweeps.rows import ROW_KIND, SweepRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,12 +17,11 @@ if TYPE_CHECKING:
 
 #: The file's name in a sweep's folder.
 ROWS_FILE = "rows.jsonl"
-_WHAT = "a sweep"
 #: The open files by which this process holds locks.
 _locks: set[int] = set()
 
 
-class RowsFile:
+class RowsFile(Journal):
     """The rows of a sweep's cells, one line each, for one writer at a time.
 
     Args:
@@ -48,7 +47,7 @@ class RowsFile:
         resume: bool,
         is_stale: Callable[[SweepRow], bool] = lambda _: False,
     ) -> None:
-        self._lines = JsonLines(path, SCHEMA)
+        super().__init__(path, ROW_KIND)
         self.rows: dict[str, SweepRow] = {}
         _make_folder(path.parent)
         with ExitStack() as cleanup:
@@ -56,7 +55,7 @@ class RowsFile:
             if resume:
                 self._clean(path, is_stale)
             hint = "go on with it with --resume, or name another folder"
-            self._lines.open(resume=resume, hint=hint)
+            self.open(resume=resume, hint=hint)
             self._unlock = cleanup.pop_all()
 
     def append(self, row: SweepRow) -> None:
@@ -67,7 +66,7 @@ class RowsFile:
             OSError: It cannot be written for another reason.
         """
         if row.key not in self.rows:
-            self._lines.append(row)
+            super().append(row)
             self.rows[row.key] = row
 
     def close(self) -> None:
@@ -87,13 +86,13 @@ class RowsFile:
 
     def _clean(self, path: Path, is_stale: Callable[[SweepRow], bool]) -> None:
         """Keep the last row of each cell that has a result, and nothing else."""
-        found = self._lines.read(SweepRow, _WHAT)
+        found = self.read(SweepRow)
         last = {row.key: (line, row) for line, row in found if not row.fault}
         kept = {key: (line, row) for key, (line, row) in last.items() if not is_stale(row)}
         self.rows = {key: row for key, (_, row) in kept.items()}
         data = b"".join(line + b"\n" for line, _ in kept.values())
         if path.exists() and path.read_bytes() != data:
-            self._lines.replace(data)
+            self.replace(data)
 
 
 def _make_folder(folder: Path) -> None:
@@ -150,7 +149,7 @@ def read_rows(path: str | Path) -> tuple[SweepRow, ...]:
             f"'{path}' does not exist; wanted the {ROWS_FILE} of a sweep",
             hint=similar_file(path),
         )
-    found = JsonLines(path, SCHEMA).read(SweepRow, _WHAT)
+    found = Journal(path, ROW_KIND).read(SweepRow)
     rows = {row.key: row for _, row in found}
     if not rows:
         raise UsageError(f"'{path}' holds no row yet; wanted the {ROWS_FILE} of a sweep")

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from enginebay.authors import write_whole
-from enginebay_lab.evaluation.rows import SCHEMA, Row
+from enginebay_lab.evaluation.rows import ROW_KIND, Row
 from enginebay_lab.evaluation.shards import Shard
-from enginebay_lab.files import JsonLines
+from enginebay_lab.journal import Journal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,8 +45,8 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     shards: list[Shard]
 
 
-class Journal:
-    """The file of one evaluation.
+class EvaluationJournal(Journal):
+    """The file of one evaluation, with its checkpoint.
 
     Args:
         path: The file.
@@ -61,30 +61,20 @@ class Journal:
     """
 
     def __init__(self, path: Path, *, resume: bool) -> None:
-        self._path = path
-        self._lines = JsonLines(path, SCHEMA)
-        found = self._lines.read(Row, "an evaluation") if resume else []
+        super().__init__(path, ROW_KIND)
+        found = self.read(Row) if resume else []
         self.rows = {row.key: row for _, row in found if row.key and not row.error}
-        hint = "go on with it with --resume, or name another file"
-        self._lines.open(resume=resume, hint=hint)
+        self.open(resume=resume, hint="go on with it with --resume, or name another file")
         self._part: Path | None = None
         self._key = ""
         self._last = time.monotonic()
 
-    def append(self, row: Row) -> None:
-        """Write a row.
-
-        Raises:
-            EnginebayError: The disk is full or read-only.
-            OSError: It cannot be written for another reason.
-        """
-        self._lines.append(row)
-
     def start(self, key: str) -> Checkpoint | None:
         """Say what is evaluated; returns how far an earlier run with the same key has come."""
         self._key, self._last = key, time.monotonic()
+        assert self.path is not None
         digest = blake2b(key.encode(), digest_size=4).hexdigest()
-        self._part = self._path.with_name(f"{self._path.name}.{digest}.part")
+        self._part = self.path.with_name(f"{self.path.name}.{digest}.part")
         with suppress(OSError, msgspec.MsgspecError):
             found = msgspec.msgpack.decode(self._part.read_bytes(), type=Checkpoint)
             if found.key == key:

@@ -18,36 +18,37 @@ from hypothesis import strategies as st
 
 from enginebay.authors import write_whole
 from enginebay.errors import EnginebayError, UsageError
-from enginebay_lab.files import JsonLines
+from enginebay_lab.journal import Journal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
 
-class Entry(msgspec.Struct, frozen=True):
+class Record(msgspec.Struct, frozen=True):
     name: str
     value: float | None = None
 
 
 def names(path: Path) -> list[str]:
-    return [entry.name for _, entry in JsonLines(path, 1).read(Entry, "a test")]
+    return [entry.name for _, entry in Journal(path, "test row").read(Record)]
 
 
 def test_records_are_lines(tmp_path: Path) -> None:
     file = tmp_path / "lines.jsonl"
-    lines = JsonLines(file, 1)
+    lines = Journal(file, "test row")
     lines.open(resume=False, hint="")
-    lines.append(Entry("ü", 0.1))
+    lines.append(Record("ü", 0.1))
     lines.append({"name": "two"})
-    assert file.read_text() == '{"schema":1,"name":"ü","value":0.1}\n{"schema":1,"name":"two"}\n'
+    head = '{"kind":"test row","schema":1,"name":'
+    assert file.read_text() == f'{head}"ü","value":0.1}}\n{head}"two"}}\n'
     assert names(file) == ["ü", "two"]
     with pytest.raises(UsageError, match=r"lines.jsonl' exists already\nhint: another"):
         lines.open(resume=False, hint="another")
-    assert JsonLines(tmp_path / "nowhere", 1).read(Entry, "a test") == []
+    assert Journal(tmp_path / "nowhere", "test row").read(Record) == []
 
 
-WHOLE = b'{"schema":1,"name":"a"}\n{"schema":1,"name":"b"}\n'
+WHOLE = b'{"kind":"test row","schema":1,"name":"a"}\n{"kind":"test row","schema":1,"name":"b"}\n'
 
 
 @given(cut=st.integers(0, len(WHOLE)))
@@ -58,24 +59,32 @@ def test_a_line_that_was_cut_short_is_left_out_and_stays_alone(
     file.write_bytes(WHOLE[:cut])
     half = len(WHOLE) // 2
     whole = ["a"] * (cut >= half - 1) + ["b"] * (cut >= len(WHOLE) - 1)
-    lines = JsonLines(file, 1)
-    assert [entry.name for _, entry in lines.read(Entry, "a test")] == whole
-    lines.append(Entry("c"))
+    lines = Journal(file, "test row")
+    assert [entry.name for _, entry in lines.read(Record)] == whole
+    lines.append(Record("c"))
     assert names(file) == [*whole, "c"]
 
 
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"name,value\n", "'{}' holds no rows of a test"),
-        (b"\xff\xfe\x00", "'{}' holds no rows of a test"),
-        (b'{"schema":1,"title":"a"}\n', "'{}' holds no rows of a test"),
-        (b'{"name":"a"}\n', "'{}' holds no rows of a test"),
-        (WHOLE + b"text\n", "line 3 of '{}' is no row of a test"),
-        (WHOLE + b'{"schema":1}\n' + WHOLE, "line 3 of '{}' is no row of a test"),
+        (b"name,value\n", "'{}' holds no test rows: "),
+        (b"\xff\xfe\x00", "'{}' holds no test rows: "),
+        (b'{"kind":"test row","schema":1,"title":"a"}\n', "'{}' holds no test rows: "),
+        (b'{"name":"a"}\n', "'{}' holds no test rows: "),
+        (WHOLE + b"text\n", "line 3 of '{}' is no test row: "),
+        (WHOLE + b'{"kind":"test row","schema":1}\n' + WHOLE, "line 3 of '{}' is no test row: "),
         (
-            WHOLE + b'{"schema":7,"new":1}\n',
-            "'{}' has rows in version 7 of their form; this Enginebay reads 1",
+            WHOLE + b'{"kind":"test row","schema":7,"new":1}\n',
+            "'{}' holds test rows of version 7, wanted test rows of version 1",
+        ),
+        (
+            b'{"kind":"other row","schema":1}\n',
+            "'{}' holds other rows of version 1, wanted test rows of version 1",
+        ),
+        (
+            b'{"kind":"test row","schema":1,"new":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n",
+            "'{}' holds no test rows: it is nested too deeply",
         ),
     ],
 )
@@ -84,7 +93,7 @@ def test_what_holds_something_else_is_said(tmp_path: Path, data: bytes, message:
     file.write_bytes(data)
     with pytest.raises(UsageError) as caught:
         names(file)
-    assert str(caught.value) == message.format(file)
+    assert str(caught.value).startswith(message.format(file))
     assert caught.value.hint == "name another file"
     assert file.read_bytes() == data
 
@@ -99,7 +108,11 @@ def limited(code: str, size: int) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", code],
         preexec_fn=small_files,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "PYTHONDONTWRITEBYTECODE": "1",  # Python 3.11 would leave half of a .pyc
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -109,8 +122,8 @@ def limited(code: str, size: int) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     "write",
     [
-        "JsonLines(file, 1).append({'name': 'c' * 99})",
-        "write_whole(file, b'x' * 99)",
+        "Journal(file, 'test row').append({'name': 'c' * 99})",
+        "write_whole(file, b'x' * 999)",
     ],
 )
 def test_a_full_disk_is_an_error_of_its_own_and_what_was_there_stays(
@@ -120,7 +133,7 @@ def test_a_full_disk_is_an_error_of_its_own_and_what_was_there_stays(
     file.write_bytes(WHOLE)
     done = limited(
         "from pathlib import Path\n"
-        "from enginebay.authors import write_whole; from enginebay_lab.files import JsonLines\n"
+        "from enginebay.authors import write_whole; from enginebay_lab.journal import Journal\n"
         f"file = Path({str(file)!r})\n{write}",
         len(WHOLE) + 20,
     )
@@ -156,8 +169,8 @@ def _raising(error: OSError) -> Callable[..., Any]:
 def test_writers_in_several_processes_do_not_mix_their_lines(tmp_path: Path) -> None:
     file = tmp_path / "lines.jsonl"
     code = (
-        "import sys; from pathlib import Path; from enginebay_lab.files import JsonLines\n"
-        f"lines = JsonLines(Path({str(file)!r}), 1)\n"
+        "import sys; from pathlib import Path; from enginebay_lab.journal import Journal\n"
+        f"lines = Journal(Path({str(file)!r}), 'test row')\n"
         "for n in range(100): lines.append({'name': sys.argv[1] * 5000})"
     )
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
