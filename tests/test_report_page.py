@@ -17,9 +17,9 @@ import pytest
 import enginebay_lab as lab
 from enginebay.artifact import RunRecord
 from enginebay.verdict import Simulation
+from enginebay_lab.diagnosis.bisection import Place
 from enginebay_lab.diagnosis.rank_layers import NodeSensitivity
-from enginebay_lab.diagnosis.record import Place
-from enginebay_lab.measurement.rows import Layer
+from enginebay_lab.measurement.benchmark_rows import Layer
 from enginebay_lab.reports import sweep_parts
 from enginebay_lab.reports.result import json_schema
 

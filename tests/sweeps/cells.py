@@ -12,7 +12,7 @@ from enginebay_lab.sweeps.sending import attempts, job_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from enginebay_lab.sweeps.rows import SweepRow
+    from enginebay_lab.sweeps.sweep_rows import SweepRow
 
 NET = """
 import torch

@@ -14,11 +14,11 @@ from tests.sweeps.cells import cell_of, reply_from_elsewhere, swept
 import enginebay as eb
 from enginebay.errors import ChildCrashedError, ChildTimeoutError
 from enginebay.isolation import call
-from enginebay_lab.sweeps import files
+from enginebay_lab.sweeps import sent_files
 from enginebay_lab.sweeps.arrival import arrived, folder_name
+from enginebay_lab.sweeps.cell_job import Reply, decode_reply, encode
 from enginebay_lab.sweeps.cell_task import run_cell
 from enginebay_lab.sweeps.cells import Cell
-from enginebay_lab.sweeps.job import Reply, decode_reply, encode
 from enginebay_lab.sweeps.sending import attempts, job_of
 
 PLAIN = {"key": "a", "model": "m", "backend": "b", "precision": "", "verdict": "verified"}
@@ -34,7 +34,7 @@ def test_a_backend_that_is_not_installed_is_a_fault(net) -> None:
 
 
 def test_another_file_at_the_same_path_is_not_used(net, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(files, "SMALL", 0)
+    monkeypatch.setattr(sent_files, "SMALL", 0)
     job = job_of(cell_of(), None, "")
     wanted = hashlib.sha256(net.read_bytes()).hexdigest()
     size = net.stat().st_size

@@ -20,8 +20,8 @@ import enginebay as eb
 from enginebay_lab.sweeps import cell_task
 from enginebay_lab.sweeps.arrival import arrived
 from enginebay_lab.sweeps.cell_task import run_cell
-from enginebay_lab.sweeps.rows import SweepRow
 from enginebay_lab.sweeps.sending import attempts, job_of
+from enginebay_lab.sweeps.sweep_rows import SweepRow
 
 
 def _save_with_external_data(path: Path) -> None:

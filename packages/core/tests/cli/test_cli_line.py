@@ -141,7 +141,7 @@ def test_the_default_backend_is_written_into_the_command(cli: Run, here: Path) -
 def test_deploy_as_a_document(cli: Run) -> None:
     document = cli("deploy", "net.py:build", *DEPLOY, "--json").document
     assert set(document) == {
-        *("schema", "verdict", "artifact", "notes", "steps", "rewriting", "manifest"),
+        *("schema", "kind", "verdict", "artifact", "notes", "steps", "rewriting", "manifest"),
     }
     assert document["verdict"] == "verified"
     assert [step["name"] for step in document["steps"]] == [

@@ -19,34 +19,34 @@ if TYPE_CHECKING:
     from enginebay_lab.comparison.compare_backends import compare
     from enginebay_lab.comparison.comparison import Comparison, ComparisonRow
     from enginebay_lab.diagnosis.bisect_artifact import bisect
+    from enginebay_lab.diagnosis.bisection import Bisection
     from enginebay_lab.diagnosis.quantization import Quantization, quantize
     from enginebay_lab.diagnosis.rank_layers import Sensitivity, sensitivity
-    from enginebay_lab.diagnosis.record import Bisection
     from enginebay_lab.evaluation.evaluate_artifacts import evaluate
-    from enginebay_lab.evaluation.rows import Evaluation
+    from enginebay_lab.evaluation.evaluation_rows import Evaluation
     from enginebay_lab.measurement.benchmark_artifact import benchmark
-    from enginebay_lab.measurement.rows import Benchmark, BenchmarkRow
+    from enginebay_lab.measurement.benchmark_rows import Benchmark, BenchmarkRow
     from enginebay_lab.reports.gathering import report
     from enginebay_lab.reports.result import Report
     from enginebay_lab.sweeps.cells import Cell
-    from enginebay_lab.sweeps.rows import Sweep, SweepRow
     from enginebay_lab.sweeps.run_sweep import sweep
+    from enginebay_lab.sweeps.sweep_rows import Sweep, SweepRow
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Benchmark": "measurement.rows",
-    "BenchmarkRow": "measurement.rows",
-    "Bisection": "diagnosis.record",
+    "Benchmark": "measurement.benchmark_rows",
+    "BenchmarkRow": "measurement.benchmark_rows",
+    "Bisection": "diagnosis.bisection",
     "Cell": "sweeps.cells",
     "Comparison": "comparison.comparison",
     "ComparisonRow": "comparison.comparison",
-    "Evaluation": "evaluation.rows",
+    "Evaluation": "evaluation.evaluation_rows",
     "Quantization": "diagnosis.quantization",
     "Report": "reports.result",
     "Sensitivity": "diagnosis.rank_layers",
-    "Sweep": "sweeps.rows",
-    "SweepRow": "sweeps.rows",
+    "Sweep": "sweeps.sweep_rows",
+    "SweepRow": "sweeps.sweep_rows",
     "benchmark": "measurement.benchmark_artifact",
     "bisect": "diagnosis.bisect_artifact",
     "compare": "comparison.compare_backends",

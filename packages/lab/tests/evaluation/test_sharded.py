@@ -14,8 +14,8 @@ import enginebay as eb
 import enginebay_lab as lab
 from enginebay.errors import ArtifactError, EnginebayError, InputError, ModelError, UsageError
 from enginebay_lab.evaluation.candidates import find_candidates
+from enginebay_lab.evaluation.evaluation_job import describe_job
 from enginebay_lab.evaluation.find import find_metrics
-from enginebay_lab.evaluation.job import describe_job
 from enginebay_lab.evaluation.run import Run
 from enginebay_lab.evaluation.shard_task import Answer, ShardTask, evaluate_shards
 from enginebay_lab.executors.local import local_executor
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from conftest import Run as RunCommand
 
-    from enginebay_lab.evaluation.rows import Evaluation
+    from enginebay_lab.evaluation.evaluation_rows import Evaluation
 
 HOST = socket.gethostname()
 

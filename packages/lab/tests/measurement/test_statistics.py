@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from enginebay_lab.measurement.rows import Agreement, Window
+from enginebay_lab.measurement.benchmark_rows import Agreement, Window
 from enginebay_lab.measurement.statistics import agreement, notes, quantiles, ratio
 
 

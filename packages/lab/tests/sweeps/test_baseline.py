@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enginebay.inference import Latency
-from enginebay_lab.evaluation.rows import Row
+from enginebay_lab.evaluation.evaluation_rows import Row
+from enginebay_lab.measurement.benchmark_rows import Agreement, BenchmarkRow
 from enginebay_lab.measurement.machine import Machine
-from enginebay_lab.measurement.rows import Agreement, BenchmarkRow
 from enginebay_lab.sweeps.baseline import VERDICTS, judged_cells, regressions
-from enginebay_lab.sweeps.rows import Sweep, SweepRow
+from enginebay_lab.sweeps.sweep_rows import Sweep, SweepRow
 
 MACHINE = Machine(processor="Xeon", cores=8, system="Linux", python="3.12", enginebay="0.1")
 change = msgspec.structs.replace

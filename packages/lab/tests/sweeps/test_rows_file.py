@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from enginebay.errors import UsageError
-from enginebay_lab.sweeps.rows import SweepRow
 from enginebay_lab.sweeps.rows_file import RowsFile, read_rows
+from enginebay_lab.sweeps.sweep_rows import SweepRow
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from enginebay.errors import ConfigError, UsageError
+from enginebay_lab.sweeps.cell_job import CellJob, decode_job
 from enginebay_lab.sweeps.cells import Cell
-from enginebay_lab.sweeps.files import SMALL, locate
-from enginebay_lab.sweeps.job import Job, decode_job
 from enginebay_lab.sweeps.sending import attempts, job_of
+from enginebay_lab.sweeps.sent_files import SMALL, locate
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +21,7 @@ def _in_folder(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def _job(**fields: object) -> Job:
+def _job(**fields: object) -> CellJob:
     return decode_job(
         job_of(Cell(**{"model": "a:b", "backend": "onnxruntime", **fields}), None, "")
     )

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from enginebay.testing.command_runs import Ran, call_command, command, environment
-from enginebay_lab.evaluation.rows import Row
+from enginebay_lab.evaluation.evaluation_rows import Row
 from enginebay_lab.measurement.machine import Machine
-from enginebay_lab.sweeps.rows import Sweep, SweepRow
+from enginebay_lab.sweeps.sweep_rows import Sweep, SweepRow
 
 GROUPED = """\
 machine  one (Hand-made, 2 cores)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from enginebay_lab.sweeps.rows import SweepRow
 from enginebay_lab.sweeps.run_sweep import _version_notes
+from enginebay_lab.sweeps.sweep_rows import SweepRow
 
 
 def _row(host: str, **versions: str) -> SweepRow:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from enginebay.authors import Latency
-    from enginebay_lab.measurement.rows import Benchmark, BenchmarkRow, Ratio
+    from enginebay_lab.measurement.benchmark_rows import Benchmark, BenchmarkRow, Ratio
 
 EXAMPLES = (
     "enginebay benchmark artifact",

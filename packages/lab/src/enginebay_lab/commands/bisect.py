@@ -20,7 +20,7 @@ from enginebay_lab.commands.report_flag import add_report, check_report, write_r
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from enginebay_lab.diagnosis.record import Bisection, Place
+    from enginebay_lab.diagnosis.bisection import Bisection, Place
 
 EXAMPLES = ("enginebay bisect artifact", "enginebay bisect artifact --against other")
 

@@ -24,7 +24,7 @@ from enginebay_lab.commands.report_flag import add_report, check_report, write_r
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from enginebay_lab.evaluation.rows import Evaluation, Row
+    from enginebay_lab.evaluation.evaluation_rows import Evaluation, Row
 
 METRIC_HELP = (
     "accuracy, top-5 (or another number), mean-absolute-error, cosine (to PyTorch), file.py:attr "

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterable, Iterator, Sequence
 
-    from enginebay_lab.sweeps.rows import Sweep, SweepRow
+    from enginebay_lab.sweeps.sweep_rows import Sweep, SweepRow
 
 EXAMPLES = (
     "enginebay sweep sweep.toml --output swept",

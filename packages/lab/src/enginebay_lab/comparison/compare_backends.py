@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from enginebay.authors import ModelSource, Step
 
 
-class Cell(NamedTuple):
+class Combination(NamedTuple):
     """One backend at one precision.
 
     Attributes:
@@ -160,7 +160,7 @@ def compare(
     return comparison
 
 
-def _cells(backends: Sequence[str] | None, precisions: Sequence[str]) -> list[Cell]:
+def _cells(backends: Sequence[str] | None, precisions: Sequence[str]) -> list[Combination]:
     """The rows to come, each once.
 
     Raises:
@@ -176,7 +176,9 @@ def _cells(backends: Sequence[str] | None, precisions: Sequence[str]) -> list[Ce
     names = installed_backends() if backends is None else backends
     if not names:
         raise UsageError("no backend to compare", hint="enginebay backends")
-    return list(dict.fromkeys(Cell(name, one) for name in names for one in precisions or ("",)))
+    return list(
+        dict.fromkeys(Combination(name, one) for name in names for one in precisions or ("",))
+    )
 
 
 def _check_params(backends: set[str], params: Mapping[str, Any]) -> None:
@@ -197,7 +199,7 @@ def _check_params(backends: set[str], params: Mapping[str, Any]) -> None:
         check_shared_param(name, engines)
 
 
-def _checked(folder: Path, cells: Sequence[Cell], *, overwrite: bool) -> Path:
+def _checked(folder: Path, cells: Sequence[Combination], *, overwrite: bool) -> Path:
     """The folder in which each artifact may appear; touches nothing.
 
     Raises:
@@ -234,7 +236,7 @@ def _with_row(comparison: Comparison, row: ComparisonRow) -> Comparison:
     )
 
 
-def _failed(cell: Cell, err: EnginebayError, params: Mapping[str, Any]) -> ComparisonRow:
+def _failed(cell: Combination, err: EnginebayError, params: Mapping[str, Any]) -> ComparisonRow:
     row = ComparisonRow(
         backend=cell.backend,
         precision=cell.precision or _own_precision(cell.backend, params),
@@ -255,7 +257,7 @@ def _own_precision(name: str, params: Mapping[str, Any]) -> str:
         return ""
 
 
-def _deployed(cell: Cell, deployment: eb.Deployment) -> ComparisonRow:
+def _deployed(cell: Combination, deployment: eb.Deployment) -> ComparisonRow:
     verification, artifact = deployment.verification, deployment.artifact
     manifest, notes = artifact.manifest, deployment.notes
     if deployment.is_elsewhere:

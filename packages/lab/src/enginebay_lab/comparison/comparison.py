@@ -8,8 +8,8 @@ import msgspec
 
 from enginebay import Verification
 from enginebay.authors import write_whole
+from enginebay_lab.measurement.benchmark_rows import BenchmarkRow
 from enginebay_lab.measurement.machine import Machine
-from enginebay_lab.measurement.rows import BenchmarkRow
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from enginebay import Artifact, RewriterSet
     from enginebay.authors import NumpyArray
-    from enginebay_lab.diagnosis.record import Bisection
+    from enginebay_lab.diagnosis.bisection import Bisection
 
 
 def bisect(

@@ -9,9 +9,9 @@ import msgspec
 from enginebay.authors import source_modules
 from enginebay.errors import UsageError
 from enginebay_lab.diagnosis.bisect_nodes import all_values, runner
+from enginebay_lab.diagnosis.bisection import Bisection
 from enginebay_lab.diagnosis.graph import Graph
 from enginebay_lab.diagnosis.nodes import NodeSearch
-from enginebay_lab.diagnosis.record import Bisection
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,9 +10,9 @@ from enginebay.authors import find_model, reference_model, to_torch, unchanged
 from enginebay.errors import EnginebayError, UsageError
 from enginebay_lab.diagnosis.bisect_file import bisect_file
 from enginebay_lab.diagnosis.bisect_nodes import deployed_names, find_node, kept_graph
+from enginebay_lab.diagnosis.bisection import Bisection
 from enginebay_lab.diagnosis.piece_engines import Options, PieceEngines
 from enginebay_lab.diagnosis.pieces import Piece
-from enginebay_lab.diagnosis.record import Bisection
 from enginebay_lab.diagnosis.search import ModuleSearch, Subject
 from enginebay_lab.diagnosis.taps import sizes
 

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, NamedTuple
 from enginebay import open_artifact
 from enginebay.authors import evaluator_outputs, find_model, source_modules, to_numpy
 from enginebay.errors import EnginebayError
+from enginebay_lab.diagnosis.bisection import Node
 from enginebay_lab.diagnosis.graph import Graph
 from enginebay_lab.diagnosis.nodes import NodeSearch
 from enginebay_lab.diagnosis.pieces import Pieces
-from enginebay_lab.diagnosis.record import Node
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from enginebay.authors import NumpyArray, OutputComparison, Sample
+    from enginebay_lab.diagnosis.bisection import Step
     from enginebay_lab.diagnosis.piece_engines import PieceEngines
-    from enginebay_lab.diagnosis.record import Step
     from enginebay_lab.diagnosis.search import Culprit
 
 #: The scope of the one module of a :class:`~enginebay_lab.diagnosis.pieces.Pieces`.

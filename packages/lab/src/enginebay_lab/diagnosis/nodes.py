@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
 from enginebay.errors import EnginebayError
-from enginebay_lab.diagnosis.record import Node
+from enginebay_lab.diagnosis.bisection import Node
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -15,8 +15,8 @@ from enginebay.commands import python_call, typed
 from enginebay.errors import MismatchError, UsageError
 from enginebay_lab.diagnosis.rank_layers import check_precision, sensitivity
 from enginebay_lab.evaluation.evaluate_artifacts import evaluate
+from enginebay_lab.evaluation.evaluation_rows import Row
 from enginebay_lab.evaluation.find import find_metrics
-from enginebay_lab.evaluation.rows import Row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

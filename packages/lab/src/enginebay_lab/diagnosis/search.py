@@ -13,8 +13,8 @@ import msgspec
 
 from enginebay.authors import OutputComparison
 from enginebay.errors import ChildTimeoutError, EnginebayError, UsageError
+from enginebay_lab.diagnosis.bisection import Place
 from enginebay_lab.diagnosis.pieces import Piece, Pieces, ancestors, record_pieces
-from enginebay_lab.diagnosis.record import Place
 from enginebay_lab.diagnosis.taps import Tap, Tapped
 
 if TYPE_CHECKING:

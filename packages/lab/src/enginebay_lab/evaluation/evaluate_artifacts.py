@@ -14,12 +14,12 @@ from enginebay.authors import Steps
 from enginebay.errors import UsageError
 from enginebay_lab.evaluation.candidates import common_task, find_candidates
 from enginebay_lab.evaluation.checkpoints import EvaluationJournal
+from enginebay_lab.evaluation.evaluation_job import describe_job
+from enginebay_lab.evaluation.evaluation_rows import Evaluation
 from enginebay_lab.evaluation.find import find_metrics
-from enginebay_lab.evaluation.job import describe_job
 from enginebay_lab.evaluation.loop import Loop
 from enginebay_lab.evaluation.one_process import evaluate_here
 from enginebay_lab.evaluation.reference import find_torch_model, model_identity, torch_model
-from enginebay_lab.evaluation.rows import Evaluation
 from enginebay_lab.evaluation.run import Run
 from enginebay_lab.evaluation.sharded import evaluate_on
 from enginebay_lab.executors.running import check_executor
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from enginebay import Artifact
     from enginebay.authors import Step
     from enginebay_lab.evaluation.candidates import Candidate
+    from enginebay_lab.evaluation.evaluation_job import EvaluationJob
     from enginebay_lab.evaluation.find import MetricSource
-    from enginebay_lab.evaluation.job import Job
     from enginebay_lab.evaluation.totals import Totals
 
     _Evaluate: TypeAlias = Callable[[Sequence[Candidate], Callable[[int], None]], Totals]
@@ -152,7 +152,7 @@ def _here(run: Run, loop: Loop, model: Any, steps: Steps) -> Iterator[_Evaluate]
         yield evaluate_items
 
 
-def _on_executor(executor: Executor, run: Run, job: Job, steps: Steps) -> _Evaluate:
+def _on_executor(executor: Executor, run: Run, job: EvaluationJob, steps: Steps) -> _Evaluate:
     """Return a function that evaluates artifacts on an executor."""
     if job.model and run.journal is not None:
         with steps("load"):  # rows and checkpoints are those of a model with these weights

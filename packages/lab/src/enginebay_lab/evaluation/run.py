@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from enginebay import DataSet
     from enginebay_lab.evaluation.candidates import Candidate
     from enginebay_lab.evaluation.checkpoints import EvaluationJournal
+    from enginebay_lab.evaluation.evaluation_rows import Row
     from enginebay_lab.evaluation.find import MetricSource
-    from enginebay_lab.evaluation.rows import Row
 
 
 @dataclass

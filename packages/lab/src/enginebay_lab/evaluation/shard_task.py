@@ -12,8 +12,8 @@ from enginebay import DataSet, errors
 from enginebay.errors import ArtifactError, EnginebayError, InputError, UsageError
 from enginebay_lab.evaluation.candidates import common_task, find_candidates
 from enginebay_lab.evaluation.chunks import Reader
+from enginebay_lab.evaluation.evaluation_job import EvaluationJob, check_files
 from enginebay_lab.evaluation.find import find_metrics
-from enginebay_lab.evaluation.job import Job, check_files
 from enginebay_lab.evaluation.loop import Loop
 from enginebay_lab.evaluation.reference import torch_model
 from enginebay_lab.evaluation.run import Run
@@ -36,7 +36,7 @@ class ShardTask(msgspec.Struct, frozen=True):
         stop: The place behind the last one.
     """
 
-    job: Job
+    job: EvaluationJob
     start: int
     stop: int
 
@@ -83,7 +83,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 class _Opened(NamedTuple):
     """An evaluation whose engines run in this process's children, for one task after the other."""
 
-    job: Job
+    job: EvaluationJob
     stack: ExitStack
     run: Run
     loop: Loop
@@ -154,7 +154,7 @@ def _answer(opened: _Opened, task: ShardTask) -> Answer:
     return Answer(shards=packed, model=model.identity if model else "")
 
 
-def _open(job: Job) -> _Opened:
+def _open(job: EvaluationJob) -> _Opened:
     if _opened and _opened[0].job == job:
         return _opened[0]
     _close()
@@ -184,7 +184,7 @@ def _close() -> None:
         _opened.pop().stack.close()
 
 
-def _check_artifacts(job: Job, candidates: Sequence[Candidate]) -> None:
+def _check_artifacts(job: EvaluationJob, candidates: Sequence[Candidate]) -> None:
     for candidate in candidates:
         if candidate.identity != job.artifacts[candidate.name]:
             raise ArtifactError(

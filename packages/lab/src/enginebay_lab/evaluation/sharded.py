@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from enginebay_lab.evaluation.candidates import Candidate
-    from enginebay_lab.evaluation.job import Job
+    from enginebay_lab.evaluation.evaluation_job import EvaluationJob
     from enginebay_lab.evaluation.run import Run
     from enginebay_lab.evaluation.totals import Totals
 
@@ -35,7 +35,7 @@ LOADING = 600.0
 def evaluate_on(
     executor: Executor,
     run: Run,
-    job: Job,
+    job: EvaluationJob,
     candidates: Sequence[Candidate],
     watch: Callable[[int], None],
 ) -> Totals:
@@ -96,7 +96,7 @@ class _Merger:
         """How many items were evaluated."""
         return self.totals.count + sum(shard.count for shard in self._waiting.values())
 
-    def tasks(self, job: Job) -> Iterator[Task]:
+    def tasks(self, job: EvaluationJob) -> Iterator[Task]:
         """The shards that are missing, as tasks of those that follow one another."""
         starts = range(self.totals.count, self._count, SHARD)
         missing = enumerate(start for start in starts if start not in self._waiting)

@@ -11,8 +11,8 @@ import numpy as np
 
 from enginebay.errors import InputError
 from enginebay_lab.evaluation.chunks import stacked
+from enginebay_lab.evaluation.evaluation_rows import WorstItem
 from enginebay_lab.evaluation.meter import Meter, MetricError
-from enginebay_lab.evaluation.rows import WorstItem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

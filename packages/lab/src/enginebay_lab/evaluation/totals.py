@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from enginebay_lab.evaluation.digests import ItemDigests, TotalDigest
-from enginebay_lab.evaluation.rows import Row
+from enginebay_lab.evaluation.evaluation_rows import Row
 from enginebay_lab.evaluation.shards import Shard
 from enginebay_lab.evaluation.tally import Tally
 

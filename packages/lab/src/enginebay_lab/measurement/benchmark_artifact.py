@@ -10,17 +10,17 @@ from enginebay import Artifact
 from enginebay.authors import Steps, input_sets, inputs_for, load_request, to_numpy, use_artifact
 from enginebay.errors import EnginebayError, InputError, UsageError
 from enginebay_lab.journal import Journal
-from enginebay_lab.measurement.contestant import Entry, artifact_entry, torch_entry
+from enginebay_lab.measurement.benchmark_rows import LINE_KIND, Benchmark
+from enginebay_lab.measurement.contestant import Entrant, artifact_entry, torch_entry
 from enginebay_lab.measurement.heat import Heat
 from enginebay_lab.measurement.machine import this_machine
-from enginebay_lab.measurement.rows import LINE_KIND, Benchmark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from enginebay.authors import Array, NumpyArray, Step
+    from enginebay_lab.measurement.benchmark_rows import BenchmarkRow
     from enginebay_lab.measurement.machine import Machine
-    from enginebay_lab.measurement.rows import BenchmarkRow
 
     Arrays = Mapping[str, NumpyArray]
 
@@ -150,20 +150,20 @@ def _entries(
     *,
     device: str | None,
     strict: bool,
-) -> list[Entry]:
+) -> list[Entrant]:
     """Check every artifact, and give all of them the same inputs where they take the same."""
     listed = [artifacts] if isinstance(artifacts, str | Path | Artifact) else list(artifacts)
     if not listed:
         raise UsageError("there is no artifact to measure", hint="name its folder")
     given = None if inputs is None else {name: to_numpy(each) for name, each in inputs.items()}
-    entries: dict[str, Entry] = {}
+    entries: dict[str, Entrant] = {}
     for each in listed:
         name = str(each.path if isinstance(each, Artifact) else each)
         if name in entries:
             raise UsageError(f"'{name}' is named twice", hint="leave one of them out")
         first = next(iter(entries.values()), None)
 
-        def entry(opened: Artifact, name: str = name, first: Entry | None = first) -> Entry:
+        def entry(opened: Artifact, name: str = name, first: Entrant | None = first) -> Entrant:
             request = load_request(opened, device=device, strict=strict)
             if given is not None:
                 return artifact_entry(name, request, given)
@@ -192,7 +192,7 @@ def _fits(artifact: Artifact, inputs: Arrays) -> bool:
     return True
 
 
-def _torch(model: str, entries: Sequence[Entry]) -> Entry:
+def _torch(model: str, entries: Sequence[Entrant]) -> Entrant:
     """Enter PyTorch beside the first artifact whose batch is open, else beside the first."""
     beside = next(
         (e for e in entries if any(s.dims and isinstance(s.dims[0], str) for s in e.specs)),

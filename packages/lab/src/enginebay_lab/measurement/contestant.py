@@ -10,9 +10,9 @@ import msgspec
 from enginebay.authors import Latency, LoadRequest, Sample, Worker, save_samples
 from enginebay.errors import EnginebayError, ModelSourceError
 from enginebay_lab.measurement.batches import size, with_batch
+from enginebay_lab.measurement.benchmark_rows import BenchmarkRow, Window
 from enginebay_lab.measurement.child import Measured, Opened
 from enginebay_lab.measurement.layers import timed_layers
-from enginebay_lab.measurement.rows import BenchmarkRow, Window
 from enginebay_lab.measurement.statistics import FEWEST, agreement, notes, quantiles
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ PYTORCH = "pytorch"
 _CHILD = "enginebay_lab.measurement.child"
 
 
-class Entry(NamedTuple):
+class Entrant(NamedTuple):
     """What can be measured, at any batch and number of threads.
 
     Attributes:
@@ -53,17 +53,17 @@ class Entry(NamedTuple):
 
 def artifact_entry(
     name: str, request: LoadRequest, inputs: Mapping[str, NumpyArray], note: str = ""
-) -> Entry:
+) -> Entrant:
     """Enter an artifact's engine."""
     where = str(request.directory)
     call = (f"{_CHILD}:serve", (request,))
-    return Entry(name, request.backend, where, *call, inputs, request.inputs, note)
+    return Entrant(name, request.backend, where, *call, inputs, request.inputs, note)
 
 
-def torch_entry(model: str, beside: Entry) -> Entry:
+def torch_entry(model: str, beside: Entrant) -> Entrant:
     """Enter a PyTorch model, named as on the command line, with the inputs of an artifact."""
     call = (f"{_CHILD}:serve_torch", (model,))
-    return Entry(PYTORCH, PYTORCH, "", *call, beside.inputs, beside.specs)
+    return Entrant(PYTORCH, PYTORCH, "", *call, beside.inputs, beside.specs)
 
 
 class Contestant:
@@ -81,7 +81,7 @@ class Contestant:
         error: What ended it; None as long as nothing did.
     """
 
-    def __init__(self, entry: Entry, batch: int | None, threads: int, timeout: float) -> None:
+    def __init__(self, entry: Entrant, batch: int | None, threads: int, timeout: float) -> None:
         self.entry = entry
         self.batch = size(entry.inputs) if batch is None else batch
         self.threads = threads

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from enginebay.errors import EnginebayError
     from enginebay_lab.journal import Journal
-    from enginebay_lab.measurement.contestant import Entry
-    from enginebay_lab.measurement.rows import BenchmarkRow
+    from enginebay_lab.measurement.benchmark_rows import BenchmarkRow
+    from enginebay_lab.measurement.contestant import Entrant
 
 _T = TypeVar("_T")
 
@@ -46,7 +46,7 @@ class Heat:
 
     def __init__(
         self,
-        entries: Sequence[Entry],
+        entries: Sequence[Entrant],
         batch: int | None,
         threads: int,
         *,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from enginebay import open_artifact
 from enginebay.authors import LoadRequest, Sample, call, load_samples, save_samples
 from enginebay.hooks import TimedLayer
-from enginebay_lab.measurement.rows import Layer
+from enginebay_lab.measurement.benchmark_rows import Layer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

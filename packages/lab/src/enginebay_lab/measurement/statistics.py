@@ -6,12 +6,12 @@ import statistics
 from typing import TYPE_CHECKING
 
 from enginebay.authors import Latency
-from enginebay_lab.measurement.rows import Agreement, Ratio
+from enginebay_lab.measurement.benchmark_rows import Agreement, Ratio
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from enginebay_lab.measurement.rows import Window
+    from enginebay_lab.measurement.benchmark_rows import Window
 
 #: Windows that are made however long they take: an interval of a median needs six.
 FEWEST = 6

@@ -10,9 +10,9 @@ from enginebay_lab.reports.drawing import bars, boxes, scatter
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from enginebay_lab.diagnosis.bisection import Bisection, Place
     from enginebay_lab.diagnosis.rank_layers import Sensitivity
-    from enginebay_lab.diagnosis.record import Bisection, Place
-    from enginebay_lab.measurement.rows import Benchmark, BenchmarkRow
+    from enginebay_lab.measurement.benchmark_rows import Benchmark, BenchmarkRow
     from enginebay_lab.reports.entries import Entry
 
 #: As many bars as fit on a page; the worst are shown.

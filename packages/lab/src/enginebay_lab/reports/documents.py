@@ -10,18 +10,18 @@ from enginebay import Verification
 from enginebay.authors import DataRecord, Manifest
 from enginebay.errors import UsageError, check_text
 from enginebay_lab.comparison.comparison import Comparison
+from enginebay_lab.diagnosis.bisection import Bisection
 from enginebay_lab.diagnosis.rank_layers import Sensitivity
-from enginebay_lab.diagnosis.record import Bisection
-from enginebay_lab.evaluation.rows import ROW_KIND as EVALUATION_ROW
-from enginebay_lab.evaluation.rows import Evaluation, Row
+from enginebay_lab.evaluation.evaluation_rows import ROW_KIND as EVALUATION_ROW
+from enginebay_lab.evaluation.evaluation_rows import Evaluation, Row
 from enginebay_lab.journal import SCHEMA, Journal, decode_json, similar_file
+from enginebay_lab.measurement.benchmark_rows import LINE_KIND, Benchmark, BenchmarkRow
 from enginebay_lab.measurement.machine import Machine
-from enginebay_lab.measurement.rows import LINE_KIND, Benchmark, BenchmarkRow
-from enginebay_lab.reports.record import ReportedArtifact
+from enginebay_lab.reports.findings import ReportedArtifact
 from enginebay_lab.reports.result import Report
-from enginebay_lab.sweeps.rows import ROW_KIND as SWEEP_ROW
-from enginebay_lab.sweeps.rows import Sweep
 from enginebay_lab.sweeps.rows_file import read_rows
+from enginebay_lab.sweeps.sweep_rows import ROW_KIND as SWEEP_ROW
+from enginebay_lab.sweeps.sweep_rows import Sweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +59,7 @@ class _BenchmarkLine(msgspec.Struct, frozen=True):
     machine: Machine | None = None
 
 
-class _Head(msgspec.Struct, frozen=True):
+class _DocumentHead(msgspec.Struct, frozen=True):
     """What a document or a line says about itself."""
 
     kind: str = ""
@@ -121,12 +121,12 @@ def read_document(path: Path) -> Any:
     return record
 
 
-def _head(path: Path, data: bytes) -> _Head:
+def _head(path: Path, data: bytes) -> _DocumentHead:
     """What a document says about itself, or the first line that is whole."""
     reason = "it is empty"
     for text in (data, *data.splitlines()) if data else ():
         try:
-            head: _Head = decode_json(text, _Head)
+            head: _DocumentHead = decode_json(text, _DocumentHead)
         except msgspec.DecodeError as err:
             reason = str(err)
             continue

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enginebay_lab.measurement.rows import Benchmark
+from enginebay_lab.measurement.benchmark_rows import Benchmark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from enginebay import Verification
     from enginebay.authors import Manifest, OutputComparison
     from enginebay_lab.comparison.comparison import ComparisonRow
-    from enginebay_lab.evaluation.rows import Row
-    from enginebay_lab.measurement.rows import BenchmarkRow
-    from enginebay_lab.reports.record import Findings, ReportedArtifact
+    from enginebay_lab.evaluation.evaluation_rows import Row
+    from enginebay_lab.measurement.benchmark_rows import BenchmarkRow
+    from enginebay_lab.reports.findings import Findings, ReportedArtifact
 
 
 @dataclass

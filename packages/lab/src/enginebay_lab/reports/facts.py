@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from enginebay_lab.reports.entries import Entry
-    from enginebay_lab.reports.record import Findings
+    from enginebay_lab.reports.findings import Findings
 
 
 def title(report: Findings) -> str:

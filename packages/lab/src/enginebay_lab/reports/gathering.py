@@ -12,16 +12,16 @@ from enginebay import Artifact, Deployment, open_artifact
 from enginebay.artifact import MANIFEST_NAME
 from enginebay.errors import ArtifactError, UsageError
 from enginebay_lab.comparison.comparison import ROWS_FILE, Comparison
+from enginebay_lab.diagnosis.bisection import Bisection
 from enginebay_lab.diagnosis.rank_layers import Sensitivity
-from enginebay_lab.diagnosis.record import Bisection
-from enginebay_lab.evaluation.rows import Evaluation
-from enginebay_lab.measurement.rows import Benchmark
+from enginebay_lab.evaluation.evaluation_rows import Evaluation
+from enginebay_lab.measurement.benchmark_rows import Benchmark
 from enginebay_lab.reports.documents import WANTED, Verified, read_document
+from enginebay_lab.reports.findings import ReportedArtifact
 from enginebay_lab.reports.one_model import OneModel
-from enginebay_lab.reports.record import ReportedArtifact
 from enginebay_lab.reports.result import Report
-from enginebay_lab.sweeps.rows import Sweep
 from enginebay_lab.sweeps.rows_file import ROWS_FILE as SWEEP_FILE
+from enginebay_lab.sweeps.sweep_rows import Sweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from enginebay_lab.reports.entries import Entry
-    from enginebay_lab.reports.record import Findings
+    from enginebay_lab.reports.findings import Findings
 
 
 def render(report: Findings) -> str:

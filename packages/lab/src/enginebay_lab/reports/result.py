@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from enginebay.authors import write_whole
-from enginebay_lab.reports.record import Findings
+from enginebay_lab.reports.findings import Findings
 from enginebay_lab.reports.saving import check_output
 
 if TYPE_CHECKING:

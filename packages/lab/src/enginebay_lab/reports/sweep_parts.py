@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from enginebay.commands import human_error, human_seconds, human_size
-from enginebay_lab.reports.tables import SIGNS, Cell, Table, metric_cell, number, table
+from enginebay_lab.reports.tables import SIGNS, Table, TableCell, metric_cell, number, table
 from enginebay_lab.sweeps.baseline import VERDICTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from enginebay_lab.sweeps.rows import Sweep, SweepRow
+    from enginebay_lab.sweeps.sweep_rows import Sweep, SweepRow
 
 #: With more engines than that, a verdict is its sign.
 _WIDE = 4
@@ -65,7 +65,7 @@ def _glance(rows: Sequence[SweepRow]) -> Table:
         found[place] = max(found.get(place, row.verdict), row.verdict, key=_rank)
     kind = "sign" if len(engines) > _WIDE else "verdict"
     cells = [
-        [Cell(model), *(Cell(found.get((model, one), ""), kind=kind) for one in engines)]
+        [TableCell(model), *(TableCell(found.get((model, one), ""), kind=kind) for one in engines)]
         for model in models
     ]
     several = len(models) > 1 and len(engines) > 1
@@ -114,17 +114,17 @@ def _by_host(sweep: Sweep) -> Iterator[Table]:
         yield table(f"Figures of {_name(host)}", columns, [_figures(row, metrics) for row in kept])
 
 
-def _figures(row: SweepRow, metrics: Sequence[str]) -> list[Cell]:
+def _figures(row: SweepRow, metrics: Sequence[str]) -> list[TableCell]:
     values = {metric.metric: metric for metric in row.metrics}
     call = row.speed.call if row.speed else None
     return [
-        Cell(row.model),
-        Cell(_engine(row)),
-        Cell(row.verdict, kind="verdict"),
+        TableCell(row.model),
+        TableCell(_engine(row)),
+        TableCell(row.verdict, kind="verdict"),
         number(row.max_abs_error, human_error),
         *(metric_cell(values.get(name)) for name in metrics),
         number(call.median if call else None, human_seconds),
-        Cell(f"{human_seconds(call.low)} – {human_seconds(call.high)}" if call else ""),
+        TableCell(f"{human_seconds(call.low)} – {human_seconds(call.high)}" if call else ""),
         number(row.size, human_size),
         number(row.seconds, lambda seconds: f"{seconds:.1f} s"),
         number(row.attempts if row.attempts > 1 else None, str),
@@ -139,12 +139,12 @@ def _lost(rows: Sequence[SweepRow]) -> Table:
         columns,
         [
             [
-                Cell(row.model),
-                Cell(_engine(row)),
-                Cell(row.fault),
-                Cell(row.host),
+                TableCell(row.model),
+                TableCell(_engine(row)),
+                TableCell(row.fault),
+                TableCell(row.host),
                 number(row.attempts if row.attempts > 1 else None, str),
-                Cell(f"{row.reason}; hint: {row.hint}" if row.hint else row.reason),
+                TableCell(f"{row.reason}; hint: {row.hint}" if row.hint else row.reason),
             ]
             for row in rows
         ],

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from enginebay.authors import OutputComparison
+    from enginebay_lab.diagnosis.bisection import Bisection
     from enginebay_lab.diagnosis.rank_layers import Sensitivity
-    from enginebay_lab.diagnosis.record import Bisection
-    from enginebay_lab.evaluation.rows import Evaluation, Row
-    from enginebay_lab.measurement.rows import Benchmark, BenchmarkRow, Ratio
+    from enginebay_lab.evaluation.evaluation_rows import Evaluation, Row
+    from enginebay_lab.measurement.benchmark_rows import Benchmark, BenchmarkRow, Ratio
     from enginebay_lab.reports.entries import Entry
 
 
@@ -28,7 +28,7 @@ SIGNS = {
 }
 
 
-class Cell(NamedTuple):
+class TableCell(NamedTuple):
     """One cell.
 
     Attributes:
@@ -53,15 +53,15 @@ class Table(NamedTuple):
 
     caption: str
     columns: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
+    rows: Sequence[Sequence[TableCell]]
 
 
-def number(value: float | None, text: Callable[[Any], str]) -> Cell:
+def number(value: float | None, text: Callable[[Any], str]) -> TableCell:
     """A cell that is sorted by its number."""
-    return Cell("" if value is None else text(value), value, "number")
+    return TableCell("" if value is None else text(value), value, "number")
 
 
-def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Table:
+def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[TableCell]]) -> Table:
     """Make a table of the columns that have something to show."""
     listed = list(rows)
     shown = [n for n in range(len(columns)) if any(row[n].text for row in listed)]
@@ -84,15 +84,15 @@ def overview(entries: Sequence[Entry]) -> Table:
 
 def _overview_row(
     entry: Entry, metrics: Sequence[str], reference: dict[str, float | None]
-) -> list[Cell]:
+) -> list[TableCell]:
     values = {row.metric: row for row in entry.metrics}
     found = [metric_cell(values.get(name)) for name in metrics]
     if entry.is_pytorch:
         found = [number(reference[name], _figure) for name in metrics]
     speed = entry.speeds[0] if entry.speeds else None
     return [
-        Cell(entry.label),
-        Cell(entry.verdict, kind="verdict"),
+        TableCell(entry.label),
+        TableCell(entry.verdict, kind="verdict"),
         number(entry.max_abs_error, human_error),
         *found,
         number(speed.call.median if speed and speed.call else None, human_seconds),
@@ -103,11 +103,11 @@ def _overview_row(
     ]
 
 
-def metric_cell(row: Row | None) -> Cell:
+def metric_cell(row: Row | None) -> TableCell:
     """The value of a metric; an artifact that was lost has none."""
     if row is None:
-        return Cell("", kind="number")
-    return Cell("lost") if row.error else number(row.value, _figure)
+        return TableCell("", kind="number")
+    return TableCell("lost") if row.error else number(row.value, _figure)
 
 
 def speed(benchmark: Benchmark, labels: dict[str, str]) -> Table:
@@ -124,14 +124,14 @@ def speed(benchmark: Benchmark, labels: dict[str, str]) -> Table:
     )
 
 
-def _speed_row(row: BenchmarkRow, label: str, several: Sequence[bool]) -> list[Cell]:
+def _speed_row(row: BenchmarkRow, label: str, several: Sequence[bool]) -> list[TableCell]:
     call, engine = row.call, row.engine
     return [
-        Cell(label),
+        TableCell(label),
         number(row.batch if several[0] else None, str),
         number(row.threads if several[1] else None, str),
         number(call.median if call else None, human_seconds),
-        Cell(f"{human_seconds(call.low)} – {human_seconds(call.high)}" if call else ""),
+        TableCell(f"{human_seconds(call.low)} – {human_seconds(call.high)}" if call else ""),
         number(engine.median if engine else None, human_seconds),
         number(call.p90 if call else None, human_seconds),
         number(call.p99 if call else None, human_seconds),
@@ -140,16 +140,16 @@ def _speed_row(row: BenchmarkRow, label: str, several: Sequence[bool]) -> list[C
         number(row.load, human_seconds),
         number(row.first, human_seconds),
         number(row.peak_memory, human_size),
-        Cell(row.agreement.describe() if row.agreement else ""),
-        Cell(row.failure),
+        TableCell(row.agreement.describe() if row.agreement else ""),
+        TableCell(row.failure),
     ]
 
 
-def _ratio(ratio: Ratio | None) -> Cell:
+def _ratio(ratio: Ratio | None) -> TableCell:
     if ratio is None:
-        return Cell("", kind="number")
+        return TableCell("", kind="number")
     interval = f"({human_number(ratio.low)}–{human_number(ratio.high)})"
-    return Cell(f"{_times(ratio.value)} {interval}", ratio.value, "number")
+    return TableCell(f"{_times(ratio.value)} {interval}", ratio.value, "number")
 
 
 def _times(ratio: float) -> str:
@@ -165,17 +165,17 @@ def outputs(entry: Entry) -> Table:
     )
 
 
-def _output_row(one: OutputComparison) -> list[Cell]:
+def _output_row(one: OutputComparison) -> list[TableCell]:
     off = f"{one.mismatched_count:,} of {one.total:,}"
     return [
-        Cell(one.name),
-        Cell("yes" if one.passed else "no"),
+        TableCell(one.name),
+        TableCell("yes" if one.passed else "no"),
         number(one.max_abs_error, human_error),
         number(one.max_rel_error, human_error),
         number(one.mismatched_count, lambda _: off),
-        Cell(_place(one.worst_index, one.worst_expected, one.worst_found)),
-        Cell(f"rtol {human_error(one.rtol)}, atol {human_error(one.atol)}"),
-        Cell(one.reason),
+        TableCell(_place(one.worst_index, one.worst_expected, one.worst_found)),
+        TableCell(f"rtol {human_error(one.rtol)}, atol {human_error(one.atol)}"),
+        TableCell(one.reason),
     ]
 
 
@@ -195,15 +195,15 @@ def accuracy(evaluation: Evaluation, labels: dict[str, str]) -> Table:
         ),
         [
             (
-                Cell(labels.get(row.artifact, row.artifact)),
-                Cell(row.metric),
+                TableCell(labels.get(row.artifact, row.artifact)),
+                TableCell(row.metric),
                 number(row.value, _figure),
                 number(row.reference, _figure),
                 number(row.drop, _figure),
                 number(row.count, lambda count: f"{count:,}"),
                 number(row.agreement, lambda share: f"{share:.2%}"),
-                Cell(", ".join(str(one.item) for one in row.worst[:3])),
-                Cell(row.error),
+                TableCell(", ".join(str(one.item) for one in row.worst[:3])),
+                TableCell(row.error),
             )
             for row in evaluation.rows
         ],
@@ -217,8 +217,8 @@ def layers(found: Sensitivity) -> Table:
         ("Layer", "Operator", "Signal above noise"),
         [
             (
-                Cell(node.node),
-                Cell(node.operator),
+                TableCell(node.node),
+                TableCell(node.operator),
                 number(node.decibels, lambda decibels: f"{decibels:.1f} dB"),
             )
             for node in found.nodes
@@ -233,10 +233,12 @@ def places(found: Bisection) -> Table:
         ("Module", "Through the engine", "Alone", "Wrong"),
         [
             (
-                Cell(place.title),
+                TableCell(place.title),
                 number(place.accumulated, human_error),
                 number(place.alone, human_error),
-                Cell("alone" if place.wrong_alone else "through the engine" if place.wrong else ""),
+                TableCell(
+                    "alone" if place.wrong_alone else "through the engine" if place.wrong else ""
+                ),
             )
             for place in found.places
         ],
@@ -250,11 +252,11 @@ def layer_times(row: BenchmarkRow, label: str) -> Table:
         ("Layer", "Operator", "Time", "Share", "Modules"),
         [
             (
-                Cell(layer.name),
-                Cell(layer.operator),
+                TableCell(layer.name),
+                TableCell(layer.operator),
                 number(layer.seconds, human_seconds),
                 number(layer.share, lambda share: f"{share:.1%}"),
-                Cell(", ".join(layer.modules)),
+                TableCell(", ".join(layer.modules)),
             )
             for layer in row.layers
         ],

@@ -14,10 +14,10 @@ import msgspec
 from enginebay.artifact import move_artifact
 from enginebay.errors import ArtifactError, ArtifactExistsError, EnginebayError, one_line
 from enginebay_lab.resources import host_name
+from enginebay_lab.sweeps.cell_job import decode_reply
 from enginebay_lab.sweeps.faults import lost, lost_to_disk, named
-from enginebay_lab.sweeps.job import decode_reply
-from enginebay_lab.sweeps.rows import SweepRow
 from enginebay_lab.sweeps.sending import ARTIFACTS, ATTEMPTS
+from enginebay_lab.sweeps.sweep_rows import SweepRow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from enginebay.authors import Latency
-    from enginebay_lab.evaluation.rows import Row
-    from enginebay_lab.measurement.rows import BenchmarkRow
-    from enginebay_lab.sweeps.rows import SweepRow
+    from enginebay_lab.evaluation.evaluation_rows import Row
+    from enginebay_lab.measurement.benchmark_rows import BenchmarkRow
+    from enginebay_lab.sweeps.sweep_rows import SweepRow
 
 #: The verdicts from the best one to the worst one. A lost cell has none.
 VERDICTS = ("verified", "unverified", "mismatched", "crashed", "failed")

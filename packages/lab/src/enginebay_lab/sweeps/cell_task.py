@@ -28,17 +28,17 @@ from enginebay.errors import (
 from enginebay_lab.backends import own_params
 from enginebay_lab.comparison.compare_backends import compare
 from enginebay_lab.evaluation.evaluate_artifacts import evaluate
-from enginebay_lab.evaluation.rows import Row
+from enginebay_lab.evaluation.evaluation_rows import Row
 from enginebay_lab.measurement.machine import this_machine
 from enginebay_lab.resources import host_name
 from enginebay_lab.sweeps.backend_check import checked_environment, installed_versions
+from enginebay_lab.sweeps.cell_job import CellJob, Reply, decode_job, encode
 from enginebay_lab.sweeps.faults import CellLostError, is_disk_error, lost, lost_to_disk, named
-from enginebay_lab.sweeps.files import SMALL
-from enginebay_lab.sweeps.job import Job, Reply, decode_job, encode
 from enginebay_lab.sweeps.local_cell import LocalCell, code_folders
 from enginebay_lab.sweeps.measuring import measured
 from enginebay_lab.sweeps.process_state import as_found, is_first_cell
-from enginebay_lab.sweeps.rows import SweepRow
+from enginebay_lab.sweeps.sent_files import SMALL
+from enginebay_lab.sweeps.sweep_rows import SweepRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -70,7 +70,7 @@ def run_cell(data: bytes) -> bytes:
         return _run_in_a_fresh_process(job)
 
 
-def _run(job: Job, *, is_fresh: bool) -> bytes:
+def _run(job: CellJob, *, is_fresh: bool) -> bytes:
     """Run a cell in this process.
 
     Raises:
@@ -89,7 +89,7 @@ def _run(job: Job, *, is_fresh: bool) -> bytes:
         return encode(Reply(row=lost_to_disk(_begun(job), host_name(), err)))
 
 
-def _run_in_a_fresh_process(job: Job) -> bytes:
+def _run_in_a_fresh_process(job: CellJob) -> bytes:
     """Run a cell whose model may have failed over what earlier cells left in this process.
 
     ``torch.library.Library("mine", "DEF")`` can run once in a process, and a model's code may have
@@ -103,7 +103,7 @@ def _run_in_a_fresh_process(job: Job) -> bytes:
 
 
 @contextmanager
-def _folder(job: Job) -> Iterator[tuple[Path, bool]]:
+def _folder(job: CellJob) -> Iterator[tuple[Path, bool]]:
     """Yield where the cell is built, and True if the client sees it too, and will move it."""
     if job.attempts and Path(job.attempts).is_dir():
         shared = Path(job.attempts, f"{job.cell.key}-{secrets.token_hex(4)}")
@@ -118,7 +118,7 @@ def _folder(job: Job) -> Iterator[tuple[Path, bool]]:
         yield Path(own), False
 
 
-def _begun(job: Job) -> SweepRow:
+def _begun(job: CellJob) -> SweepRow:
     """The row of a cell that has no result yet."""
     return _replace(
         SweepRow.of(job.cell, "failed"),
@@ -128,7 +128,7 @@ def _begun(job: Job) -> SweepRow:
     )
 
 
-def _row(job: Job, folder: Path, *, is_fresh: bool) -> SweepRow:
+def _row(job: CellJob, folder: Path, *, is_fresh: bool) -> SweepRow:
     """The row of a cell, whatever happens to it; what its model raises, in a fresh process only."""
     row = _begun(job)
     try:
@@ -246,7 +246,7 @@ def _same_weights() -> AbstractContextManager[None]:
     return fixed_seed() if find_spec("torch") else nullcontext()
 
 
-def _reply(job: Job, row: SweepRow, *, is_shared: bool) -> Reply:
+def _reply(job: CellJob, row: SweepRow, *, is_shared: bool) -> Reply:
     """The row with its artifact, or with a note on why that does not come along."""
     if row.artifact is None or is_shared:
         return Reply(row=row)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from enginebay import Backend
     from enginebay.config import Problems
-    from enginebay_lab.sweeps.matrix_file import Entry, KeyPath, Matrix
+    from enginebay_lab.sweeps.matrix_file import KeyPath, Matrix, MatrixTable
 
 #: More are a slip of the pen: a list in a list of parameters multiplies.
 MOST_CELLS = 1_000_000
@@ -148,7 +148,7 @@ def _product(matrix: Matrix, backends: Backends, problems: Problems) -> Iterator
             yield PlacedCell(cell, entry.path)
 
 
-def _params(entry: Entry) -> dict[str, Any]:
+def _params(entry: MatrixTable) -> dict[str, Any]:
     params: dict[str, Any] = entry.fields.get("params", {})
     return params
 
@@ -184,7 +184,9 @@ def _matches(cell: Cell, wanted: Mapping[str, Any]) -> bool:
     )
 
 
-def _nothing_excluded(entry: Entry, cells: Mapping[str, PlacedCell]) -> tuple[str, str | None]:
+def _nothing_excluded(
+    entry: MatrixTable, cells: Mapping[str, PlacedCell]
+) -> tuple[str, str | None]:
     """The message and the hint about an exclude that no cell matches."""
     for name, value in entry.fields.items():
         if name == "params" or any(getattr(one.cell, name) == value for one in cells.values()):

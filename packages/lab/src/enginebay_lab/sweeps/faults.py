@@ -9,7 +9,7 @@ import msgspec
 from enginebay.errors import EnginebayError, disk_error, names_full_disk, one_line
 
 if TYPE_CHECKING:
-    from enginebay_lab.sweeps.rows import SweepRow
+    from enginebay_lab.sweeps.sweep_rows import SweepRow
 
 
 class CellLostError(EnginebayError):

@@ -12,14 +12,14 @@ import enginebay as eb
 from enginebay import DataSet, get_backend
 from enginebay.authors import find_model, parse_inputs, shapes_of
 from enginebay.errors import EnginebayError
-from enginebay_lab.sweeps.files import locate
+from enginebay_lab.sweeps.sent_files import locate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from enginebay.authors import ModelSource, Shapes
+    from enginebay_lab.sweeps.cell_job import CellJob
     from enginebay_lab.sweeps.cells import Cell
-    from enginebay_lab.sweeps.job import Job
 
 
 class LocalCell:
@@ -36,7 +36,7 @@ class LocalCell:
         OSError: A file that came with the job cannot be written.
     """
 
-    def __init__(self, job: Job, folder: Path) -> None:
+    def __init__(self, job: CellJob, folder: Path) -> None:
         self.config, self.command = job.config, job.command
         self.notes: list[str] = []
         self._texts: dict[str, str] = {}
@@ -95,7 +95,7 @@ class LocalCell:
         }
 
 
-def code_folders(job: Job, folder: Path) -> Iterator[Path]:
+def code_folders(job: CellJob, folder: Path) -> Iterator[Path]:
     """Yield the folders of a cell and its files: where they lie, and where they are written."""
     yield Path(job.cell.folder or ".")
     for number, reference in enumerate(job.references.values()):

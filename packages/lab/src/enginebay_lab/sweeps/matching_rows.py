@@ -11,7 +11,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-    from enginebay_lab.sweeps.rows import SweepRow
+    from enginebay_lab.sweeps.sweep_rows import SweepRow
 
 
 class Pairs(NamedTuple):

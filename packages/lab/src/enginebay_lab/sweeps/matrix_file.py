@@ -21,7 +21,7 @@ _CELL = {name: field for name, field in declared_fields(Cell).items() if name !=
 _AXES = ("model", "backend", "precision", "params")
 
 
-class Entry(NamedTuple):
+class MatrixTable(NamedTuple):
     """A table of the file: a model, an exclude or an include.
 
     Attributes:
@@ -72,9 +72,9 @@ class Matrix(NamedTuple):
     folder: Path
     keys: Keys
     defaults: dict[str, Any]
-    models: list[Entry]
-    exclude: list[Entry]
-    include: list[Entry]
+    models: list[MatrixTable]
+    exclude: list[MatrixTable]
+    include: list[MatrixTable]
 
 
 def read_matrix(given: Any) -> Matrix:
@@ -111,7 +111,7 @@ def _listed(cells: Sequence[Any]) -> Matrix:
     problems = Problems(name="the sweep")
     fields = declared_fields(Cell)
     include = [
-        Entry(("cells", index), _fields(table, ("cells", index), fields, problems))
+        MatrixTable(("cells", index), _fields(table, ("cells", index), fields, problems))
         for index, table in enumerate(tables)
     ]
     table = {"cells": tables}
@@ -131,12 +131,12 @@ def _read(
     raise_first(problems, table)
     of_model = {field: kind for field, kind in _CELL.items() if field not in _AXES[1:3]}
     models = [
-        Entry(("models", i), _fields(_named(model), ("models", i), of_model, problems))
+        MatrixTable(("models", i), _fields(_named(model), ("models", i), of_model, problems))
         for i, model in enumerate(keys.models)
     ]
     exclude, include = (
         [
-            Entry((key, index), _fields(one, (key, index), _CELL, problems))
+            MatrixTable((key, index), _fields(one, (key, index), _CELL, problems))
             for index, one in enumerate(getattr(keys, key))
         ]
         for key in ("exclude", "include")
@@ -192,7 +192,7 @@ def _path_as_text(value: Any) -> str:
 
 
 def _check_named(
-    entries: Sequence[Entry], problems: Problems, wanted: Sequence[str] = ("model", "backend")
+    entries: Sequence[MatrixTable], problems: Problems, wanted: Sequence[str] = ("model", "backend")
 ) -> None:
     if problems:
         return  # the key may be there, and wrong

@@ -15,7 +15,7 @@ from enginebay_lab.measurement.benchmark_artifact import benchmark
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from enginebay_lab.sweeps.rows import SweepRow
+    from enginebay_lab.sweeps.sweep_rows import SweepRow
 
 #: One for the machine: TMPDIR may be another one for each job of a cluster.
 _LOCK = Path("/tmp/enginebay-measuring.lock")  # noqa: S108  # empty, and for all users

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from enginebay.errors import UsageError, check_text
 from enginebay_lab.journal import Journal, similar_file
-from enginebay_lab.sweeps.rows import ROW_KIND, SweepRow
+from enginebay_lab.sweeps.sweep_rows import ROW_KIND, SweepRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,9 +18,9 @@ from enginebay_lab.sweeps.arrival import arrived
 from enginebay_lab.sweeps.baseline import judged_cells, regressions
 from enginebay_lab.sweeps.faults import lost
 from enginebay_lab.sweeps.matrix import read_cells
-from enginebay_lab.sweeps.rows import Sweep, SweepRow
 from enginebay_lab.sweeps.rows_file import ROWS_FILE, RowsFile, read_rows
 from enginebay_lab.sweeps.sending import attempts, files_digest, job_of
+from enginebay_lab.sweeps.sweep_rows import Sweep, SweepRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -14,8 +14,8 @@ import msgspec
 
 from enginebay.authors import read_config
 from enginebay.errors import EnginebayError, UsageError, disk_error
-from enginebay_lab.sweeps.files import refer, with_content
-from enginebay_lab.sweeps.job import Job, encode
+from enginebay_lab.sweeps.cell_job import CellJob, encode
+from enginebay_lab.sweeps.sent_files import refer, with_content
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,7 +86,7 @@ def files_digest(cell: Cell) -> str:
     return _job(cell, None, "").files_digest
 
 
-def _job(cell: Cell, output: Path | None, token: str) -> Job:
+def _job(cell: Cell, output: Path | None, token: str) -> CellJob:
     """The job without the bytes of its files."""
     config = read_config(Path(cell.folder, cell.config)) if cell.config else None
     data = cell.data or _data_of(config or {})
@@ -94,7 +94,7 @@ def _job(cell: Cell, output: Path | None, token: str) -> Job:
     texts += [name for name in cell.metrics if ":" in name]
     texts += [text for text in _texts(cell.params) if "/" in text]
     named = ((text, refer(text, cell.folder)) for text in texts if text)
-    return Job(
+    return CellJob(
         cell=cell,
         references={text: reference for text, reference in named if reference},
         config=config,

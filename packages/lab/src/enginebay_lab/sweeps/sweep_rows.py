@@ -9,7 +9,7 @@ import msgspec
 from enginebay import Receipt
 from enginebay.environment import EnvReport
 from enginebay_lab.comparison.comparison import ComparisonRow
-from enginebay_lab.evaluation.rows import Row
+from enginebay_lab.evaluation.evaluation_rows import Row
 from enginebay_lab.measurement.machine import Machine
 from enginebay_lab.sweeps.cells import label
 

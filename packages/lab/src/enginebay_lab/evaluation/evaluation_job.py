@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from enginebay_lab.evaluation.run import Run
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class EvaluationJob(msgspec.Struct, frozen=True, kw_only=True):
     """An evaluation, as plain data.
 
     Attributes:
@@ -40,7 +40,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     files: dict[str, str]
 
 
-def describe_job(run: Run, metrics: Any, model: Any, timeout: float) -> Job:
+def describe_job(run: Run, metrics: Any, model: Any, timeout: float) -> EvaluationJob:
     """Describe an evaluation so that any process can do a part of it.
 
     Args:
@@ -66,7 +66,7 @@ def describe_job(run: Run, metrics: Any, model: Any, timeout: float) -> Job:
         raise _unnamed(run.data.description, "data.npz, a folder, or file.py:attr")
     name = "" if model is None else _name(model, "the model", "net.py:build")
     named = (run.data.named.source, *names, *([name] if name else []))
-    return Job(
+    return EvaluationJob(
         folder=str(Path.cwd()),
         artifacts={each.name: each.identity for each in run.candidates},
         data=run.data.named,
@@ -78,7 +78,7 @@ def describe_job(run: Run, metrics: Any, model: Any, timeout: float) -> Job:
     )
 
 
-def check_files(job: Job) -> None:
+def check_files(job: EvaluationJob) -> None:
     """Check that the names lead to the same files on this machine.
 
     Raises:

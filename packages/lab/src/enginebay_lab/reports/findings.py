@@ -7,12 +7,12 @@ import msgspec
 from enginebay import __version__
 from enginebay.authors import Manifest
 from enginebay_lab.comparison.comparison import Comparison
+from enginebay_lab.diagnosis.bisection import Bisection
 from enginebay_lab.diagnosis.rank_layers import Sensitivity
-from enginebay_lab.diagnosis.record import Bisection
-from enginebay_lab.evaluation.rows import Evaluation
+from enginebay_lab.evaluation.evaluation_rows import Evaluation
 from enginebay_lab.journal import SCHEMA
-from enginebay_lab.measurement.rows import Benchmark
-from enginebay_lab.sweeps.rows import Sweep
+from enginebay_lab.measurement.benchmark_rows import Benchmark
+from enginebay_lab.sweeps.sweep_rows import Sweep
 
 
 class ReportedArtifact(msgspec.Struct, frozen=True, kw_only=True):

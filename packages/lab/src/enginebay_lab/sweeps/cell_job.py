@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 
 from enginebay_lab.sweeps.cells import Cell
-from enginebay_lab.sweeps.files import Reference
-from enginebay_lab.sweeps.rows import SweepRow
+from enginebay_lab.sweeps.sent_files import Reference
+from enginebay_lab.sweeps.sweep_rows import SweepRow
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class CellJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A cell and what the machine that runs it needs besides.
 
     Attributes:
@@ -58,7 +58,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     files: dict[str, bytes] = {}
 
 
-def encode(message: Job | Reply) -> bytes:
+def encode(message: CellJob | Reply) -> bytes:
     """Encode a job or a reply.
 
     Raises:
@@ -82,9 +82,9 @@ def _escaped(value: Any) -> Any:
     return value
 
 
-def decode_job(data: bytes) -> Job:
+def decode_job(data: bytes) -> CellJob:
     """Decode a job."""
-    return msgspec.msgpack.decode(data, type=Job)
+    return msgspec.msgpack.decode(data, type=CellJob)
 
 
 def decode_reply(data: bytes) -> Reply:
