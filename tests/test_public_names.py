@@ -41,17 +41,12 @@ SOURCES = sorted(
 LAB = ROOT / "packages" / "lab" / "src"
 #: What the lab still takes from inside of core. A name may leave, and none may come.
 INTERNAL = {
-    "artifact.MANIFEST_NAME",
     "artifact.move_artifact",
     "config.Problems",
     "config.read",
-    "data.NamedData",
-    "ir.ExporterName",
-    "ir.IRKind",
     "models.check_source",
     "params.declared_fields",
     "plugins.KNOWN_DISTRIBUTIONS",
-    "plugins.installed_backends",
 }
 
 

@@ -8,11 +8,11 @@ import msgspec
 
 from enginebay.authors import (
     LoadRequest,  # the child reads serve's annotations
+    PackedArray,
     Worker,
 )
 from enginebay.errors import EnginebayError, InferenceError
 from enginebay_lab.evaluation.chunks import stacked
-from enginebay_lab.evaluation.packing import Packed, packed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +29,27 @@ class _Outputs(msgspec.Struct, array_like=True):
     """The outputs of items that follow one another, one upon the other, and their number."""
 
     count: int
-    outputs: dict[str, Packed]
+    outputs: dict[str, PackedArray]
+
+
+class _Reply(msgspec.Struct, array_like=True):
+    """The outputs of a chunk, or which of its items an engine failed on, and why."""
+
+    outputs: list[_Outputs]
+    index: int = 0
+    failure: str | None = None
+
+
+class ItemError(EnginebayError):
+    """An engine failed on an item.
+
+    Attributes:
+        index: The item's place in its chunk.
+    """
+
+    def __init__(self, message: str, index: int) -> None:
+        super().__init__(message)
+        self.index = index
 
 
 class Engine:
@@ -38,9 +58,13 @@ class Engine:
     Args:
         request: The engine's files and what they are loaded with.
         timeout: Seconds that loading may take, and each chunk of items.
+
+    Attributes:
+        backend: The backend's name.
     """
 
     def __init__(self, request: LoadRequest, timeout: float) -> None:
+        self.backend = request.backend
         self._timeout = timeout
         self._loaded = False
         self._worker = Worker(request.backend, FUNCTION, request)
@@ -51,22 +75,25 @@ class Engine:
 
     def begin(self, chunk: Sequence[Mapping[str, NumpyArray]]) -> None:
         """Send sets of inputs, which have the same shapes; does not wait for their outputs."""
-        message = {name: packed(array) for name, array in stacked(chunk).items()}
+        message = {name: PackedArray.of(array) for name, array in stacked(chunk).items()}
         self._worker.send(msgspec.msgpack.encode(message))
 
     def finish(self) -> list[Arrays]:
         """The outputs for each set of inputs.
 
         Raises:
+            ItemError: It failed on an item.
             ChildCrashedError: The engine took its process down.
             ChildTimeoutError: It took too long.
-            EnginebayError: Whatever loading or running it raised.
+            EnginebayError: Whatever loading it raised.
         """
         if not self._loaded:
             self._worker.receive(self._timeout)
             self._loaded = True
-        reply = msgspec.msgpack.decode(self._worker.receive(self._timeout), type=list[_Outputs])
-        return [outputs for part in reply for outputs in _rows(part.count, part.outputs)]
+        reply = msgspec.msgpack.decode(self._worker.receive(self._timeout), type=_Reply)
+        if reply.failure is not None:
+            raise ItemError(reply.failure, reply.index)
+        return [outputs for part in reply.outputs for outputs in _rows(part.count, part.outputs)]
 
 
 def serve(request: LoadRequest) -> Callable[[bytes], bytes]:
@@ -74,25 +101,20 @@ def serve(request: LoadRequest) -> Callable[[bytes], bytes]:
     wrapper = request.load()
 
     def run(message: bytes) -> bytes:
-        given = msgspec.msgpack.decode(message, type=dict[str, Packed])
+        given = msgspec.msgpack.decode(message, type=dict[str, PackedArray])
         count = next(iter(given.values())).shape[0] if given else 1
         results = []
-        for place, inputs in enumerate(_rows(count, given)):
+        for index, inputs in enumerate(_rows(count, given)):
             try:
                 results.append(wrapper(inputs))
             except EnginebayError as err:
-                raise type(err)(f"{PLACE}{place}: {err}", hint=err.hint) from err
-        return msgspec.msgpack.encode(_joined(results))
+                return msgspec.msgpack.encode(_Reply([], index, str(err)))
+        return msgspec.msgpack.encode(_Reply(_joined(results)))
 
     return run
 
 
-#: Before the place of an item in its chunk, where an engine fails on it; the parent, which knows
-#: the item's number, replaces it.
-PLACE = "item at "
-
-
-def _rows(count: int, arrays: Mapping[str, Packed]) -> list[Arrays]:
+def _rows(count: int, arrays: Mapping[str, PackedArray]) -> list[Arrays]:
     whole = {name: each.array() for name, each in arrays.items()}
     return [{name: array[row] for name, array in whole.items()} for row in range(count)]
 
@@ -110,6 +132,6 @@ def _joined(results: list[dict[str, Any]]) -> list[_Outputs]:
             before = shape
         parts[-1].append(result)
     return [
-        _Outputs(len(part), {name: packed(array) for name, array in stacked(part).items()})
+        _Outputs(len(part), {name: PackedArray.of(array) for name, array in stacked(part).items()})
         for part in parts
     ]

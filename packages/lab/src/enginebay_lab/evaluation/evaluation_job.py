@@ -9,7 +9,6 @@ from zipfile import ZipFile, is_zipfile
 
 import msgspec
 
-from enginebay.data import NamedData  # msgspec reads the annotations
 from enginebay.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,7 +21,9 @@ class EvaluationJob(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         folder: The folder that its names are relative to.
         artifacts: The digest of each artifact's manifest, by its folder.
-        data: The data set.
+        data: What names the data set.
+        take: As many of its items; None for all.
+        seed: Another seed, other items.
         metrics: The metrics.
         model: The PyTorch model; empty for none.
         timeout: Seconds that an engine may take to load, and for each chunk of items.
@@ -32,7 +33,9 @@ class EvaluationJob(msgspec.Struct, frozen=True, kw_only=True):
 
     folder: str
     artifacts: dict[str, str]
-    data: NamedData
+    data: str
+    take: int | None
+    seed: int
     metrics: tuple[str, ...]
     model: str
     timeout: float
@@ -69,7 +72,9 @@ def describe_job(run: Run, metrics: Any, model: Any, timeout: float) -> Evaluati
     return EvaluationJob(
         folder=str(Path.cwd()),
         artifacts={each.name: each.identity for each in run.candidates},
-        data=run.data.named,
+        data=run.data.named.source,
+        take=run.data.named.take,
+        seed=run.data.named.seed,
         metrics=names,
         model=name,
         timeout=timeout,

@@ -6,8 +6,8 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from enginebay.errors import EnginebayError, raise_if_interrupted
-from enginebay_lab.evaluation.engine import PLACE, Engine
+from enginebay.errors import EnginebayError, IsolationError, raise_if_interrupted
+from enginebay_lab.evaluation.engine import Engine, ItemError
 from enginebay_lab.evaluation.shards import SHARD, Shard
 from enginebay_lab.evaluation.tally import Tally
 
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from enginebay_lab.evaluation.run import Run
 
     Outputs = Sequence[Mapping[str, NumpyArray]]
-
-#: Ends what an engine's error says first, before what its process printed last.
-_SAID = ("; the last it said", "; it said nothing")
 
 
 class Loop:
@@ -137,7 +134,7 @@ class Loop:
                     engine.begin(inputs)
                 found[name] = engine.finish()
             except EnginebayError as err:
-                self._lose(name, _reason(err, chunk, self._run.data.description))
+                self._lose(name, _reason(err, engine.backend, chunk, self._run.data.description))
         return expected, found
 
     def _lose(self, name: str, reason: str) -> None:
@@ -201,12 +198,10 @@ class _OpenShard:
                 tally.reset()
 
 
-def _reason(err: EnginebayError, chunk: Sequence[Item], data: str) -> str:
+def _reason(err: EnginebayError, backend: str, chunk: Sequence[Item], data: str) -> str:
     """Why an engine is lost, in one line, with the number of the item in the source."""
-    text = str(err)
-    for said in _SAID:
-        text = text.partition(said)[0]
-    if text.startswith(PLACE):
-        place, _, rest = text.removeprefix(PLACE).partition(": ")
-        return f"item {chunk[int(place)].number} of {data}: {rest}"
-    return text
+    if isinstance(err, ItemError):
+        return f"item {chunk[err.index].number} of {data}: {err}"
+    return (
+        f"'{backend}' {err.ending}" if isinstance(err, IsolationError) and err.ending else str(err)
+    )

@@ -161,7 +161,7 @@ def _open(job: EvaluationJob) -> _Opened:
     check_files(job)
     candidates = find_candidates(list(job.artifacts))
     _check_artifacts(job, candidates)
-    data = DataSet(job.data.source, job.data.take, job.data.seed)
+    data = DataSet(job.data, job.take, job.seed)
     if data.needs_task:
         data = data.for_task(common_task(candidates))
     run = Run(candidates, find_metrics(list(job.metrics)), data)

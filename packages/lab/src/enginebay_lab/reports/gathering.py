@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from enginebay import Artifact, Deployment, open_artifact
-from enginebay.artifact import MANIFEST_NAME
 from enginebay.errors import ArtifactError, UsageError
 from enginebay_lab.comparison.comparison import ROWS_FILE, Comparison
 from enginebay_lab.diagnosis.bisection import Bisection
@@ -22,6 +21,9 @@ from enginebay_lab.reports.one_model import OneModel
 from enginebay_lab.reports.result import Report
 from enginebay_lab.sweeps.rows_file import ROWS_FILE as SWEEP_FILE
 from enginebay_lab.sweeps.sweep_rows import Sweep
+
+#: The file by which the folder of an artifact is known.
+MANIFEST_NAME = "manifest.json"
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
-from enginebay.ir import ExporterName, IRKind
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -54,8 +52,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     params: dict[str, Any] = {}
     inputs: tuple[str, ...] = ()
     config: str = ""
-    exporter: Literal[ExporterName, ""] = ""
-    ir: Literal[IRKind, ""] = ""
+    exporter: Literal["dynamo", "torchscript", ""] = ""
+    ir: Literal["onnx", "torchscript", "exported_program", ""] = ""
     data: str = ""
     take: Annotated[int, msgspec.Meta(ge=1, le=2**62)] | None = None
     seed: Count = 0

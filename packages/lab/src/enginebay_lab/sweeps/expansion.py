@@ -14,8 +14,8 @@ from enginebay.errors import (
     UsageError,
     nearest,
 )
-from enginebay.plugins import KNOWN_DISTRIBUTIONS, installed_backends
-from enginebay_lab.backends import check_shared_param, own_params
+from enginebay.plugins import KNOWN_DISTRIBUTIONS
+from enginebay_lab.backends import check_shared_param, installed_backends, own_params
 from enginebay_lab.sweeps.cells import Cell
 
 if TYPE_CHECKING:
