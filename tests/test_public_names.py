@@ -46,7 +46,6 @@ INTERNAL = {
     "config.read",
     "models.check_source",
     "params.declared_fields",
-    "plugins.KNOWN_DISTRIBUTIONS",
 }
 
 

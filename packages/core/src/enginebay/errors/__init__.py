@@ -169,7 +169,13 @@ class BackendUnavailableError(EnginebayError):
 
 
 class BackendNotFoundError(BackendUnavailableError):
-    """No installed distribution provides the named backend."""
+    """No installed distribution provides the named backend.
+
+    Attributes:
+        distribution: What ``pip`` installs for it, where it is one of Enginebay's own; else None.
+    """
+
+    distribution: str | None = None
 
 
 class PluginError(BackendUnavailableError):

@@ -245,10 +245,12 @@ def _find(name: str) -> BackendStatus:
     if name in statuses:
         return statuses[name]
     installed = [known for known, status in statuses.items() if status.state == "installed"]
-    raise BackendNotFoundError(
+    error = BackendNotFoundError(
         f"no backend {name!r} is installed; there is {', '.join(installed) or 'none'}",
         hint=_hint_for_unknown(name, installed),
     )
+    error.distribution = KNOWN_DISTRIBUTIONS.get(name)
+    raise error
 
 
 def _hint_for_unknown(name: str, installed: list[str]) -> str:

@@ -14,7 +14,6 @@ from enginebay.errors import (
     UsageError,
     nearest,
 )
-from enginebay.plugins import KNOWN_DISTRIBUTIONS
 from enginebay_lab.backends import check_shared_param, installed_backends, own_params
 from enginebay_lab.sweeps.cells import Cell
 
@@ -94,8 +93,8 @@ def _of_matrix(matrix: Matrix) -> tuple[str, ...]:
 def _find_backend(name: str) -> Backend | None:
     try:
         return get_backend(name)
-    except BackendNotFoundError:
-        if name not in KNOWN_DISTRIBUTIONS:
+    except BackendNotFoundError as err:
+        if err.distribution is None:
             raise
     except BackendUnavailableError:
         pass  # it is broken or disabled here, and a worker elsewhere may have it
