@@ -14,9 +14,8 @@ from tests.sweeps.cells import cell_of, reply_from_elsewhere, swept
 import enginebay as eb
 from enginebay.errors import ChildCrashedError, ChildTimeoutError
 from enginebay.isolation import call
-from enginebay_lab.sweeps import sent_files
 from enginebay_lab.sweeps.arrival import arrived, folder_name
-from enginebay_lab.sweeps.cell_job import Reply, decode_reply, encode
+from enginebay_lab.sweeps.cell_job import decode_row, encode
 from enginebay_lab.sweeps.cell_task import run_cell
 from enginebay_lab.sweeps.cells import Cell
 from enginebay_lab.sweeps.sending import attempts, job_of
@@ -33,21 +32,14 @@ def test_a_backend_that_is_not_installed_is_a_fault(net) -> None:
     assert row.hint
 
 
-def test_another_file_at_the_same_path_is_not_used(net, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(sent_files, "SMALL", 0)
+def test_another_file_at_the_same_path_is_not_used(net) -> None:
     job = job_of(cell_of(), None, "")
     wanted = hashlib.sha256(net.read_bytes()).hexdigest()
-    size = net.stat().st_size
     net.write_text("# another model")
     row = arrived(cell_of(), run_cell(job), None)
     assert (row.verdict, row.fault) == ("lost", "not seen")
-    assert row.reason == (
-        f"{row.host} has another file '{net}', wanted {size} B with sha256 {wanted}"
-    )
-    assert row.hint == (
-        "put it on a file system that all machines have at the same path; files up to 0 B travel "
-        "by themselves"
-    )
+    assert row.reason == f"{row.host} has another file '{net}', wanted one with sha256 {wanted}"
+    assert row.hint == "put it on a file system that all machines have at the same path"
 
 
 def test_a_folder_that_is_not_seen(net, tmp_path) -> None:
@@ -58,67 +50,43 @@ def test_a_folder_that_is_not_seen(net, tmp_path) -> None:
     output = tmp_path / "out"
     row = arrived(cell, reply_from_elsewhere(cell, output, data), output)
     assert (row.verdict, row.fault, row.artifact) == ("lost", "not seen", None)
-    assert row.reason == f"{row.host} does not see the folder '{data}'"
+    assert row.reason == f"{row.host} does not see '{data}'"
     assert row.hint == "put it on a file system that all machines have at the same path"
-
-
-def test_the_artifact_of_another_cell_is_damaged(net, tmp_path) -> None:
-    output = tmp_path / "out"
-    reply = decode_reply(reply_from_elsewhere(cell_of(), output))
-    files = {**reply.files, "model.onnx": reply.files["model.onnx"][:-1] + b"x"}
-    row = arrived(cell_of(), encode(msgspec.structs.replace(reply, files=files)), output)
-    assert (row.verdict, row.fault, row.artifact) == ("lost", "damaged", None)
-    assert "was changed: wanted sha256" in row.reason
-    other = msgspec.structs.replace(reply.row, digest="0" * 64)
-    row = arrived(cell_of(), encode(msgspec.structs.replace(reply, row=other)), output)
-    assert (row.verdict, row.fault, row.artifact) == ("lost", "damaged", None)
-    assert "is another artifact" in row.reason
-    row = arrived(cell_of(), encode(msgspec.structs.replace(reply, files={"../../x": b""})), output)
-    assert row.reason == "a worker sent the file '../../x'; wanted a path in the artifact"
-
-
-def test_an_artifact_elsewhere_is_not_moved(net, tmp_path) -> None:
-    made = eb.deploy(
-        "net.py:build",
-        work_dir=tmp_path / "mine",
-        backend="onnxruntime",
-        verify=eb.VerifyOptions(probes=0, allow_mismatch=True),
-    ).artifact
-    output = tmp_path / "out"
-    reply = decode_reply(run_cell(job_of(cell_of(), None, "")))
-    row = msgspec.structs.replace(reply.row, artifact=str(made.path), digest=made.digest)
-    found = arrived(cell_of(), encode(Reply(row=row)), output)
-    assert found.fault == "damaged"
-    assert made.path.is_dir()
 
 
 def test_names_come_from_the_cell(net, tmp_path) -> None:
     output, cell = tmp_path / "out", cell_of()
-    mine = tmp_path / "mine" / "deep" / "artifact"
     made = eb.deploy(
         "net.py:build",
-        work_dir=mine,
+        work_dir=tmp_path / "mine" / "deep" / "artifact",
         backend="onnxruntime",
         verify=eb.VerifyOptions(probes=0, allow_mismatch=True),
     ).artifact
-    reply = decode_reply(reply_from_elsewhere(cell, output))
-    built = output / "artifacts" / ".attempts"
-    for named in (
-        f"{built}/../../../mine/deep/artifact",
-        f"{built}/{cell.key}-5eed",
-        str(built),
-        "../mine/deep/artifact",
-        "",
-        "\0",
-    ):
-        row = msgspec.structs.replace(reply.row, artifact=named, digest=made.digest)
-        found = arrived(cell, encode(Reply(row=row)), output)
-        assert (found.fault, found.artifact) == ("damaged" if named else "", None)
-    assert made.path.is_dir()
-    other = msgspec.structs.replace(reply.row, key="../../../mine", backend="../..", model="/")
-    row = arrived(cell, encode(msgspec.structs.replace(reply, row=other)), output)
-    assert (row.key, row.backend, row.model) == (cell.key, cell.backend, cell.model)
-    assert row.artifact == str((output / "artifacts" / folder_name(cell)).resolve())
+    with attempts(output) as token:
+        row = decode_row(run_cell(job_of(cell, output, token)))
+        built = output / "artifacts" / ".attempts"
+        elsewhere = (
+            f"{built}/../../../mine/deep/artifact",
+            f"{built}/{cell.key}-5eed",
+            f"{built}/{token}/other-5eed/artifact",
+            str(built),
+            str(made.path),
+            "../mine/deep/artifact",
+            "",
+            "\0",
+        )
+        for name in elsewhere:
+            reply = encode(msgspec.structs.replace(row, artifact=name, digest=made.digest))
+            found = arrived(cell, reply, output)
+            assert (found.verdict, found.fault, found.artifact) == ("lost", "damaged", None)
+        assert made.path.is_dir()
+        other = encode(msgspec.structs.replace(row, digest="0" * 64))
+        assert "is another artifact" in arrived(cell, other, output).reason
+        foreign = {"key": "../../../mine", "backend": "../..", "model": "/", "params": {"a": 1}}
+        found = arrived(cell, encode(msgspec.structs.replace(row, **foreign)), output)
+    assert (found.key, found.backend, found.model) == (cell.key, cell.backend, cell.model)
+    assert found.artifact == str((output / "artifacts" / folder_name(cell)).resolve())
+    assert eb.open_artifact(found.artifact).digest == row.digest
 
 
 NESTED = b"\x91" * 100_000 + b"\xc0"
@@ -129,10 +97,10 @@ NESTED = b"\x91" * 100_000 + b"\xc0"
     [
         b"",
         b"\xc1",
-        msgspec.msgpack.encode({"row": {"key": "a"}}),
-        msgspec.msgpack.encode({"row": {**PLAIN, "verdict": 3}}),
-        msgspec.msgpack.encode({"row": {**PLAIN, "seconds": float("inf")}}),
-        b"\x81\xa3row\x81\xa6params\x81\xa1a" + NESTED,
+        msgspec.msgpack.encode({"key": "a"}),
+        msgspec.msgpack.encode({**PLAIN, "verdict": 3}),
+        msgspec.msgpack.encode({**PLAIN, "seconds": float("inf")}),
+        b"\x81\xa6params\x81\xa1a" + NESTED,
     ],
 )
 def test_a_reply_that_is_none_is_damaged(tmp_path, reply) -> None:
@@ -182,14 +150,11 @@ def test_a_full_disk_is_a_fault(net, tmp_path) -> None:
 
 
 def test_an_artifact_that_cannot_be_written_where_it_arrives(net, tmp_path) -> None:
-    output = tmp_path / "out"
-    reply = reply_from_elsewhere(cell_of(), output)
-    output.rename(tmp_path / "moved")
-    output.touch()
-    row = arrived(cell_of(), reply, output)
-    assert (row.verdict, row.fault, row.artifact) == ("lost", "disk", None)
-    assert row.reason.startswith(f"on {row.host}: '{output}/artifacts/.attempts/")
-    assert row.reason.endswith("' cannot be written: Not a directory")
+    output, cell = tmp_path / "out", cell_of()
+    with attempts(output) as token:
+        reply = run_cell(job_of(cell, output, token))
+    row = arrived(cell, reply, output)  # the folder of the attempts is gone
+    assert (row.verdict, row.fault, row.artifact) == ("lost", "damaged", None)
 
 
 def test_what_has_the_place_of_an_artifact_stays(net, tmp_path) -> None:

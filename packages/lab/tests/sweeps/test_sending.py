@@ -1,4 +1,4 @@
-"""The job of a cell: which files it names, which travel, and where they are found again."""
+"""The job of a cell: which files it names, and where artifacts are built."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import shlex
 from hashlib import sha256
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+from onnx import helper, numpy_helper
 
 from enginebay.errors import ConfigError, UsageError
 from enginebay_lab.sweeps.cell_job import CellJob, decode_job
 from enginebay_lab.sweeps.cells import Cell
 from enginebay_lab.sweeps.sending import attempts, job_of
-from enginebay_lab.sweeps.sent_files import SMALL, locate
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +46,7 @@ def test_every_file_that_a_cell_names_is_in_its_job() -> None:
         metrics=("accuracy", "metric.py:Mine", "torchmetrics:Accuracy"),
         params={"custom_ops": ["./ops/lib.so", "a_package"], "device": "cpu", "threads": 2},
     )
-    found = {text: Path(each.files[0].path).name for text, each in job.references.items()}
+    found = {text: Path(next(iter(files))).name for text, files in job.files.items()}
     assert found == {
         "net.py:build": "net.py",
         "x=x.npy": "x.npy",
@@ -53,51 +55,47 @@ def test_every_file_that_a_cell_names_is_in_its_job() -> None:
         "metric.py:Mine": "metric.py",
         "./ops/lib.so": "lib.so",
     }
-    (file,) = job.references["net.py:build"].files
-    assert (file.sha256, file.size) == (sha256(b"net.py").hexdigest(), 6)
-    assert file.content == b"net.py"
+    path = str(Path("net.py").absolute())
+    assert job.files["net.py:build"] == {path: sha256(b"net.py").hexdigest()}
 
 
 def test_names_that_are_no_files_stay_as_they_are() -> None:
     _write("accuracy")
     _write("cpu")
     job = _job(model="package.module:attr", metrics=("accuracy",), params={"device": "cpu"})
-    assert job.references == {}
-
-
-def test_large_files_and_folders_do_not_travel() -> None:
-    _write("small.onnx")
-    _write("large.npz", bytes(SMALL - 3))
-    Path("folder").mkdir()
-    job = _job(model="small.onnx", inputs=("x=large.npz",), data="folder")
-    content = {text: each.files[0].content for text, each in job.references.items()}
-    assert content == {"small.onnx": b"content", "x=large.npz": None, "folder": None}
-    assert len(job_of(job.cell, None, "")) < 1000
-
-
-def test_a_file_is_found_by_the_name_that_the_user_wrote(tmp_path, monkeypatch) -> None:
-    net = _write("net.py")
-    reference = _job(model="net.py:build").references["net.py:build"]
-    assert locate(reference, tmp_path / "received") == ("net.py:build", "")
-    monkeypatch.chdir("/")
-    assert locate(reference, tmp_path / "received") == (f"{net}:build", "")
-    net.unlink()
-    text, note = locate(reference, tmp_path / "received")
-    assert text == f"{tmp_path}/received/net.py:build"
-    assert (tmp_path / "received/net.py").read_bytes() == b"content"
-    assert note.startswith(f"'{net}' is not on ")
+    assert job.files == {}
 
 
 def test_a_file_that_changes_is_read_again() -> None:
     path = _write("net.py")
-    first = _job(model="net.py:build").references["net.py:build"].files[0]
+    first = _job(model="net.py:build").files["net.py:build"]
     path.write_bytes(b"another")
     os.utime(path, (1, 1))
-    second = _job(model="net.py:build").references["net.py:build"].files[0]
-    assert (first.sha256, second.sha256) == (
-        sha256(b"content").hexdigest(),
-        sha256(b"another").hexdigest(),
+    second = _job(model="net.py:build").files["net.py:build"]
+    assert first == {str(path): sha256(b"content").hexdigest()}
+    assert second == {str(path): sha256(b"another").hexdigest()}
+
+
+def test_weights_beside_an_onnx_file_and_folders_are_named_too() -> None:
+    initializer = numpy_helper.from_array(np.ones(4, np.float32), "w")
+    graph = helper.make_graph(
+        [helper.make_node("Add", ["x", "w"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", 1, [4])],
+        [helper.make_tensor_value_info("y", 1, [4])],
+        [initializer],
     )
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]),
+        "net.onnx",
+        save_as_external_data=True,
+        location="weights.bin",
+        size_threshold=0,
+    )
+    Path("folder").mkdir()
+    files = _job(model="net.onnx", data="folder").files
+    assert [Path(path).name for path in files["net.onnx"]] == ["net.onnx", "weights.bin"]
+    assert files["folder"] == {str(Path("folder").absolute()): ""}
 
 
 def test_the_job_has_the_command_of_its_artifact(tmp_path) -> None:

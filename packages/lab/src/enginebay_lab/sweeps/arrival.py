@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
-import secrets
 import shutil
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,14 +12,12 @@ import msgspec
 from enginebay.artifact import move_artifact
 from enginebay.errors import ArtifactError, ArtifactExistsError, EnginebayError, one_line
 from enginebay_lab.resources import host_name
-from enginebay_lab.sweeps.cell_job import decode_reply
+from enginebay_lab.sweeps.cell_job import decode_row
 from enginebay_lab.sweeps.faults import lost, lost_to_disk, named
 from enginebay_lab.sweeps.sending import ARTIFACTS, ATTEMPTS
 from enginebay_lab.sweeps.sweep_rows import SweepRow
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from enginebay_lab.sweeps.cells import Cell
 
 
@@ -48,23 +44,21 @@ def arrived(cell: Cell, reply: bytes, output: Path | None) -> SweepRow:
     """
     asked = SweepRow.of(cell, "lost")
     try:
-        found = decode_reply(reply)
-        row = msgspec.structs.replace(found.row, **{name: getattr(asked, name) for name in _ASKED})
+        row = msgspec.structs.replace(
+            decode_row(reply), **{name: getattr(asked, name) for name in _ASKED}
+        )
         msgspec.json.decode(msgspec.json.encode(row), type=SweepRow)  # as its file will have it
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as err:
         reason = f"its worker sent no row: {one_line(err)}"
         return lost(asked, "damaged", reason, "sweep again with --resume")
-    if output is None or not (found.files or row.artifact):
+    if output is None or row.artifact is None:
         return named(row, "")
     built = (output / ARTIFACTS / ATTEMPTS).resolve()
     try:
-        if found.files:
-            attempt = _written(found.files, built / "sent" / f"{cell.key}-{secrets.token_hex(4)}")
-        else:
-            attempt = _seen(Path(row.artifact or ""), built, cell.key)
+        attempt = _seen(Path(row.artifact), built, cell.key)
         artifact = move_artifact(attempt, output / ARTIFACTS / folder_name(cell), row.digest)
         shutil.rmtree(attempt.parent, ignore_errors=True)
-    except (EnginebayError, OSError, ValueError) as err:  # a file's name may hold a null
+    except (EnginebayError, OSError, ValueError) as err:  # its name may hold a null
         return _unplaced(row, err)
     return named(row, str(artifact.path))
 
@@ -89,21 +83,6 @@ def _seen(named: Path, built: Path, key: str) -> Path:
     if len(parts) != _DEPTH or not parts[1].startswith(f"{key}-"):
         raise ArtifactError(f"'{named}' is not where the cell was built, below '{built}'")
     return attempt
-
-
-def _written(files: Mapping[str, bytes], home: Path) -> Path:
-    """Write an artifact that travelled, beside those that are built on a shared file system."""
-    folder = home / "artifact"
-    for name, content in files.items():
-        if ".." in PurePosixPath(name).parts or name.startswith("/"):
-            raise ArtifactError(f"a worker sent the file {name!r}; wanted a path in the artifact")
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-    return folder
 
 
 def _unplaced(row: SweepRow, err: EnginebayError | OSError | ValueError) -> SweepRow:

@@ -1,4 +1,4 @@
-"""The job of a cell and its reply, as they travel: MessagePack, never pickle."""
+"""The job of a cell and its row, as they travel: MessagePack, never pickle."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from enginebay_lab.sweeps.cells import Cell
-from enginebay_lab.sweeps.sent_files import Reference
 from enginebay_lab.sweeps.sweep_rows import SweepRow
 
 
@@ -16,8 +15,8 @@ class CellJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A cell and what the machine that runs it needs besides.
 
     Attributes:
-        cell: The cell as it was written.
-        references: The files that its texts name, by the text.
+        cell: The cell as it was written, with its folder.
+        files: The files that its texts name: by the text, each one's sha256 by its path.
         config: The cell's deploy config, read on the client with all that it inherits.
         data: What names the data set: the cell, or else its config.
         output: The sweep's folder; empty where artifacts are not kept.
@@ -26,7 +25,7 @@ class CellJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     cell: Cell
-    references: dict[str, Reference] = {}
+    files: dict[str, dict[str, str]] = {}
     config: dict[str, Any] | None = None
     data: str = ""
     output: str = ""
@@ -36,30 +35,15 @@ class CellJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def files_digest(self) -> str:
         """A digest of the files and the config, wherever they are; empty where there is none."""
-        if not self.references and self.config is None:
+        if not self.files and self.config is None:
             return ""
-        digests = {
-            text: [file.sha256 for file in reference.files]
-            for text, reference in self.references.items()
-        }
+        digests = {text: list(found.values()) for text, found in self.files.items()}
         plain = msgspec.json.encode((digests, self.config), order="deterministic")
         return blake2b(plain, digest_size=8).hexdigest()
 
 
-class Reply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The row of a cell, and its artifact.
-
-    Attributes:
-        row: The row; its ``artifact`` is the folder on the file system that both machines see.
-        files: The artifact's files by their paths in it, where it came along instead.
-    """
-
-    row: SweepRow
-    files: dict[str, bytes] = {}
-
-
-def encode(message: CellJob | Reply) -> bytes:
-    """Encode a job or a reply.
+def encode(message: CellJob | SweepRow) -> bytes:
+    """Encode a job or a row.
 
     Raises:
         TypeError: A parameter of the cell is no plain data.
@@ -87,6 +71,6 @@ def decode_job(data: bytes) -> CellJob:
     return msgspec.msgpack.decode(data, type=CellJob)
 
 
-def decode_reply(data: bytes) -> Reply:
-    """Decode a reply."""
-    return msgspec.msgpack.decode(data, type=Reply)
+def decode_row(data: bytes) -> SweepRow:
+    """Decode a row."""
+    return msgspec.msgpack.decode(data, type=SweepRow)

@@ -15,7 +15,7 @@ import msgspec
 
 from enginebay import get_backend, open_artifact
 from enginebay.authors import call, fixed_seed, parse_inputs
-from enginebay.commands import human_size, typed
+from enginebay.commands import typed
 from enginebay.environment import Tier
 from enginebay.errors import (
     BackendUnavailableError,
@@ -32,12 +32,11 @@ from enginebay_lab.evaluation.evaluation_rows import Row
 from enginebay_lab.measurement.machine import this_machine
 from enginebay_lab.resources import host_name
 from enginebay_lab.sweeps.backend_check import checked_environment, installed_versions
-from enginebay_lab.sweeps.cell_job import CellJob, Reply, decode_job, encode
+from enginebay_lab.sweeps.cell_job import CellJob, decode_job, encode
 from enginebay_lab.sweeps.faults import CellLostError, is_disk_error, lost, lost_to_disk, named
 from enginebay_lab.sweeps.local_cell import LocalCell, code_folders
 from enginebay_lab.sweeps.measuring import measured
 from enginebay_lab.sweeps.process_state import as_found, is_first_cell
-from enginebay_lab.sweeps.sent_files import SMALL
 from enginebay_lab.sweeps.sweep_rows import SweepRow
 
 if TYPE_CHECKING:
@@ -78,15 +77,15 @@ def _run(job: CellJob, *, is_fresh: bool) -> bytes:
         ModelError: Likewise, its forward.
     """
     try:
-        with _folder(job) as (folder, is_shared), as_found(code_folders(job, folder)):
+        with _folder(job) as (folder, is_shared), as_found(code_folders(job)):
             with suppress(OSError):  # what is named by the cell and not seen here is its fault
-                os.chdir(job.cell.folder or ".")
+                os.chdir(job.cell.folder)
             row = _row(job, folder, is_fresh=is_fresh)
             if row.artifact is None:
                 shutil.rmtree(folder, ignore_errors=True)
-            return encode(_reply(job, row, is_shared=is_shared))
+            return _sent(job, row, is_shared=is_shared)
     except OSError as err:  # there is no place for a folder, or it was taken away
-        return encode(Reply(row=lost_to_disk(_begun(job), host_name(), err)))
+        return encode(lost_to_disk(_begun(job), host_name(), err))
 
 
 def _run_in_a_fresh_process(job: CellJob) -> bytes:
@@ -99,7 +98,7 @@ def _run_in_a_fresh_process(job: CellJob) -> bytes:
     try:
         return call(function, encode(job), timeout=limit, result_type=bytes)
     except EnginebayError as err:  # it crashed, or took too long
-        return encode(Reply(row=_failed(_begun(job), err)))
+        return encode(_failed(_begun(job), err))
 
 
 @contextmanager
@@ -109,7 +108,7 @@ def _folder(job: CellJob) -> Iterator[tuple[Path, bool]]:
         shared = Path(job.attempts, f"{job.cell.key}-{secrets.token_hex(4)}")
         try:
             shared.mkdir()
-        except OSError:  # seen and not writable: the artifact may still travel in the reply
+        except OSError:  # seen and not writable
             pass
         else:
             yield shared, True
@@ -134,13 +133,12 @@ def _row(job: CellJob, folder: Path, *, is_fresh: bool) -> SweepRow:
     try:
         row = _with_environment(row)
         _check_usable(row, job.cell.params)
-        local = LocalCell(job, folder)
+        local = LocalCell(job)
         with _same_weights():
             model = local.find_model()
             row = _deployed(row, local, model, folder)
             row = measured(row, job.cell.seconds, job.cell.timeout)
-            row = _evaluated(row, local, model)
-        return _replace(row, notes=(*local.notes, *row.notes))
+            return _evaluated(row, local, model)
     except CellLostError as err:
         return lost(row, err.fault, str(err), err.hint or "")
     except Exception as err:  # whatever is raised is the cell's reason
@@ -246,22 +244,14 @@ def _same_weights() -> AbstractContextManager[None]:
     return fixed_seed() if find_spec("torch") else nullcontext()
 
 
-def _reply(job: CellJob, row: SweepRow, *, is_shared: bool) -> Reply:
-    """The row with its artifact, or with a note on why that does not come along."""
-    if row.artifact is None or is_shared:
-        return Reply(row=row)
-    folder = Path(row.artifact)
-    row = named(row, "")
-    if not job.attempts:
-        return Reply(row=row)
-    paths = [path for path in folder.rglob("*") if path.is_file()]
-    size = sum(path.stat().st_size for path in paths)
-    if size > SMALL:
-        note = (
-            f"the artifact was not kept: {row.host} does not see '{job.output}', and its "
-            f"{human_size(size)} are more than the {human_size(SMALL)} that travel by themselves; "
-            "name an --output on a file system that all workers see"
-        )
-        return Reply(row=_replace(row, notes=(*row.notes, note)))
-    files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
-    return Reply(row=row, files=files)
+def _sent(job: CellJob, row: SweepRow, *, is_shared: bool) -> bytes:
+    """The row as it is sent, with a note where the client does not see its artifact."""
+    if row.artifact is not None and not is_shared:
+        row = named(row, "")
+        if job.attempts:
+            note = (
+                f"the artifact was not kept: {row.host} cannot write to '{job.output}'; name an "
+                "--output on a file system that all workers see"
+            )
+            row = _replace(row, notes=(*row.notes, note))
+    return encode(row)

@@ -1,4 +1,4 @@
-"""A cell on the machine that runs it: its files are found there, or written from the job."""
+"""A cell on the machine that runs it, in its folder."""
 
 from __future__ import annotations
 
@@ -6,57 +6,34 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 import enginebay as eb
 from enginebay import DataSet, get_backend
 from enginebay.authors import find_model, parse_inputs, shapes_of
 from enginebay.errors import EnginebayError
-from enginebay_lab.sweeps.sent_files import locate
+from enginebay_lab.sweeps.named_files import check_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from enginebay.authors import ModelSource, Shapes
     from enginebay_lab.sweeps.cell_job import CellJob
-    from enginebay_lab.sweeps.cells import Cell
 
 
 class LocalCell:
-    """A cell with the paths that its files have on this machine.
+    """A cell whose files were found on this machine.
 
     Attributes:
         cell: The cell.
         config: Its deploy config; None for none.
         command: What makes its artifact alone.
-        notes: Which code came with the job.
 
     Raises:
         CellLostError: A file is not here.
-        OSError: A file that came with the job cannot be written.
     """
 
-    def __init__(self, job: CellJob, folder: Path) -> None:
-        self.config, self.command = job.config, job.command
-        self.notes: list[str] = []
-        self._texts: dict[str, str] = {}
-        for number, (text, reference) in enumerate(job.references.items()):
-            self._texts[text], note = locate(reference, _received(folder, number))
-            self.notes += [note] if note else []
-        naming = ("model", "inputs", "metrics", "params")
-        placed = {name: self._placed(getattr(job.cell, name)) for name in naming}
-        self.cell: Cell = msgspec.structs.replace(job.cell, **placed)
-        self._data: str = self._placed(job.data)
-
-    def _placed(self, value: Any) -> Any:
-        """Plain data in which the texts that name files name them as they are here."""
-        if isinstance(value, str):
-            return self._texts.get(value, value)
-        if isinstance(value, dict):
-            return {name: self._placed(each) for name, each in value.items()}
-        if isinstance(value, list | tuple):
-            return type(value)(self._placed(each) for each in value)
-        return value
+    def __init__(self, job: CellJob) -> None:
+        for files in job.files.values():
+            check_files(files)
+        self.cell, self.config, self.command = job.cell, job.config, job.command
+        self._data = job.data
 
     @property
     def data(self) -> DataSet | None:
@@ -95,14 +72,7 @@ class LocalCell:
         }
 
 
-def code_folders(job: CellJob, folder: Path) -> Iterator[Path]:
-    """Yield the folders of a cell and its files: where they lie, and where they are written."""
-    yield Path(job.cell.folder or ".")
-    for number, reference in enumerate(job.references.values()):
-        yield Path(reference.files[0].path).parent
-        yield _received(folder, number)
-
-
-def _received(folder: Path, number: int) -> Path:
-    """The folder of a cell's file that came with the job."""
-    return folder / "files" / str(number)
+def code_folders(job: CellJob) -> set[Path]:
+    """The folders of a cell and its files."""
+    paths = (path for files in job.files.values() for path in files)
+    return {Path(job.cell.folder), *(Path(path).parent for path in paths)}

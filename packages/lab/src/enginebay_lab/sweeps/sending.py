@@ -15,7 +15,7 @@ import msgspec
 from enginebay.authors import read_config
 from enginebay.errors import EnginebayError, UsageError, disk_error
 from enginebay_lab.sweeps.cell_job import CellJob, encode
-from enginebay_lab.sweeps.sent_files import refer, with_content
+from enginebay_lab.sweeps.named_files import find_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,8 +60,8 @@ def attempts(output: Path) -> Iterator[str]:
 def job_of(cell: Cell, output: Path | None, token: str) -> bytes:
     """Return the job of a cell: what :func:`~enginebay_lab.sweeps.cell_task.run_cell` takes.
 
-    Relative paths begin in the cell's folder. Files are named by their digests, and small
-    ones travel along; a config is read here, with all that it inherits.
+    Relative paths begin in the cell's folder. Files are named by their digests; a config is read
+    here, with all that it inherits.
 
     Args:
         cell: The cell.
@@ -72,8 +72,7 @@ def job_of(cell: Cell, output: Path | None, token: str) -> bytes:
         ConfigError: The config cannot be read.
         UsageError: A file that the cell names cannot be read, or its path is no text.
     """
-    job = _job(cell, output, token)
-    return encode(msgspec.structs.replace(job, references=with_content(job.references)))
+    return encode(_job(cell, output, token))
 
 
 def files_digest(cell: Cell) -> str:
@@ -87,16 +86,15 @@ def files_digest(cell: Cell) -> str:
 
 
 def _job(cell: Cell, output: Path | None, token: str) -> CellJob:
-    """The job without the bytes of its files."""
     config = read_config(Path(cell.folder, cell.config)) if cell.config else None
     data = cell.data or _data_of(config or {})
     texts = [cell.model, data, *cell.inputs]
     texts += [name for name in cell.metrics if ":" in name]
     texts += [text for text in _texts(cell.params) if "/" in text]
-    named = ((text, refer(text, cell.folder)) for text in texts if text)
+    named = ((text, find_files(text, cell.folder)) for text in texts if text)
     return CellJob(
-        cell=cell,
-        references={text: reference for text, reference in named if reference},
+        cell=msgspec.structs.replace(cell, folder=str(Path(cell.folder).absolute())),
+        files={text: files for text, files in named if files},
         config=config,
         data=data,
         output=str(output.resolve()) if output else "",
