@@ -258,3 +258,25 @@ def test_what_is_no_executor_is_refused() -> None:
         check_executor(3)
     assert str(caught.value) == "executor is a int, wanted a concurrent.futures.Executor"
     check_executor(None)
+
+
+class _Strange(Executor):
+    """An executor whose workers send what they like."""
+
+    def __init__(self, reply: Any) -> None:
+        self._reply = reply
+
+    def submit(self, *_: Any, **__: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result(self._reply)
+        return future
+
+
+@pytest.mark.parametrize(
+    "reply", [None, 3, "text", b"", b"\xc1", msgspec.msgpack.encode({"value": 3}), b"\x80"]
+)
+def test_a_reply_that_is_no_outcome_is_damaged(reply: Any) -> None:
+    (outcome,) = run_tasks([Task("a", "work:echo", b"", 5.0)], _Strange(reply))
+    assert (outcome.key, outcome.value) == ("a", None)
+    assert outcome.fault
+    assert outcome.fault.kind == "damaged"
