@@ -10,8 +10,7 @@ import pytest
 import enginebay as eb
 from enginebay.testing.conformance.report import Claims, Finding, Report
 from enginebay.testing.conformance.suite import laws
-from tests.support import __main__ as command
-from tests.support import reports
+from tests.support import __main__ as command, reports
 from tests.support.page import PAGE, render
 from tests.support.reports import KEPT, NAMES, STAND_INS, Kept, LeftOut, load, save, shortened
 from tests.zoo import results as zoo

@@ -7,8 +7,7 @@ import onnx
 import onnxruntime
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from packages.core.tests.exports import export
 from torch import nn
 

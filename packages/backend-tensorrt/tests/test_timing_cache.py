@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import TimeoutError as TooLong
+from concurrent.futures import ThreadPoolExecutor, TimeoutError as TooLong
 from pathlib import Path
 from typing import Any
 

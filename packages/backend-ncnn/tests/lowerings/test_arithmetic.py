@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import Phase, given, settings, strategies as st
 from packages.core.tests.rewriting.portable.engine import FLOATS, NUMBERS, tensors
 
 #: Smaller cases that fail are as slow as the first.

@@ -63,8 +63,7 @@ def quantizable_nodes(request: ConvertRequest[OpenvinoParams]) -> dict[str, str]
         MissingDependencyError: NNCF is not installed.
         ConversionError: OpenVINO cannot read the model, or NNCF cannot quantise it.
     """
-    from enginebay_openvino.quantize import check_int8
-    from enginebay_openvino.quantize import quantizable_nodes as listed
+    from enginebay_openvino.quantize import check_int8, quantizable_nodes as listed
 
     check_int8()
     assert request.calibration is not None  # core has checked

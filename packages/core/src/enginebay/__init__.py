@@ -14,118 +14,93 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from enginebay.lazy import lazy_names
-from enginebay.version import __version__
+from enginebay.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from enginebay.artifact import Artifact, open_artifact
-    from enginebay.backend import Backend, get_backend
-    from enginebay.config import ExportOptions, VerifyOptions
-    from enginebay.data import DataSet
-    from enginebay.environment import Check, EnvReport
-    from enginebay.errors import EnginebayError, MismatchError
-    from enginebay.hooks import API_VERSION, BackendInfo, hookimpl
-    from enginebay.inference import Receipt, Wrapper
-    from enginebay.ir import IRModel
-    from enginebay.operations import (
-        Deployment,
-        Preview,
-        convert,
-        deploy,
-        export,
-        load,
-        preview,
-        rewrite,
-        verify,
+    from enginebay.artifact import (
+        Artifact as Artifact,
+        open_artifact as open_artifact,
     )
-    from enginebay.params import BackendParams, ConfigKey, FileName
-    from enginebay.plugins import BackendStatus, list_backends
-    from enginebay.rewriting import RewriterSet, mark, marks
-    from enginebay.tensors import TensorSpec
-    from enginebay.verdict import VerdictWarning, Verification
+    from enginebay.backend import (
+        Backend as Backend,
+        get_backend as get_backend,
+    )
+    from enginebay.config import (
+        ExportOptions as ExportOptions,
+        VerifyOptions as VerifyOptions,
+    )
+    from enginebay.data import DataSet as DataSet
+    from enginebay.environment import (
+        Check as Check,
+        EnvReport as EnvReport,
+    )
+    from enginebay.errors import (
+        EnginebayError as EnginebayError,
+        MismatchError as MismatchError,
+    )
+    from enginebay.hooks import (
+        API_VERSION as API_VERSION,
+        BackendInfo as BackendInfo,
+        hookimpl as hookimpl,
+    )
+    from enginebay.inference import (
+        Receipt as Receipt,
+        Wrapper as Wrapper,
+    )
+    from enginebay.ir import IRModel as IRModel
+    from enginebay.operations import (
+        Deployment as Deployment,
+        Preview as Preview,
+        convert as convert,
+        deploy as deploy,
+        export as export,
+        load as load,
+        preview as preview,
+        rewrite as rewrite,
+        verify as verify,
+    )
+    from enginebay.params import (
+        BackendParams as BackendParams,
+        ConfigKey as ConfigKey,
+        FileName as FileName,
+    )
+    from enginebay.plugins import (
+        BackendStatus as BackendStatus,
+        list_backends as list_backends,
+    )
+    from enginebay.rewriting import (
+        RewriterSet as RewriterSet,
+        mark as mark,
+        marks as marks,
+    )
+    from enginebay.tensors import TensorSpec as TensorSpec
+    from enginebay.verdict import (
+        VerdictWarning as VerdictWarning,
+        Verification as Verification,
+    )
 
-__all__ = [
-    "API_VERSION",
-    "Artifact",
-    "Backend",
-    "BackendInfo",
-    "BackendParams",
-    "BackendStatus",
-    "Check",
-    "ConfigKey",
-    "DataSet",
-    "Deployment",
-    "EnginebayError",
-    "EnvReport",
-    "ExportOptions",
-    "FileName",
-    "IRModel",
-    "MismatchError",
-    "Preview",
-    "Receipt",
-    "RewriterSet",
-    "TensorSpec",
-    "VerdictWarning",
-    "Verification",
-    "VerifyOptions",
-    "Wrapper",
-    "__version__",
-    "convert",
-    "deploy",
-    "export",
-    "get_backend",
-    "hookimpl",
-    "list_backends",
-    "load",
-    "mark",
-    "marks",
-    "open_artifact",
-    "preview",
-    "rewrite",
-    "verify",
-]
 
-_fetch = lazy_names(
+_fetch, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "API_VERSION": "hooks",
-        "Artifact": "artifact",
-        "Backend": "backend",
-        "BackendInfo": "hooks",
-        "BackendParams": "params",
-        "BackendStatus": "plugins",
-        "Check": "environment",
-        "ConfigKey": "params",
-        "DataSet": "data",
-        "Deployment": "operations",
-        "EnginebayError": "errors",
-        "EnvReport": "environment",
-        "ExportOptions": "config",
-        "FileName": "params",
-        "IRModel": "ir",
-        "MismatchError": "errors",
-        "Preview": "operations",
-        "Receipt": "inference",
-        "RewriterSet": "rewriting",
-        "TensorSpec": "tensors",
-        "VerdictWarning": "verdict",
-        "Verification": "verdict",
-        "VerifyOptions": "config",
-        "Wrapper": "inference",
-        "convert": "operations",
-        "deploy": "operations",
-        "export": "operations",
-        "get_backend": "backend",
-        "hookimpl": "hooks",
-        "list_backends": "plugins",
-        "load": "operations",
-        "mark": "rewriting",
-        "marks": "rewriting",
-        "open_artifact": "artifact",
-        "preview": "operations",
-        "rewrite": "operations",
-        "verify": "operations",
+        "artifact": "Artifact open_artifact",
+        "backend": "Backend get_backend",
+        "config": "ExportOptions VerifyOptions",
+        "data": "DataSet",
+        "environment": "Check EnvReport",
+        "errors": "EnginebayError MismatchError",
+        "hooks": "API_VERSION BackendInfo hookimpl",
+        "inference": "Receipt Wrapper",
+        "ir": "IRModel",
+        "operations": "Deployment Preview convert deploy export load preview rewrite verify",
+        "params": "BackendParams ConfigKey FileName",
+        "plugins": "BackendStatus list_backends",
+        "rewriting": "RewriterSet mark marks",
+        "tensors": "TensorSpec",
+        "verdict": "VerdictWarning Verification",
     },
 )
+__all__ += ["__version__"]
 
 
 def __getattr__(name: str) -> Any:
@@ -135,7 +110,3 @@ def __getattr__(name: str) -> Any:
 
         raise windows_error()
     return _fetch(name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

@@ -9,226 +9,135 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from enginebay.lazy import lazy_names
+from enginebay.lazy import lazy_names as lazy_names
 
 if TYPE_CHECKING:
-    from enginebay.artifact import LoadRequest, Manifest, check_target, load_request, use_artifact
-    from enginebay.backend import read_ir
-    from enginebay.comparators import assign, touching
-    from enginebay.config import read_config
-    from enginebay.data import DataRecord, Item
-    from enginebay.files import write_whole
-    from enginebay.inference import Latency, count_time
+    from enginebay.artifact import (
+        LoadRequest as LoadRequest,
+        Manifest as Manifest,
+        check_target as check_target,
+        load_request as load_request,
+        use_artifact as use_artifact,
+    )
+    from enginebay.backend import read_ir as read_ir
+    from enginebay.comparators import (
+        assign as assign,
+        touching as touching,
+    )
+    from enginebay.config import read_config as read_config
+    from enginebay.data import (
+        DataRecord as DataRecord,
+        Item as Item,
+    )
+    from enginebay.files import write_whole as write_whole
+    from enginebay.inference import (
+        Latency as Latency,
+        count_time as count_time,
+    )
     from enginebay.ir import (
-        quiet,
-        read_exported_program,
-        read_onnx,
-        read_torchscript,
-        source_modules,
-        to_half,
+        quiet as quiet,
+        read_exported_program as read_exported_program,
+        read_onnx as read_onnx,
+        read_torchscript as read_torchscript,
+        source_modules as source_modules,
+        to_half as to_half,
     )
-    from enginebay.isolation import Worker, call, check_time_limit, run, time_left, time_limit
+    from enginebay.isolation import (
+        Worker as Worker,
+        call as call,
+        check_time_limit as check_time_limit,
+        run as run,
+        time_left as time_left,
+        time_limit as time_limit,
+    )
     from enginebay.models import (
-        BoundModel,
-        Call,
-        ModelSource,
-        Options,
-        evaluation,
-        find_model,
-        fixed_seed,
-        image_size,
-        load_weights,
-        measure_norms,
-        named_object,
-        read_options,
-        shapes_of,
-        take_weights,
-        unchanged,
+        BoundModel as BoundModel,
+        Call as Call,
+        ModelSource as ModelSource,
+        Options as Options,
+        evaluation as evaluation,
+        find_model as find_model,
+        fixed_seed as fixed_seed,
+        image_size as image_size,
+        load_weights as load_weights,
+        measure_norms as measure_norms,
+        named_object as named_object,
+        read_options as read_options,
+        shapes_of as shapes_of,
+        take_weights as take_weights,
+        unchanged as unchanged,
     )
-    from enginebay.operations import Step, Steps, input_sets
+    from enginebay.operations import (
+        Step as Step,
+        Steps as Steps,
+        input_sets as input_sets,
+    )
     from enginebay.params import (
-        ShapeProfile,
-        Shapes,
-        format_dims,
-        name_shapes,
-        parse_shapes,
-        resolve_profiles,
+        ShapeProfile as ShapeProfile,
+        Shapes as Shapes,
+        format_dims as format_dims,
+        name_shapes as name_shapes,
+        parse_shapes as parse_shapes,
+        resolve_profiles as resolve_profiles,
     )
-    from enginebay.plugins import contributed
-    from enginebay.rewriting import Context, LoweringContext, Rewriting
-    from enginebay.tasks import read_task
+    from enginebay.plugins import contributed as contributed
+    from enginebay.rewriting import (
+        Context as Context,
+        LoweringContext as LoweringContext,
+        Rewriting as Rewriting,
+    )
+    from enginebay.tasks import read_task as read_task
     from enginebay.tensors import (
-        Array,
-        NumpyArray,
-        PackedArray,
-        Sample,
-        inputs_for,
-        is_torch,
-        load_samples,
-        numpy_dtype,
-        output_leaves,
-        parse_inputs,
-        save_samples,
-        to_numpy,
-        to_torch,
+        Array as Array,
+        NumpyArray as NumpyArray,
+        PackedArray as PackedArray,
+        Sample as Sample,
+        inputs_for as inputs_for,
+        is_torch as is_torch,
+        load_samples as load_samples,
+        numpy_dtype as numpy_dtype,
+        output_leaves as output_leaves,
+        parse_inputs as parse_inputs,
+        save_samples as save_samples,
+        to_numpy as to_numpy,
+        to_torch as to_torch,
     )
-    from enginebay.verdict import OutputComparison
-    from enginebay.verification import compare_outputs, evaluator_outputs, reference_model
+    from enginebay.verdict import OutputComparison as OutputComparison
+    from enginebay.verification import (
+        compare_outputs as compare_outputs,
+        evaluator_outputs as evaluator_outputs,
+        reference_model as reference_model,
+    )
 
-__all__ = [
-    "Array",
-    "BoundModel",
-    "Call",
-    "Context",
-    "DataRecord",
-    "Item",
-    "Latency",
-    "LoadRequest",
-    "LoweringContext",
-    "Manifest",
-    "ModelSource",
-    "NumpyArray",
-    "Options",
-    "OutputComparison",
-    "PackedArray",
-    "Rewriting",
-    "Sample",
-    "ShapeProfile",
-    "Shapes",
-    "Step",
-    "Steps",
-    "Worker",
-    "assign",
-    "call",
-    "check_target",
-    "check_time_limit",
-    "compare_outputs",
-    "contributed",
-    "count_time",
-    "evaluation",
-    "evaluator_outputs",
-    "find_model",
-    "fixed_seed",
-    "format_dims",
-    "image_size",
-    "input_sets",
-    "inputs_for",
-    "is_torch",
-    "lazy_names",
-    "load_request",
-    "load_samples",
-    "load_weights",
-    "measure_norms",
-    "name_shapes",
-    "named_object",
-    "numpy_dtype",
-    "output_leaves",
-    "parse_inputs",
-    "parse_shapes",
-    "quiet",
-    "read_config",
-    "read_exported_program",
-    "read_ir",
-    "read_onnx",
-    "read_options",
-    "read_task",
-    "read_torchscript",
-    "reference_model",
-    "resolve_profiles",
-    "run",
-    "save_samples",
-    "shapes_of",
-    "source_modules",
-    "take_weights",
-    "time_left",
-    "time_limit",
-    "to_half",
-    "to_numpy",
-    "to_torch",
-    "touching",
-    "unchanged",
-    "use_artifact",
-    "write_whole",
-]
 
-__getattr__ = lazy_names(
+__getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "Array": "tensors",
-        "BoundModel": "models",
-        "Call": "models",
-        "Context": "rewriting",
-        "DataRecord": "data",
-        "Item": "data",
-        "Latency": "inference",
-        "LoadRequest": "artifact",
-        "LoweringContext": "rewriting",
-        "Manifest": "artifact",
-        "ModelSource": "models",
-        "NumpyArray": "tensors",
-        "Options": "models",
-        "OutputComparison": "verdict",
-        "PackedArray": "tensors",
-        "Rewriting": "rewriting",
-        "Sample": "tensors",
-        "ShapeProfile": "params",
-        "Shapes": "params",
-        "Step": "operations",
-        "Steps": "operations",
-        "Worker": "isolation",
-        "assign": "comparators",
-        "call": "isolation",
-        "check_target": "artifact",
-        "check_time_limit": "isolation",
-        "compare_outputs": "verification",
-        "contributed": "plugins",
-        "count_time": "inference",
-        "evaluation": "models",
-        "evaluator_outputs": "verification",
-        "find_model": "models",
-        "fixed_seed": "models",
-        "format_dims": "params",
-        "image_size": "models",
-        "input_sets": "operations",
-        "inputs_for": "tensors",
-        "is_torch": "tensors",
-        "load_request": "artifact",
-        "load_samples": "tensors",
-        "load_weights": "models",
-        "measure_norms": "models",
-        "name_shapes": "params",
-        "named_object": "models",
-        "numpy_dtype": "tensors",
-        "output_leaves": "tensors",
-        "parse_inputs": "tensors",
-        "parse_shapes": "params",
-        "quiet": "ir",
-        "read_config": "config",
-        "read_exported_program": "ir",
-        "read_ir": "backend",
-        "read_onnx": "ir",
-        "read_options": "models",
-        "read_task": "tasks",
-        "read_torchscript": "ir",
-        "reference_model": "verification",
-        "resolve_profiles": "params",
-        "run": "isolation",
-        "save_samples": "tensors",
-        "shapes_of": "models",
-        "source_modules": "ir",
-        "take_weights": "models",
-        "time_left": "isolation",
-        "time_limit": "isolation",
-        "to_half": "ir",
-        "to_numpy": "tensors",
-        "to_torch": "tensors",
-        "touching": "comparators",
-        "unchanged": "models",
-        "use_artifact": "artifact",
-        "write_whole": "files",
+        "artifact": "LoadRequest Manifest check_target load_request use_artifact",
+        "backend": "read_ir",
+        "comparators": "assign touching",
+        "config": "read_config",
+        "data": "DataRecord Item",
+        "files": "write_whole",
+        "inference": "Latency count_time",
+        "ir": "quiet read_exported_program read_onnx read_torchscript source_modules to_half",
+        "isolation": "Worker call check_time_limit run time_left time_limit",
+        "models": (
+            "BoundModel Call ModelSource Options evaluation find_model fixed_seed image_size "
+            "load_weights measure_norms named_object read_options shapes_of take_weights "
+            "unchanged"
+        ),
+        "operations": "Step Steps input_sets",
+        "params": "ShapeProfile Shapes format_dims name_shapes parse_shapes resolve_profiles",
+        "plugins": "contributed",
+        "rewriting": "Context LoweringContext Rewriting",
+        "tasks": "read_task",
+        "tensors": (
+            "Array NumpyArray PackedArray Sample inputs_for is_torch load_samples numpy_dtype "
+            "output_leaves parse_inputs save_samples to_numpy to_torch"
+        ),
+        "verdict": "OutputComparison",
+        "verification": "compare_outputs evaluator_outputs reference_model",
     },
 )
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__all__ += ["lazy_names"]

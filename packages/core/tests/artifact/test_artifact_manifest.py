@@ -7,8 +7,7 @@ import sys
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import enginebay
 from enginebay.artifact import (

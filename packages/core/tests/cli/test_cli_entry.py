@@ -15,8 +15,7 @@ import enginebay
 from enginebay.cli import command_parser
 from enginebay.cli.installed_commands import OWN, all_commands, command, module_of, summary
 from enginebay.testing import temporary_backend
-from enginebay.testing.command_runs import command as command_line
-from enginebay.testing.command_runs import environment
+from enginebay.testing.command_runs import command as command_line, environment
 
 if TYPE_CHECKING:
     from pathlib import Path

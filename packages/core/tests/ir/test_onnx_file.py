@@ -6,8 +6,7 @@ import sys
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from enginebay import environment

@@ -16,8 +16,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from enginebay import errors
 from enginebay.errors import ChildCrashedError, ChildTimeoutError, EnginebayError, IsolationError

@@ -14,8 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from enginebay.errors import ChildCrashedError, ChildTimeoutError, IsolationError
 from enginebay.isolation import Finished, check_time_limit, run, time_limit

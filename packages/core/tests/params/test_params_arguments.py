@@ -10,8 +10,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from enginebay.errors import ParamsError
 from enginebay.params import BackendParams, FileName, Shapes, format_dims

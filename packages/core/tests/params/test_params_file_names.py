@@ -6,8 +6,7 @@ import copy
 import pickle
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from enginebay.errors import ParamsError
 from enginebay.params import BackendParams, FileName

@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from enginebay.errors import PluginError
 from enginebay.plugins import BackendStatus, list_backends, list_plugins

@@ -8,8 +8,7 @@ from importlib.util import find_spec
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import HealthCheck, assume, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, assume, example, given, settings, strategies as st
 
 from enginebay.rewriting import rewrite
 

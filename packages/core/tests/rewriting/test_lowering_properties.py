@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from packages.core.tests.rewriting.lowered import Net, declared, lower
 from torch.nn import functional
 

@@ -4,8 +4,7 @@ from importlib.metadata import version
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from enginebay.errors import RewriterError
 from enginebay.rewriting import RewriterSet, Target, list_rewriters, rewrite

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from enginebay.errors import ArtifactError
 from enginebay.tensors.samples import Sample, load_samples, save_samples

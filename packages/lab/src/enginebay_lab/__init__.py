@@ -16,68 +16,57 @@ from typing import TYPE_CHECKING
 from enginebay.authors import lazy_names
 
 if TYPE_CHECKING:
-    from enginebay_lab.comparison.compare_backends import compare
-    from enginebay_lab.comparison.comparison import Comparison, ComparisonRow
-    from enginebay_lab.diagnosis.bisect_artifact import bisect
-    from enginebay_lab.diagnosis.bisection import Bisection
-    from enginebay_lab.diagnosis.quantization import Quantization, quantize
-    from enginebay_lab.diagnosis.rank_layers import Sensitivity, sensitivity
-    from enginebay_lab.evaluation.evaluate_artifacts import evaluate
-    from enginebay_lab.evaluation.evaluation_rows import Evaluation
-    from enginebay_lab.measurement.benchmark_artifact import benchmark
-    from enginebay_lab.measurement.benchmark_rows import Benchmark, BenchmarkRow
-    from enginebay_lab.reports.gathering import report
-    from enginebay_lab.reports.result import Report
-    from enginebay_lab.sweeps.cells import Cell
-    from enginebay_lab.sweeps.run_sweep import sweep
-    from enginebay_lab.sweeps.sweep_rows import Sweep, SweepRow
+    from enginebay_lab.comparison.compare_backends import compare as compare
+    from enginebay_lab.comparison.comparison import (
+        Comparison as Comparison,
+        ComparisonRow as ComparisonRow,
+    )
+    from enginebay_lab.diagnosis.bisect_artifact import bisect as bisect
+    from enginebay_lab.diagnosis.bisection import Bisection as Bisection
+    from enginebay_lab.diagnosis.quantization import (
+        Quantization as Quantization,
+        quantize as quantize,
+    )
+    from enginebay_lab.diagnosis.rank_layers import (
+        Sensitivity as Sensitivity,
+        sensitivity as sensitivity,
+    )
+    from enginebay_lab.evaluation.evaluate_artifacts import evaluate as evaluate
+    from enginebay_lab.evaluation.evaluation_rows import Evaluation as Evaluation
+    from enginebay_lab.measurement.benchmark_artifact import benchmark as benchmark
+    from enginebay_lab.measurement.benchmark_rows import (
+        Benchmark as Benchmark,
+        BenchmarkRow as BenchmarkRow,
+    )
+    from enginebay_lab.reports.gathering import report as report
+    from enginebay_lab.reports.result import Report as Report
+    from enginebay_lab.sweeps.cells import Cell as Cell
+    from enginebay_lab.sweeps.run_sweep import sweep as sweep
+    from enginebay_lab.sweeps.sweep_rows import (
+        Sweep as Sweep,
+        SweepRow as SweepRow,
+    )
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "Benchmark": "measurement.benchmark_rows",
-    "BenchmarkRow": "measurement.benchmark_rows",
-    "Bisection": "diagnosis.bisection",
-    "Cell": "sweeps.cells",
-    "Comparison": "comparison.comparison",
-    "ComparisonRow": "comparison.comparison",
-    "Evaluation": "evaluation.evaluation_rows",
-    "Quantization": "diagnosis.quantization",
-    "Report": "reports.result",
-    "Sensitivity": "diagnosis.rank_layers",
-    "Sweep": "sweeps.sweep_rows",
-    "SweepRow": "sweeps.sweep_rows",
-    "benchmark": "measurement.benchmark_artifact",
-    "bisect": "diagnosis.bisect_artifact",
-    "compare": "comparison.compare_backends",
-    "evaluate": "evaluation.evaluate_artifacts",
-    "quantize": "diagnosis.quantization",
-    "report": "reports.gathering",
-    "sensitivity": "diagnosis.rank_layers",
-    "sweep": "sweeps.run_sweep",
-}
 
-__all__ = [
-    "Benchmark",
-    "BenchmarkRow",
-    "Bisection",
-    "Cell",
-    "Comparison",
-    "ComparisonRow",
-    "Evaluation",
-    "Quantization",
-    "Report",
-    "Sensitivity",
-    "Sweep",
-    "SweepRow",
-    "benchmark",
-    "bisect",
-    "compare",
-    "evaluate",
-    "quantize",
-    "report",
-    "sensitivity",
-    "sweep",
-]
-
-__getattr__ = lazy_names(__name__, _HOMES)
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "comparison.compare_backends": "compare",
+        "comparison.comparison": "Comparison ComparisonRow",
+        "diagnosis.bisect_artifact": "bisect",
+        "diagnosis.bisection": "Bisection",
+        "diagnosis.quantization": "Quantization quantize",
+        "diagnosis.rank_layers": "Sensitivity sensitivity",
+        "evaluation.evaluate_artifacts": "evaluate",
+        "evaluation.evaluation_rows": "Evaluation",
+        "measurement.benchmark_artifact": "benchmark",
+        "measurement.benchmark_rows": "Benchmark BenchmarkRow",
+        "reports.gathering": "report",
+        "reports.result": "Report",
+        "sweeps.cells": "Cell",
+        "sweeps.run_sweep": "sweep",
+        "sweeps.sweep_rows": "Sweep SweepRow",
+    },
+)

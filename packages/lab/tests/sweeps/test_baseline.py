@@ -6,8 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from enginebay.inference import Latency
 from enginebay_lab.evaluation.evaluation_rows import Row

@@ -16,37 +16,28 @@ from typing import TYPE_CHECKING
 from enginebay.authors import lazy_names
 
 if TYPE_CHECKING:
-    from enginebay_vision.classification import ImageClassification
-    from enginebay_vision.detection import ObjectDetection
-    from enginebay_vision.found import Box, RankedClass
-    from enginebay_vision.image_input import ImageInput
-    from enginebay_vision.steps import Crop, Resize
+    from enginebay_vision.classification import ImageClassification as ImageClassification
+    from enginebay_vision.detection import ObjectDetection as ObjectDetection
+    from enginebay_vision.found import (
+        Box as Box,
+        RankedClass as RankedClass,
+    )
+    from enginebay_vision.image_input import ImageInput as ImageInput
+    from enginebay_vision.steps import (
+        Crop as Crop,
+        Resize as Resize,
+    )
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Box",
-    "Crop",
-    "ImageClassification",
-    "ImageInput",
-    "ObjectDetection",
-    "RankedClass",
-    "Resize",
-]
 
-__getattr__ = lazy_names(
+__getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "Box": "found",
-        "Crop": "steps",
-        "ImageClassification": "classification",
-        "ImageInput": "image_input",
-        "ObjectDetection": "detection",
-        "RankedClass": "found",
-        "Resize": "steps",
+        "classification": "ImageClassification",
+        "detection": "ObjectDetection",
+        "found": "Box RankedClass",
+        "image_input": "ImageInput",
+        "steps": "Crop Resize",
     },
 )
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

@@ -14,93 +14,65 @@ from typing import TYPE_CHECKING
 from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from enginebay.artifact.isolated import IsolatedWrapper
+    from enginebay.artifact.isolated import IsolatedWrapper as IsolatedWrapper
     from enginebay.artifact.manifest import (
-        MANIFEST_FORMAT,
-        MANIFEST_NAME,
-        ComparatorRecord,
-        FileEntry,
-        IRRecord,
-        Manifest,
-        Part,
-        PluginRecord,
-        RunRecord,
+        MANIFEST_FORMAT as MANIFEST_FORMAT,
+        MANIFEST_NAME as MANIFEST_NAME,
+        ComparatorRecord as ComparatorRecord,
+        FileEntry as FileEntry,
+        IRRecord as IRRecord,
+        Manifest as Manifest,
+        Part as Part,
+        PluginRecord as PluginRecord,
+        RunRecord as RunRecord,
     )
-    from enginebay.artifact.manifest_building import build_manifest, portable
-    from enginebay.artifact.node_modules import record_modules
+    from enginebay.artifact.manifest_building import (
+        build_manifest as build_manifest,
+        portable as portable,
+    )
+    from enginebay.artifact.node_modules import record_modules as record_modules
     from enginebay.artifact.opening import (
-        SAMPLES_FILE,
-        Artifact,
-        open_artifact,
-        use_artifact,
+        SAMPLES_FILE as SAMPLES_FILE,
+        Artifact as Artifact,
+        open_artifact as open_artifact,
+        use_artifact as use_artifact,
     )
-    from enginebay.artifact.parts import SIMULATION_FOLDER, convert_parts, simulation_folder
-    from enginebay.artifact.request import LoadRequest, load_request
-    from enginebay.artifact.runs import record_run, run_record
-    from enginebay.artifact.stage import Staging, move_artifact, staging
-    from enginebay.artifact.target import check_target
+    from enginebay.artifact.parts import (
+        SIMULATION_FOLDER as SIMULATION_FOLDER,
+        convert_parts as convert_parts,
+        simulation_folder as simulation_folder,
+    )
+    from enginebay.artifact.request import (
+        LoadRequest as LoadRequest,
+        load_request as load_request,
+    )
+    from enginebay.artifact.runs import (
+        record_run as record_run,
+        run_record as run_record,
+    )
+    from enginebay.artifact.stage import (
+        Staging as Staging,
+        move_artifact as move_artifact,
+        staging as staging,
+    )
+    from enginebay.artifact.target import check_target as check_target
 
-__all__ = [
-    "MANIFEST_FORMAT",
-    "MANIFEST_NAME",
-    "SAMPLES_FILE",
-    "SIMULATION_FOLDER",
-    "Artifact",
-    "ComparatorRecord",
-    "FileEntry",
-    "IRRecord",
-    "IsolatedWrapper",
-    "LoadRequest",
-    "Manifest",
-    "Part",
-    "PluginRecord",
-    "RunRecord",
-    "Staging",
-    "build_manifest",
-    "check_target",
-    "convert_parts",
-    "load_request",
-    "move_artifact",
-    "open_artifact",
-    "portable",
-    "record_modules",
-    "record_run",
-    "run_record",
-    "simulation_folder",
-    "staging",
-    "use_artifact",
-]
 
-__getattr__ = lazy_names(
+__getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "Artifact": "artifact.opening",
-        "ComparatorRecord": "artifact.manifest",
-        "FileEntry": "artifact.manifest",
-        "IRRecord": "artifact.manifest",
-        "IsolatedWrapper": "artifact.isolated",
-        "LoadRequest": "artifact.request",
-        "MANIFEST_FORMAT": "artifact.manifest",
-        "MANIFEST_NAME": "artifact.manifest",
-        "Manifest": "artifact.manifest",
-        "Part": "artifact.manifest",
-        "PluginRecord": "artifact.manifest",
-        "RunRecord": "artifact.manifest",
-        "SAMPLES_FILE": "artifact.opening",
-        "SIMULATION_FOLDER": "artifact.parts",
-        "Staging": "artifact.stage",
-        "build_manifest": "artifact.manifest_building",
-        "check_target": "artifact.target",
-        "convert_parts": "artifact.parts",
-        "load_request": "artifact.request",
-        "move_artifact": "artifact.stage",
-        "open_artifact": "artifact.opening",
-        "portable": "artifact.manifest_building",
-        "record_modules": "artifact.node_modules",
-        "record_run": "artifact.runs",
-        "run_record": "artifact.runs",
-        "simulation_folder": "artifact.parts",
-        "staging": "artifact.stage",
-        "use_artifact": "artifact.opening",
+        "artifact.isolated": "IsolatedWrapper",
+        "artifact.manifest": (
+            "ComparatorRecord FileEntry IRRecord MANIFEST_FORMAT MANIFEST_NAME Manifest Part "
+            "PluginRecord RunRecord"
+        ),
+        "artifact.manifest_building": "build_manifest portable",
+        "artifact.node_modules": "record_modules",
+        "artifact.opening": "Artifact SAMPLES_FILE open_artifact use_artifact",
+        "artifact.parts": "SIMULATION_FOLDER convert_parts simulation_folder",
+        "artifact.request": "LoadRequest load_request",
+        "artifact.runs": "record_run run_record",
+        "artifact.stage": "Staging move_artifact staging",
+        "artifact.target": "check_target",
     },
 )

@@ -11,19 +11,22 @@ from typing import TYPE_CHECKING
 from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from enginebay.comparators.assignment import assign, touching
-    from enginebay.comparators.comparator import Comparator
-    from enginebay.comparators.find import find_comparators, recorded_comparators
+    from enginebay.comparators.assignment import (
+        assign as assign,
+        touching as touching,
+    )
+    from enginebay.comparators.comparator import Comparator as Comparator
+    from enginebay.comparators.find import (
+        find_comparators as find_comparators,
+        recorded_comparators as recorded_comparators,
+    )
 
-__all__ = ["Comparator", "assign", "find_comparators", "recorded_comparators", "touching"]
 
-__getattr__ = lazy_names(
+__getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "Comparator": "comparators.comparator",
-        "assign": "comparators.assignment",
-        "find_comparators": "comparators.find",
-        "recorded_comparators": "comparators.find",
-        "touching": "comparators.assignment",
+        "comparators.assignment": "assign touching",
+        "comparators.comparator": "Comparator",
+        "comparators.find": "find_comparators recorded_comparators",
     },
 )

@@ -11,20 +11,21 @@ from typing import TYPE_CHECKING
 from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from enginebay.data.data_set import CheckedItems, DataSet, Item, NamedData
-    from enginebay.data.named_data import find_data
-    from enginebay.data.record import DataRecord
+    from enginebay.data.data_set import (
+        CheckedItems as CheckedItems,
+        DataSet as DataSet,
+        Item as Item,
+        NamedData as NamedData,
+    )
+    from enginebay.data.named_data import find_data as find_data
+    from enginebay.data.record import DataRecord as DataRecord
 
-__all__ = ["CheckedItems", "DataRecord", "DataSet", "Item", "NamedData", "find_data"]
 
-__getattr__ = lazy_names(
+__getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "CheckedItems": "data.data_set",
-        "DataRecord": "data.record",
-        "DataSet": "data.data_set",
-        "Item": "data.data_set",
-        "NamedData": "data.data_set",
-        "find_data": "data.named_data",
+        "data.data_set": "CheckedItems DataSet Item NamedData",
+        "data.named_data": "find_data",
+        "data.record": "DataRecord",
     },
 )

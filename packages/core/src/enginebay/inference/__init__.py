@@ -10,36 +10,29 @@ from typing import TYPE_CHECKING
 from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from enginebay.inference.chain import ChainedWrapper
-    from enginebay.inference.input_check import InputCheck
-    from enginebay.inference.layers import TimedLayer
-    from enginebay.inference.receipt import Receipt, coarseness
-    from enginebay.inference.timing import Latency, Timing, count_time
-    from enginebay.inference.wrapper import Wrapper
+    from enginebay.inference.chain import ChainedWrapper as ChainedWrapper
+    from enginebay.inference.input_check import InputCheck as InputCheck
+    from enginebay.inference.layers import TimedLayer as TimedLayer
+    from enginebay.inference.receipt import (
+        Receipt as Receipt,
+        coarseness as coarseness,
+    )
+    from enginebay.inference.timing import (
+        Latency as Latency,
+        Timing as Timing,
+        count_time as count_time,
+    )
+    from enginebay.inference.wrapper import Wrapper as Wrapper
 
-__all__ = [
-    "ChainedWrapper",
-    "InputCheck",
-    "Latency",
-    "Receipt",
-    "TimedLayer",
-    "Timing",
-    "Wrapper",
-    "coarseness",
-    "count_time",
-]
 
-__getattr__ = lazy_names(
+__getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "InputCheck": "inference.input_check",
-        "ChainedWrapper": "inference.chain",
-        "Latency": "inference.timing",
-        "TimedLayer": "inference.layers",
-        "Timing": "inference.timing",
-        "count_time": "inference.timing",
-        "Receipt": "inference.receipt",
-        "coarseness": "inference.receipt",
-        "Wrapper": "inference.wrapper",
+        "inference.chain": "ChainedWrapper",
+        "inference.input_check": "InputCheck",
+        "inference.layers": "TimedLayer",
+        "inference.receipt": "Receipt coarseness",
+        "inference.timing": "Latency Timing count_time",
+        "inference.wrapper": "Wrapper",
     },
 )

@@ -10,49 +10,38 @@ from typing import TYPE_CHECKING
 from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from enginebay.ir.half import to_half
-    from enginebay.ir.model import IR_FOLDER, SUFFIXES, ExporterName, IRKind, IRModel
-    from enginebay.ir.noise import model_line, no_graph_dump, quiet
-    from enginebay.ir.onnx_file import read_onnx
-    from enginebay.ir.scopes import source_modules
-    from enginebay.ir.summary import describe
-    from enginebay.ir.torch_file import program_specs, read_exported_program, read_torchscript
+    from enginebay.ir.half import to_half as to_half
+    from enginebay.ir.model import (
+        IR_FOLDER as IR_FOLDER,
+        SUFFIXES as SUFFIXES,
+        ExporterName as ExporterName,
+        IRKind as IRKind,
+        IRModel as IRModel,
+    )
+    from enginebay.ir.noise import (
+        model_line as model_line,
+        no_graph_dump as no_graph_dump,
+        quiet as quiet,
+    )
+    from enginebay.ir.onnx_file import read_onnx as read_onnx
+    from enginebay.ir.scopes import source_modules as source_modules
+    from enginebay.ir.summary import describe as describe
+    from enginebay.ir.torch_file import (
+        program_specs as program_specs,
+        read_exported_program as read_exported_program,
+        read_torchscript as read_torchscript,
+    )
 
-__all__ = [
-    "IR_FOLDER",
-    "SUFFIXES",
-    "ExporterName",
-    "IRKind",
-    "IRModel",
-    "describe",
-    "model_line",
-    "no_graph_dump",
-    "program_specs",
-    "quiet",
-    "read_exported_program",
-    "read_onnx",
-    "read_torchscript",
-    "source_modules",
-    "to_half",
-]
 
-__getattr__ = lazy_names(
+__getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "ExporterName": "ir.model",
-        "IRKind": "ir.model",
-        "IRModel": "ir.model",
-        "IR_FOLDER": "ir.model",
-        "SUFFIXES": "ir.model",
-        "describe": "ir.summary",
-        "model_line": "ir.noise",
-        "no_graph_dump": "ir.noise",
-        "program_specs": "ir.torch_file",
-        "quiet": "ir.noise",
-        "read_exported_program": "ir.torch_file",
-        "read_onnx": "ir.onnx_file",
-        "read_torchscript": "ir.torch_file",
-        "source_modules": "ir.scopes",
-        "to_half": "ir.half",
+        "ir.half": "to_half",
+        "ir.model": "ExporterName IRKind IRModel IR_FOLDER SUFFIXES",
+        "ir.noise": "model_line no_graph_dump quiet",
+        "ir.onnx_file": "read_onnx",
+        "ir.scopes": "source_modules",
+        "ir.summary": "describe",
+        "ir.torch_file": "program_specs read_exported_program read_torchscript",
     },
 )

@@ -141,8 +141,14 @@ def resolve_settings(
             dynamic=dynamic,
             data=data,
         )
-    from enginebay.config import Problems, backend_params, plain, read, read_sections
-    from enginebay.config import dynamic_shapes as open_axes
+    from enginebay.config import (
+        Problems,
+        backend_params,
+        dynamic_shapes as open_axes,
+        plain,
+        read,
+        read_sections,
+    )
 
     table = read(config) if isinstance(config, str | Path) else config
     if not isinstance(table, Mapping):

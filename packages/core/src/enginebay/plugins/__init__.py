@@ -12,34 +12,51 @@ from typing import TYPE_CHECKING
 
 from enginebay.lazy import lazy_names
 from enginebay.plugins.discovery import (
-    KNOWN_COMMANDS,
-    KNOWN_COMPARATORS,
-    KNOWN_DISTRIBUTIONS,
-    KNOWN_MODEL_SOURCES,
-    KNOWN_TASKS,
-    BackendStatus,
-    installed_backends,
-    list_backends,
-    list_commands,
-    list_plugins,
-    load_faults,
+    KNOWN_COMMANDS as KNOWN_COMMANDS,
+    KNOWN_COMPARATORS as KNOWN_COMPARATORS,
+    KNOWN_DISTRIBUTIONS as KNOWN_DISTRIBUTIONS,
+    KNOWN_MODEL_SOURCES as KNOWN_MODEL_SOURCES,
+    KNOWN_TASKS as KNOWN_TASKS,
+    BackendStatus as BackendStatus,
+    installed_backends as installed_backends,
+    list_backends as list_backends,
+    list_commands as list_commands,
+    list_plugins as list_plugins,
+    load_faults as load_faults,
 )
-from enginebay.plugins.entry_points import BACKENDS, module_file
+from enginebay.plugins.entry_points import (
+    BACKENDS as BACKENDS,
+    module_file as module_file,
+)
 
 if TYPE_CHECKING:
     from enginebay.plugins.loading import (
-        LoadedPlugin,
-        PluginTeam,
-        PluginWarning,
-        contributed,
-        load_backend,
-        load_command,
-        load_plugins,
-        reset,
+        LoadedPlugin as LoadedPlugin,
+        PluginTeam as PluginTeam,
+        PluginWarning as PluginWarning,
+        contributed as contributed,
+        load_backend as load_backend,
+        load_command as load_command,
+        load_plugins as load_plugins,
+        reset as reset,
     )
-    from enginebay.plugins.trial import forget_failures, trust
+    from enginebay.plugins.trial import (
+        forget_failures as forget_failures,
+        trust as trust,
+    )
 
-__all__ = [
+
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "plugins.loading": (
+            "LoadedPlugin PluginTeam PluginWarning contributed load_backend load_command "
+            "load_plugins reset"
+        ),
+        "plugins.trial": "forget_failures trust",
+    },
+)
+__all__ += [
     "BACKENDS",
     "KNOWN_COMMANDS",
     "KNOWN_COMPARATORS",
@@ -47,33 +64,10 @@ __all__ = [
     "KNOWN_MODEL_SOURCES",
     "KNOWN_TASKS",
     "BackendStatus",
-    "LoadedPlugin",
-    "PluginTeam",
-    "PluginWarning",
-    "contributed",
-    "forget_failures",
     "installed_backends",
     "list_backends",
     "list_commands",
     "list_plugins",
-    "load_backend",
-    "load_command",
     "load_faults",
-    "load_plugins",
     "module_file",
-    "reset",
-    "trust",
 ]
-
-_LOADING = (
-    *("LoadedPlugin", "PluginTeam", "PluginWarning"),
-    *("contributed", "load_backend", "load_command", "load_plugins", "reset"),
-)
-
-__getattr__ = lazy_names(
-    __name__,
-    {
-        **dict.fromkeys(_LOADING, "plugins.loading"),
-        **dict.fromkeys(("forget_failures", "trust"), "plugins.trial"),
-    },
-)

@@ -10,9 +10,12 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch._C import _get_function_stack_at, _len_torch_function_stack
-from torch._C import _pop_torch_function_stack as _pop
-from torch._C import _push_on_torch_function_stack as _push
+from torch._C import (
+    _get_function_stack_at,
+    _len_torch_function_stack,
+    _pop_torch_function_stack as _pop,
+    _push_on_torch_function_stack as _push,
+)
 from torch.overrides import TorchFunctionMode
 
 from enginebay.rewriting import names

@@ -8,87 +8,55 @@ from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
     from enginebay.tensors.arrays import (
-        NumpyArray,
-        host_tensor,
-        host_view,
-        is_torch,
-        numpy_dtype,
-        to_device,
-        to_numpy,
-        to_torch,
+        NumpyArray as NumpyArray,
+        host_tensor as host_tensor,
+        host_view as host_view,
+        is_torch as is_torch,
+        numpy_dtype as numpy_dtype,
+        to_device as to_device,
+        to_numpy as to_numpy,
+        to_torch as to_torch,
     )
-    from enginebay.tensors.caches import is_cache
-    from enginebay.tensors.inputs import generate_input, inputs_for, parse_inputs, resize
-    from enginebay.tensors.packed import PackedArray
+    from enginebay.tensors.caches import is_cache as is_cache
+    from enginebay.tensors.inputs import (
+        generate_input as generate_input,
+        inputs_for as inputs_for,
+        parse_inputs as parse_inputs,
+        resize as resize,
+    )
+    from enginebay.tensors.packed import PackedArray as PackedArray
     from enginebay.tensors.samples import (
-        Sample,
-        is_recorded,
-        load_samples,
-        save_arrays,
-        save_samples,
+        Sample as Sample,
+        is_recorded as is_recorded,
+        load_samples as load_samples,
+        save_arrays as save_arrays,
+        save_samples as save_samples,
     )
-    from enginebay.tensors.spec import Array, TensorSpec, dtype_name, specs
-    from enginebay.tensors.tree import leaves, map_leaves, map_named, output_leaves
+    from enginebay.tensors.spec import (
+        Array as Array,
+        TensorSpec as TensorSpec,
+        dtype_name as dtype_name,
+        specs as specs,
+    )
+    from enginebay.tensors.tree import (
+        leaves as leaves,
+        map_leaves as map_leaves,
+        map_named as map_named,
+        output_leaves as output_leaves,
+    )
 
-__all__ = [
-    "Array",
-    "NumpyArray",
-    "PackedArray",
-    "Sample",
-    "TensorSpec",
-    "dtype_name",
-    "generate_input",
-    "host_tensor",
-    "host_view",
-    "inputs_for",
-    "is_cache",
-    "is_recorded",
-    "is_torch",
-    "leaves",
-    "load_samples",
-    "map_leaves",
-    "map_named",
-    "numpy_dtype",
-    "output_leaves",
-    "parse_inputs",
-    "resize",
-    "save_arrays",
-    "save_samples",
-    "specs",
-    "to_device",
-    "to_numpy",
-    "to_torch",
-]
 
-__getattr__ = lazy_names(
+__getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "Array": "tensors.spec",
-        "NumpyArray": "tensors.arrays",
-        "PackedArray": "tensors.packed",
-        "Sample": "tensors.samples",
-        "TensorSpec": "tensors.spec",
-        "dtype_name": "tensors.spec",
-        "host_tensor": "tensors.arrays",
-        "host_view": "tensors.arrays",
-        "inputs_for": "tensors.inputs",
-        "is_cache": "tensors.caches",
-        "is_recorded": "tensors.samples",
-        "is_torch": "tensors.arrays",
-        "leaves": "tensors.tree",
-        "load_samples": "tensors.samples",
-        "generate_input": "tensors.inputs",
-        "map_leaves": "tensors.tree",
-        "map_named": "tensors.tree",
-        "numpy_dtype": "tensors.arrays",
-        "output_leaves": "tensors.tree",
-        "parse_inputs": "tensors.inputs",
-        "resize": "tensors.inputs",
-        "save_arrays": "tensors.samples",
-        "save_samples": "tensors.samples",
-        "specs": "tensors.spec",
-        "to_device": "tensors.arrays",
-        "to_numpy": "tensors.arrays",
-        "to_torch": "tensors.arrays",
+        "tensors.arrays": (
+            "NumpyArray host_tensor host_view is_torch numpy_dtype to_device to_numpy to_torch"
+        ),
+        "tensors.caches": "is_cache",
+        "tensors.inputs": "generate_input inputs_for parse_inputs resize",
+        "tensors.packed": "PackedArray",
+        "tensors.samples": "Sample is_recorded load_samples save_arrays save_samples",
+        "tensors.spec": "Array TensorSpec dtype_name specs",
+        "tensors.tree": "leaves map_leaves map_named output_leaves",
     },
 )

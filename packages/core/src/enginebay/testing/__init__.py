@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING
 from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from enginebay.testing.conformance import CommandConformance, Conformance, xfail
-    from enginebay.testing.temporary import temporary_backend
+    from enginebay.testing.conformance import (
+        CommandConformance as CommandConformance,
+        Conformance as Conformance,
+        xfail as xfail,
+    )
+    from enginebay.testing.temporary import temporary_backend as temporary_backend
 
-__all__ = ["CommandConformance", "Conformance", "temporary_backend", "xfail"]
 
 # Only the conformance kit needs pytest.
-__getattr__ = lazy_names(
+__getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "CommandConformance": "testing.conformance",
-        "Conformance": "testing.conformance",
-        "temporary_backend": "testing.temporary",
-        "xfail": "testing.conformance",
+        "testing.conformance": "CommandConformance Conformance xfail",
+        "testing.temporary": "temporary_backend",
     },
 )

@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import torch
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import Phase, given, settings, strategies as st
 from packages.core.tests.rewriting.lowered import lower
 
 #: What any engine has: arithmetic, comparisons, choices, sums, products of matrices, shapes.

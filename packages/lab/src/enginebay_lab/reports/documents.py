@@ -12,16 +12,14 @@ from enginebay.errors import UsageError, check_text
 from enginebay_lab.comparison.comparison import Comparison
 from enginebay_lab.diagnosis.bisection import Bisection
 from enginebay_lab.diagnosis.rank_layers import Sensitivity
-from enginebay_lab.evaluation.evaluation_rows import ROW_KIND as EVALUATION_ROW
-from enginebay_lab.evaluation.evaluation_rows import Evaluation, Row
+from enginebay_lab.evaluation.evaluation_rows import ROW_KIND as EVALUATION_ROW, Evaluation, Row
 from enginebay_lab.journal import SCHEMA, Journal, decode_json, similar_file
 from enginebay_lab.measurement.benchmark_rows import LINE_KIND, Benchmark, BenchmarkRow
 from enginebay_lab.measurement.machine import Machine
 from enginebay_lab.reports.findings import ReportedArtifact
 from enginebay_lab.reports.result import Report
 from enginebay_lab.sweeps.rows_file import read_rows
-from enginebay_lab.sweeps.sweep_rows import ROW_KIND as SWEEP_ROW
-from enginebay_lab.sweeps.sweep_rows import Sweep
+from enginebay_lab.sweeps.sweep_rows import ROW_KIND as SWEEP_ROW, Sweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
