@@ -109,6 +109,7 @@ def test_a_model_of_chance_is_unverified(deploy: Deploy) -> None:
     assert deployed.verification.reason.startswith("the model is not deterministic, a second run")
 
 
+@pytest.mark.filterwarnings("ignore::enginebay.VerdictWarning")
 @pytest.mark.parametrize(
     ("function", "reason"),
     [
@@ -265,6 +266,7 @@ def deploy_planes(folder: Path, model: Planes, backend: str, **given: Any) -> eb
     return eb.deploy(model, backend=backend, work_dir=folder / "out", **split_options(options))
 
 
+@pytest.mark.filterwarnings("ignore::enginebay.VerdictWarning")
 def test_a_probe_that_rounding_decides_says_nothing(loopback: str, tmp_path: Path) -> None:
     deployed = deploy_planes(tmp_path, Planes(), loopback)
     assert deployed.verdict == "verified"
@@ -333,6 +335,7 @@ class Remainder(nn.Module):
         return torch.where(x.abs().sum() == 0, found + self.mistake, found)
 
 
+@pytest.mark.filterwarnings("ignore::enginebay.VerdictWarning")
 @pytest.mark.parametrize(
     "pair",
     [
@@ -354,6 +357,7 @@ def test_a_difference_is_no_more_than_the_rounding_of_its_numbers(
         eb.deploy(Remainder(pair, 1e-3), work_dir=tmp_path / "wrong", **split_options(options))
 
 
+@pytest.mark.filterwarnings("ignore::enginebay.VerdictWarning")
 def test_rounding_is_told_from_mistakes_in_a_graph_that_runs_elsewhere(
     ahead: str, tmp_path: Path
 ) -> None:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from enginebay.models.dynamic import (
         DynamicDim as DynamicDim,
         DynamicShapes as DynamicShapes,
-        between_shapes as between_shapes,
+        between_shapes crossed_shapes as between_shapes,
+        crossed_shapes as crossed_shapes,
         extreme_shapes as extreme_shapes,
     )
     from enginebay.models.examples import shapes_of as shapes_of
@@ -55,7 +56,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "models.arguments": "Call",
         "models.bound": "BoundModel bind",
-        "models.dynamic": "DynamicDim DynamicShapes between_shapes extreme_shapes",
+        "models.dynamic": "DynamicDim DynamicShapes between_shapes crossed_shapes extreme_shapes",
         "models.examples": "shapes_of",
         "models.forward": "evaluation output_tensors",
         "models.input_names": "unused",

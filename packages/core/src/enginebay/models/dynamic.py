@@ -115,7 +115,53 @@ def extreme_shapes(
 
 
 def _size(dim: DynamicDim | None, bound: str, size: int) -> int:
-    return (dim and getattr(dim, bound)) or size
+    limit = None if dim is None else getattr(dim, bound)
+    return size if limit is None else int(limit)
+
+
+def crossed_shapes(
+    dynamic: DynamicShapes, usual: Mapping[str, tuple[int, ...]]
+) -> Iterator[dict[str, tuple[int, ...]]]:
+    """Each input's shape with open dimensions of several names at sizes of their own.
+
+    First every name has another size, then each is alone at another one than the example's. An
+    engine that exchanges height and width is right wherever both are equal.
+
+    Example:
+        >>> image = {"x": {0: DynamicDim("height", 4, 64), 1: DynamicDim("width", 4, 64)}}
+        >>> list(crossed_shapes(image, {"x": (16, 16)}))
+        [{'x': (31, 29)}, {'x': (31, 16)}, {'x': (16, 31)}]
+    """
+    names = dict.fromkeys(dim.name for axes in dynamic.values() for dim in axes.values())
+    if len(names) < 2:
+        return
+    chosen: dict[str, int] = {}
+    for name, (dim, size) in _named_dims(dynamic, usual).items():
+        sizes = (one for one in _primes(dim, size) if one not in (*chosen.values(), size))
+        chosen[name] = next(sizes, dim.min if dim.min != size else dim.max or size)
+    seen = [dict(usual)]
+    for sizes in (chosen, *({name: size} for name, size in chosen.items())):
+        shapes = {
+            name: tuple(
+                sizes.get(dim.name, size) if (dim := dynamic.get(name, {}).get(axis)) else size
+                for axis, size in enumerate(shape)
+            )
+            for name, shape in usual.items()
+        }
+        if shapes not in seen:
+            seen.append(shapes)
+            yield shapes
+
+
+def _named_dims(
+    dynamic: DynamicShapes, usual: Mapping[str, tuple[int, ...]]
+) -> dict[str, tuple[DynamicDim, int]]:
+    """The open dimensions by name, each with its size in the example."""
+    return {
+        dim.name: (dim, usual[name][axis])
+        for name, axes in dynamic.items()
+        for axis, dim in axes.items()
+    }
 
 
 def between_shapes(
@@ -156,10 +202,14 @@ def _odd(dim: DynamicDim, size: int) -> int:
 
 def _prime(dim: DynamicDim, size: int) -> int:
     """The last prime size below the middle of the range, above 2 where there is one."""
+    return next(_primes(dim, size), size)
+
+
+def _primes(dim: DynamicDim, size: int) -> Iterator[int]:
+    """The prime sizes below the middle of the range, from above."""
     for number in range(_middle(dim, size), max(dim.min, 2) - 1, -1):
         if all(number % other for other in range(2, int(number**0.5) + 1)):
-            return number
-    return size
+            yield number
 
 
 def normalise(

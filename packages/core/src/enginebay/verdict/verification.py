@@ -32,6 +32,8 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
         labels: What each recorded sample is: ``example``, ``redrawn``.
         beyond: Labels of the samples with values outside of what the example has.
         dropped: Probes that say nothing, and why: the model raises, or gives NaN alone.
+        undecided: Labels of the probes among them on which rounding alone decides.
+        untried: Inputs that hold the example's one value in every sample.
         warnings: What limits the verdict, a sentence each.
         branches: Lines where Python read values that differ between samples: ``net.py:12``.
         domain: Bounds of the probes by input, where the caller gave some.
@@ -41,10 +43,24 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
     labels: tuple[str, ...] = ()
     beyond: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
+    undecided: tuple[str, ...] = ()
+    untried: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     branches: tuple[str, ...] = ()
     domain: dict[str, tuple[float, float]] = {}
     doubt: str = ""
+
+    def limits(self) -> tuple[str, ...]:
+        """What limits the verdict, a sentence each."""
+        texts = [*self.warnings]
+        if self.undecided and not self.doubt:
+            count = len(self.undecided) + sum(label != EXAMPLE for label in self.labels)
+            texts.append(
+                f"rounding alone decides what the model gives on {len(self.undecided)} of "
+                f"{count} probes, which are left out: {', '.join(self.undecided)}"
+            )
+        texts += [f"nothing is known about other values of '{name}'" for name in self.untried]
+        return tuple(texts)
 
     def traced(self, notes: Sequence[str]) -> Basis:
         """Without the lines whose values the exporter did not make constants of.
@@ -142,6 +158,8 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         verdict: Verdict = "mismatched" if is_wrong else "verified"
         if not failed and not any(o.total for o in chain.from_iterable(samples)):
             doubt = doubt or "not one number was compared"
+        if basis is not None and len(basis.undecided) > len(labels) - 1:
+            doubt = doubt or "rounding alone decides what the model gives on most probes"
         if basis is not None and basis.doubt:
             verdict, doubt = "unverified", basis.doubt
         elif doubt and not is_wrong:
@@ -239,7 +257,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the engine fell back on, and what else limits the verdict, a sentence each."""
-        return (*self.fallbacks, *(self.basis.warnings if self.basis is not None else ()))
+        return (*self.fallbacks, *(self.basis.limits() if self.basis is not None else ()))
 
     def causes(self) -> tuple[str, ...]:
         """Likely causes of a mismatch, and what to type."""

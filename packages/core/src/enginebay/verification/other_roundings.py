@@ -6,8 +6,9 @@ from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.flop_counter import flop_registry  # torch's own list of what sums products
+from torch.utils.weak import WeakTensorKeyDictionary
 
 
 class OtherRoundings(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
@@ -33,13 +34,24 @@ class OtherRoundings(TorchDispatchMode):  # type: ignore[no-untyped-call]  # tor
         super().__init__()  # type: ignore[no-untyped-call]
         self._unit = unit
         self._generator = torch.Generator().manual_seed(seed)
+        #: What functions that round gave, and what was made of it: a 1 among it is 1 by chance.
+        self._inexact = WeakTensorKeyDictionary()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call an operator, with roundings where it adds, subtracts or divides."""
         rounds = _rounds(func, args)
+        inexact = str(func.overloadpacket).startswith(_INEXACT) or any(
+            leaf in self._inexact
+            for leaf in tree_leaves((args, kwargs))
+            if isinstance(leaf, torch.Tensor)
+        )
         if rounds and not func._schema.is_mutable:
             args = tree_map_only(torch.Tensor, self._rounded, args)
         result = func(*args, **(kwargs or {}))
+        if inexact:
+            for leaf in tree_leaves(result):
+                if isinstance(leaf, torch.Tensor):
+                    self._inexact[leaf] = True
         total = result[0] if isinstance(result, tuple) else result
         if rounds and total.is_floating_point():
             total.mul_(self._errors(total))
@@ -52,7 +64,20 @@ class OtherRoundings(TorchDispatchMode):  # type: ignore[no-untyped-call]  # tor
 
     def _errors(self, tensor: torch.Tensor) -> torch.Tensor:
         errors = torch.rand(tensor.shape, generator=self._generator) * 2 - 1
-        return (1 + self._unit * errors.to(tensor.device)).to(tensor.dtype)
+        errors = errors.to(tensor.device)
+        if tensor not in self._inexact:
+            errors.masked_fill_(_is_exact(tensor), 0)
+        return (1 + self._unit * errors).to(tensor.dtype)
+
+
+def _is_exact(tensor: torch.Tensor) -> torch.Tensor:
+    """Which values are integers or powers of two: sums and differences of those do not round.
+
+    ``(1.0 - mask) * torch.finfo(dtype).min`` must stay 0 where the mask is 1.
+    """
+    values = tensor if tensor.is_floating_point() else tensor.to(torch.float32)
+    mantissa, _ = torch.frexp(values.float())
+    return (values == values.round()) | (mantissa.abs() == 0.5)
 
 
 def _rounds(func: Any, args: Any) -> bool:
@@ -63,6 +88,15 @@ def _rounds(func: Any, args: Any) -> bool:
 
 
 _ATEN: Any = torch.ops.aten
+#: What gives a rounded result even for integers, by the beginnings of names.
+_INEXACT = tuple(
+    f"aten.{name}"
+    for name in (
+        *("exp", "log", "sqrt", "rsqrt", "div", "reciprocal", "pow", "tan", "sin", "cos", "atan"),
+        *("asin", "acos", "sigmoid", "softmax", "_softmax", "_log_softmax", "softplus", "gelu"),
+        *("silu", "mish", "elu", "erf", "mean", "var", "std", "linalg", "native_", "norm"),
+    )
+)
 _TANH = {_ATEN.tanh, _ATEN.tanh_}
 #: What adds or subtracts, and is not on torch's list.
 _SUMS = {

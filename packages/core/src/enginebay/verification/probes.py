@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from enginebay.errors import UsageError
-from enginebay.models import between_shapes, extreme_shapes
+from enginebay.models import between_shapes, crossed_shapes, extreme_shapes
 from enginebay.tensors import resize
 from enginebay.verdict import PROBES
 from enginebay.verification.output_arrays import is_float
@@ -116,11 +116,12 @@ class Probes:
     def all(self, dynamic: DynamicShapes, precision: str) -> list[Probe]:
         """Every probe that the settings ask for.
 
-        The smallest and the largest sizes come first, with rows that differ, where sizes are open.
+        The smallest and the largest sizes come first, with rows that differ, where sizes are open;
+        then sizes of several names apart, and other values of each input that holds one value.
         At the example's sizes floats are redrawn with its mean and spread; integers and masks are
         permuted too. Then an odd and a prime size in between follow, and floats of the other sign,
         with ten times the spread, and zeros. Integers stay between the example's least and
-        greatest, zeros and ones (masks) keep their counts. In less than single precision floats
+        greatest; zeros and ones (masks) keep their counts where they hold both. In less than single precision floats
         are permuted too, and not stretched.
 
         Args:
@@ -137,7 +138,35 @@ class Probes:
             return [replace(probe, inputs=probe.tiled or probe.inputs) for probe in extremes]
         wide = precision == "fp32"
         usual = islice(self._usual(dynamic, wide=wide), self._settings.count)
-        return [*extremes, *usual, *(self._large() if self._settings.large else ())]
+        apart = self._apart(dynamic) if self._settings.count else ()
+        return [*extremes, *apart, *usual, *(self._large() if self._settings.large else ())]
+
+    def _apart(self, dynamic: DynamicShapes) -> Iterator[Probe]:
+        """Sizes and inputs that the other probes change together, or not at all."""
+        for shapes in crossed_shapes(dynamic, _shapes(self._example)):
+            yield self._at(shapes)
+        for name, array in self._example.items():
+            if is_constant(array) and (other := self._other_values(name, array)) is not None:
+                inputs = {**self._example, name: other}
+                yield Probe(f"other values of {name}", inputs, beyond=self._is_beyond(inputs))
+
+    def _other_values(self, name: str, array: NumpyArray) -> NumpyArray | None:
+        """Other values for an input that holds one; None for floats, which are redrawn anyway.
+
+        A mask gets holes, in every row but with no whole row of them. Lengths, time steps and
+        positions are taken down, since they mostly have a limit above.
+        """
+        value = array.flat[0]
+        is_alone = len(self._example) == 1 and is_float(array)
+        if value in (0, 1) and name not in self._below and not is_alone:
+            return self._clipped(name, _with_holes(array))
+        if is_float(array):
+            return None
+        if name in self._below:
+            low, high = 0, max(self._below[name], 2)
+        else:  # a length of 0 is refused by many models
+            low, high = (1, int(value)) if value > 1 else (int(value) + 1, 1)
+        return self._clipped(name, self._random.integers(low, high, array.shape, array.dtype))
 
     def _usual(self, dynamic: DynamicShapes, *, wide: bool) -> Iterator[Probe]:
         """Those first that find most."""
@@ -271,6 +300,25 @@ def _statistics(array: NumpyArray) -> tuple[Any, float, Any, Any]:
     if finite.dtype.kind == "c":
         return wide.mean(), float(wide.std()), 0.0, 0.0
     return wide.mean(), float(wide.std()), finite.min(), finite.max()
+
+
+def is_constant(array: NumpyArray) -> bool:
+    """True if an array of numbers holds one value alone."""
+    if array.size == 0 or array.dtype.kind not in "biuf":
+        return False
+    return bool((array == array.flat[0]).all())
+
+
+def _with_holes(array: NumpyArray) -> NumpyArray:
+    """A mask of one value with the other one at the end of each row, and once inside of it."""
+    rows = array.copy().reshape(-1, array.shape[-1] if array.ndim else 1)
+    other = np.asarray(1 - int(array.flat[0])).astype(array.dtype)
+    length = rows.shape[1]
+    rows[:, -1] = other
+    for number, row in enumerate(rows):
+        if length > 3:
+            row[1 + number % (length - 3)] = other
+    return rows.reshape(array.shape)
 
 
 def _is_mask(array: NumpyArray) -> bool:

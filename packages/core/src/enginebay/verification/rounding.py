@@ -125,5 +125,6 @@ def _without(recorded: RecordedReference, decided: Collection[str]) -> RecordedR
         labels=tuple(label for label, _ in kept),
         beyond=tuple(label for label in basis.beyond if label not in decided),
         dropped=(*basis.dropped, *reasons),
+        undecided=(*basis.undecided, *decided),
     )
     return replace(recorded, samples=tuple(sample for _, sample in kept), basis=basis)

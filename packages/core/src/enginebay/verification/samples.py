@@ -14,7 +14,7 @@ from enginebay.verdict import EXAMPLE, ITEM, Basis
 from enginebay.verification.group import Measure
 from enginebay.verification.groups import check_comparators, compare_sample
 from enginebay.verification.output_arrays import says_nothing
-from enginebay.verification.probes import Probe, Probes, ProbeSettings
+from enginebay.verification.probes import Probe, Probes, ProbeSettings, is_constant
 from enginebay.verification.reference import reference_for
 from enginebay.verification.tolerance import CALIBRATED
 
@@ -99,6 +99,8 @@ def record_reference(
     for probe in drawn:
         recorder.record(probe)
     check_comparators(comparators, recorder.samples[1:])
+    if settings.count and precision not in CALIBRATED:
+        recorder.note_untried(model.examples)
     return recorder.recorded(reference.description)
 
 
@@ -187,6 +189,7 @@ class _Kept:
     labels: list[str] = field(default_factory=list)
     beyond: list[str] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
+    untried: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Say what is not tried at all."""
@@ -208,12 +211,22 @@ class _Kept:
         if beyond:
             self.beyond.append(label)
 
+    def note_untried(self, example: Arrays) -> None:
+        """Note the inputs that hold the example's one value in every sample."""
+        self.untried = tuple(
+            name
+            for name, array in example.items()
+            if is_constant(array)
+            and all((one.inputs[name] == array.flat[0]).all() for one in self.samples)
+        )
+
     def basis(self) -> Basis:
         """What the verdict will rest on."""
         return Basis(
             labels=tuple(self.labels),
             beyond=tuple(self.beyond),
             dropped=tuple(self.dropped),
+            untried=self.untried,
             domain=self.domain,
         )
 

@@ -1,0 +1,168 @@
+"""Inputs that hold one value in the example, and sizes that are equal in it, are tried apart."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import enginebay as eb
+from enginebay.models import DynamicDim, crossed_shapes, extreme_shapes
+from enginebay.verification.probes import Probes, ProbeSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+pytestmark = pytest.mark.usefixtures("loopback")
+
+
+def current(x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    raise NotImplementedError
+
+
+class Model(nn.Module):
+    def __init__(self, right: Callable[..., torch.Tensor]) -> None:
+        super().__init__()
+        self.right = right
+
+    def forward(self, x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        return self.right(x, other)
+
+
+def verdict(
+    right: Callable[..., torch.Tensor],
+    wrong: Callable[..., torch.Tensor],
+    example: tuple[torch.Tensor, ...],
+    folder: Path,
+    **options: Any,
+) -> eb.Verification:
+    """The verdict on a model that a rewriter exchanges for another one."""
+    rewriters = eb.RewriterSet()
+    rewriters.function(f"{__name__}.Model.forward")(lambda ctx, self, *args: wrong(*args))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", eb.VerdictWarning)
+        return eb.deploy(
+            Model(right),
+            example,
+            work_dir=folder / "out",
+            export=eb.ExportOptions(rewriters=[rewriters]),
+            verify=eb.VerifyOptions(allow_mismatch=True),
+            **options,
+        ).verification
+
+
+ONE_VALUE = {
+    "a mask of ones, int64": (
+        torch.ones(2, 6, dtype=torch.int64),
+        lambda x, m: x.masked_fill(m == 0, -9),
+    ),
+    "a mask of ones, bool": (
+        torch.ones(2, 6, dtype=torch.bool),
+        lambda x, m: torch.where(m, x, -x),
+    ),
+    "a mask of ones, float": (torch.ones(2, 6), lambda x, m: x * (m > 0.5)),
+    "a mask of zeros": (torch.zeros(2, 6, dtype=torch.bool), lambda x, m: x.masked_fill(m, 0.0)),
+    "an additive bias": (torch.zeros(2, 6), lambda x, b: x + b),
+    "lengths": (
+        torch.tensor([6, 6]),
+        lambda x, n: x * (torch.arange(6) < n[:, None]),
+    ),
+    "a time step": (torch.tensor(999), lambda x, t: x + torch.sin(t * 0.1)),
+    "a start position": (torch.tensor(5), lambda x, p: x + (torch.arange(6) + p) * 0.1),
+    "a flag": (torch.tensor(True), lambda x, f: torch.where(f, x, x + 1)),
+    "a flag in int64": (torch.tensor([1]), lambda x, f: x * f + 1),
+}
+
+
+@pytest.mark.parametrize("name", ONE_VALUE)
+def test_an_engine_that_ignores_an_input_of_one_value(name: str, tmp_path: Path) -> None:
+    other, right = ONE_VALUE[name]
+    found = verdict(right, lambda x, _: right(x, other), (torch.randn(2, 6), other), tmp_path)
+    assert found.verdict == "mismatched"
+    assert found.basis is not None
+    assert not found.basis.untried
+
+
+def test_an_input_whose_other_values_the_model_refuses_is_named(tmp_path: Path) -> None:
+    def right(x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        if not torch.jit.is_tracing() and not bool((other == 1).all()):
+            raise ValueError("a mask of ones alone")
+        return x * other
+
+    found = verdict(right, right, (torch.randn(2, 6), torch.ones(2, 6).long()), tmp_path)
+    assert found.basis is not None
+    assert found.basis.untried == ("other",)
+    assert "nothing is known about other values of 'other'" in found.warnings
+
+
+def test_a_mask_gets_holes_in_every_row_and_keeps_a_one_in_each() -> None:
+    mask = np.ones((3, 1, 7), np.int64)
+    (probe,) = [
+        probe
+        for probe in Probes({"mask": mask}, ProbeSettings()).all({}, "fp32")
+        if probe.label == "other values of mask"
+    ]
+    holes = probe.inputs["mask"]
+    assert holes.dtype == np.int64
+    assert (holes[..., -1] == 0).all()
+    assert ((holes == 0).sum(-1) == 2).all()
+    assert (holes[..., 0] == 1).all()
+
+
+def test_no_other_value_is_tried_where_no_probe_is_wanted() -> None:
+    mask = {"mask": np.ones((3, 7), np.int64)}
+    assert Probes(mask, ProbeSettings(0)).all({}, "fp32") == []
+    assert Probes(mask, ProbeSettings()).all({}, "int8") == []
+
+
+SQUARE = {"x": {1: ("height", 2, 64), 2: ("width", 2, 64)}}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda x, _: x.sum(2) / x.shape[1],  # the height for the width
+        lambda x, _: x.sum(2) / 16,  # the example's width
+    ],
+)
+def test_an_engine_that_exchanges_height_and_width(
+    wrong: Callable[..., torch.Tensor], tmp_path: Path
+) -> None:
+    example = (torch.randn(1, 16, 16), torch.ones(1))
+    right = lambda x, _: x.sum(2) / x.shape[2]  # noqa: E731
+    found = verdict(right, wrong, example, tmp_path, dynamic=SQUARE)
+    assert found.verdict == "mismatched"
+
+
+def test_each_name_alone_and_all_of_them_apart() -> None:
+    dims = {"x": {0: DynamicDim("h", 4, 64), 1: DynamicDim("w", 4, 64)}, "m": {0: DynamicDim("h")}}
+    found = list(crossed_shapes(dims, {"x": (16, 16), "m": (16,)}))
+    assert found[0]["x"][0] != found[0]["x"][1]
+    assert found[0]["m"] == found[0]["x"][:1]
+    assert [one["x"] for one in found[1:]] == [(found[0]["x"][0], 16), (16, found[0]["x"][1])]
+    assert not list(crossed_shapes({"x": {0: DynamicDim("h", 4, 64)}}, {"x": (16, 16)}))
+
+
+def test_the_smallest_size_may_be_none_at_all() -> None:
+    past = {"past": {1: DynamicDim("length", 0, 8)}}
+    assert {"past": (1, 0)} in list(extreme_shapes(past, {"past": (1, 4)}))
+
+
+def test_an_exact_mask_is_no_rounding(tmp_path: Path) -> None:
+    lowest = torch.finfo(torch.float32).min
+
+    def right(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x + (1.0 - mask) * lowest, -1)
+
+    def wrong(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x * 1.5 + (1.0 - mask) * lowest, -1)
+
+    found = verdict(right, wrong, (torch.randn(2, 6), torch.ones(2, 6)), tmp_path)
+    assert found.verdict == "mismatched"
+    assert found.basis is not None
+    assert not found.basis.undecided
