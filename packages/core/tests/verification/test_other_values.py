@@ -166,3 +166,30 @@ def test_an_exact_mask_is_no_rounding(tmp_path: Path) -> None:
     assert found.verdict == "mismatched"
     assert found.basis is not None
     assert not found.basis.undecided
+
+
+NARROW = {
+    "a pressure": lambda x, _: 101325 + x,
+    "a temperature": lambda x, _: 300 + 0.005 * x,
+    "one output of two": lambda x, _: (x * 2, 300 + 0.005 * x),
+}
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_an_output_that_hardly_varies_is_unverified(name: str, tmp_path: Path) -> None:
+    right = NARROW[name]
+
+    def wrong(x: torch.Tensor, other: torch.Tensor) -> Any:
+        found = right(x * 0, other)
+        return (x * 2, found[1]) if isinstance(found, tuple) else found
+
+    found = verdict(right, wrong, (torch.randn(2, 6), torch.ones(1)), tmp_path)
+    assert found.verdict == "unverified"
+    assert "of its own tolerance" in found.reason
+
+
+def test_an_output_that_varies_enough_is_verified(tmp_path: Path) -> None:
+    def right(x: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
+        return 300 + x
+
+    assert verdict(right, right, (torch.randn(2, 6), torch.ones(1)), tmp_path).verdict == "verified"

@@ -17,10 +17,10 @@ from enginebay.verification.groups import aligned_sample, compare_sample, matchi
 from enginebay.verification.output_arrays import equal, is_float, says_nothing, slices_apart
 from enginebay.verification.signal import signals
 from enginebay.verification.simulation import not_simulated, simulated
-from enginebay.verification.tolerance import tolerance_for
+from enginebay.verification.tolerance import CALIBRATED, tolerance_for
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from enginebay.artifact import LoadRequest
@@ -128,7 +128,9 @@ def _judge(
         reference=reference,
         precision=receipt.precision,
         basis=basis,
-        doubt=unproven(comparators, recorded, compared) or _unproven(recorded),
+        doubt=unproven(comparators, recorded, compared)
+        or _unproven(recorded)
+        or _insensitive(recorded, measure, comparators, apart),
         signals=signals(
             [sample for sample, _ in in_order],
             [outputs for _, outputs in in_order],
@@ -142,6 +144,46 @@ def _judge(
         reason = f"the engine computed in {receipt.precision}, and {allowed} was requested"
         verification = msgspec.structs.replace(verification, verdict="mismatched", reason=reason)
     return verification, receipt
+
+
+def _insensitive(
+    samples: Sequence[Sample],
+    measure: Measure,
+    comparators: Sequence[Comparator],
+    apart: Mapping[tuple[str, tuple[int, ...]], Apart],
+) -> str:
+    """Which output varies by less than its tolerance from sample to sample; empty where none does.
+
+    An engine that ignores the input would pass: temperatures of 300 K, give or take 0.05.
+    """
+    first, *others = samples
+    if measure.precision in CALIBRATED:  # its signal is measured instead
+        return ""
+    named = {name for one in comparators for name in one.outputs}
+    varying: dict[str, float] = {}
+    for other in others:
+        outputs = {
+            name: array
+            for name, array in other.outputs.items()
+            if name not in named and is_float(array) and array.shape == first.outputs[name].shape
+        }
+        expected = {name: first.outputs[name] for name in outputs}
+        compared = compare_sample(
+            *(expected, outputs, measure),
+            apart={name: apart[name, array.shape] for name, array in outputs.items()},
+        )
+        for one in compared.outputs:
+            if one.max_abs_error:
+                share = 2.0 if not one.passed else (one.rtol_that_passes or 0.0) / (one.rtol or 1.0)
+                varying[one.name] = max(varying.get(one.name, 0.0), share)
+    for name, share in varying.items():
+        if share <= 1:
+            return (
+                f"'{name}' varies over the samples by {share:.2g} of its own tolerance, so that "
+                "an engine that ignores the inputs would pass; lower --rtol, or take a constant "
+                "out of the output"
+            )
+    return ""
 
 
 def _apart(samples: Sequence[Sample], precision: str) -> dict[tuple[str, tuple[int, ...]], Apart]:

@@ -4,7 +4,8 @@ Place by place an 8-bit engine may be off by a quarter, which a bad calibration 
 noise as a whole is steadier. A tensor that is rounded to 8 bits over four deviations to each side
 has steps of ``8 / 255`` deviations, and a noise of ``step / sqrt(12)``: 41 dB below the signal. A
 network of 50 layers rounds 100 tensors, its inputs and weights; their noises add up to 20 dB more.
-So 20 dB are wanted, a noise of a tenth of the signal, 0.4 of the relative tolerance of 8 bits.
+The signal is what varies: the mean of an output, a constant that no input
+changes, is no part of it. So 20 dB are wanted, a noise of a tenth of the signal, 0.4 of the relative tolerance of 8 bits.
 
 Of a few numbers the noise varies by chance. The sum of ``n`` squares is distributed as chi-squared
 with ``n`` degrees of freedom; its value that one in a thousand exceeds, by Wilson and Hilferty's
@@ -71,7 +72,7 @@ def _signal(
     name: str, place: str, group: Sequence[tuple[Sample, Mapping[str, Array]]], rtol: float
 ) -> Signal | None:
     """One output's figures; None for integers, and where nothing can be compared."""
-    power = noise = 0.0
+    power = noise = total = 0.0
     count = agreed = 0
     for sample, outputs in group:
         if name not in sample.outputs:
@@ -85,10 +86,14 @@ def _signal(
         finite = np.isfinite(wanted) & np.isfinite(given)
         left, right = wanted[finite].astype(np.float64), given[finite].astype(np.float64)
         power += float(np.square(left).sum())
+        total += float(left.sum())
         noise += float(np.square(right - left).sum())
         count += left.size
         agreed += bool(np.array_equal(wanted.argmax(-1), given.argmax(-1))) if wanted.ndim else 1
-    if not count or not power:
+    if not count:
+        return None
+    power -= total * total / count
+    if power <= 1e-12 * total * total / count:  # it does not vary
         return None
     return Signal(
         output=name,
