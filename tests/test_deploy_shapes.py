@@ -71,7 +71,7 @@ def test_the_signature_is_the_models(deployed: tuple[Rich, eb.Deployment]) -> No
         ("best.1.1", "float32"),
     ]
     sizes = {sample.inputs["x"].shape for sample in artifact.samples()}
-    assert len(sizes) == 4, "usual, smallest, largest, and one in between"
+    assert len(sizes) == 7, "usual, smallest, largest, one in between, and each dimension apart"
 
 
 @pytest.mark.parametrize(("batch", "length"), [(1, 2), (3, 5), (6, 9), (2, 7)])

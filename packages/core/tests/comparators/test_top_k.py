@@ -120,3 +120,15 @@ def test_what_has_no_best_classes(message):
     with pytest.raises(UsageError) as caught:
         check_comparators(comparators, [Sample({}, outputs)])
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_the_class_in_the_last_place_of_a_topk_is_compared(compared, k):
+    scores, classes = np.float32([[3, 2, 1]])[:, :k], np.array([[7, 4, 9]])[:, :k]
+    wrong = classes.copy()
+    wrong[0, -1] = 5
+    both = {"s": scores, "c": classes}
+    assert compared(f"top-k:{k}", both, both).passed
+    result = compared(f"top-k:{k}", both, {"s": scores, "c": wrong})
+    assert not result.passed
+    assert result.matching.worst.endswith("found 5")

@@ -71,8 +71,9 @@ class TopK:
         assert wanted.scores is not None
         at_place = wanted.scores[..., : self.k]
         with np.errstate(invalid="ignore"):
-            error = np.abs(_score_of(given, wanted) - at_place)
-            near: NumpyArray = error <= 2 * allowed(name, at_place, wanted.scores.reshape(-1))
+            reach = 2 * allowed(name, wanted.scores, wanted.scores.reshape(-1))
+            error = np.abs(_score_of(given, wanted, reach) - at_place)
+            near: NumpyArray = error <= reach[..., : self.k]
         return near
 
     def _aligned(self, name: str, wanted: _Ranking, given: _Ranking, *, is_sorted: bool) -> Aligned:
@@ -131,17 +132,20 @@ class _Ranking(NamedTuple):
         return cls(order, np.take_along_axis(values, order, -1))
 
 
-def _score_of(given: NumpyArray, wanted: _Ranking) -> NumpyArray:
+def _score_of(given: NumpyArray, wanted: _Ranking, reach: NumpyArray) -> NumpyArray:
     """The reference's score of each class found.
 
-    Of ``torch.topk`` only the best are known. A class beyond them has the last one's score at most,
-    and is given that.
+    Of ``torch.topk`` only the best are known. A class beyond them may have the last one's score
+    where the last two are tied: the tie may go on. Elsewhere it is given NaN, which is near no
+    score: else the class in the last place would be compared with nothing.
     """
     classes, scores = wanted
     assert scores is not None
     hits = given[..., :, None] == classes[..., None, :]
     known = np.take_along_axis(scores, hits.argmax(-1), -1)
-    result: NumpyArray = np.where(hits.any(-1), known, scores[..., -1:])
+    last = scores[..., -1:]
+    is_tied = scores[..., -2:-1] - last <= reach[..., -1:] if scores.shape[-1] > 1 else False
+    result: NumpyArray = np.where(hits.any(-1), known, np.where(is_tied, last, np.nan))
     return result
 
 

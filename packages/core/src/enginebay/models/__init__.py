@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from enginebay.models.dynamic import (
         DynamicDim as DynamicDim,
         DynamicShapes as DynamicShapes,
-        between_shapes crossed_shapes as between_shapes,
+        between_shapes as between_shapes,
         crossed_shapes as crossed_shapes,
         extreme_shapes as extreme_shapes,
     )
