@@ -38,16 +38,6 @@ SOURCES = sorted(
     - set(CORE.glob("src/**/*.py"))
 )
 
-LAB = ROOT / "packages" / "lab" / "src"
-#: What the lab still takes from inside of core. A name may leave, and none may come.
-INTERNAL = {
-    "artifact.move_artifact",
-    "config.Problems",
-    "config.read",
-    "models.check_source",
-    "params.declared_fields",
-}
-
 
 def private_names(source: str) -> Iterator[str]:
     """The names of Enginebay that a module uses and a plugin may not, each with its line."""
@@ -89,20 +79,11 @@ def test_every_package_is_read() -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [path for path in SOURCES if not path.is_relative_to(LAB)],
+    SOURCES,
     ids=lambda path: str(path.relative_to(ROOT)),
 )
 def test_plugins_use_public_names(path: Path) -> None:
     assert list(private_names(path.read_text(encoding="utf-8"))) == []
-
-
-def test_the_lab_takes_no_more_from_inside_of_core() -> None:
-    found = {
-        line.partition(": ")[2].removeprefix("enginebay.")
-        for path in LAB.rglob("*.py")
-        for line in private_names(path.read_text(encoding="utf-8"))
-    }
-    assert found == INTERNAL
 
 
 @pytest.mark.parametrize(

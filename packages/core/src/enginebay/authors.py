@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         Manifest as Manifest,
         check_target as check_target,
         load_request as load_request,
+        move_artifact as move_artifact,
         use_artifact as use_artifact,
     )
     from enginebay.backend import read_ir as read_ir
@@ -24,7 +25,11 @@ if TYPE_CHECKING:
         assign as assign,
         touching as touching,
     )
-    from enginebay.config import read_config as read_config
+    from enginebay.config import (
+        Problems as Problems,
+        read_config as read_config,
+        read_table as read_table,
+    )
     from enginebay.data import (
         DataRecord as DataRecord,
         Item as Item,
@@ -55,6 +60,7 @@ if TYPE_CHECKING:
         Call as Call,
         ModelSource as ModelSource,
         Options as Options,
+        check_source as check_source,
         evaluation as evaluation,
         find_model as find_model,
         fixed_seed as fixed_seed,
@@ -75,6 +81,7 @@ if TYPE_CHECKING:
     from enginebay.params import (
         ShapeProfile as ShapeProfile,
         Shapes as Shapes,
+        declared_fields as declared_fields,
         format_dims as format_dims,
         name_shapes as name_shapes,
         parse_shapes as parse_shapes,
@@ -113,22 +120,25 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "artifact": "LoadRequest Manifest check_target load_request use_artifact",
+        "artifact": "LoadRequest Manifest check_target load_request move_artifact use_artifact",
         "backend": "read_ir",
         "comparators": "assign touching",
-        "config": "read_config",
+        "config": "Problems read_config read_table",
         "data": "DataRecord Item",
         "files": "write_whole",
         "inference": "Latency count_time",
         "ir": "quiet read_exported_program read_onnx read_torchscript source_modules to_half",
         "isolation": "Worker call check_time_limit run time_left time_limit",
         "models": (
-            "BoundModel Call ModelSource Options evaluation find_model fixed_seed image_size "
-            "load_weights measure_norms named_object read_options shapes_of take_weights "
-            "unchanged"
+            "BoundModel Call ModelSource Options check_source evaluation find_model fixed_seed "
+            "image_size load_weights measure_norms named_object read_options shapes_of "
+            "take_weights unchanged"
         ),
         "operations": "Step Steps input_sets",
-        "params": "ShapeProfile Shapes format_dims name_shapes parse_shapes resolve_profiles",
+        "params": (
+            "ShapeProfile Shapes declared_fields format_dims name_shapes parse_shapes "
+            "resolve_profiles"
+        ),
         "plugins": "contributed",
         "rewriting": "Context LoweringContext Rewriting",
         "tasks": "read_task",

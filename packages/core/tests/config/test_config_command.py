@@ -149,7 +149,7 @@ def test_flags_win_over_the_config(run, folder) -> None:
         *("--input", "input=2x3x6x12", "--file-name", "mine", "--work-dir", "out"),
     )
     assert code == 0, err
-    assert "on 8 samples" in out  # the two that were given, the smallest batch, and probes
+    assert "on 11 samples" in out  # the two that were given, the smallest batch, and probes
     assert (folder / "out" / "mine.onnx").is_file()
 
 

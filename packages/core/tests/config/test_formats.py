@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from enginebay.config import read, read_config
+from enginebay.config import read_config, read_table
 from enginebay.errors import MissingDependencyError
 
 SAME = {
@@ -70,7 +70,7 @@ INPUT = ("backend_config", "model_inputs", 0, "input_shapes", "input")
 )
 def test_every_key_has_its_place(write, name, path) -> None:
     file = write(name, SAME[name])
-    place = read(file).find(path)
+    place = read_table(file).find(path)
     assert place.file == name
     if name != "a.py":
         assert str(place) == f"{name}: {'.'.join(map(str, path))}"
@@ -81,7 +81,7 @@ def test_every_key_has_its_place(write, name, path) -> None:
 
 def test_a_place_that_is_known_by_heart(write) -> None:
     file = write("a.toml", "[a]\nb = 1\n[[a.c]]\nd = 1\n[[a.c]]\nd = {e = 1, f.g = [{'h i' = 1}]}")
-    table = read(file)
+    table = read_table(file)
     assert str(table.find(("a", "b"))) == "a.toml: a.b"
     assert str(table.find(("a", "c", 0, "d"))) == "a.toml: a.c.0.d"
     path = ("a", "c", 1, "d", "f", "g", 0, "h i")
@@ -93,7 +93,7 @@ def test_a_place_that_is_known_by_heart(write) -> None:
 
 def test_an_inherited_key_has_the_place_of_the_file_that_it_came_from(write) -> None:
     write("base.json", '{"a": {"b": 1, "c": 2}}')
-    table = read(write("a.py", "_base_ = 'base.json'\na = dict(c=3)"))
+    table = read_table(write("a.py", "_base_ = 'base.json'\na = dict(c=3)"))
     assert str(table.find(("a", "b"))) == "base.json: a.b"
     assert str(table.find(("a", "c"))) == "a.py:2:10"
 

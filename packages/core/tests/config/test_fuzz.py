@@ -51,7 +51,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def read(path: Path) -> Any:
+def read_table(path: Path) -> Any:
     """Load a file, and note what Python was asked to do meanwhile."""
     global _watching  # an audit hook can never be removed
     _seen.clear()
@@ -87,7 +87,7 @@ def test_a_config_or_the_one_error(folder: Path, suffix: str) -> None:
     def survives(text: str, noise: list[tuple[int, int, str]]) -> None:
         file.write_text(spoiled(text, noise), encoding="utf-8", newline="")
         started = time.process_time()
-        found = read(file)
+        found = read_table(file)
         assert time.process_time() - started < SECONDS
         if not isinstance(found, ConfigError):
             assert type(found) is dict
@@ -110,5 +110,5 @@ def test_any_bytes(folder: Path, content: bytes) -> None:
     for suffix in FORMATS:
         file = folder / f"c{suffix}"
         file.write_bytes(content)
-        found = read(file)
+        found = read_table(file)
         assert isinstance(found, ConfigError) or is_plain(found)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import enginebay as eb
-from enginebay.config import ExportOptions, read
+from enginebay.config import ExportOptions, read_table
 from enginebay.config.backend_section import backend_params
 from enginebay.config.dynamic_axes import dynamic_shapes
 from enginebay.config.problems import Problems
@@ -285,7 +285,7 @@ def test_a_name_that_the_file_uses_is_a_variable(write) -> None:
     file = write(
         "a.py", "size = dict(w=3)\nsizes = dict(h=1)\nonnx_config = dict(opset_version=size)"
     )
-    found = check(read(file))
+    found = check(read_table(file))
     assert [str(problem).partition(", which")[0] for problem in found.problems] == [
         "a.py:2:1: 'sizes' is not a key of the config",
         "a.py:3:20: {'w': 3} does not fit onnx_config.opset_version: wanted int, found dict",
@@ -298,7 +298,7 @@ def test_a_check_finds_everything_in_order_with_places(write) -> None:
         "a.py",
         "_base_='base.toml'\nbackend_config = dict(level='3')\nonnx_config = dict(optimize=False)",
     )
-    found = check(read(file))
+    found = check(read_table(file))
     assert [str(problem).partition(":")[0] for problem in found.problems] == ["a.py", "base.toml"]
     assert str(found.problems[1]).startswith(
         "base.toml: backend_config.levle: 'levle' is not a key of"
@@ -311,13 +311,13 @@ def test_a_check_finds_everything_in_order_with_places(write) -> None:
 
 
 def test_a_backend_that_is_not_installed_is_a_note(write) -> None:
-    found = check(read(write("a.py", "backend_config = dict(type='tvm', anything=1)")))
+    found = check(read_table(write("a.py", "backend_config = dict(type='tvm', anything=1)")))
     assert found.problems == ()
     assert found.notes[0].startswith("the keys of backend_config are not checked: no backend 'tvm'")
-    unnamed = check(read(write("b.py", "backend_config = dict(anything=1)")))
+    unnamed = check(read_table(write("b.py", "backend_config = dict(anything=1)")))
     assert unnamed.notes == ("backend_config names no type: its keys are not checked",)
     with pytest.raises(BackendNotFoundError):
-        resolve_settings(read("a.py"))
+        resolve_settings(read_table("a.py"))
 
 
 def test_ir_config_wins_over_onnx_config() -> None:

@@ -56,10 +56,10 @@ def _show(args: Namespace) -> int:
 
 def _check(args: Namespace) -> int:
     """Print everything that is wrong; anything at all fails the command with exit code 1."""
-    from enginebay.config import read
+    from enginebay.config import read_table
     from enginebay.operations import check
 
-    found = check(read(args.file, environment=environment(args.allow_env)))
+    found = check(read_table(args.file, environment=environment(args.allow_env)))
     if args.json:
         problems = [{"message": str(p), "hint": p.hint} for p in found.problems]
         print_json({"problems": problems, "notes": list(found.notes), "backend": found.backend})

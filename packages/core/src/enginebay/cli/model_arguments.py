@@ -81,9 +81,9 @@ def chosen_backend(argv: Sequence[str]) -> str:
         return named[0]
     section: Any = {}
     if files:
-        from enginebay.config import read
+        from enginebay.config import read_table
 
-        table = read(files[-1], environment=environment("--allow-env" in argv))
+        table = read_table(files[-1], environment=environment("--allow-env" in argv))
         section = table.get("backend_config", {})
     found = section.get("type") if isinstance(section, dict) else None
     return found or default_backend()
@@ -103,10 +103,12 @@ def model_options(args: Namespace) -> dict[str, Any]:
 
 def shared_options(args: Namespace) -> dict[str, Any]:
     """Those of them that do not depend on the backend."""
-    from enginebay.config import ExportOptions, read
+    from enginebay.config import ExportOptions, read_table
     from enginebay.tensors import parse_inputs
 
-    config = read(args.config, environment=environment(args.allow_env)) if args.config else None
+    config = (
+        read_table(args.config, environment=environment(args.allow_env)) if args.config else None
+    )
     return {
         "args": parse_inputs(args.inputs) if args.inputs else None,
         "config": config,

@@ -13,8 +13,8 @@ from enginebay.lazy import lazy_names
 if TYPE_CHECKING:
     from enginebay.config.backend_section import backend_params as backend_params
     from enginebay.config.config_file import (
-        read as read,
         read_config as read_config,
+        read_table as read_table,
     )
     from enginebay.config.dynamic_axes import dynamic_shapes as dynamic_shapes
     from enginebay.config.merging import plain as plain
@@ -36,7 +36,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "config.backend_section": "backend_params",
-        "config.config_file": "read read_config",
+        "config.config_file": "read_config read_table",
         "config.dynamic_axes": "dynamic_shapes",
         "config.merging": "plain",
         "config.options": "ExportOptions ONLY_OF_DEPLOY VerifyOptions merge_options refuse_options",

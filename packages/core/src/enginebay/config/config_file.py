@@ -49,11 +49,11 @@ def read_config(
         ...     read_config(mine)
         {'backend_config': {'type': 'ncnn', 'threads': 4}}
     """
-    config: dict[str, Any] = plain(read(path, environment=environment))
+    config: dict[str, Any] = plain(read_table(path, environment=environment))
     return config
 
 
-def read(path: str | Path, *, environment: Mapping[str, str] | None = None) -> Table:
+def read_table(path: str | Path, *, environment: Mapping[str, str] | None = None) -> Table:
     """Like :func:`read_config`, with the places of all keys."""
     return _Loader(environment).file(_absolute(path), None)
 

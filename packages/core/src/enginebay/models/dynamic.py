@@ -115,7 +115,11 @@ def extreme_shapes(
 
 
 def _size(dim: DynamicDim | None, bound: str, size: int) -> int:
-    limit = None if dim is None else getattr(dim, bound)
+    if dim is None or (
+        dim.max is None and not dim.min
+    ):  # a config's axis, of which no range is known
+        return size
+    limit = getattr(dim, bound)
     return size if limit is None else int(limit)
 
 
@@ -137,13 +141,16 @@ def crossed_shapes(
         return
     chosen: dict[str, int] = {}
     for name, (dim, size) in _named_dims(dynamic, usual).items():
-        sizes = (one for one in _primes(dim, size) if one not in (*chosen.values(), size))
-        chosen[name] = next(sizes, dim.min if dim.min != size else dim.max or size)
+        others = (*_primes(dim, size), size + 1, dim.max or 0, size - 1, dim.min)
+        taken = (*chosen.values(), size, 0)
+        chosen[name] = next((n for n in others if dim.holds(n) and n not in taken), size)
     seen = [dict(usual)]
     for sizes in (chosen, *({name: size} for name, size in chosen.items())):
         shapes = {
             name: tuple(
-                sizes.get(dim.name, size) if (dim := dynamic.get(name, {}).get(axis)) else size
+                sizes.get(open_dim.name, size)
+                if (open_dim := dynamic.get(name, {}).get(axis))
+                else size
                 for axis, size in enumerate(shape)
             )
             for name, shape in usual.items()

@@ -146,11 +146,11 @@ def resolve_settings(
         backend_params,
         dynamic_shapes as open_axes,
         plain,
-        read,
         read_sections,
+        read_table,
     )
 
-    table = read(config) if isinstance(config, str | Path) else config
+    table = read_table(config) if isinstance(config, str | Path) else config
     if not isinstance(table, Mapping):
         raise UsageError(f"config is a {type(config).__name__}: wanted a mapping or a path")
     problems = Problems()

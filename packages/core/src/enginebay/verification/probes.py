@@ -121,8 +121,8 @@ class Probes:
         At the example's sizes floats are redrawn with its mean and spread; integers and masks are
         permuted too. Then an odd and a prime size in between follow, and floats of the other sign,
         with ten times the spread, and zeros. Integers stay between the example's least and
-        greatest; zeros and ones (masks) keep their counts where they hold both. In less than single precision floats
-        are permuted too, and not stretched.
+        greatest; zeros and ones (masks) keep their counts where they hold both. In less than single
+        precision floats are permuted too, and not stretched.
 
         Args:
             dynamic: The open dimensions.
@@ -166,7 +166,8 @@ class Probes:
             low, high = 0, max(self._below[name], 2)
         else:  # a length of 0 is refused by many models
             low, high = (1, int(value)) if value > 1 else (int(value) + 1, 1)
-        return self._clipped(name, self._random.integers(low, high, array.shape, array.dtype))
+        drawn = np.asarray(self._random.integers(low, high, array.shape, array.dtype))
+        return self._clipped(name, drawn)
 
     def _usual(self, dynamic: DynamicShapes, *, wide: bool) -> Iterator[Probe]:
         """Those first that find most."""

@@ -4,8 +4,8 @@ Place by place an 8-bit engine may be off by a quarter, which a bad calibration 
 noise as a whole is steadier. A tensor that is rounded to 8 bits over four deviations to each side
 has steps of ``8 / 255`` deviations, and a noise of ``step / sqrt(12)``: 41 dB below the signal. A
 network of 50 layers rounds 100 tensors, its inputs and weights; their noises add up to 20 dB more.
-The signal is what varies: the mean of an output, a constant that no input
-changes, is no part of it. So 20 dB are wanted, a noise of a tenth of the signal, 0.4 of the relative tolerance of 8 bits.
+So 20 dB are wanted, a noise of a tenth of the signal, 0.4 of the relative tolerance of 8 bits. The
+signal is what varies: the mean of an output is no part of it.
 
 Of a few numbers the noise varies by chance. The sum of ``n`` squares is distributed as chi-squared
 with ``n`` degrees of freedom; its value that one in a thousand exceeds, by Wilson and Hilferty's

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay.artifact import move_artifact
+from enginebay.authors import move_artifact
 from enginebay.errors import ArtifactError, ArtifactExistsError, EnginebayError, one_line
 from enginebay_lab.resources import host_name
 from enginebay_lab.sweeps.cell_job import decode_row

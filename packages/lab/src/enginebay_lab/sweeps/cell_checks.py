@@ -5,11 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from enginebay.authors import parse_inputs
-from enginebay.config import read
+from enginebay.authors import check_source, declared_fields, parse_inputs, read_table
 from enginebay.errors import InputError, ParamsError
-from enginebay.models import check_source
-from enginebay.params import declared_fields
 from enginebay_lab.backends import check_shared_param
 from enginebay_lab.evaluation.find import find_metrics
 
@@ -17,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from enginebay import Backend
-    from enginebay.config import Problems
+    from enginebay.authors import Problems
     from enginebay_lab.sweeps.cells import Cell
     from enginebay_lab.sweeps.expansion import Backends, PlacedCell
     from enginebay_lab.sweeps.matrix_file import KeyPath, Matrix
@@ -56,7 +53,7 @@ def _check_model(cell: Cell, path: KeyPath, matrix: Matrix, problems: Problems) 
     codebase = ""
     if cell.config:
         with problems.collecting(_path_of(matrix, path, "config")):
-            section = read(Path(cell.folder, cell.config)).get("codebase_config", {})
+            section = read_table(Path(cell.folder, cell.config)).get("codebase_config", {})
             codebase = str(section.get("type", "")) if isinstance(section, dict) else ""
     with problems.collecting(_path_of(matrix, path, "model")):
         check_source(cell.model, Path(cell.folder), codebase)

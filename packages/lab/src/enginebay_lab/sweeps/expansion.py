@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from enginebay import Backend
-    from enginebay.config import Problems
+    from enginebay.authors import Problems
     from enginebay_lab.sweeps.matrix_file import KeyPath, Matrix, MatrixTable
 
 #: More are a slip of the pen: a list in a list of parameters multiplies.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from enginebay.config import Problems
+from enginebay.authors import Problems
 from enginebay.errors import ConfigError
 from enginebay_lab.sweeps.cell_checks import check_cells
 from enginebay_lab.sweeps.expansion import check_params, expand, named_backends

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from enginebay.config import Problems, read
+from enginebay.authors import Problems, declared_fields, read_table
 from enginebay.errors import ConfigError, ParamsError, UsageError
-from enginebay.params import declared_fields
 from enginebay_lab.sweeps.cells import Cell
 
 #: The keys and indices that lead to a value of the file.
@@ -89,7 +88,7 @@ def read_matrix(given: Any) -> Matrix:
         UsageError: ``given`` is something else.
     """
     if isinstance(given, str | Path):
-        table = read(given)
+        table = read_table(given)
         written = {k: v for k, v in table.items() if k not in table.variables}
         return _read(Path(given).absolute().parent, table, written, name=f"'{given}'")
     if isinstance(given, Mapping):
