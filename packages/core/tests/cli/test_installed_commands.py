@@ -88,6 +88,10 @@ def test_a_command_is_listed_by_its_distribution_and_run(
 @pytest.mark.parametrize(
     ("source", "reason"),
     [
+        (
+            "from enginebay.authors import of_tomorrow\n",
+            "importing 'words_broken' needs another version of enginebay than 0.1.0: ImportError:",
+        ),
         ("1 / 0\n", "importing 'words_broken' raised ZeroDivisionError: division by zero"),
         ("import os\nos._exit(9)\n", "importing 'words_broken' ended with exit code 9"),
         ("def run(args): ...\n", "'words_broken' does not define add_arguments"),

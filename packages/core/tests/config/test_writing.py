@@ -13,7 +13,10 @@ from enginebay.config.writing import as_python
 if TYPE_CHECKING:
     from pathlib import Path
 
-TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+#: Not the key that a config reads as a request to replace its base's dict.
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8).filter(
+    lambda text: text != "_delete_"
+)
 SCALARS = (
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | TEXT
 )

@@ -455,7 +455,7 @@ class Backend:
         """The parameters that a deploy config asks for.
 
         Args:
-            config: A config, as :func:`enginebay.config.load` returns it.
+            config: A config, as :func:`enginebay.authors.read_config` returns it.
             work_dir: The folder of the artifact's files.
             **over: Fields that win over the config's.
 

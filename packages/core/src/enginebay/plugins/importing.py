@@ -11,6 +11,7 @@ from enginebay.environment import install_hint, missing_package
 from enginebay.errors import PluginError, one_line
 from enginebay.plugins.entry_points import BACKENDS, COMMANDS
 from enginebay.plugins.plugin_checks import check_backend, check_command, check_plugin
+from enginebay.version import __version__
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -40,6 +41,12 @@ def _import(module: str) -> ModuleType:
     except KeyboardInterrupt:
         raise
     except BaseException as err:
+        if isinstance(err, ImportError) and (err.name or "").partition(".")[0] == "enginebay":
+            raise PluginError(
+                f"importing {module!r} needs another version of enginebay than {__version__}: "
+                f"{one_line(err)}",
+                hint="pip install -U enginebay, and the package with it",
+            ) from err
         # A newer plugin would miss its engine's SDK all the same.
         package = missing_package(err)
         hint = install_hint(package) if package and package != module.partition(".")[0] else None
