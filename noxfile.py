@@ -143,7 +143,8 @@ def engines(session: nox.Session) -> None:
 def lint(session: nox.Session) -> None:
     """Ruff, mypy strict and the contract between the rooms."""
     tools = ("ruff", "mypy", "import-linter", "nox", "types-psutil", "filelock", "pillow")
-    install(session, "enginebay", "enginebay-lab", *tools, "pytest", "hypothesis", "psutil")
+    ours = ("enginebay", "enginebay-lab", "enginebay-vision")
+    install(session, *ours, *tools, "pytest", "hypothesis", "psutil")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     sources = (f"{path}/src" for path in PACKAGES.values())

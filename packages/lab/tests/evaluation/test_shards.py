@@ -11,8 +11,10 @@ from hypothesis import given, settings, strategies as st
 
 import enginebay_lab as lab
 from enginebay.data import Item
+from enginebay.errors import EnginebayError
 from enginebay_lab.evaluation.digests import ItemDigests
 from enginebay_lab.evaluation.find import find_metrics
+from enginebay_lab.evaluation.shard_task import Failure
 from enginebay_lab.evaluation.shards import SHARD, Shard
 from enginebay_lab.evaluation.tally import Tally
 
@@ -251,3 +253,10 @@ def test_a_shard_travels_as_messagepack() -> None:
     data = msgspec.msgpack.encode(shard.packed())
     assert msgspec.msgpack.decode(data, type=Shard).unpacked() == shard
     assert shard.count == 1
+
+
+@pytest.mark.parametrize("kind", ["os", "", "MismatchError", "__name__", "InputError"])
+def test_a_workers_failure_is_an_error_of_enginebay_whatever_it_says(kind: str) -> None:
+    found = Failure(kind, "it failed", "try again").error()
+    assert isinstance(found, EnginebayError)
+    assert (str(found), found.hint) == ("it failed", "try again")

@@ -172,6 +172,30 @@ def test_leaving_ends_what_still_runs(tmp_path: Path) -> None:
     assert not _children() - before
 
 
+def test_leaving_while_a_child_is_being_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = _children()
+    started = threading.Event()
+    worker = children.Worker
+
+    def start_slowly(*args: Any) -> Any:
+        started.set()
+        time.sleep(0.5)
+        return worker(*args)
+
+    monkeypatch.setattr(children, "Worker", start_slowly)
+    start = time.monotonic()
+    with local_executor(1) as executor:
+        outcomes = run_tasks([_task("hang", "hang", str(tmp_path / "x").encode())], executor)
+        thread = threading.Thread(target=lambda: next(outcomes, None), daemon=True)
+        thread.start()
+        assert started.wait(60)
+    assert time.monotonic() - start < 300
+    thread.join(60)
+    assert not _children() - before
+
+
 class _Stopping(Executor):
     """Takes tasks, and never begins the first ones."""
 

@@ -134,7 +134,7 @@ def crossed_shapes(
     Example:
         >>> image = {"x": {0: DynamicDim("height", 4, 64), 1: DynamicDim("width", 4, 64)}}
         >>> list(crossed_shapes(image, {"x": (16, 16)}))
-        [{'x': (31, 29)}, {'x': (31, 16)}, {'x': (16, 31)}]
+        [{'x': (31, 29)}, {'x': (31, 16)}, {'x': (16, 29)}]
     """
     names = dict.fromkeys(dim.name for axes in dynamic.values() for dim in axes.values())
     if len(names) < 2:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, chdir
+from contextlib import ExitStack, chdir, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -61,9 +61,12 @@ class Failure(msgspec.Struct, frozen=True):
         return cls(kind, f"{err}{where}", err.hint)
 
     def error(self) -> EnginebayError:
-        """The same error."""
-        found: EnginebayError = getattr(errors, self.kind)(self.message, hint=self.hint)
-        return found
+        """The same error; a worker's text that names no error of Enginebay is the plain one."""
+        kind = getattr(errors, self.kind, None)
+        if isinstance(kind, type) and issubclass(kind, EnginebayError):
+            with suppress(TypeError):  # one that takes more than a message
+                return kind(self.message, hint=self.hint)
+        return EnginebayError(self.message, hint=self.hint)
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):

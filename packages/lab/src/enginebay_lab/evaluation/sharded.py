@@ -122,13 +122,35 @@ class _Merger:
                 f"{self._names[outcome.key]} were not evaluated{where}: {outcome.fault.reason}",
                 hint=outcome.fault.hint or self._advice(),
             )
-        answer = msgspec.msgpack.decode(outcome.value, type=Answer)
+        answer = self._read(outcome)
         if answer.failure is not None:
             raise answer.failure.error()
         self._check_model(answer.model, outcome.host)
         for shard in answer.shards:
             self._waiting[shard.start] = shard.unpacked()
         self._merge()
+
+    def _read(self, outcome: Outcome) -> Answer:
+        """Read a worker's answer, which is a stranger's data.
+
+        Raises:
+            EnginebayError: It is none to this task.
+        """
+        try:
+            answer = msgspec.msgpack.decode(outcome.value or b"", type=Answer)
+        except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as err:
+            problem = str(err)
+        else:
+            if all(
+                shard.start % SHARD == 0 and shard.start < self._count for shard in answer.shards
+            ):
+                return answer
+            problem = "it has shards of other items"
+        where = f"not evaluated on {outcome.host}" if outcome.host else "not evaluated"
+        raise EnginebayError(
+            f"{self._names[outcome.key]} were {where}: the answer is damaged: {problem}",
+            hint=self._advice(),
+        )
 
     def save(self) -> None:
         """Keep what was done, as a checkpoint."""

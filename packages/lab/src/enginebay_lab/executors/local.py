@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from enginebay_lab.executors.children import end_children
@@ -12,6 +13,8 @@ from enginebay_lab.resources import cores, free_memory
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from concurrent.futures import Executor
+
+POLL_SECONDS = 0.05
 
 #: Bytes that one task may need: a deployment of a ResNet-50 takes 1.6 GB in its processes together.
 MEMORY = 2 << 30
@@ -31,9 +34,12 @@ def local_executor(workers: int | None = None) -> Iterator[Executor]:
         yield pool
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+        waiting = Thread(target=pool.shutdown)
+        waiting.start()
+        while waiting.is_alive():  # a task that has just begun may still be starting its child
+            end_children()
+            waiting.join(POLL_SECONDS)
         end_children()
-        pool.shutdown()
-        end_children()  # those of tasks that had just begun
 
 
 def fitting_workers() -> int:
