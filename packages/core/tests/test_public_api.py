@@ -39,6 +39,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     [
         ("import enginebay", "torch numpy onnx msgspec pluggy argparse rich dataclasses"),
         ("import enginebay as eb; eb.list_backends()", "torch numpy onnx msgspec pluggy rich"),
+        ("import enginebay.commands", "torch numpy onnx onnxscript"),
         ("from enginebay import load, BackendParams, Wrapper, hookimpl", "torch onnx rich"),
         ("import enginebay.operations.deployment", "torch onnx rich"),
     ],
