@@ -34,7 +34,7 @@ SHORT_NAMES = {
 
 
 @dataclass(frozen=True)
-class Task:
+class ExportSource:
     """A model to be exported, with the options that every exporter shares."""
 
     model: BoundModel
@@ -101,7 +101,9 @@ def _tracing() -> AbstractContextManager[None]:
     return torch.inference_mode(mode=False)
 
 
-def write_module(task: Task, kind: IRKind, exporter: ExporterName | None, target: Path) -> Written:
+def write_module(
+    task: ExportSource, kind: IRKind, exporter: ExporterName | None, target: Path
+) -> Written:
     """Export a model to ``target``, by the chosen exporter or the first one that works.
 
     Raises:
@@ -134,7 +136,9 @@ def _exporters(module: nn.Module, ir: IRKind, chosen: ExporterName | None) -> di
     return {name: both[name]}
 
 
-def _first_that_works(task: Task, exporters: Mapping[str, Exporter], target: Path) -> Written:
+def _first_that_works(
+    task: ExportSource, exporters: Mapping[str, Exporter], target: Path
+) -> Written:
     failures: dict[str, BaseException] = {}
     for name, exporter in exporters.items():
         raise_if_interrupted()  # the exporter before may have taken it for a failure of its own

@@ -10,7 +10,7 @@ import msgspec
 
 from enginebay.environment import require
 from enginebay.errors import ExportError, UsageError
-from enginebay.exporters.attempts import Task, write_module
+from enginebay.exporters.attempts import ExportSource, write_module
 from enginebay.exporters.job import Written, staged
 from enginebay.ir import SUFFIXES, ExporterName, IRKind, IRModel
 
@@ -54,7 +54,7 @@ def write_ir(
     """
     check_choices(model.source, kind, exporter)
     require("torch", *(("onnx", "onnxscript") if kind == "onnx" else ()))
-    write = partial(write_module, Task(model, opset, patch), kind, exporter)
+    write = partial(write_module, ExportSource(model, opset, patch), kind, exporter)
     written = placed(Path(path).absolute(), kind, write)
     return msgspec.structs.replace(written, example_shapes=model.example_shapes)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay.exporters.attempts import Task
+from enginebay.exporters.attempts import ExportSource
 from enginebay.exporters.capture import torch_dims
 from enginebay.exporters.dispatch import placed
 from enginebay.exporters.job import Written, writing
@@ -76,7 +76,7 @@ def write_draft(
     def export(job: Job) -> Written:
         return _export(job, translated(), obstacles)
 
-    task = Task(model, None, patch)
+    task = ExportSource(model, None, patch)
     ir = placed(path, "onnx", lambda target: task.attempt("the default exporter", export, target))
     return Draft(ir=ir, obstacles=tuple(merged(obstacles)))
 

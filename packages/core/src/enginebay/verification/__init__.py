@@ -10,6 +10,11 @@ from enginebay.verification.engine_trial import check_loads, run_trial
 from enginebay.verification.groups import check_comparators
 from enginebay.verification.judgement import judge
 from enginebay.verification.probes import ProbeSettings
+from enginebay.verification.recording import (
+    RecordedReference,
+    record_reference,
+    sample_model,
+)
 from enginebay.verification.reference import (
     engine_outputs,
     evaluator_outputs,
@@ -17,11 +22,6 @@ from enginebay.verification.reference import (
     reference_model,
 )
 from enginebay.verification.rounding import without_rounding
-from enginebay.verification.samples import (
-    RecordedReference,
-    record_reference,
-    sample_model,
-)
 
 __all__ = [
     "ProbeSettings",

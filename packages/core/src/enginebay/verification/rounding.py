@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from enginebay.models import BoundModel
     from enginebay.tensors import Sample
     from enginebay.verdict import OutputComparison, Verification
-    from enginebay.verification.samples import RecordedReference
+    from enginebay.verification.recording import RecordedReference
 
 #: Runs with other roundings; one may leave a score on its side of a threshold.
 _RUNS = 3

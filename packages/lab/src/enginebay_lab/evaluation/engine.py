@@ -32,7 +32,7 @@ class _Outputs(msgspec.Struct, array_like=True):
     outputs: dict[str, PackedArray]
 
 
-class _Reply(msgspec.Struct, array_like=True):
+class _EngineReply(msgspec.Struct, array_like=True):
     """The outputs of a chunk, or which of its items an engine failed on, and why."""
 
     outputs: list[_Outputs]
@@ -90,7 +90,7 @@ class Engine:
         if not self._loaded:
             self._worker.receive(self._timeout)
             self._loaded = True
-        reply = msgspec.msgpack.decode(self._worker.receive(self._timeout), type=_Reply)
+        reply = msgspec.msgpack.decode(self._worker.receive(self._timeout), type=_EngineReply)
         if reply.failure is not None:
             raise ItemError(reply.failure, reply.index)
         return [outputs for part in reply.outputs for outputs in _rows(part.count, part.outputs)]
@@ -108,8 +108,8 @@ def serve(request: LoadRequest) -> Callable[[bytes], bytes]:
             try:
                 results.append(wrapper(inputs))
             except EnginebayError as err:
-                return msgspec.msgpack.encode(_Reply([], index, str(err)))
-        return msgspec.msgpack.encode(_Reply(_joined(results)))
+                return msgspec.msgpack.encode(_EngineReply([], index, str(err)))
+        return msgspec.msgpack.encode(_EngineReply(_joined(results)))
 
     return run
 
