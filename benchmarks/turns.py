@@ -10,7 +10,7 @@ import statistics
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from enginebay.inference import median_interval
+from enginebay.authors import Latency
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -72,10 +72,7 @@ def compare(ours: Side, bare: Side, *, calls_a_turn: int, turns: int, warmup: in
 def paired(pairs: Sequence[tuple[float, float]]) -> Measured:
     """Sum up pairs of figures, ours and bare, each taken in one turn."""
     ours, bare = zip(*pairs, strict=True)
-    ratios = sorted(mine / theirs for mine, theirs in pairs)
+    ratio = Latency.of([mine / theirs for mine, theirs in pairs])
     return Measured(
-        statistics.median(ours),
-        statistics.median(bare),
-        statistics.median(ratios),
-        *median_interval(ratios),
+        statistics.median(ours), statistics.median(bare), ratio.median, ratio.low, ratio.high
     )

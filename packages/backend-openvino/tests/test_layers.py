@@ -7,8 +7,7 @@ import torch
 from torch import nn
 
 import enginebay as eb
-from enginebay.artifact import load_request, read_modules
-from enginebay.backend import time_layers
+from enginebay.authors import load_request
 
 
 def test_layers_have_times_nodes_and_modules(tmp_path):
@@ -18,8 +17,8 @@ def test_layers_have_times_nodes_and_modules(tmp_path):
     artifact = eb.deploy(
         model, x, backend="openvino", work_dir=tmp_path / "a", verify=eb.VerifyOptions(probes=0)
     ).artifact
-    found = time_layers(load_request(artifact).wrapper_request(), {"input": x.numpy()}, 5)
-    modules = read_modules(artifact.path)
+    found = load_request(artifact).time_layers({"input": x.numpy()}, 5)
+    modules = artifact.modules()
     named = [{modules.get(node) for node in layer.nodes} - {None} for layer in found]
     assert {"0", "1"} in named
     assert {"3"} in named
