@@ -62,7 +62,9 @@ def test_products_are_right_on_every_processor(deploy):
     conv = nn.Conv2d(16, 16, 3)
     nn.init.constant_(conv.weight, 0.5)
     bright = [np.full((1, 16, 8, 8), 1 - 0.01 * place, np.float32) for place in range(4)]
-    done = deploy(conv, torch.from_numpy(bright[0]), params=INT8, data=bright)
+    # The items hardly differ, so that their differences drown in the noise of 8 bits.
+    example = torch.from_numpy(bright[0])
+    done = deploy(conv, example, params=INT8, data=bright, allow_mismatch=True)
     with eb.load(done.artifact) as wrapper:
         (found,) = wrapper({"input": bright[0]}).values()
     wanted = conv(torch.from_numpy(bright[0])).detach().numpy()
