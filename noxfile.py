@@ -131,7 +131,12 @@ def base(session: nox.Session) -> None:
 @nox.session(requires=BASE)
 def engines(session: nox.Session) -> None:
     """All packages with the engines that run on a CPU, and what their tests need."""
-    ours = ("enginebay[export,yaml,vision]", "enginebay-lab[report,dask]", *EVERY_ENGINE)
+    ours = (
+        "enginebay[export,yaml]",
+        "enginebay-lab[report,dask]",
+        "enginebay-vision",
+        *EVERY_ENGINE,
+    )
     others = ("lxml", "scikit-learn", "playwright", ZOO)
     install(session, *ours, *others, *TESTS, alone=("torchmetrics", "lightning-utilities"))
 
