@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -11,7 +13,7 @@ from enginebay.errors import InputError, nearest
 from enginebay.params import ShapeProfile, inputs_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from enginebay.tensors import TensorSpec
 
@@ -103,21 +105,29 @@ def extreme_shapes(
         [{'x': (1, 3)}, {'x': (8, 3)}]
     """
     for bound in ("min", "max"):
-        shapes = {
-            name: tuple(
-                _size(dynamic.get(name, {}).get(axis), bound, size)
-                for axis, size in enumerate(shape)
-            )
-            for name, shape in usual.items()
-        }
+        shapes = _resized(dynamic, usual, partial(_limit, bound))
         if shapes != dict(usual):
             yield shapes
 
 
-def _size(dim: DynamicDim | None, bound: str, size: int) -> int:
-    if dim is None or (
-        dim.max is None and not dim.min
-    ):  # a config's axis, of which no range is known
+def _resized(
+    dynamic: DynamicShapes,
+    usual: Mapping[str, tuple[int, ...]],
+    choose: Callable[[DynamicDim, int], int],
+) -> dict[str, tuple[int, ...]]:
+    """The usual shapes with each open dimension at the size that is chosen for it."""
+    return {
+        name: tuple(
+            choose(dim, size) if (dim := dynamic.get(name, {}).get(axis)) else size
+            for axis, size in enumerate(shape)
+        )
+        for name, shape in usual.items()
+    }
+
+
+def _limit(bound: str, dim: DynamicDim, size: int) -> int:
+    """The smallest or the largest size; the usual one where there is no such limit."""
+    if dim.max is None and not dim.min:  # a config's axis, of which no range is known
         return size
     limit = getattr(dim, bound)
     return size if limit is None else int(limit)
@@ -136,39 +146,30 @@ def crossed_shapes(
         >>> list(crossed_shapes(image, {"x": (16, 16)}))
         [{'x': (31, 29)}, {'x': (31, 16)}, {'x': (16, 29)}]
     """
-    names = dict.fromkeys(dim.name for axes in dynamic.values() for dim in axes.values())
-    if len(names) < 2:
+    named = {
+        dim.name: (dim, usual[name][axis])
+        for name, axes in dynamic.items()
+        for axis, dim in axes.items()
+    }
+    if len(named) < 2:
         return
     chosen: dict[str, int] = {}
-    for name, (dim, size) in _named_dims(dynamic, usual).items():
-        others = (*_primes(dim, size), size + 1, dim.max or 0, size - 1, dim.min)
+    for name, (dim, size) in named.items():
+        # One after the other: a large range has many primes.
+        others = chain(_primes(dim, size), (size + 1, dim.max or 0, size - 1, dim.min))
         taken = (*chosen.values(), size, 0)
         chosen[name] = next((n for n in others if dim.holds(n) and n not in taken), size)
     seen = [dict(usual)]
     for sizes in (chosen, *({name: size} for name, size in chosen.items())):
-        shapes = {
-            name: tuple(
-                sizes.get(open_dim.name, size)
-                if (open_dim := dynamic.get(name, {}).get(axis))
-                else size
-                for axis, size in enumerate(shape)
-            )
-            for name, shape in usual.items()
-        }
+        shapes = _resized(dynamic, usual, partial(_named_size, sizes))
         if shapes not in seen:
             seen.append(shapes)
             yield shapes
 
 
-def _named_dims(
-    dynamic: DynamicShapes, usual: Mapping[str, tuple[int, ...]]
-) -> dict[str, tuple[DynamicDim, int]]:
-    """The open dimensions by name, each with its size in the example."""
-    return {
-        dim.name: (dim, usual[name][axis])
-        for name, axes in dynamic.items()
-        for axis, dim in axes.items()
-    }
+def _named_size(sizes: Mapping[str, int], dim: DynamicDim, size: int) -> int:
+    """The size that is chosen for a dimension's name; the usual one where none is."""
+    return sizes.get(dim.name, size)
 
 
 def between_shapes(
@@ -185,13 +186,7 @@ def between_shapes(
     """
     seen = [dict(usual), *extreme_shapes(dynamic, usual)]
     for choose in (_odd, _prime):
-        shapes = {
-            name: tuple(
-                choose(dim, size) if (dim := dynamic.get(name, {}).get(axis)) else size
-                for axis, size in enumerate(shape)
-            )
-            for name, shape in usual.items()
-        }
+        shapes = _resized(dynamic, usual, choose)
         if shapes not in seen:
             seen.append(shapes)
             yield shapes
