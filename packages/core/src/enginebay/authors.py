@@ -87,7 +87,10 @@ if TYPE_CHECKING:
         parse_shapes as parse_shapes,
         resolve_profiles as resolve_profiles,
     )
-    from enginebay.plugins import contributed as contributed
+    from enginebay.plugins import (
+        contributed as contributed,
+        installed_backends as installed_backends,
+    )
     from enginebay.rewriting import (
         Context as Context,
         LoweringContext as LoweringContext,
@@ -139,7 +142,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "ShapeProfile Shapes declared_fields format_dims name_shapes parse_shapes "
             "resolve_profiles"
         ),
-        "plugins": "contributed",
+        "plugins": "contributed installed_backends",
         "rewriting": "Context LoweringContext Rewriting",
         "tasks": "read_task",
         "tensors": (

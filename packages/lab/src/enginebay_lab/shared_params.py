@@ -1,28 +1,24 @@
-"""Several backends at once: those that are installed, and the parameters that they share."""
+"""The parameters that several backends share."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import enginebay as eb
 from enginebay.errors import ParamsError, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-
-def installed_backends() -> list[str]:
-    """The names of the backends that nothing is known to be wrong with, sorted."""
-    return [status.name for status in eb.list_backends() if status.state == "installed"]
+    from enginebay import Backend
 
 
-def own_params(backend: eb.Backend, params: Mapping[str, Any]) -> dict[str, Any]:
+def own_params(backend: Backend, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters that a backend has."""
     known = backend.Params.__struct_fields__
     return {name: value for name, value in params.items() if name in known}
 
 
-def check_shared_param(name: str, backends: Collection[eb.Backend]) -> None:
+def check_shared_param(name: str, backends: Collection[Backend]) -> None:
     """Refuse a parameter that none of the backends has.
 
     Raises:

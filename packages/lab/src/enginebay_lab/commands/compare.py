@@ -83,7 +83,7 @@ def _backends(argv: Sequence[str]) -> list[str]:
     Raises:
         UsageError: Some are named beside ``--all``, or there is none.
     """
-    from enginebay_lab.backends import installed_backends
+    from enginebay.authors import installed_backends
 
     named = named_backends(argv)
     if "--all" not in argv and named:

@@ -15,6 +15,7 @@ from enginebay.authors import (
     Steps,
     check_target,
     find_model,
+    installed_backends,
     parse_shapes,
     read_config,
     shapes_of,
@@ -30,9 +31,9 @@ from enginebay.errors import (
     ModelSourceError,
     UsageError,
 )
-from enginebay_lab.backends import check_shared_param, installed_backends, own_params
 from enginebay_lab.comparison.comparison import Comparison, ComparisonRow
 from enginebay_lab.measurement.benchmark_artifact import benchmark
+from enginebay_lab.shared_params import check_shared_param, own_params
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,8 +79,8 @@ def compare(
     """Deploy a model on several backends, at several precisions, and compare the artifacts.
 
     The model is found once, and each row is a call of :func:`enginebay.deploy` with it; one that
-    fails is a row with the reason. The
-    rows are in the folder's ``comparison.json`` as soon as they are known.
+    fails is a row with the reason. The rows are in the folder's ``comparison.json`` as soon as
+    they are known.
 
     Args:
         model: As :func:`enginebay.deploy` takes it.

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay.authors import check_source, declared_fields, parse_inputs, read_table
 from enginebay.errors import InputError, ParamsError
-from enginebay_lab.backends import check_shared_param
 from enginebay_lab.evaluation.find import find_metrics
+from enginebay_lab.shared_params import check_shared_param
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

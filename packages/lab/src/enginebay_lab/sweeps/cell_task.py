@@ -25,12 +25,12 @@ from enginebay.errors import (
     names_full_disk,
     one_line,
 )
-from enginebay_lab.backends import own_params
 from enginebay_lab.comparison.compare_backends import compare
 from enginebay_lab.evaluation.evaluate_artifacts import evaluate
 from enginebay_lab.evaluation.evaluation_rows import Row
 from enginebay_lab.measurement.machine import this_machine
 from enginebay_lab.resources import host_name
+from enginebay_lab.shared_params import own_params
 from enginebay_lab.sweeps.backend_check import checked_environment, installed_versions
 from enginebay_lab.sweeps.cell_job import CellJob, decode_job, encode
 from enginebay_lab.sweeps.faults import CellLostError, is_disk_error, lost, lost_to_disk, named

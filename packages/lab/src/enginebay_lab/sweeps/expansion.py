@@ -7,6 +7,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from enginebay import get_backend
+from enginebay.authors import installed_backends
 from enginebay.errors import (
     BackendNotFoundError,
     BackendUnavailableError,
@@ -14,7 +15,7 @@ from enginebay.errors import (
     UsageError,
     nearest,
 )
-from enginebay_lab.backends import check_shared_param, installed_backends, own_params
+from enginebay_lab.shared_params import check_shared_param, own_params
 from enginebay_lab.sweeps.cells import Cell
 
 if TYPE_CHECKING:
