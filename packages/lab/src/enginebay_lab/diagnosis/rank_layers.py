@@ -110,7 +110,8 @@ def sensitivity(
                 watch=lambda step: set_detail(f"{step.name} {step.detail}".rstrip()),
             )
             set_detail("all layers in 8 bits")
-        engine, found = _engine(deployment, purpose)
+        manifest = deployment.artifact.manifest
+        engine, found = check_precision(manifest.backend, manifest.params, None, purpose)
         items = [sample for sample in deployment.artifact.samples() if sample.kind == "item"]
         if not items or not items[0].outputs:
             reason = deployment.verification.reason
@@ -130,14 +131,17 @@ def check_precision(
     params: eb.BackendParams | Mapping[str, Any] | None,
     precision: str | None,
     purpose: str,
-) -> None:
-    """Check, before any work is done, that a backend will compute in 8 bits, and here.
+) -> tuple[eb.Backend, eb.BackendParams]:
+    """Check that a backend will compute in 8 bits, and here.
 
     Args:
         backend: The backend's name.
         params: Its parameters.
         precision: One of them.
         purpose: What is done with layers in 8 bits, for the message.
+
+    Returns:
+        The backend, and all of its parameters.
 
     Raises:
         UsageError: It will not.
@@ -150,13 +154,7 @@ def check_precision(
         *(found, "measuring layers runs the engine"),
         hint="measure the layers on a machine that it is built for",
     )
-
-
-def _engine(deployment: eb.Deployment, purpose: str) -> tuple[eb.Backend, eb.BackendParams]:
-    manifest = deployment.artifact.manifest
-    check_precision(manifest.backend, manifest.params, None, purpose)
-    engine = eb.get_backend(manifest.backend)
-    return engine, engine.params_from(manifest.params)
+    return engine, found
 
 
 def _rank(
