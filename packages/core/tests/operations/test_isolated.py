@@ -100,16 +100,20 @@ def test_a_closed_one_refuses_calls(artifact: eb.Artifact) -> None:
         wrapper(np.ones((1, 3), "f4"))
 
 
+def deploy_crashing(folder: Path) -> eb.Artifact:
+    return eb.deploy(
+        nn.ReLU(),
+        torch.ones(1, 3),
+        backend="crashing",
+        work_dir=folder / "out",
+        verify=eb.VerifyOptions(probes=0),
+    ).artifact
+
+
 def test_a_crash_is_an_error_here_and_again_at_the_next_call(tmp_path: Path) -> None:
     with temporary_backend("crashing", CRASHING):
-        made = eb.deploy(
-            nn.ReLU(),
-            torch.ones(1, 3),
-            backend="crashing",
-            work_dir=tmp_path / "out",
-            verify=eb.VerifyOptions(probes=0),
-        )
-        with eb.load(made.artifact, isolated=True) as wrapper:
+        made = deploy_crashing(tmp_path)
+        with eb.load(made, isolated=True) as wrapper:
             wrapper(np.ones((1, 3), "f4"))
             for _ in range(2):
                 with pytest.raises(ChildCrashedError, match=r"'crashing'.* SIGSEGV"):
@@ -126,13 +130,7 @@ def test_what_cannot_be_loaded_leaves_no_process(artifact: eb.Artifact, tmp_path
     )
     before = set(_children())
     with temporary_backend("crashing", source):
-        made = eb.deploy(
-            nn.ReLU(),
-            torch.ones(1, 3),
-            backend="crashing",
-            work_dir=tmp_path / "out",
-            verify=eb.VerifyOptions(probes=0),
-        ).artifact
+        made = deploy_crashing(tmp_path)
         with pytest.raises(ConversionError, match="no such device"):
             eb.load(made, isolated=True)
     assert set(_children()) <= before

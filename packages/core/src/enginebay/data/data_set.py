@@ -92,7 +92,8 @@ class DataSet:
     def __init__(self, source: Any, take: int | None = None, seed: int = 0) -> None:
         if take is not None and take < 1:
             raise UsageError(f"{take} items cannot be taken; wanted 1 or more")
-        named, self.targets = None, ""
+        named = None
+        self.targets = ""
         is_named = isinstance(source, str | Path)
         self.named = NamedData(str(source), take, seed) if is_named else None
         if isinstance(source, str):

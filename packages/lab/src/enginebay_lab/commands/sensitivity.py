@@ -24,11 +24,11 @@ EXAMPLES = ("enginebay sensitivity net.py:build --backend {backend} --data items
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
     """Add the command's flags, and those of the chosen backend."""
+    from enginebay import ExportOptions, VerifyOptions
+
     parser.usage = (
         "enginebay sensitivity MODEL --precision int8 --data DATA [--backend NAME] [flags]"
     )
-    from enginebay import ExportOptions, VerifyOptions
-
     add_model(parser)
     VerifyOptions.add_arguments(parser, only=("timeout",))
     group = parser.add_argument_group("export options")

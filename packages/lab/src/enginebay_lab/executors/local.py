@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from concurrent.futures import Executor
 
+#: Between two looks for children that have just been started.
 POLL_SECONDS = 0.05
 
 #: Bytes that one task may need: a deployment of a ResNet-50 takes 1.6 GB in its processes together.

@@ -27,12 +27,12 @@ class CommandConformance:
 
     ::
 
-    from enginebay.testing import CommandConformance
+        from enginebay.testing import CommandConformance
 
-    class TestLargestFiles(CommandConformance):
-        @pytest.fixture
-        def command(self):
-            return "largest-files"
+        class TestLargestFiles(CommandConformance):
+            @pytest.fixture
+            def command(self):
+                return "largest-files"
     """
 
     @pytest.fixture
