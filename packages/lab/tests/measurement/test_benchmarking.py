@@ -152,7 +152,9 @@ def test_an_artifact_alone() -> None:
     assert row.call is not None
     assert row.engine is not None
     assert 0 < row.engine.min < row.call.median
-    assert row.calls_per_second == pytest.approx(1 / row.call.mean, rel=0.1)
+    assert row.calls_per_second is not None
+    # The calls of one thread do not overlap; what is between them is the loop's.
+    assert 0 < row.calls_per_second * row.call.mean <= 1 + 1e-9
     assert row.items_per_second == pytest.approx(2 * row.calls_per_second)
     assert row.load > 0 < row.first
     assert row.peak_memory > row.bare_memory > 2**20
