@@ -41,7 +41,9 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
 
 
 def pytest_runtest_setup() -> None:
-    """Make exports quick, once a test has imported the exporter."""
+    """Seed torch, whose random numbers would decide some verdicts; make exports quick."""
+    if torch := sys.modules.get("torch"):
+        torch.manual_seed(0)
     quicken_torch()
 
 
