@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     )
     from enginebay.models.plugin_sources import find_model as find_model
     from enginebay.models.python_source import named_object as named_object
-    from enginebay.models.restoration import unchanged as unchanged
     from enginebay.models.signature import Signature as Signature
     from enginebay.models.source_check import check_source as check_source
     from enginebay.models.source_options import (
@@ -43,6 +42,10 @@ if TYPE_CHECKING:
         read_options as read_options,
     )
     from enginebay.models.sources import ModelSource as ModelSource
+    from enginebay.models.state import (
+        ModelState as ModelState,
+        unchanged as unchanged,
+    )
     from enginebay.models.weights import (
         fixed_seed as fixed_seed,
         load_weights as load_weights,
@@ -63,11 +66,11 @@ __getattr__, __dir__, __all__ = lazy_names(
         "models.observation": "Observation Observer",
         "models.plugin_sources": "find_model",
         "models.python_source": "named_object",
-        "models.restoration": "unchanged",
         "models.signature": "Signature",
         "models.source_check": "check_source",
         "models.source_options": "Options image_size read_options",
         "models.sources": "ModelSource",
+        "models.state": "ModelState unchanged",
         "models.weights": "fixed_seed load_weights measure_norms take_weights",
     },
 )

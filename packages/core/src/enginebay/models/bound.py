@@ -20,6 +20,7 @@ from enginebay.models.dynamic import from_profiles, to_profiles
 from enginebay.models.examples import example_inputs, is_made_up, open_dimensions, range_profiles
 from enginebay.models.exported_programs import captured_dimensions, check_captured
 from enginebay.models.signature import Signature, read_signature
+from enginebay.models.state import ModelState
 from enginebay.tensors import host_view, to_numpy, to_torch
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class BoundModel:
         dynamic: The open dimensions.
         profiles: The smallest, usual and largest shape of each input.
         signature: How PyTorch calls the model; None for an ONNX file, which it cannot run.
+        state: What the model held before it ran for the first time; None for an ONNX file.
     """
 
     source: ModelSource
@@ -59,6 +61,7 @@ class BoundModel:
     dynamic: DynamicShapes
     profiles: dict[str, ShapeProfile]
     signature: Signature | None = None
+    state: ModelState | None = None
 
     @property
     def open_inputs(self) -> tuple[TensorSpec, ...]:
@@ -188,6 +191,7 @@ def bind(
     given = example_inputs(args, source, input_shapes or {}, input_names)
     if source.model is None:
         return _bind_onnx(source, given, smallest, largest)
+    state = ModelState(source.module, surroundings=True)
     known_inputs, known_outputs = (source.ir.inputs, source.ir.outputs) if source.ir else ((), ())
     read = partial(
         read_signature,
@@ -213,6 +217,7 @@ def bind(
         dynamic=opened,
         profiles=to_profiles(opened, {name: array.shape for name, array in examples.items()}),
         signature=signature,
+        state=state,
     )
 
 

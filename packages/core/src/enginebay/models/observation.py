@@ -10,7 +10,7 @@ import sys
 import threading
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -19,14 +19,13 @@ import numpy as np
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from enginebay.ir import model_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from torch import Tensor, nn
+    from torch import Tensor
 
 #: Operators whose results depend on their argument's shape alone.
 _SHAPE_ONLY = frozenset(
@@ -58,37 +57,6 @@ class Reading:
     value: str
 
 
-@dataclass(frozen=True)
-class Kept:
-    """An attribute in which a forward keeps what it computed from its inputs.
-
-    Attributes:
-        name: Where it is: ``encoder.cache``.
-        module: The module that has it.
-        attribute: Its name there.
-        before: Its value before the forward.
-    """
-
-    name: str
-    module: nn.Module
-    attribute: str
-    before: Any
-
-    def exchange(self) -> Kept:
-        """Put the value from before in its place, and return how to put the other one back."""
-        values = vars(self.module)
-        other = replace(self, before=values.get(self.attribute, _ABSENT))
-        if self.before is _ABSENT:
-            values.pop(self.attribute, None)
-        else:
-            values[self.attribute] = self.before
-        return other
-
-
-#: Stands for an attribute that is not there.
-_ABSENT = object()
-
-
 @dataclass
 class Observation:
     """What was seen in one forward.
@@ -97,14 +65,12 @@ class Observation:
         readings: The values that Python read, in order.
         table_rows: For inputs that are looked up in embeddings, the rows of the smallest.
         classes: For inputs that index, gather or one-hot something else, its smallest size.
-        kept: Attributes in which the model keeps what depends on the inputs.
         orders: True if it computes places of values, which equal values leave open.
     """
 
     readings: list[Reading] = field(default_factory=list)
     table_rows: dict[str, int] = field(default_factory=dict)
     classes: dict[str, int] = field(default_factory=dict)
-    kept: tuple[Kept, ...] = ()
     orders: bool = False
 
     @property
@@ -126,20 +92,12 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's i
         self._sources: dict[int, tuple[StorageWeakRef, frozenset[str]]] = {}
 
     @contextmanager
-    def watch(self, model: nn.Module, inputs: Mapping[str, Tensor]) -> Iterator[None]:
-        """Follow what depends on these tensors in a forward of the model."""
-        before = {name: (each, dict(vars(each))) for name, each in model.named_modules()}
+    def watch(self, inputs: Mapping[str, Tensor]) -> Iterator[None]:
+        """Follow what depends on these tensors in a forward."""
         for name, tensor in inputs.items():
             self._mark([tensor], frozenset((name,)))
         with _reporting_methods(self), self:
             yield
-        self.observation.kept = tuple(
-            Kept(f"{name}.{attribute}".lstrip("."), module, attribute, old.get(attribute, _ABSENT))
-            for name, (module, old) in before.items()
-            for attribute, value in vars(module).items()
-            if value is not old.get(attribute, _ABSENT)
-            if self._sources_of(tree_leaves(value))
-        )
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None

@@ -175,7 +175,7 @@ def _forward(
         versions = [tensor._version for tensor in tensors]
         args, kwargs = call.fill(tensors)
         named = dict(zip(inputs, tensors, strict=True))
-        with observer.watch(model, named) if observer else nullcontext():
+        with observer.watch(named) if observer else nullcontext():
             result = _called(model, args, kwargs)
         changed = [t._version != before for t, before in zip(tensors, versions, strict=True)]
     return result, frozenset(index for index, yes in enumerate(changed) if yes)

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 #: probes it is to evaluate as well. Most of them start its process, more on a busy machine.
 _QUICK = 5.0
 
+#: How many places the verdict names, where the model keeps something.
+_NAMED = 3
+
 
 @dataclass(frozen=True)
 class RecordedReference:
@@ -246,32 +249,37 @@ class _Recorder(_Kept):
         """The example, which the model ran on when it was bound; twice, to see chance."""
         first, again = self.model.example_outputs(), self._run(self.model.examples)
         check_comparators(self.comparators, [Sample(self.model.examples, first)])
-        if unequal := [o.describe() for o in self._compare(first, again) if not o.passed]:
-            self.doubt = f"the model is not deterministic, a second run differs: {unequal[0]}"
-        elif kept := self._kept():
+        if kept := self._remembered():
             self.doubt = (
-                f"the model keeps what it computes from its inputs in {', '.join(kept)}, and goes "
-                "on with it; an engine keeps nothing"
+                f"what the model keeps from one run to the next in {kept} changes what it gives; "
+                "an engine keeps nothing"
             )
+        elif unequal := [o.describe() for o in self._compare(first, again) if not o.passed]:
+            self.doubt = f"the model is not deterministic, a second run differs: {unequal[0]}"
         self.add(EXAMPLE, Sample(self.model.examples, first))
 
-    def _kept(self) -> list[str]:
-        """The attributes that the model wrote into, if another run goes on with what is there."""
-        assert self.model.signature is not None
-        observation = self.model.signature.observation
-        kept = observation.kept if observation else ()
-        if not kept:
-            return []
-        other = Probes(self.model.examples, ProbeSettings(domain=self.domain)).redrawn()
-        afterwards = self.model.run(other.inputs)
-        changed = [each.exchange() for each in kept]
+    def _remembered(self) -> str:
+        """Where the model keeps what changes its outputs; empty where it keeps no such thing."""
+        state = self.model.state
+        if state is None or not (changed := state.changed()):
+            return ""
+        if written := state.changed_parameters():
+            return ", ".join(written[:_NAMED])
+        other = Probes(self.model.examples, ProbeSettings(domain=self.domain)).redrawn().inputs
+        now = state.again()
         try:
-            alone = self.model.run(other.inputs)
+            afterwards = self.model.run(other)
+            alone = []
+            for _ in range(2):
+                state.restore()
+                alone.append(self.model.run(other))
+        except ModelError:  # it does not take these values
+            return ""
         finally:
-            for each in changed:
-                each.exchange()
-        same = all(output.passed for output in self._compare(alone, afterwards))
-        return [] if same else [each.name for each in kept]
+            now.restore()
+        by_chance = any(not output.passed for output in self._compare(*alone))
+        same = all(output.passed for output in self._compare(alone[0], afterwards))
+        return "" if same or by_chance else ", ".join(changed[:_NAMED])
 
     def _compare(self, expected: Arrays, found: Arrays) -> tuple[OutputComparison, ...]:
         return compare_sample(expected, found, Measure(), self.comparators).outputs

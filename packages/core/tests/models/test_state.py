@@ -1,0 +1,211 @@
+"""What a model keeps from one run to the next is found, named and put back."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import nn
+
+import enginebay as eb
+from enginebay.models import ModelState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+X = torch.linspace(-1, 2, 8).view(2, 4)
+SEEN: dict[str, torch.Tensor] = {}
+TOTAL = 0.0
+
+
+class Layer:
+    """A helper that is no module, as the layers of a cache are."""
+
+    def __init__(self) -> None:
+        self.last: torch.Tensor | None = None
+
+
+class Keeping(nn.Module):
+    """Adds what it keeps of earlier inputs, in a place that a test chooses."""
+
+    shared: float = 0.0
+
+    def __init__(self, keep: Callable[[Any, torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+        self.register_buffer("mean", torch.zeros(()))
+        self.scale = nn.Parameter(torch.ones(()))
+        self.kept: dict[str, Any] = {}
+        self.list: list[Any] = []
+        self.number = 0.0
+        self.helper = SimpleNamespace(layers=[Layer()])
+        self.keep = keep
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x) + self.keep(self, x)
+
+
+def in_a_buffer(model: Any, x: torch.Tensor) -> torch.Tensor:
+    model.mean.mul_(0.5).add_(x.mean())
+    return model.mean
+
+
+def in_the_data_of_a_buffer(model: Any, x: torch.Tensor) -> torch.Tensor:
+    model.mean.data.copy_(model.mean * 0.5 + x.mean())
+    return model.mean
+
+
+def in_a_parameter(model: Any, x: torch.Tensor) -> torch.Tensor:
+    if model.number == 0:
+        model.number = 1
+        model.scale.data.copy_(x.abs().max())
+    return model.scale * x
+
+
+def in_a_dict(model: Any, x: torch.Tensor) -> torch.Tensor:
+    return model.kept.setdefault("first", x.mean())
+
+
+def in_a_list(model: Any, x: torch.Tensor) -> torch.Tensor:
+    model.list.append(x.mean())
+    return torch.stack(model.list).sum()
+
+
+def in_a_number(model: Any, x: torch.Tensor) -> torch.Tensor:
+    model.number += float(x.mean()) + 1
+    return model.number * x
+
+
+def in_a_helper(model: Any, x: torch.Tensor) -> torch.Tensor:
+    (layer,) = model.helper.layers
+    layer.last = x.mean() if layer.last is None else layer.last
+    return layer.last
+
+
+def in_the_class(model: Any, x: torch.Tensor) -> torch.Tensor:
+    type(model).shared += float(x.mean()) + 1
+    return x * type(model).shared
+
+
+class WithGlobals(Keeping):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        global TOTAL
+        TOTAL += float(x.mean()) + 1
+        return self.inner(x) * TOTAL
+
+
+class WithGlobalDict(Keeping):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x) + remember(x)
+
+
+def remember(x: torch.Tensor) -> torch.Tensor:
+    return SEEN.setdefault("first", x.mean())
+
+
+def nothing(model: Any, x: torch.Tensor) -> torch.Tensor:
+    return x
+
+
+CASES: dict[str, tuple[nn.Module, str]] = {
+    "a buffer": (Keeping(in_a_buffer), "mean"),
+    "a buffer's data": (Keeping(in_the_data_of_a_buffer), "mean"),
+    "a parameter": (Keeping(in_a_parameter), "scale"),
+    "a dict": (Keeping(in_a_dict), "kept['first']"),
+    "a list": (Keeping(in_a_list), "list[0]"),
+    "a number": (Keeping(in_a_number), "number"),
+    "a helper": (Keeping(in_a_helper), "helper.layers[0].last"),
+    "a class": (Keeping(in_the_class), "Keeping.shared"),
+    "a global number": (WithGlobals(nothing), f"{__name__}.TOTAL"),
+    "a global dict": (WithGlobalDict(nothing), f"{__name__}.SEEN['first']"),
+    "a child": (nn.Sequential(nn.Identity(), Keeping(in_a_dict)), "1.kept['first']"),
+}
+
+
+@pytest.mark.usefixtures("loopback")
+@pytest.mark.parametrize("case", CASES)
+def test_what_changes_the_next_run_is_named(case: str, tmp_path: Path) -> None:
+    model, place = CASES[case]
+    SEEN.clear()
+    found = eb.deploy(
+        *(model, X),
+        backend="loopback",
+        work_dir=tmp_path / "out",
+        export=eb.ExportOptions(exporter="torchscript"),
+    )
+    assert found.verdict == "unverified"
+    assert found.verification is not None
+    assert f"in {place}" in found.verification.reason
+    assert found.verification.reason.endswith("changes what it gives; an engine keeps nothing")
+
+
+def counting(model: Any, x: torch.Tensor) -> torch.Tensor:
+    model.number += 1
+    model.kept["table"] = torch.arange(4) / 4.0
+    model.list = [x]
+    model.mean.fill_(2)
+    return model.kept["table"] + model.mean
+
+
+@pytest.mark.usefixtures("loopback")
+def test_what_changes_nothing_may_be_kept(tmp_path: Path) -> None:
+    found = eb.deploy(Keeping(counting), X, backend="loopback", work_dir=tmp_path / "out")
+    assert found.verdict == "verified"
+
+
+@pytest.mark.usefixtures("loopback")
+def test_chance_is_not_taken_for_state(tmp_path: Path) -> None:
+    def noisy(model: Any, x: torch.Tensor) -> torch.Tensor:
+        model.number += 1
+        return torch.rand_like(x)
+
+    found = eb.deploy(
+        *(Keeping(noisy), X),
+        backend="loopback",
+        work_dir=tmp_path / "out",
+        export=eb.ExportOptions(exporter="torchscript"),
+    )
+    assert found.verdict == "unverified"
+    assert found.verification is not None
+    assert found.verification.reason.startswith("the model is not deterministic")
+
+
+BUFFERS: dict[str, Callable[[], torch.Tensor]] = {
+    "NaN": lambda: torch.tensor([float("nan"), 1.0]),
+    "complex": lambda: torch.tensor([1 + 2j]),
+    "sparse": lambda: torch.eye(3).to_sparse(),
+    "CSR": lambda: torch.eye(3).to_sparse_csr(),
+    "quantised": lambda: torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8),
+    "nested": lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
+    "no values": lambda: torch.empty(3, device="meta"),
+    "none at all": lambda: torch.empty(0),
+    "bool": lambda: torch.tensor([True]),
+    "8 bits": lambda: torch.ones(3).to(torch.float8_e4m3fn),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR", "ignore:.*[Nn]ested", "ignore:.*quant")
+@pytest.mark.parametrize("kind", BUFFERS)
+def test_tensors_of_every_kind_stay(kind: str) -> None:
+    model, tensor = nn.Module(), BUFFERS[kind]()
+    model.register_buffer("buffer", tensor)
+    model.inside = {"deep": [(tensor,)]}  # type: ignore[assignment]  # anything may be there
+    state = ModelState(model)
+    assert state.changed() == []
+    model.register_buffer("buffer", torch.ones(2))
+    assert state.changed() == ["buffer"]
+    state.restore()
+    assert model.buffer is tensor
+
+
+def test_the_sum_of_a_parameter_in_another_order_is_no_change() -> None:
+    model = nn.Linear(300, 200)
+    state = ModelState(model)
+    model.weight.data = model.weight.data.t().contiguous().t()
+    assert state.changed() == []
+    with torch.no_grad():
+        model.weight[0, 0] += 1e-3
+    assert state.changed() == state.changed_parameters() == ["weight"]
