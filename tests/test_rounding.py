@@ -9,6 +9,7 @@ import onnxruntime
 import pytest
 import torch
 
+import enginebay as eb
 from enginebay.verdict import Verification
 from enginebay.verification import compare_outputs
 
@@ -91,3 +92,41 @@ def test_half_precision_passes_as_half_and_not_as_full():
             net.float()
             assert not compare_outputs(expected, found)[0].passed
             assert compare_outputs(expected, found, precision=precision)[0].passed
+
+
+class Brighter(torch.nn.Module):
+    def forward(self, x):
+        return x
+
+
+def planes() -> torch.nn.Module:
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 3, padding=1),
+        torch.nn.ReLU(),
+        Brighter(),
+        torch.nn.AdaptiveAvgPool2d(1),
+        torch.nn.Flatten(),
+        torch.nn.Linear(8, 4),
+    )
+
+
+@pytest.mark.filterwarnings("ignore::enginebay.VerdictWarning")  # of the probes of zeros
+@pytest.mark.parametrize("backend", ["onnxruntime", "openvino", "ncnn"])
+def test_the_long_sums_of_equal_values_are_no_mistake(backend, tmp_path):
+    example = torch.rand(1, 3, 384, 384)
+    found = eb.deploy(planes(), example, backend=backend, work_dir=tmp_path / "a")
+    assert found.verdict == "verified"
+
+
+@pytest.mark.filterwarnings("ignore::enginebay.VerdictWarning")
+def test_a_mistake_at_a_real_size_is_one(tmp_path):
+    rewriters = eb.RewriterSet()
+    rewriters.function(f"{__name__}.Brighter.forward")(lambda ctx, self, x: x * 1.001)
+    found = eb.deploy(
+        *(planes(), torch.rand(1, 3, 384, 384)),
+        backend="ncnn",
+        work_dir=tmp_path / "a",
+        export=eb.ExportOptions(rewriters=[rewriters]),
+        verify=eb.VerifyOptions(allow_mismatch=True),
+    )
+    assert found.verdict == "mismatched"

@@ -201,6 +201,13 @@ def test_tensors_of_every_kind_stay(kind: str) -> None:
     assert model.buffer is tensor
 
 
+def test_what_a_lazy_module_makes_is_no_state() -> None:
+    model = nn.Sequential(nn.LazyLinear(4), nn.LazyBatchNorm1d()).eval()
+    state = ModelState(model)
+    model(X)
+    assert state.changed() == []
+
+
 def test_the_sum_of_a_parameter_in_another_order_is_no_change() -> None:
     model = nn.Linear(300, 200)
     state = ModelState(model)

@@ -61,6 +61,10 @@ class Place:
     def __post_init__(self) -> None:
         self.owner_type = type(self.owner)
 
+    def is_there(self) -> bool:
+        """True unless its module has become another one, as lazy modules do."""
+        return type(self.owner) is self.owner_type
+
     def inside(self) -> Iterator[Found]:
         """What was in it."""
         for key, value in self.items.items():

@@ -74,7 +74,7 @@ class ModelState:
 
     def changed(self) -> list[str]:
         """Where something is no longer as it was: ``encoder.cache['keys']``."""
-        names = [name for place in self._places for name in place.changed()]
+        names = [name for place in self._places if place.is_there() for name in place.changed()]
         names += [name for name, tensor, copy in self._tensors if not same_content(tensor, copy)]
         return list(dict.fromkeys([*names, *self.changed_parameters()]))
 
@@ -100,11 +100,11 @@ class ModelState:
                     place.holder[key] = map_leaves(replaced, value)
 
     def restore(self) -> None:
-        """Put everything back, but for modules that the first forward made others: lazy ones."""
+        """Put everything back, but for lazy modules, which the first forward made others."""
         import torch
 
         for place in self._places:
-            if type(place.owner) is place.owner_type:
+            if place.is_there():
                 place.restore()
         for _, tensor, copy in self._tensors:
             if not same_content(tensor, copy):
@@ -129,7 +129,11 @@ class ModelState:
                 waiting.extend(place.inside())
 
     def _take_down_tensor(self, name: str, tensor: Tensor) -> None:
-        if not _is_state(tensor):
+        from torch.nn.parameter import Parameter, is_lazy
+
+        if is_lazy(tensor):  # the first forward makes it
+            return
+        if isinstance(tensor, Parameter):
             self._sums.append((name, tensor, _sums(tensor)))
         elif has_content(tensor) and not tensor.is_inference():  # detach() puts a copy there
             self._tensors.append((name, tensor, detached(tensor)))
@@ -142,7 +146,7 @@ def _sums(tensor: Tensor) -> tuple[float, ...]:
     try:
         values = tensor.detach().to(torch.float64)
         return values.sum().item(), values.norm().item()
-    except (NotImplementedError, RuntimeError, ValueError):  # a lazy module has yet to make it
+    except (NotImplementedError, RuntimeError):  # it has no values, or none that can be summed
         return (0.0, 0.0)
 
 
