@@ -193,3 +193,20 @@ def test_an_output_that_varies_enough_is_verified(tmp_path: Path) -> None:
         return 300 + x
 
     assert verdict(right, right, (torch.randn(2, 6), torch.ones(1)), tmp_path).verdict == "verified"
+
+
+UNCHANGING = {
+    "a label": lambda x, _: (x * 2, x.abs().sum() > 1e6),
+    "no boxes": lambda x, _: (x * 2, x[x.abs() > 1e6]),
+}
+
+
+@pytest.mark.parametrize("name", UNCHANGING)
+def test_an_output_that_never_changes_beside_one_that_does_is_named(
+    name: str, tmp_path: Path
+) -> None:
+    found = verdict(
+        UNCHANGING[name], UNCHANGING[name], (torch.randn(2, 6), torch.ones(1)), tmp_path
+    )
+    assert found.verdict == "verified"
+    assert any(warning.startswith("'output_1' is the same in all") for warning in found.warnings)

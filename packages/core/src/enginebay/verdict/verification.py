@@ -34,6 +34,7 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
         dropped: Probes that say nothing, and why: the model raises, or gives NaN alone.
         undecided: Labels of the probes among them on which rounding alone decides.
         untried: Inputs that hold the example's one value in every sample.
+        unchanging: Outputs without floats, or without any values, that are the same in all samples.
         warnings: What limits the verdict, a sentence each.
         branches: Lines where Python read values that differ between samples: ``net.py:12``.
         domain: Bounds of the probes by input, where the caller gave some.
@@ -45,6 +46,7 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
     dropped: tuple[str, ...] = ()
     undecided: tuple[str, ...] = ()
     untried: tuple[str, ...] = ()
+    unchanging: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     branches: tuple[str, ...] = ()
     domain: dict[str, tuple[float, float]] = {}
@@ -60,6 +62,11 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
                 f"{count} probes, which are left out: {', '.join(self.undecided)}"
             )
         texts += [f"nothing is known about other values of '{name}'" for name in self.untried]
+        texts += [
+            f"'{name}' is the same in all samples, so that an engine that always gives it would "
+            "pass: give an example, or --data, with other results"
+            for name in self.unchanging
+        ]
         return tuple(texts)
 
     def traced(self, notes: Sequence[str]) -> Basis:

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 
 from enginebay.errors import EnginebayError, InputError, ModelError, first_line, nearest
 from enginebay.tensors import Sample
 from enginebay.verdict import EXAMPLE, ITEM, Basis
 from enginebay.verification.group import Measure
 from enginebay.verification.groups import check_comparators, compare_sample
-from enginebay.verification.output_arrays import says_nothing
+from enginebay.verification.output_arrays import equal, is_float, says_nothing
 from enginebay.verification.probes import Probe, Probes, ProbeSettings, is_constant
 from enginebay.verification.reference import reference_for
 from enginebay.verification.tolerance import CALIBRATED
@@ -345,8 +346,23 @@ class _Recorder(_Kept):
         branches, warnings = _python_values(self.observed.values())
         basis = super().basis()
         return msgspec.structs.replace(
-            basis, warnings=warnings, branches=branches, doubt=self.doubt
+            basis,
+            unchanging=tuple(self._unchanging()),
+            warnings=warnings,
+            branches=branches,
+            doubt=self.doubt,
         )
+
+    def _unchanging(self) -> Iterator[str]:
+        """The outputs that are the same in all samples, among others that are not."""
+        first, *others = (sample.outputs for sample in self.samples)
+        if all(equal(first, other) for other in others):
+            return  # the verdict says so
+        compared = {name for one in self.comparators for name in one.outputs}
+        for name, array in first.items():
+            same = all(np.array_equal(array, other[name]) for other in others)
+            if same and name not in compared and not (is_float(array) and array.size):
+                yield name
 
 
 def _python_values(
