@@ -10,6 +10,7 @@ from enginebay.artifact import LoadRequest  # noqa: TC001  # the child reads run
 from enginebay.errors import ChildCrashedError, ChildTimeoutError, ConversionError
 from enginebay.inference import Receipt
 from enginebay.tensors import Sample, load_samples, save_samples
+from enginebay.verification.input_forms import check_input_forms, run_unchanged
 
 if TYPE_CHECKING:
     from enginebay.tensors import NumpyArray
@@ -26,7 +27,8 @@ def run_trial(
 
     Args:
         request: The engine.
-        samples: A file of recorded samples whose inputs are to be run.
+        samples: A file of recorded samples whose inputs are to be run; the first one's once more
+            in every other form that a caller may pass.
         timeout: Seconds that loading and all runs may take together.
 
     Returns:
@@ -76,6 +78,9 @@ def load_here(request: LoadRequest) -> Receipt:
 def run_here(request: LoadRequest, samples: Path, found: Path) -> Receipt:
     """Load and run the engine in this process, and write the outputs to ``found``."""
     with request.load() as wrapper:
-        outputs = [Sample({}, wrapper(sample.inputs)) for sample in load_samples(samples)]
-        save_samples(found, outputs)
+        given = load_samples(samples)
+        outputs = [run_unchanged(wrapper, sample.inputs) for sample in given]
+        save_samples(found, [Sample({}, arrays) for arrays in outputs])
+        if given:
+            check_input_forms(wrapper, given[0].inputs, outputs[0])
         return wrapper.receipt
