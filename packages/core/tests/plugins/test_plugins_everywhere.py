@@ -206,3 +206,13 @@ def test_one_that_brings_no_mapping() -> None:
         r"callables",
         str(caught.value),
     )
+
+
+def test_an_error_without_a_readable_message_is_told_all_the_same() -> None:
+    source = (
+        "class Mute(Exception):\n    def __str__(self):\n        raise RuntimeError\n\n"
+        "@hookimpl\ndef metrics():\n    raise Mute\n"
+    )
+    message = r"raised Mute: <exception str\(\) failed>"
+    with pack("mute", HEAD + source), pytest.raises(PluginError, match=message):
+        contributed("metrics")

@@ -21,6 +21,7 @@ from enginebay.errors import (
     ParamsError,
     UsageError,
     disk_error,
+    message_of,
 )
 from enginebay.hooks import (
     BindingRequest,
@@ -229,7 +230,7 @@ class Backend:
                 raise  # not the converter's fault; whoever owns the folder says it
             raise ConversionError(
                 f"backend '{self.name}' could not convert '{ir.path.name}': "
-                f"{type(err).__name__}: {err}"
+                f"{type(err).__name__}: {message_of(err)}"
             ) from err
 
     def quantizable_nodes(self, request: ConvertRequest[Any]) -> dict[str, str]:
@@ -367,7 +368,7 @@ class Backend:
         except BaseException as err:
             raise ConversionError(
                 f"backend '{self.name}' could not load '{request.files[0]}': "
-                f"{type(err).__name__}: {err}"
+                f"{type(err).__name__}: {message_of(err)}"
             ) from err
         if not isinstance(wrapper, Wrapper):
             raise ConversionError(f"{hook} of '{self.name}' returned {wrapper!r}: wanted a Wrapper")
