@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import signal
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -75,3 +77,9 @@ def test_a_crash_shows_where(deploy: Run) -> None:
     assert re.search(
         r'/temporary_abrupt_\d+\.py", line 10 in model_sources$', ran.err, re.MULTILINE
     )
+
+
+def test_standard_error_need_be_no_file() -> None:
+    code = "import io, sys; from enginebay.cli import main; sys.stderr = io.StringIO(); "
+    code += "sys.exit(main(['nonsense']))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 2

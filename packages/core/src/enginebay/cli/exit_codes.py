@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import warnings
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from enginebay.cli.standard_streams import discard, own_stdout
@@ -140,21 +140,21 @@ def _exits_reported(arguments: list[str], stdout: TextIO) -> Iterator[None]:
     leave, process = os._exit, os.getpid()
     running = True
 
-    def exit_reported(code: int) -> NoReturn:
-        if running and os.getpid() == process:
-            err = EnginebayError(
-                f"{_caller(sys._getframe(1))} ended the command by os._exit({code})"
-            )
+    def exit_reported(status: int) -> NoReturn:
+        if not running or os.getpid() != process:
+            leave(status)
+        try:
+            who = _caller(sys._getframe(1))
+            err = EnginebayError(f"{who} ended the command by os._exit({status})")
             sys.stdout = stdout  # which the command may have pointed elsewhere
-            with suppress(OSError):
-                _report(arguments, err, str(err), None)
-                stdout.flush()
-            code = code or err.exit_code
-        leave(code)
+            _report(arguments, err, str(err), None)
+            stdout.flush()
+        finally:
+            leave(status or EnginebayError.exit_code)
 
     os._exit = exit_reported
     if not faulthandler.is_enabled():
-        faulthandler.enable(sys.stderr, all_threads=False)
+        faulthandler.enable(2, all_threads=False)  # sys.stderr may be no file
     try:
         yield
     finally:
@@ -164,7 +164,7 @@ def _exits_reported(arguments: list[str], stdout: TextIO) -> Iterator[None]:
 def _caller(frame: FrameType) -> str:
     """Return the outermost foreign function that led to a frame, and where it is."""
     ours = ("enginebay", "pluggy", "threading")
-    while frame.f_back and str(frame.f_back.f_globals["__name__"]).split(".")[0] not in ours:
+    while frame.f_back and str(frame.f_back.f_globals.get("__name__")).split(".")[0] not in ours:
         frame = frame.f_back
     return f"{frame.f_code.co_qualname} ({frame.f_code.co_filename}:{frame.f_lineno})"
 
