@@ -121,9 +121,10 @@ def test_a_wrapper_that_breaks_its_contract_is_refused(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_crash_says_with_what(deploy: Deploy) -> None:
-    with pytest.raises(eb.EnginebayError, match=r"(?s)SIGSEGV.*once more, on strided, read-only"):
+def test_a_crash_is_one_of_the_trial(deploy: Deploy) -> None:
+    with pytest.raises(eb.EnginebayError, match="ended with SIGSEGV") as caught:
         deploy(DIES_OF_STRIDES)
+    assert "crashed" in str(caught.value)
 
 
 def test_native_tensors_that_are_right_pass(deploy: Deploy) -> None:
