@@ -138,13 +138,21 @@ def test_a_check_that_is_the_plugins_own_mistake_names_the_plugin(body: str, fou
     assert [check.status for check in report.checks] == ["failed", *["skipped"] * 3]
 
 
-def test_a_binding_that_is_no_mapping_names_the_plugin() -> None:
-    with variant("@eb.hookimpl\ndef bound_to(request): return 'A100'\n"):
+@pytest.mark.parametrize(
+    ("found", "wanted"),
+    [
+        ("'A100'", "Mapping"),
+        ("{'gpu': None}", "a mapping of texts"),
+        ("{1: '2'}", "a mapping of texts"),
+    ],
+)
+def test_a_binding_that_no_manifest_can_hold_names_the_plugin(found: str, wanted: str) -> None:
+    with variant(f"@eb.hookimpl\ndef bound_to(request): return {found}\n"):
         backend = eb.get_backend("odd")
         with pytest.raises(PluginError) as caught:
             backend.bound_to(backend.Params())
     assert str(caught.value) == (
-        "bound_to() of 'odd' (temporary-odd 0) returned 'A100': wanted Mapping"
+        f"bound_to() of 'odd' (temporary-odd 0) returned {found}: wanted {wanted}"
     )
 
 

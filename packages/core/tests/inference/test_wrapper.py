@@ -426,3 +426,17 @@ def test_numpy_inference_imports_no_torch() -> None:
         "assert 'torch' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no message")
+
+
+def test_an_engines_error_that_cannot_be_read_is_an_inference_error() -> None:
+    class Failing(Doubler):
+        def execute(self, feed: dict[str, Any]) -> list[Any]:
+            raise Mute
+
+    with pytest.raises(InferenceError, match=r"doubler 1 failed on x .*<exception str\(\) failed>"):
+        Failing()({"x": np.ones((1, 3), np.float32)})

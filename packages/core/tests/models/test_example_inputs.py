@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
 from enginebay.errors import InputError, ParamsError
+from enginebay.models import bind
 from enginebay.models.examples import example_inputs
 from enginebay.models.sources import load_model
 
@@ -55,3 +57,9 @@ def test_what_cannot_be_stretched() -> None:
         example_inputs(None, source, {"image": (1,)})
     with pytest.raises(ParamsError, match="'imgae' is not an input"):
         example_inputs(None, source, {"imgae": (1, 2)})
+
+
+def test_a_masked_array_is_no_example() -> None:
+    masked = np.ma.masked_array(np.ones((1, 2), np.float32), mask=[[True, False]])
+    with pytest.raises(InputError, match="the array has masked values"):
+        bind(load_model((torch.nn.ReLU(), masked)))

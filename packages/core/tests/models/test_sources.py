@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import zipfile
 
@@ -477,3 +478,49 @@ def test_torch_missing_says_what_to_install(monkeypatch) -> None:
     with pytest.raises(MissingDependencyError) as caught:
         load_model(lambda: None)
     assert caught.value.hint == 'pip install "enginebay[export]"'
+
+
+@pytest.mark.parametrize("above", [1, 2])
+def test_a_module_below_itself_is_refused(above: int) -> None:
+    inner = nn.Linear(1, 1)
+    outer = inner if above == 1 else nn.Sequential(inner)
+    inner.above = outer
+    with pytest.raises(ModelSourceError) as caught:
+        load_model(outer)
+    assert str(caught.value).endswith(" leads to a module that is its own child, or below itself")
+    assert caught.value.hint == "keep what is above a module in a tuple: self.above = (module,)"
+
+
+def test_a_module_in_two_places_is_none_below_itself() -> None:
+    shared = nn.Linear(1, 1)
+    assert load_model(nn.Sequential(shared, nn.Sequential(shared))).model is not None
+
+
+@pytest.mark.parametrize("suffix", ["onnx", "pt", "pt2"])
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path, suffix: str) -> None:
+    path = tmp_path / f"m.{suffix}"
+    os.mkfifo(path)
+    with pytest.raises(ModelSourceError, match=r"m\.\w+' is a pipe or a device; wanted a file$"):
+        load_model(path)
+
+
+def weight_in(path) -> int:
+    """The place of the largest member that is not compressed."""
+    with zipfile.ZipFile(path) as archive:
+        stored = [one for one in archive.infolist() if one.compress_type == zipfile.ZIP_STORED]
+        largest = max(stored, key=lambda one: one.file_size)
+        return path.read_bytes().index(archive.read(largest))
+
+
+@pytest.mark.parametrize("suffix", ["pt", "pt2"])
+@pytest.mark.parametrize("what", ["weight", "version", "method", "name"])
+def test_one_wrong_bit_is_one_line(files, tmp_path, suffix: str, what: str) -> None:
+    whole = files / f"m.{suffix}"
+    data = bytearray(whole.read_bytes())
+    entry = data.rindex(b"PK\x01\x02")  # of the archive's last member
+    offsets = {"version": 6, "method": 10, "name": 46}
+    data[weight_in(whole) if what == "weight" else entry + offsets[what]] ^= 0x80
+    path = tmp_path / f"m.{suffix}"
+    path.write_bytes(data)
+    with pytest.raises(ModelSourceError, match=r"is a damaged archive \(cut short\?\); wanted "):
+        load_model(path)

@@ -206,3 +206,22 @@ def test_one_that_brings_no_mapping() -> None:
         r"callables",
         str(caught.value),
     )
+
+
+@pytest.mark.parametrize("found", ["{3: int}", "'x' * 10**6"])
+def test_a_wrong_result_is_shown_in_part(found: str) -> None:
+    source = HEAD + f"@hookimpl\ndef metrics():\n    return {found}\n"
+    with pack("lying", source), pytest.raises(PluginError) as caught:
+        contributed("metrics")
+    assert str(caught.value).endswith(": wanted a mapping from names to callables")
+    assert len(str(caught.value)) < 200
+
+
+def test_an_error_without_a_readable_message_is_told_all_the_same() -> None:
+    source = (
+        "class Mute(Exception):\n    def __str__(self):\n        raise RuntimeError\n\n"
+        "@hookimpl\ndef metrics():\n    raise Mute\n"
+    )
+    message = r"raised Mute: <exception str\(\) failed>"
+    with pack("mute", HEAD + source), pytest.raises(PluginError, match=message):
+        contributed("metrics")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -100,3 +101,27 @@ def test_host_view_leaves_everything_else_to_others(value: Any) -> None:
 def test_host_tensor_refuses_text() -> None:
     with pytest.raises(TypeError, match=r"can.t convert np"):
         host_tensor(np.array(["text"], dtype=object))
+
+
+MASKED = np.ma.masked_array([1.0, 2.0], mask=[False, True])
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (MASKED, r"the array has masked values\nhint: pass its \.filled\(VALUE\)"),
+        ([[1.0], [2.0, 3.0]], "a value of type list is no array: setting an array element"),
+        (torch.ones(2).to_sparse(), "a value of type Tensor is no array: .*Sparse"),
+        (torch.ones(2, device="meta"), "a value of type Tensor is no array: .*meta"),
+    ],
+)
+def test_what_is_no_array(value: Any, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        to_numpy(value)
+    text = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
+    assert re.match(message, text)
+
+
+def test_a_mask_that_hides_nothing_does_no_harm() -> None:
+    found = to_numpy(np.ma.masked_array([1.0, 2.0]))
+    assert type(found) is np.ndarray

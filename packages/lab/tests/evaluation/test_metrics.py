@@ -12,6 +12,7 @@ import enginebay_lab as lab
 from enginebay.errors import InputError, MissingDependencyError, UsageError
 from enginebay.testing import temporary_backend
 from enginebay_lab.evaluation.find import find_metrics
+from enginebay_lab.evaluation.meter import Meter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -202,3 +203,14 @@ def test_what_to_install_for_torchmetrics() -> None:
     with pytest.raises(MissingDependencyError, match="'torchmetrics' is needed") as caught:
         find_metrics("torchmetrics:MeanSquaredError")
     assert caught.value.hint == "pip install 'enginebay-lab[metrics]'"
+
+
+def test_a_number_that_no_float_holds_is_infinite() -> None:
+    class Huge:
+        def update(self, outputs: Any, target: Any) -> None: ...
+        def reset(self) -> None: ...
+        def compute(self) -> int:
+            return 10**400
+
+    (source,) = find_metrics(Huge())
+    assert Meter(source, "the data").value() is None

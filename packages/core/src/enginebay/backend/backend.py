@@ -11,7 +11,6 @@ import msgspec
 
 from enginebay.backend.contributed import collect_rewriters
 from enginebay.backend.lowered import Lowering
-from enginebay.backend.machines import checked_machines
 from enginebay.backend.output_files import written_files
 from enginebay.errors import (
     BackendUnavailableError,
@@ -21,6 +20,7 @@ from enginebay.errors import (
     ParamsError,
     UsageError,
     disk_error,
+    message_of,
 )
 from enginebay.hooks import (
     BindingRequest,
@@ -30,6 +30,7 @@ from enginebay.hooks import (
     WrapperRequest,
     not_lowered,
 )
+from enginebay.plugins import wrong_result
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -229,7 +230,7 @@ class Backend:
                 raise  # not the converter's fault; whoever owns the folder says it
             raise ConversionError(
                 f"backend '{self.name}' could not convert '{ir.path.name}': "
-                f"{type(err).__name__}: {err}"
+                f"{type(err).__name__}: {message_of(err)}"
             ) from err
 
     def quantizable_nodes(self, request: ConvertRequest[Any]) -> dict[str, str]:
@@ -367,10 +368,12 @@ class Backend:
         except BaseException as err:
             raise ConversionError(
                 f"backend '{self.name}' could not load '{request.files[0]}': "
-                f"{type(err).__name__}: {err}"
+                f"{type(err).__name__}: {message_of(err)}"
             ) from err
         if not isinstance(wrapper, Wrapper):
-            raise ConversionError(f"{hook} of '{self.name}' returned {wrapper!r}: wanted a Wrapper")
+            raise ConversionError(
+                f"{hook} of '{self.name}' returned {wrapper!r:.80}: wanted a Wrapper"
+            )
         return wrapper
 
     def built_for(self, params: BackendParams) -> BuiltFor | None:
@@ -384,7 +387,11 @@ class Backend:
         """
         request = BindingRequest(params=params, backend=self.name)
         found = self._plugin.call_typed("built_for", BuiltFor, request)
-        return found and checked_machines(found, self._plugin.status)
+        texts = (found.machines, found.lacking) if found else ()
+        if not all(isinstance(text, str) for text in texts) or (texts and not texts[0].strip()):
+            wanted = "the machines as text, and what this one is lacking"
+            raise wrong_result("built_for", self._plugin.status, found, wanted)
+        return found
 
     def elsewhere(self, params: BackendParams) -> BuiltFor | None:
         """Return the machines that an engine is built for, where this is none of them; else None.
@@ -415,7 +422,10 @@ class Backend:
         pinned: dict[str, str] = {field: self.get_version() for field in self.info.pinned}
         request = BindingRequest(params=params, backend=self.name)
         found = self._plugin.call_typed("bound_to", Mapping, request)  # type: ignore[type-abstract]  # for isinstance
-        return pinned | dict(found or {})
+        facts = dict(found or {})
+        if not all(isinstance(text, str) for text in (*facts, *facts.values())):
+            raise wrong_result("bound_to", self._plugin.status, facts, "a mapping of texts")
+        return pinned | facts
 
     # -- the rest of the contract -------------------------------------------------------------
 

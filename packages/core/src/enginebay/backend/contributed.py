@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from enginebay.errors import PluginError
 from enginebay.hooks import RewritersRequest
-from enginebay.plugins import load_plugins
+from enginebay.plugins import load_plugins, wrong_result
 
 if TYPE_CHECKING:
     from enginebay.ir import IRKind
@@ -30,8 +29,5 @@ def collect_rewriters(team: PluginTeam, request: RewritersRequest) -> list[Rewri
     found = team.call_all("rewriters", request=request)
     for status, rewriters in found:
         if not isinstance(rewriters, RewriterSet):
-            raise PluginError(
-                f"rewriters() of '{status.name}' returned {rewriters!r}: wanted a RewriterSet",
-                hint=f"pip install -U {status.distribution}",
-            )
+            raise wrong_result("rewriters", status, rewriters, "a RewriterSet")
     return [rewriters.from_distribution(status.distribution) for status, rewriters in found]

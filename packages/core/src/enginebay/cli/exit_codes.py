@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import sys
 import warnings
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from enginebay.cli.standard_streams import discard, own_stdout
 from enginebay.errors import (
@@ -18,6 +19,7 @@ from enginebay.errors import (
     disk_failure,
     forget_interruption,
     interrupt,
+    message_of,
     raise_if_interrupted,
 )
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from traceback import TracebackException
     from types import FrameType
+    from typing import TextIO
 
 INTERRUPTED = 130
 
@@ -47,7 +50,7 @@ def exit_code(arguments: list[str], command: Callable[[list[str]], int]) -> int:
     with own_stdout() as stdout:
         code = None
         try:
-            with _signals_raised(), _short_warnings():
+            with _signals_raised(), _short_warnings(), _exits_reported(arguments, stdout):
                 code = _code_of(arguments, command)
                 stdout.flush()  # a closed pipe or a full disk must raise here
                 return code
@@ -104,7 +107,7 @@ def _explain(err: BaseException) -> _Failure:
         return _Failure(1, f"{where}{err.strerror or err}")
     if isinstance(err, MemoryError):
         return _Failure(1, "out of memory", "close other programs, or use a larger machine")
-    message = f"unexpected {type(err).__name__}: {err}"
+    message = f"unexpected {type(err).__name__}: {message_of(err)}"
     return _Failure(1, message, "run it again with --traceback, and report what it shows")
 
 
@@ -125,6 +128,45 @@ def _signals_raised() -> Iterator[None]:
     finally:
         for number, handler in usual.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def _exits_reported(arguments: list[str], stdout: TextIO) -> Iterator[None]:
+    """Report the ends of the process that no exception announces: ``os._exit``, a native crash.
+
+    ``os._exit(0)`` of a plugin would look like success. Any thread's ends the process, so any
+    thread's is reported; a forked child's is not the command's.
+    """
+    leave, process = os._exit, os.getpid()
+    running = True
+
+    def exit_reported(status: int) -> NoReturn:
+        if not running or os.getpid() != process:
+            leave(status)
+        try:
+            who = _caller(sys._getframe(1))
+            err = EnginebayError(f"{who} ended the command by os._exit({status})")
+            sys.stdout = stdout  # which the command may have pointed elsewhere
+            _report(arguments, err, str(err), None)
+            stdout.flush()
+        finally:
+            leave(status or EnginebayError.exit_code)
+
+    os._exit = exit_reported
+    if not faulthandler.is_enabled():
+        faulthandler.enable(2, all_threads=False)  # sys.stderr may be no file
+    try:
+        yield
+    finally:
+        running, os._exit = False, leave
+
+
+def _caller(frame: FrameType) -> str:
+    """Return the outermost foreign function that led to a frame, and where it is."""
+    ours = ("enginebay", "pluggy", "threading")
+    while frame.f_back and str(frame.f_back.f_globals.get("__name__")).split(".")[0] not in ours:
+        frame = frame.f_back
+    return f"{frame.f_code.co_qualname} ({frame.f_code.co_filename}:{frame.f_lineno})"
 
 
 @contextmanager

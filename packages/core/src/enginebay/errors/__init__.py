@@ -77,6 +77,7 @@ __all__ = [
     "forget_interruption",
     "in_python",
     "interrupt",
+    "message_of",
     "names_full_disk",
     "nearest",
     "one_line",
@@ -359,9 +360,17 @@ _ANNOUNCED = re.compile(r"^(?:Constraints violated|Found the following conflicts
 _DETAIL = re.compile(r"^\s*- (.+?)(?:\. |\.?$)", re.MULTILINE)
 
 
+def message_of(err: BaseException) -> str:
+    """Return ``str(err)``; what Python's own tracebacks say where that raises."""
+    try:
+        return str(err)
+    except Exception:  # noqa: BLE001  # a class of anybody's
+        return "<exception str() failed>"
+
+
 def first_line(err: BaseException) -> str:
     """Return the first line of the message that is not blank."""
-    text = _COLOUR.sub("", str(err))
+    text = _COLOUR.sub("", message_of(err))
     if _ANNOUNCED.match(text) and (detail := _DETAIL.search(text)):
         return detail[1]
     line = next((line.strip() for line in text.splitlines() if line.strip()), "(no message)")
@@ -378,7 +387,7 @@ def one_line(err: BaseException) -> str:
     name = type(err).__name__
     if isinstance(err, SystemExit):
         return f"{name}({err.code!r})"
-    return f"{name}: {first_line(err)}" if str(err).strip() else name
+    return f"{name}: {first_line(err)}" if message_of(err).strip() else name
 
 
 def reason(err: BaseException) -> str:

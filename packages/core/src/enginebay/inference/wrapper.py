@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from enginebay.errors import EnginebayError, InferenceError, UsageError
+from enginebay.errors import EnginebayError, InferenceError, UsageError, message_of
 from enginebay.inference import forks
 from enginebay.inference.input_check import InputCheck
 from enginebay.inference.timing import ENGINE, Timing, marked_methods
@@ -226,7 +226,9 @@ class Wrapper(ABC):
             raise
         except BaseException as err:
             given = ", ".join(f"{name} {v.dtype}{tuple(v.shape)}" for name, v in feed.items())
-            raise InferenceError(f"{self.receipt.engine} failed on {given}: {err}") from err
+            raise InferenceError(
+                f"{self.receipt.engine} failed on {given}: {message_of(err)}"
+            ) from err
 
     @contextmanager
     def time_execution(

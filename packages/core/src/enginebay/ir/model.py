@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from enginebay.errors import ModelSourceError
 from enginebay.tensors import TensorSpec
 
 IRKind = Literal["onnx", "torchscript", "exported_program"]
@@ -54,6 +55,12 @@ class IRModel(msgspec.Struct, frozen=True, kw_only=True):
             if len(digests) == 1
             else hashlib.sha256("".join(digests).encode()).hexdigest()
         )
+
+
+def check_regular(path: Path) -> None:
+    """Raise ModelSourceError for a pipe or a device, which may give nothing for ever."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise ModelSourceError(f"'{path}' is a pipe or a device; wanted a file")
 
 
 def _sha256(file: Path) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from enginebay.environment import require
 from enginebay.errors import ModelSourceError
 from enginebay.ir.external_data import external_files
-from enginebay.ir.model import IRModel
+from enginebay.ir.model import IRModel, check_regular
 from enginebay.ir.onnx_outline import read_outline
 from enginebay.ir.summary import KEY, Description, read_description
 from enginebay.tensors import TensorSpec
@@ -33,6 +33,7 @@ def read_onnx(path: str | Path) -> IRModel:
     """
     path = Path(path).absolute()
     require("onnx")
+    check_regular(path)
     proto = _parse(path)
     _check(proto, path)
     initializers = {tensor.name for tensor in proto.graph.initializer}

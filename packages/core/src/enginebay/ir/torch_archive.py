@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING
 from zipfile import BadZipFile, ZipFile
 
 from enginebay.errors import ModelSourceError
-from enginebay.ir.model import SUFFIXES, IRKind
+from enginebay.ir.model import SUFFIXES, IRKind, check_regular
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,6 +27,7 @@ def check_archive(path: Path, kind: IRKind) -> None:
         ModelSourceError: It is missing, empty, cut short, or something else; the message says what
             it is, and the hint what to do with that.
     """
+    check_regular(path)
     try:
         size = path.stat().st_size
         with path.open("rb") as stream:
@@ -41,7 +42,10 @@ def check_archive(path: Path, kind: IRKind) -> None:
         with ZipFile(path) as archive:
             _check_start(archive)
             _check_members(path, archive, kind)
-    except BadZipFile as err:
+    except ModelSourceError:
+        raise
+    # One wrong bit, and zipfile raises its own error, UnicodeError, NotImplementedError, zlib's.
+    except Exception as err:
         raise _foreign(path, _not_zip(path, start), kind) from err
 
 
@@ -50,6 +54,8 @@ def _check_start(archive: ZipFile) -> None:
     # are one, inside it. zipfile would take that for the file.
     if min((member.header_offset for member in archive.infolist()), default=0):
         raise BadZipFile("the archive does not start where the file does")
+    if archive.testzip():  # torch reads past a wrong bit
+        raise BadZipFile("a checksum is wrong")
 
 
 def _check_members(path: Path, archive: ZipFile, kind: IRKind) -> None:

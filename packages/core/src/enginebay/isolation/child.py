@@ -232,7 +232,7 @@ def _describe(error: Exception) -> Raised:
         if kind.__module__ == errors.__name__ and kind is not errors.MismatchError
     ]
     hint = getattr(error, "hint", None) if kinds else None
-    name, text = type(error).__qualname__, str(error)
+    name, text = type(error).__qualname__, errors.message_of(error)
     return Raised(
         kind=kinds[0] if kinds else None,
         message=_sendable(text),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from enginebay.errors import InputError, nearest
 from enginebay.models.forward import detached
 from enginebay.models.input_names import unused
-from enginebay.tensors import is_cache, leaves, map_leaves, map_named, to_torch
+from enginebay.tensors import is_cache, leaves, map_leaves, map_named, to_numpy, to_torch
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -278,7 +278,7 @@ def _as_tensor(leaf: Any) -> Tensor | None:
     import torch
 
     if isinstance(leaf, np.ndarray):
-        return to_torch(leaf.copy(), torch.device("cpu"))
+        return to_torch(to_numpy(leaf).copy(), torch.device("cpu"))
     return detached(leaf) if isinstance(leaf, torch.Tensor) else None
 
 

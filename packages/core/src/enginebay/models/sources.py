@@ -207,6 +207,7 @@ def _from_object(found: Any, description: str) -> ModelSource:
         wanted = "an nn.Module, or a callable that returns one"
         message = f"'{description}' leads to {_describe(found)}; wanted {wanted}"
         raise ModelSourceError(message, hint=_advice(found))
+    _check_modules(found, description)
     if _is_program(found):
         own = _program_inputs(found)
         return ModelSource(
@@ -216,6 +217,16 @@ def _from_object(found: Any, description: str) -> ModelSource:
             task=task,
         )
     return ModelSource(description=description, model=found, example_inputs=inputs, task=task)
+
+
+def _check_modules(model: Any, description: str) -> None:
+    """Refuse modules that contain themselves: torch walks through them without end."""
+    try:
+        list(() if _is_program(model) else model.named_modules(remove_duplicate=False))
+    except RecursionError as err:
+        message = f"'{description}' leads to a module that is its own child, or below itself"
+        hint = "keep what is above a module in a tuple: self.above = (module,)"
+        raise ModelSourceError(message, hint=hint) from err
 
 
 def _task(said: Sequence[Any], description: str) -> dict[str, Any] | None:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         load_command as load_command,
         load_plugins as load_plugins,
         reset as reset,
+        wrong_result as wrong_result,
     )
     from enginebay.plugins.trial import (
         forget_failures as forget_failures,
@@ -51,7 +52,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "plugins.loading": (
             "LoadedPlugin PluginTeam PluginWarning contributed load_backend load_command "
-            "load_plugins reset"
+            "load_plugins reset wrong_result"
         ),
         "plugins.trial": "forget_failures trust",
     },

@@ -117,11 +117,7 @@ class LoadedPlugin(PluginTeam):
         with _errors_named(hook, self.status):
             result = self.call(hook, request=request)
         if result is not None and not isinstance(result, result_type):
-            raise PluginError(
-                f"{hook}() of {self.status.name!r} ({self.status.provider}) returned "
-                f"{result!r}: wanted {result_type.__name__}",
-                hint=f"pip install -U {self.status.distribution}",
-            )
+            raise wrong_result(hook, self.status, result, result_type.__name__)
         return result
 
 
@@ -137,6 +133,14 @@ def _errors_named(hook: str, status: BackendStatus) -> Iterator[None]:
             f"{hook}() of {status.name!r} ({status.provider}) raised {one_line(err)}",
             hint=f"pip install -U {status.distribution}",
         ) from err
+
+
+def wrong_result(hook: str, status: BackendStatus, result: Any, wanted: str) -> PluginError:
+    """Build the error for a hook that returned something else than what is wanted."""
+    return PluginError(
+        f"{hook}() of {status.name!r} ({status.provider}) returned {result!r:.80}: wanted {wanted}",
+        hint=f"pip install -U {status.distribution}",
+    )
 
 
 _lock = RLock()  # re-entrant: a plugin may load another one while it is imported
@@ -200,12 +204,8 @@ def contributed(hook: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     owners: dict[str, BackendStatus] = {}
     for status, by_name in load_plugins().call_all(hook):
-        if not isinstance(by_name, Mapping):
-            raise PluginError(
-                f"{hook}() of {status.name!r} ({status.provider}) returned {by_name!r}: wanted a "
-                "mapping from names to callables",
-                hint=f"pip install -U {status.distribution}",
-            )
+        if not (isinstance(by_name, Mapping) and all(isinstance(name, str) for name in by_name)):
+            raise wrong_result(hook, status, by_name, "a mapping from names to callables")
         for name in by_name:
             if (owner := owners.setdefault(name, status)) is not status:
                 first, second = sorted((owner, status))

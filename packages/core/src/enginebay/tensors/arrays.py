@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
 
-from enginebay.errors import InputError, MissingDependencyError
+from enginebay.errors import InputError, MissingDependencyError, first_line
 
 if TYPE_CHECKING:
     import torch
@@ -67,9 +67,20 @@ def to_numpy(value: Array) -> NumpyArray:
     Example:
         >>> to_numpy([1.0, 2.0]).shape
         (2,)
+
+    Raises:
+        InputError: It has no such array (a ragged list, a sparse tensor), or has masked values.
     """
-    if not is_torch(value):
-        return np.asarray(value)
+    if np.ma.is_masked(value):
+        raise InputError("the array has masked values", hint="pass its .filled(VALUE)")
+    try:
+        return _host_array(value) if is_torch(value) else np.asarray(value)
+    except (TypeError, ValueError, RuntimeError) as err:
+        kind = type(value).__name__
+        raise InputError(f"a value of type {kind} is no array: {first_line(err)}") from err
+
+
+def _host_array(value: torch.Tensor) -> NumpyArray:
     import torch
 
     tensor = value.detach()

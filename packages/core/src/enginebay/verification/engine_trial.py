@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from enginebay.artifact import LoadRequest  # noqa: TC001  # the child reads run_here's annotations
-from enginebay.errors import ChildCrashedError, ChildTimeoutError, ConversionError
-from enginebay.inference import Receipt
-from enginebay.tensors import Sample, load_samples, save_samples
+from enginebay.errors import (
+    ChildCrashedError,
+    ChildTimeoutError,
+    ConversionError,
+    EnginebayError,
+    InferenceError,
+)
+from enginebay.inference import Receipt, coarseness
+from enginebay.tensors import Sample, load_samples, save_samples, to_numpy, to_torch
+from enginebay.verification.comparison import compare_outputs
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from enginebay.inference import Wrapper
     from enginebay.tensors import NumpyArray
+
+    Arrays = Mapping[str, NumpyArray]
 
 #: The functions that are called in the child process.
 _RUN = "enginebay.verification.engine_trial:run_here"
 _LOAD = "enginebay.verification.engine_trial:load_here"
+
+_HINT = "it is a fault of the backend: report it to its authors"
 
 
 def run_trial(
@@ -26,7 +43,8 @@ def run_trial(
 
     Args:
         request: The engine.
-        samples: A file of recorded samples whose inputs are to be run.
+        samples: A file of recorded samples whose inputs are to be run; the first one's once more
+            in every other form that a caller may pass.
         timeout: Seconds that loading and all runs may take together.
 
     Returns:
@@ -76,6 +94,59 @@ def load_here(request: LoadRequest) -> Receipt:
 def run_here(request: LoadRequest, samples: Path, found: Path) -> Receipt:
     """Load and run the engine in this process, and write the outputs to ``found``."""
     with request.load() as wrapper:
-        outputs = [Sample({}, wrapper(sample.inputs)) for sample in load_samples(samples)]
-        save_samples(found, outputs)
+        given = load_samples(samples)
+        outputs = [_run_unchanged(wrapper, sample.inputs) for sample in given]
+        save_samples(found, [Sample({}, arrays) for arrays in outputs])
+        if given:
+            _check_forms(wrapper, given[0].inputs, outputs[0])
         return wrapper.receipt
+
+
+def _run_unchanged(wrapper: Wrapper, inputs: Mapping[str, Any]) -> dict[str, NumpyArray]:
+    """Run the engine, which must leave its inputs as they are."""
+    before = {name: to_numpy(value).tobytes() for name, value in inputs.items()}
+    outputs = wrapper(inputs)
+    for name, value in inputs.items():
+        if to_numpy(value).tobytes() != before[name]:
+            message = f"{wrapper.receipt.engine} writes into its input '{name}'"
+            raise InferenceError(message, hint=_HINT)
+    return {name: to_numpy(value) for name, value in outputs.items()}
+
+
+def _check_forms(wrapper: Wrapper, inputs: Arrays, outputs: Arrays) -> None:
+    """Run the engine once more on the same values in each other form that callers may pass."""
+    # Beside itself an engine is exact, even one in 8 bits.
+    precision = min(wrapper.receipt.precision, "bf16", key=coarseness)
+    for form, values in _other_forms(inputs, wrapper.native_device):
+        try:
+            found = _run_unchanged(wrapper, values)
+        except EnginebayError as err:
+            raise InferenceError(f"given {form}: {err}", hint=err.hint or _HINT) from err
+        wrong = _difference(outputs, found, precision)
+        # An engine that gives something else each time is left to the verdict.
+        if wrong and not _difference(outputs, _run_unchanged(wrapper, inputs), precision):
+            raise InferenceError(f"given {form}, the engine is wrong: {wrong}", hint=_HINT)
+
+
+def _other_forms(inputs: Arrays, device: str | None) -> Iterator[tuple[str, dict[str, Any]]]:
+    strided = {name: _strided(array) for name, array in inputs.items()}
+    yield "strided, read-only arrays of the same values", strided
+    if device and find_spec("torch"):
+        import torch
+
+        if getattr(torch, device).is_available():
+            tensors = {n: to_torch(a.copy(), torch.device(device)) for n, a in inputs.items()}
+            yield f"torch tensors on {device} of the same values", tensors
+
+
+def _strided(array: NumpyArray) -> NumpyArray:
+    """Return a read-only view of the same values whose axes are reversed in memory, with gaps."""
+    view = np.zeros((*array.shape[::-1], 2), array.dtype)[..., 0].T
+    view[...] = array
+    view.flags.writeable = False
+    return view
+
+
+def _difference(expected: Arrays, found: Arrays, precision: str) -> str:
+    compared = compare_outputs(expected, found, precision=precision)
+    return next((one.describe() for one in compared if not one.passed), "")

@@ -92,6 +92,8 @@ class Meter:
             found = self._metric.compute()
         try:
             value = float(found)
+        except OverflowError:  # an integer that no float holds
+            return None
         except (TypeError, ValueError, RuntimeError) as err:
             kind = type(found).__name__
             raise MetricError(
