@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,6 +13,8 @@ import enginebay_lab as lab
 from tests.zoo.models import build
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import nn
 
 
@@ -59,13 +62,13 @@ class Found(NamedTuple):
     """The result of a search.
 
     Attributes:
-        plant: The plant.
+        module: The module whose result was made wrong.
         verdict: The verdict on the engine with the plant in it.
         bisection: What the bisecting found.
         seconds: How long that took.
     """
 
-    plant: Plant
+    module: str
     verdict: str
     bisection: lab.Bisection
     seconds: float
@@ -73,35 +76,42 @@ class Found(NamedTuple):
     @property
     def is_right(self) -> bool:
         """True if the engine is wrong, and the bisecting names the plant."""
-        return self.verdict == "mismatched" and self.bisection.module == self.plant.module
+        return self.verdict == "mismatched" and self.bisection.module == self.module
 
 
-def wrong_rewriter(target: nn.Module) -> eb.RewriterSet:
-    """A rewriter that bends the negative numbers of one module's result."""
+def bent(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    """Bend the negative numbers of a module's result."""
+    return _bent(module(*args, **kwargs))
+
+
+def _bent(result: Any) -> Any:
     import torch
+
+    if isinstance(result, torch.Tensor):
+        return result * 0.9 + result.relu() * 0.1
+    if isinstance(result, tuple):
+        return (_bent(result[0]), *result[1:])
+    first = next(iter(result))  # transformers' results are dicts
+    result[first] = _bent(result[first])
+    return result
+
+
+def wrong_rewriter(target: nn.Module, mistake: Callable[..., Any] = bent) -> eb.RewriterSet:
+    """A rewriter that puts a mistake, which gets the module and its arguments, in its place."""
     from torch import nn
 
     rewriters = eb.RewriterSet()
 
     @rewriters.module(f"{type(target).__module__}.{type(target).__qualname__}")
-    class Bent(nn.Module):
+    class Wrong(nn.Module):
         def __init__(self, ctx: Any, module: nn.Module) -> None:
             super().__init__()
             self.inner = module
             self.is_target = module is target
 
         def forward(self, *args: Any, **kwargs: Any) -> Any:
-            result = self.inner(*args, **kwargs)
-            return _bent(result) if self.is_target else result
-
-    def _bent(result: Any) -> Any:
-        if isinstance(result, torch.Tensor):
-            return result * 0.9 + result.relu() * 0.1
-        if isinstance(result, tuple):
-            return (_bent(result[0]), *result[1:])
-        first = next(iter(result))  # transformers' results are dicts
-        result[first] = _bent(result[first])
-        return result
+            called = partial(mistake, self.inner) if self.is_target else self.inner
+            return called(*args, **kwargs)
 
     return rewriters
 
@@ -125,4 +135,4 @@ def search(plant: Plant) -> Found:
         start = time.perf_counter()
         bisection = lab.bisect(deployment.artifact, model, rewriters=rewriters)
         seconds = time.perf_counter() - start
-    return Found(plant, deployment.verdict, bisection, seconds)
+    return Found(plant.module, deployment.verdict, bisection, seconds)

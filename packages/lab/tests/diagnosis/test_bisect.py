@@ -74,6 +74,15 @@ def short() -> tuple[nn.Module, torch.Tensor]:
     return nn.Sequential(nn.Linear(3, 3), nn.Sigmoid()).eval(), torch.randn(1, 3)
 
 
+class Absolute(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.abs()
+
+
+def integers() -> tuple[nn.Module, torch.Tensor]:
+    return nn.Sequential(nn.Flatten(), Absolute()).eval(), torch.arange(6).reshape(2, 3) - 3
+
+
 def deployed(
     folder: Path, *rewriters: eb.RewriterSet, model: Any = build, **given: Any
 ) -> eb.Artifact:
@@ -84,6 +93,14 @@ def deployed(
         work_dir=folder / "net",
         **split_options({**given, "rewriters": rewriters}),
     ).artifact
+
+
+def test_a_wrong_rewriter_is_found_in_a_model_of_integers(tmp_path: Path) -> None:
+    slips = eb.RewriterSet()
+    slips.function("torch.Tensor.abs")(lambda ctx, x: ctx.origin_func(x) + 1)
+    artifact = deployed(tmp_path, slips, model=integers)
+    found = lab.bisect(artifact, integers()[0], rewriters=[slips])
+    assert (found.module, found.step, found.alone) == ("1", "export", 1.0)
 
 
 def test_a_wrong_rewriter_is_found_in_its_module(tmp_path: Path) -> None:

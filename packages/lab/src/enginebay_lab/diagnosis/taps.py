@@ -97,15 +97,19 @@ def tensors_in(result: Any) -> list[Tensor]:
 def sizes(model: nn.Module, call: Call, tensors: Sequence[Tensor]) -> dict[Tap, tuple[int, ...]]:
     """Every tap of a model in the order in which calls end, with its shape.
 
-    Those without a floating-point number are left out: nothing there can be off by little.
+    Those of integers are left out beside floating-point numbers: nothing there can be off by
+    little, and the order of values that tie may differ.
     """
     found: dict[Tap, tuple[int, ...]] = {}
+    floating: set[Tap] = set()
 
     def note(tap: Tap, tensor: Tensor) -> None:
-        if tensor.is_floating_point() and tensor.numel():
+        if tensor.numel():
             found[tap] = tuple(tensor.shape)
+        if tensor.is_floating_point():
+            floating.add(tap)
 
     with torch.no_grad(), evaluation(model), watching(model, note):
         args, kwargs = call.fill([tensor.clone() for tensor in tensors])
         model(*args, **kwargs)
-    return found
+    return {tap: shape for tap, shape in found.items() if tap in floating} or found

@@ -1,0 +1,1 @@
+"""Mistakes that users found in other projects: no artifact with one of them is verified."""

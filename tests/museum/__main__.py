@@ -1,0 +1,67 @@
+"""``python -m tests.museum [WORD …]``: every exhibit, or those with a word, as a table."""
+
+from __future__ import annotations
+
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import TYPE_CHECKING
+
+from .trial import ABSENT, EXHIBITS, ROOMS, visit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .trial import Outcome
+
+
+def main() -> int:
+    """Print the tables; 1 where a mistake is verified, or the right model is not."""
+    words = sys.argv[1:]
+    wanted = [name for name in EXHIBITS if not words or any(word in name for word in words)]
+    found: dict[str, Outcome] = {}
+    _row(("thread", "fault", "versions", "engine", "verdict", "named", "node", "without", "s"))
+    _row(["---"] * 9)
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        for thread, outcome in zip(wanted, pool.map(visit, wanted), strict=True):
+            found[thread] = outcome
+            exhibit = EXHIBITS[thread]
+            mark = "" if outcome.keeps(exhibit) else "✗ "
+            engine = " ".join(filter(None, (exhibit.backend, exhibit.exporter)))
+            module, node = outcome.named
+            named = f"{'✓' if outcome.names(exhibit) else '✗'} {module}" if module else ""
+            cells = (f"{mark}{thread}", exhibit.fault, exhibit.versions, engine, outcome.verdict)
+            _row((*cells, named, node, outcome.plain, f"{outcome.seconds:.0f}"))
+    if not words:
+        print(*(f"not here: {thread}: {reason}" for thread, reason in ABSENT.items()), sep="\n")
+    _totals(found)
+    kept = sum(outcome.keeps(EXHIBITS[thread]) for thread, outcome in found.items())
+    print(f"{kept} passed, {len(found) - kept} failed")
+    return kept < len(found)
+
+
+def _totals(found: dict[str, Outcome]) -> None:
+    """Print how many there were, and what became of them."""
+    _row(
+        ("mistakes of", "there today", "planted", "refused", "module named", "avoided", "verified")
+    )
+    _row(["---", *["--:"] * 6])
+    for room, exhibits in ROOMS.items():
+        pairs = [(each, found[each.thread]) for each in exhibits if each.thread in found]
+        counts = (
+            sum(each.mistake is None for each, _ in pairs),
+            sum(each.mistake is not None for each, _ in pairs),
+            sum(outcome.verdict != "verified" for _, outcome in pairs),
+            sum(outcome.names(each) for each, outcome in pairs),
+            sum(outcome.verdict == "verified" and outcome.right for _, outcome in pairs),
+            sum(outcome.verdict == "verified" and not outcome.right for _, outcome in pairs),
+        )
+        _row((room, *map(str, counts)))
+
+
+def _row(cells: Iterable[str]) -> None:
+    print(f"| {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

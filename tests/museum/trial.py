@@ -1,0 +1,116 @@
+"""Deploys an exhibit as a user would, and bisects what is wrong."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+import enginebay as eb
+import enginebay_lab as lab
+from tests.plants.planted import wrong_rewriter
+
+from . import engines, exporters, optimisers
+
+if TYPE_CHECKING:
+    from .exhibit import Exhibit
+
+#: The exhibits by what made the mistake.
+ROOMS = {
+    "exporters": exporters.EXHIBITS,
+    "graph optimisers": optimisers.EXHIBITS,
+    "engines": engines.EXHIBITS,
+}
+#: Every exhibit by its thread.
+EXHIBITS: dict[str, Exhibit] = {each.thread: each for room in ROOMS.values() for each in room}
+
+#: Threads that are not here, with the reason: they are listed, and count for nothing.
+ABSENT = {
+    "pytorch/pytorch#80973": "asks for a tool that finds mismatches, and has none of its own",
+    "pytorch/pytorch#110557": "its cause is not known; `dynamo_export` of torch 2.1 is gone",
+    "pytorch/pytorch#168224": "its cause is not known; needs ResNet-50's weights and torch 2.9",
+    "pytorch/pytorch#169178": "its cause is not known; needs ResNet-18's weights and torch 2.9",
+    "onnx/optimizer#282": "its cause is not known; its models are an archive",
+    "openvinotoolkit/openvino#30666": "its cause is not known; its model is an archive",
+    "openvinotoolkit/openvino#33397": "its cause is not known; its model is an archive",
+}
+
+
+class Outcome(NamedTuple):
+    """What became of an exhibit.
+
+    Attributes:
+        verdict: The verdict with the mistake; ``refused`` where there was an error instead.
+        named: The module that the bisecting names, and its node.
+        plain: The verdict without what was planted; empty where nothing was.
+        right: False if an artifact was verified that does not give the model's numbers.
+        seconds: How long it took.
+    """
+
+    verdict: str
+    named: tuple[str, str]
+    plain: str
+    right: bool
+    seconds: float
+
+    def keeps(self, exhibit: Exhibit) -> bool:
+        """True if the mistake is refused, and the same model without it is verified."""
+        return self.right and self.verdict == exhibit.verdict and self.plain in ("", "verified")
+
+    def names(self, exhibit: Exhibit) -> bool:
+        """True if the bisecting names the module that is wrong."""
+        return self.verdict == "mismatched" and self.named[0] == exhibit.culprit
+
+
+def visit(thread: str) -> Outcome:
+    """Deploy the model with the mistake, without it where it was planted, and bisect."""
+    start, exhibit = time.perf_counter(), EXHIBITS[thread]
+    torch.manual_seed(0)
+    model, example = exhibit.build()
+    model.eval()
+    rewriters: list[eb.RewriterSet] = []
+    plain, right, named = "", True, ("", "")
+    with TemporaryDirectory(prefix="enginebay-museum-") as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what the exporters say about themselves
+        if exhibit.mistake is not None:
+            plain, artifact = _deploy(exhibit, model, example, [], Path(folder) / "plain")
+            right = plain != "verified" or _agrees(artifact, model, example)
+            target = model.get_submodule(exhibit.culprit)
+            rewriters = [wrong_rewriter(target, exhibit.mistake)]
+        verdict, artifact = _deploy(exhibit, model, example, rewriters, Path(folder) / "wrong")
+        if verdict == "verified":
+            right = right and exhibit.mistake is None and _agrees(artifact, model, example)
+        elif artifact is not None:
+            found = lab.bisect(artifact, model, rewriters=rewriters)
+            named = (found.module, found.node)
+    return Outcome(verdict, named, plain, right, time.perf_counter() - start)
+
+
+def _deploy(
+    exhibit: Exhibit, model: torch.nn.Module, example: Any, rewriters: list[Any], folder: Path
+) -> tuple[str, eb.Artifact | None]:
+    try:
+        deployment = eb.deploy(
+            model,
+            example,
+            backend=exhibit.backend,
+            work_dir=folder,
+            dynamic=exhibit.dynamic,
+            export=eb.ExportOptions(exporter=exhibit.exporter, rewriters=rewriters),
+            verify=eb.VerifyOptions(allow_mismatch=True),
+        )
+    except eb.EnginebayError:
+        return "refused", None
+    return deployment.verdict, deployment.artifact
+
+
+def _agrees(artifact: eb.Artifact | None, model: torch.nn.Module, example: Any) -> bool:
+    """True if the artifact gives the model's numbers for the example, by no code of the verdict."""
+    assert artifact is not None
+    with torch.no_grad(), eb.load(artifact) as wrapper:
+        (found,) = wrapper({wrapper.input_names[0]: example}).values()
+        return torch.allclose(found.double(), model(example).double(), rtol=1e-3, atol=1e-3)
