@@ -1,0 +1,164 @@
+"""A model cut at its modules: each call of one becomes a piece, without the calls inside of it.
+
+Imported only where torch is about to be used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+from enginebay.authors import compare_outputs, evaluation
+from enginebay_lab.diagnosis.calls import record_calls
+from enginebay_lab.diagnosis.pieces import InnerCall, Piece
+from enginebay_lab.diagnosis.redrawing import redrawn
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from torch import Tensor, nn
+
+    from enginebay_lab.diagnosis.calls import Key, ModuleCall
+    from enginebay_lab.diagnosis.pieces import Result
+
+
+class CutPiece(NamedTuple):
+    """A piece, and inputs of its own.
+
+    Attributes:
+        piece: The piece.
+        redrawn: Inputs within the ranges of its tensors; these tensors where it takes no others.
+    """
+
+    piece: Piece
+    redrawn: tuple[Tensor, ...]
+
+
+class Cutter:
+    """Cuts a model at its modules.
+
+    A module that cannot be called alone, or gives something else then, stays a part of the piece
+    around it.
+
+    Args:
+        root: The model as a piece.
+        whole: Paths of modules that are not cut: a rewriter replaces each as a whole.
+
+    Attributes:
+        sizes: The bytes of the tensors of each call that may be a piece, in the order in which the
+            calls end: one comes before those around it.
+    """
+
+    def __init__(self, root: Piece, whole: Collection[str]) -> None:
+        self._root = root
+        calls = record_calls(root.module, root.call, root.own)
+        self._inner: dict[Key, list[Key]] = {}
+        for key, one in reversed(calls.items()):  # those around a call come before it
+            if one.around is None or (one.around in self._inner and one.around[0] not in whole):
+                self._inner[key] = []
+        self.sizes = {key: one.size for key, one in calls.items() if key in self._inner}
+        for key in self.sizes:
+            if (around := calls[key].around) is not None:
+                self._inner[around].append(key)
+        self._uncut: set[Key] = set()
+
+    def pieces(self, keys: Sequence[Key]) -> list[CutPiece]:
+        """Cut out some calls.
+
+        Args:
+            keys: The calls, in order; those inside of them are among them, or came before.
+
+        Returns:
+            Their pieces, without those that compute nothing besides other pieces.
+        """
+        root = self._root
+        wanted = {*keys, *(inner for key in keys for inner in self._cut_out(key))}
+        calls = record_calls(root.module, root.call, root.own, wanted)
+        found = []
+        with torch.no_grad(), evaluation(root.module):
+            for key in keys:
+                piece = self._piece(calls, key)
+                if piece is None:
+                    self._uncut.add(key)
+                elif piece.leaves:
+                    found.append(CutPiece(piece, _redrawn(piece)))
+        return found
+
+    @property
+    def unlike_itself(self) -> Piece | None:
+        """The model, if it cannot be run again, or gives something else then."""
+        root = self._root
+        return root if (root.path, root.number) in self._uncut else None
+
+    def _cut_out(self, key: Key) -> Iterator[Key]:
+        """The calls inside of one that are pieces of their own, in order."""
+        for inner in self._inner[key]:
+            if inner in self._uncut:
+                yield from self._cut_out(inner)
+            else:
+                yield inner
+
+    def _piece(self, calls: Mapping[Key, ModuleCall], key: Key) -> Piece | None:
+        """A call without those inside of it, else with them; None where it is not itself alone."""
+        one = calls[key]
+        assert one.call is not None
+        inner = tuple(_inner_call(one.module, calls[each]) for each in self._cut_out(key))
+        for cut_out in (inner, ()) if inner else ((),):
+            piece = Piece(*key, one.module, one.call, one.given, inner=cut_out)
+            if not piece.tensors:
+                continue
+            given = [tensor.clone() for tensor in piece.tensors]
+            try:
+                results = piece.run(one.module, given)
+            except Exception:  # noqa: BLE001  # whatever a model's code raises
+                continue
+            if _are_equal(one.returned, results[len(results) - len(one.returned) :]):
+                return piece._replace(leaves=tuple(_computed(piece.tensors, given, results)))
+        return None
+
+
+def _inner_call(module: nn.Module, one: ModuleCall) -> InnerCall:
+    assert one.result is not None
+    paths = [path for path, each in module.named_modules(remove_duplicate=False) if each is one.module]
+    return InnerCall(one.module, tuple(paths), one.result, one.returned)
+
+
+def _are_equal(expected: Sequence[Tensor], found: Sequence[Result]) -> bool:
+    named = {str(i): tensor for i, tensor in enumerate(expected)}
+    values = {str(i): result.value for i, result in enumerate(found)}
+    return all(output.passed for output in compare_outputs(named, values))
+
+
+def _computed(
+    tensors: Sequence[Tensor], given: Sequence[Tensor], results: Sequence[Result]
+) -> Iterator[int]:
+    """The results that are no inputs as they came, each tensor once."""
+    seen: list[Tensor] = []
+    for index, (tensor, value) in enumerate(results):
+        is_input = any(
+            tensor is copy and torch.equal(value, original)
+            for copy, original in zip(given, tensors, strict=True)
+        )
+        is_known = any(tensor is other for other in seen)
+        if value.numel() and not (is_input or is_known or value.is_complex()):
+            seen.append(tensor)
+            yield index
+
+
+def _redrawn(piece: Piece) -> tuple[Tensor, ...]:
+    """Inputs of its own; its tensors where it gives nothing, or other sizes, for those."""
+    random = torch.Generator().manual_seed(0)
+    drawn = tuple(redrawn(tensor, random) for tensor in piece.tensors)
+    try:
+        expected, found = (
+            [results[leaf].value for leaf in piece.leaves]
+            for results in (
+                piece.run(piece.module, [tensor.clone() for tensor in tensors])
+                for tensors in (piece.tensors, drawn)
+            )
+        )
+    except Exception:  # noqa: BLE001  # whatever a model's code raises
+        return piece.tensors
+    same = [one.shape for one in expected] == [one.shape for one in found]
+    return drawn if same and all(one.isfinite().any() for one in found) else piece.tensors
