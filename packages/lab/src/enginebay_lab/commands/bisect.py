@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from enginebay import Artifact
-
     from enginebay_lab.diagnosis.bisection import Bisection, Place
     from enginebay_lab.diagnosis.piece_rows import PieceRow, Pieces
 

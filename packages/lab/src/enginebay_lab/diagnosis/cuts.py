@@ -11,13 +11,13 @@ import torch
 
 from enginebay.authors import compare_outputs, evaluation
 from enginebay_lab.diagnosis.calls import record_calls
-from enginebay_lab.diagnosis.pieces import InnerCall, Piece
+from enginebay_lab.diagnosis.pieces import InnerCall, InnerCalls, Piece
 from enginebay_lab.diagnosis.redrawing import redrawn
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from torch import Tensor, nn
+    from torch import Tensor
 
     from enginebay_lab.diagnosis.calls import Key, ModuleCall
     from enginebay_lab.diagnosis.pieces import Result
@@ -78,11 +78,11 @@ class Cutter:
         found = []
         with torch.no_grad(), evaluation(root.module):
             for key in keys:
-                piece = self._piece(calls, key)
-                if piece is None:
+                cut = self._cut(calls, key)
+                if cut is None:
                     self._uncut.add(key)
-                elif piece.leaves:
-                    found.append(CutPiece(piece, _redrawn(piece)))
+                elif cut.piece.leaves:
+                    found.append(cut)
         return found
 
     @property
@@ -99,29 +99,37 @@ class Cutter:
             else:
                 yield inner
 
-    def _piece(self, calls: Mapping[Key, ModuleCall], key: Key) -> Piece | None:
+    def _cut(self, calls: Mapping[Key, ModuleCall], key: Key) -> CutPiece | None:
         """A call without those inside of it, else with them; None where it is not itself alone."""
         one = calls[key]
         assert one.call is not None
-        inner = tuple(_inner_call(one.module, calls[each]) for each in self._cut_out(key))
-        for cut_out in (inner, ()) if inner else ((),):
-            piece = Piece(*key, one.module, one.call, one.given, inner=cut_out)
-            if not piece.tensors:
-                continue
+        inside = [calls[each] for each in self._cut_out(key)]
+        for cut_out in (inside, []) if inside else ([],):
+            inner = InnerCalls(tuple(map(_inner_call, cut_out)))
+            module = inner.shell(one.module)
+            piece = Piece(*key, module, one.call, one.given, inner=inner, writes=True)
             given = [tensor.clone() for tensor in piece.tensors]
-            try:
-                results = piece.run(one.module, given)
-            except Exception:  # noqa: BLE001  # whatever a model's code raises
+            results = _results(piece, given) if given else None
+            if results is None or not _are_equal(one.returned, results[-len(one.returned) :]):
                 continue
-            if _are_equal(one.returned, results[len(results) - len(one.returned) :]):
-                return piece._replace(leaves=tuple(_computed(piece.tensors, given, results)))
+            leaves = tuple(_computed(piece.tensors, given, results))
+            writes = _have_changed(piece.tensors, given, results)
+            piece = piece._replace(leaves=leaves, writes=writes)
+            return CutPiece(piece, _redrawn(piece, [results[leaf].value for leaf in leaves]))
         return None
 
 
-def _inner_call(module: nn.Module, one: ModuleCall) -> InnerCall:
+def _results(piece: Piece, tensors: Sequence[Tensor]) -> list[Result] | None:
+    """What a piece gives; None where it does not run alone, or on these tensors."""
+    try:
+        return piece.run(tensors)
+    except Exception:  # noqa: BLE001  # whatever a model's code raises
+        return None
+
+
+def _inner_call(one: ModuleCall) -> InnerCall:
     assert one.result is not None
-    paths = [path for path, each in module.named_modules(remove_duplicate=False) if each is one.module]
-    return InnerCall(one.module, tuple(paths), one.result, one.returned)
+    return InnerCall(one.module, one.result, one.returned)
 
 
 def _are_equal(expected: Sequence[Tensor], found: Sequence[Result]) -> bool:
@@ -146,19 +154,21 @@ def _computed(
             yield index
 
 
-def _redrawn(piece: Piece) -> tuple[Tensor, ...]:
+def _have_changed(
+    tensors: Sequence[Tensor], given: Sequence[Tensor], results: Sequence[Result]
+) -> bool:
+    """True if a run has written into what it was given, or into what it had passed on."""
+    pairs = [*zip(tensors, given, strict=True), *results]
+    return not all(before is after or torch.equal(before, after) for before, after in pairs)
+
+
+def _redrawn(piece: Piece, expected: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Inputs of its own; its tensors where it gives nothing, or other sizes, for those."""
     random = torch.Generator().manual_seed(0)
     drawn = tuple(redrawn(tensor, random) for tensor in piece.tensors)
-    try:
-        expected, found = (
-            [results[leaf].value for leaf in piece.leaves]
-            for results in (
-                piece.run(piece.module, [tensor.clone() for tensor in tensors])
-                for tensors in (piece.tensors, drawn)
-            )
-        )
-    except Exception:  # noqa: BLE001  # whatever a model's code raises
+    results = _results(piece, [tensor.clone() for tensor in drawn])
+    if results is None:
         return piece.tensors
+    found = [results[leaf].value for leaf in piece.leaves]
     same = [one.shape for one in expected] == [one.shape for one in found]
     return drawn if same and all(one.isfinite().any() for one in found) else piece.tensors

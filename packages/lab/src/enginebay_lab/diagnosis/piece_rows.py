@@ -13,7 +13,7 @@ from enginebay_lab.diagnosis.bisection import call_title
 PieceVerdict = Literal["verified", "mismatched", "crashed", "failed"]
 
 #: The verdicts, as the summary counts them.
-_COUNTED = {
+_COUNTED: dict[PieceVerdict, str] = {
     "mismatched": "wrong",
     "crashed": "with a crash of the engine",
     "failed": "not compared",

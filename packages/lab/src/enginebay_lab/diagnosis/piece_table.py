@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from enginebay_lab.diagnosis.pieces import Piece
     from enginebay_lab.diagnosis.search import Judgement
 
+#: Pieces that one engine measures, at most: an engine costs a start of two processes.
+_TOGETHER = 512
+
 #: Engines that cannot be built, after which groups of pieces are not halved any more.
 _UNBUILT = 24
 
@@ -59,7 +62,7 @@ class PieceTable:
             A row for each, the worst first.
         """
         found: list[_Measured] = []
-        for keys in windows(self._cutter.sizes):
+        for keys in windows(self._cutter.sizes, _TOGETHER):
             progress(f"{keys[0][0] or 'the model'} … {keys[-1][0] or 'the model'}")
             if cut := self._cutter.pieces(keys):
                 found += self._measured(cut)
@@ -71,13 +74,14 @@ class PieceTable:
     def _measured(self, cut: Sequence[CutPiece]) -> list[_Measured]:
         """Measure pieces with one engine, or with several where none takes all of them."""
         together = SideBySide([one.piece for one in cut])
+        verdict: PieceVerdict = "failed"
         item = [tensor for one in cut for tensor in one.redrawn]
         try:
             judgement = self._engines.judge(
                 together, together.tensors, together.names, items=[item]
             )
         except EnginebayError as err:
-            verdict, failure = "failed", first_line(err)
+            failure = first_line(err)
         else:
             if not judgement.crashed:
                 return _compared(cut, together, judgement)

@@ -190,7 +190,8 @@ class ModuleSearch:
 
     def _scan(self) -> None:
         """Measure windows of taps, each with one engine, up to the first that is wrong."""
-        for window in windows({tap: 4 * prod(shape) for tap, shape in self._subject.shapes.items()}):
+        sizes = {tap: 4 * prod(shape) for tap, shape in self._subject.shapes.items()}
+        for window in windows(sizes, _WINDOW):
             self._measure(window)
             if self._wrong():
                 return
@@ -299,16 +300,17 @@ class ModuleSearch:
         return (tap.module, tap.call) in self._wrong()
 
 
-def windows(sizes: Mapping[One, int]) -> Iterator[list[One]]:
+def windows(sizes: Mapping[One, int], count: int) -> Iterator[list[One]]:
     """Cut what one engine returns into windows; what is larger than one has one of its own.
 
     Args:
         sizes: The bytes of each.
+        count: How many are in a window, at most.
     """
     window: list[One] = []
     used = 0
     for one, size in sizes.items():
-        if window and (len(window) == _WINDOW or used + size > _WINDOW_BYTES):
+        if window and (len(window) == count or used + size > _WINDOW_BYTES):
             yield window
             window, used = [], 0
         window.append(one)
