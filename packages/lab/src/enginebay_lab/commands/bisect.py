@@ -15,6 +15,7 @@ from enginebay.commands import (
     print_table,
     stdout_on_stderr,
 )
+from enginebay.errors import UsageError
 from enginebay_lab.commands.report_flag import add_report, check_report, write_report
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def run(args: Namespace) -> int:
     if args.pieces:
         for flag in ("against", "report"):
             if getattr(args, flag) is not None:
-                raise eb.UsageError(f"--pieces and --{flag} cannot be combined")
+                raise UsageError(f"--pieces and --{flag} cannot be combined")
     artifact = eb.open_artifact(args.artifact)
     check_report(args)
     return (_run_pieces if args.pieces else _run_search)(args, artifact)

@@ -110,7 +110,9 @@ class Cutter:
             piece = Piece(*key, module, one.call, one.given, inner=inner, writes=True)
             given = [tensor.clone() for tensor in piece.tensors]
             results = _results(piece, given) if given else None
-            if results is None or not _are_equal(one.returned, results[-len(one.returned) :]):
+            if results is None or not _are_equal(
+                one.returned, results[len(results) - len(one.returned) :]
+            ):
                 continue
             leaves = tuple(_computed(piece.tensors, given, results))
             writes = _have_changed(piece.tensors, given, results)
@@ -132,10 +134,14 @@ def _inner_call(one: ModuleCall) -> InnerCall:
     return InnerCall(one.module, one.result, one.returned)
 
 
-def _are_equal(expected: Sequence[Tensor], found: Sequence[Result]) -> bool:
-    named = {str(i): tensor for i, tensor in enumerate(expected)}
-    values = {str(i): result.value for i, result in enumerate(found)}
-    return all(output.passed for output in compare_outputs(named, values))
+def _are_equal(expected: Sequence[Tensor], results: Sequence[Result]) -> bool:
+    """True if the last results are what a call returned in the model."""
+    found = results[len(results) - len(expected) :]
+    return len(expected) == len(found) and all(
+        torch.equal(one, other.value)
+        or all(output.passed for output in compare_outputs({"": one}, {"": other.value}))
+        for one, other in zip(expected, found, strict=True)
+    )
 
 
 def _computed(

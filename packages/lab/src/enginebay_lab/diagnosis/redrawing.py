@@ -40,8 +40,8 @@ def redrawn(tensor: Tensor, random: torch.Generator) -> Tensor:
     if tensor.is_floating_point():
         if low == high:
             high = low + low.abs().clamp(min=1.0)
-        share = torch.rand(tensor.shape, generator=random, dtype=torch.float64)
-        drawn = low.double().cpu() + share * (high.double() - low.double()).cpu()
+        share = torch.rand(tensor.shape, generator=random).to(tensor)
+        drawn = low * (1 - share) + high * share  # high - low may be infinite
     else:
         drawn = torch.randint(int(low), int(high) + 1, tensor.shape, generator=random)
     return torch.where(tensor.isfinite(), drawn.to(tensor), tensor)
