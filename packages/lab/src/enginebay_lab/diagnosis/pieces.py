@@ -5,7 +5,6 @@ Imported only where torch is about to be used: the class needs it at import.
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import nn
@@ -129,10 +128,11 @@ def _shell(module: nn.Module, copies: dict[nn.Module, nn.Module]) -> nn.Module:
     if module not in copies:
         copies[module] = module
         if module._modules:
-            copies[module] = shell = copy.copy(module)
-            shell._modules = {
-                name: child and _shell(child, copies) for name, child in module._modules.items()
-            }
+            # By hand: a parametrised module refuses to be copied.
+            copies[module] = shell = type(module).__new__(type(module))
+            children = module._modules.items()
+            inside = {name: child and _shell(child, copies) for name, child in children}
+            vars(shell).update(vars(module), _modules=inside)
     return copies[module]
 
 
