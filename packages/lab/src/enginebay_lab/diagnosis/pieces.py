@@ -128,8 +128,8 @@ def _shell(module: nn.Module, copies: dict[nn.Module, nn.Module]) -> nn.Module:
     if module not in copies:
         copies[module] = module
         if module._modules:
-            # By hand: a parametrised module refuses to be copied.
-            copies[module] = shell = type(module).__new__(type(module))
+            # By hand: a parametrised module refuses to be copied, an fx module makes a new class.
+            copies[module] = shell = object.__new__(type(module))
             children = module._modules.items()
             inside = {name: child and _shell(child, copies) for name, child in children}
             vars(shell).update(vars(module), _modules=inside)
