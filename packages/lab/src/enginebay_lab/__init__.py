@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     )
     from enginebay_lab.diagnosis.bisect_artifact import bisect as bisect
     from enginebay_lab.diagnosis.bisection import Bisection as Bisection
+    from enginebay_lab.diagnosis.check_pieces import pieces as pieces
+    from enginebay_lab.diagnosis.piece_rows import PieceRow as PieceRow, Pieces as Pieces
     from enginebay_lab.diagnosis.quantization import (
         Quantization as Quantization,
         quantize as quantize,
@@ -57,6 +59,8 @@ __getattr__, __dir__, __all__ = lazy_names(
         "comparison.comparison": "Comparison ComparisonRow",
         "diagnosis.bisect_artifact": "bisect",
         "diagnosis.bisection": "Bisection",
+        "diagnosis.check_pieces": "pieces",
+        "diagnosis.piece_rows": "PieceRow Pieces",
         "diagnosis.quantization": "Quantization quantize",
         "diagnosis.rank_layers": "Sensitivity sensitivity",
         "evaluation.evaluate_artifacts": "evaluate",

@@ -96,6 +96,29 @@ def test_bisect_what_is_right(cli: Run) -> None:
     )
 
 
+def test_bisect_every_piece(cli: Run) -> None:
+    assert cli("deploy", "net.py:build", *DEPLOY, "--gain", "1.5", "--allow-mismatch").code == 0
+    ran = cli("bisect", "net-build-loopback", "--pieces")
+    assert ran.code == 1, ran.err
+    assert re.match(r"0 of \d pieces agree alone; \d wrong\n", ran.out)
+    assert re.search(r"^MODULE +OPERATORS +ERROR +RTOL +ATOL", ran.out, re.M)
+    assert re.search(r"^linear +Gemm +\S+ +\S+ +\S+ +on (reference|redrawn) values$", ran.out, re.M)
+    found = cli("bisect", "net-build-loopback", "--pieces", "--json").document
+    assert found["kind"] == "pieces"
+    assert {row["verdict"] for row in found["rows"]} == {"mismatched"}
+    right = cli("bisect", "net-build-loopback", "--pieces", "--rtol", "1")
+    assert (right.code, right.out.partition(" of ")[0]) == (0, str(len(found["rows"])))
+
+
+@pytest.mark.parametrize("flag", ["against", "report"])
+def test_pieces_and_what_has_no_place_beside_them(cli: Run, flag: str) -> None:
+    ran = cli("bisect", "net-build-loopback", "--pieces", f"--{flag}", "there.html")
+    assert (ran.code, ran.err.splitlines()[0]) == (
+        2,
+        f"error: --pieces and --{flag} cannot be combined",
+    )
+
+
 def test_a_comparison_measures_the_engines_that_run_here(
     ahead: str, loopback: str, tmp_path: Path
 ) -> None:

@@ -1,9 +1,9 @@
-"""``enginebay bisect``: find the first layer where an engine leaves the model."""
+"""``enginebay bisect``: find the first layer where an engine leaves the model, or check each."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from enginebay.commands import (
     MODEL_HELP,
@@ -15,14 +15,22 @@ from enginebay.commands import (
     print_table,
     stdout_on_stderr,
 )
+from enginebay.errors import UsageError
 from enginebay_lab.commands.report_flag import add_report, check_report, write_report
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+    from collections.abc import Callable
 
+    from enginebay import Artifact
     from enginebay_lab.diagnosis.bisection import Bisection, Place
+    from enginebay_lab.diagnosis.piece_rows import PieceRow, Pieces
 
-EXAMPLES = ("enginebay bisect artifact", "enginebay bisect artifact --against other")
+EXAMPLES = (
+    "enginebay bisect artifact",
+    "enginebay bisect artifact --against other",
+    "enginebay bisect artifact --pieces",
+)
 
 #: Rows of the table before the culprit, and behind it.
 _AROUND = 4
@@ -33,7 +41,8 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
     import enginebay as eb
 
     parser.usage = (
-        "enginebay bisect ARTIFACT [--model MODEL] [--input NAME=SPEC] [--against ARTIFACT] [flags]"
+        "enginebay bisect ARTIFACT [--model MODEL] [--input NAME=SPEC] "
+        "[--against ARTIFACT | --pieces] [flags]"
     )
     parser.add_argument("artifact", metavar="ARTIFACT", type=Path)
     parser.add_argument(
@@ -46,35 +55,61 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         type=Path,
         help="compare with this artifact's engine instead of PyTorch",
     )
+    parser.add_argument(
+        "--pieces",
+        action="store_true",
+        help="compare every module alone, right or wrong as the whole is",
+    )
     eb.VerifyOptions.add_arguments(parser, only=("rtol", "atol", "timeout"))
     add_report(parser)
 
 
 def run(args: Namespace) -> int:
     """Bisect; a place that is found fails the command with exit code 1, as a mismatch does."""
+    import enginebay as eb
+
+    if args.pieces:
+        for flag in ("against", "report"):
+            if getattr(args, flag) is not None:
+                raise UsageError(f"--pieces and --{flag} cannot be combined")
+    artifact = eb.open_artifact(args.artifact)
+    check_report(args)
+    return (_run_pieces if args.pieces else _run_search)(args, artifact)
+
+
+def _run_search(args: Namespace, artifact: Artifact) -> int:
+    from enginebay_lab.diagnosis.bisect_artifact import bisect
+
+    found = _called(bisect, args, artifact, against=args.against)
+    if not args.json:
+        _print(found)
+    write_report(args, artifact, found)
+    return int(found.found)
+
+
+def _run_pieces(args: Namespace, artifact: Artifact) -> int:
+    from enginebay_lab.diagnosis.check_pieces import pieces
+
+    found = _called(pieces, args, artifact)
+    if not args.json:
+        _print_pieces(found)
+    return int(not found.passed)
+
+
+def _called(function: Callable[..., Any], args: Namespace, artifact: Artifact, **given: Any) -> Any:
+    """Call ``bisect`` or ``pieces``, and print the JSON where it is wanted."""
     import msgspec
 
     import enginebay as eb
     from enginebay.commands import progress
-    from enginebay_lab.diagnosis.bisect_artifact import bisect
 
-    artifact = eb.open_artifact(args.artifact)
-    check_report(args)
+    given |= eb.VerifyOptions.given_arguments(args)
     with progress() as watch, stdout_on_stderr():
-        found = bisect(
-            artifact,
-            args.model,
-            artifact_inputs(artifact, args.inputs),
-            against=args.against,
-            **eb.VerifyOptions.given_arguments(args),
-            watch=watch,
-        )
+        inputs = artifact_inputs(artifact, args.inputs)
+        found = function(artifact, args.model, inputs, **given, watch=watch)
     if args.json:
         print_json(msgspec.to_builtins(found))
-    else:
-        _print(found)
-    write_report(args, artifact, found)
-    return int(found.found)
+    return found
 
 
 def _print(found: Bisection) -> None:
@@ -110,6 +145,20 @@ def _row(place: Place) -> tuple[str, str, str, str]:
     elif place.wrong:
         verdict = "wrong" if place.wrong_alone is None else "right alone"
     return place.title, _number(place.accumulated), _number(place.alone), verdict
+
+
+def _print_pieces(found: Pieces) -> None:
+    print_labelled("", found.summary)
+    print_fields([("precision", found.precision), ("engines", f"{found.engines} built")])
+    if rows := found.unverified:
+        columns = ("MODULE", "OPERATORS", "ERROR", "RTOL", "ATOL", "")
+        print_table(columns, map(_piece_row, rows), right=("ERROR", "RTOL", "ATOL"))
+
+
+def _piece_row(row: PieceRow) -> tuple[str, ...]:
+    operators = ",".join(row.operators) or row.type
+    figures = map(_number, (row.max_abs_error, row.rtol, row.atol))
+    return row.title, operators, *figures, row.reason or f"on {row.sample} values"
 
 
 def _number(value: float | None) -> str:

@@ -71,7 +71,7 @@ def bisect(
     other = None if against is None else open_artifact(against)
     for one in (opened, other):
         if one is not None:
-            _check(one)
+            check_one_engine(one)
     model = opened.named_model() if model is None else model
     sets = input_sets(opened, inputs)
     sample = _worst_recorded(opened) if sets is None else _worst(opened, model, sets, timeout)
@@ -88,8 +88,12 @@ def bisect(
         )
 
 
-def _check(opened: Artifact) -> None:
-    """Refuse what cannot be built again in one piece and compared place by place."""
+def check_one_engine(opened: Artifact) -> None:
+    """Refuse what cannot be built again as one engine, and compared place by place.
+
+    Raises:
+        UsageError: It has several engines, cannot run here, or computes in 8 bits.
+    """
     from enginebay import get_backend
 
     manifest = opened.manifest

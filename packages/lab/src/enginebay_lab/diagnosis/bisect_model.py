@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from enginebay import Artifact
-    from enginebay.authors import BoundModel, NumpyArray, OutputComparison, Steps
+    from enginebay.authors import BoundModel, ModelSource, NumpyArray, OutputComparison, Steps
     from enginebay_lab.diagnosis.bisect_nodes import Finding, GraphNode
     from enginebay_lab.diagnosis.search import Culprit, Judgement
 
@@ -60,11 +60,8 @@ def bisect_model(
         assert source.ir is not None
         path = source.ir.path
         return bisect_file(path, inputs, label, folder=folder, engines=engines, steps=steps)
-    names = [spec.name for spec in opened.inputs]
     with unchanged(source):
-        bound = reference_model(source, names, inputs, [spec.name for spec in opened.outputs])
-        assert bound.signature is not None
-        root = _root(bound, inputs or {})
+        bound, root = bound_root(source, opened, inputs)
         result = Bisection(
             found=False,
             sample=label,
@@ -91,14 +88,26 @@ def _whole(bound: BoundModel, root: Piece) -> tuple[Any, list[Any], list[str]]:
     return root.module, [*args, kwargs], [spec.name for spec in bound.outputs]
 
 
-def _root(bound: BoundModel, inputs: Mapping[str, NumpyArray]) -> Piece:
-    """The whole model as a piece."""
+def bound_root(
+    source: ModelSource, opened: Artifact, inputs: Mapping[str, NumpyArray] | None
+) -> tuple[BoundModel, Piece]:
+    """Bind an artifact's model, and return it as a piece too.
+
+    Args:
+        source: The model.
+        opened: The artifact.
+        inputs: The inputs by the artifact's names; None for the model's own example.
+
+    Raises:
+        InputError: The inputs do not fit the model, or there are none.
+    """
+    names = [spec.name for spec in opened.inputs]
+    bound = reference_model(source, names, inputs, [spec.name for spec in opened.outputs])
     assert bound.signature is not None
-    device = bound.device
-    given = {name: inputs.get(name, example) for name, example in bound.examples.items()}
-    tensors = tuple(to_torch(array, device) for array in given.values())
+    given = {**bound.examples, **(inputs or {})}
+    tensors = tuple(to_torch(given[name], bound.device) for name in bound.examples)
     leaves = tuple(range(len(bound.outputs)))
-    return Piece("", 0, bound.source.module, bound.signature.call, tensors, leaves)
+    return bound, Piece("", 0, bound.source.module, bound.signature.call, tensors, leaves)
 
 
 def _subject(root: Piece, engines: PieceEngines) -> Subject:

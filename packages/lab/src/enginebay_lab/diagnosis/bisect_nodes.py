@@ -12,7 +12,7 @@ from enginebay.errors import EnginebayError
 from enginebay_lab.diagnosis.bisection import Node
 from enginebay_lab.diagnosis.graph import Graph
 from enginebay_lab.diagnosis.nodes import NodeSearch
-from enginebay_lab.diagnosis.pieces import Pieces
+from enginebay_lab.diagnosis.pieces import SideBySide
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from enginebay_lab.diagnosis.piece_engines import PieceEngines
     from enginebay_lab.diagnosis.search import Culprit
 
-#: The scope of the one module of a :class:`~enginebay_lab.diagnosis.pieces.Pieces`.
+#: The scope of the one module of a :class:`~enginebay_lab.diagnosis.pieces.SideBySide`.
 _SCOPE = "pieces.0"
 
 
@@ -98,10 +98,10 @@ def find_node(culprit: Culprit, engines: PieceEngines, progress: Callable[[str],
         progress: Called with what is being done.
     """
     piece = culprit.piece
-    names = [f"piece_{leaf}" for leaf in piece.leaves]
+    alone = SideBySide([piece])
     progress(f"the graph of {piece.path or 'the model'}")
     try:
-        judgement = engines.judge(Pieces([piece]), piece.tensors, names)
+        judgement = engines.judge(alone, alone.tensors, alone.names)
     except EnginebayError:  # the engine takes the module as a part of the whole only
         return Finding("unknown", None, [], (), None)
     wrong = [output for output in judgement.outputs.values() if not output.passed]

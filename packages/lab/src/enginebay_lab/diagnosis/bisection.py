@@ -33,8 +33,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def title(self) -> str:
         """The path, with the number of the call after the first."""
-        name = self.module or "(the model)"
-        return f"{name} (call {self.call + 1})" if self.call else name
+        return call_title(self.module, self.call)
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,6 +128,17 @@ class Bisection(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag
             cause = f"a rewriter{names} or the exporter" if names else "the exporter"
             return f"{text}; the exported graph is wrong there, by {cause}"
         return text
+
+
+def call_title(module: str, call: int) -> str:
+    """A module's path, with the number of the call after the first.
+
+    Args:
+        module: The path; empty for the model itself.
+        call: The number of the call, from 0.
+    """
+    name = module or "(the model)"
+    return f"{name} (call {call + 1})" if call else name
 
 
 def _number(value: float | None) -> str:

@@ -92,12 +92,20 @@ class PieceEngines:
             exporter=_exporter(self._artifact),
         )
 
+    def replaced(self, model: nn.Module) -> set[str]:
+        """The paths of the modules that a rewriter replaces in a model."""
+        own = dict(model.named_modules())
+        with self.rewriting(model) as rewriting:
+            there = dict(rewriting.model.named_modules())
+            return {path for path, module in own.items() if there.get(path) is not module}
+
     def judge(
         self,
         module: nn.Module,
         args: Sequence[Any],
         names: Sequence[str],
         comparators: Any = None,
+        items: Sequence[Sequence[Any]] = (),
     ) -> Judgement:
         """Build an engine of a module, run it on these arguments, and compare it.
 
@@ -108,13 +116,14 @@ class PieceEngines:
             args: Its arguments.
             names: Names of what it returns.
             comparators: What compares outputs that are sets.
+            items: Other flat tensors to compare on as well.
 
         Raises:
             EnginebayError: It cannot be built.
         """
         for old in self._folder.iterdir():
             shutil.rmtree(old)
-        found = self._deployed(self._artifact, module, args, names, comparators)
+        found = self._deployed(self._artifact, module, args, names, comparators, items)
         outputs = {output.name: output for output in found.verification.outputs}
         if self._other is not None and not _crash(found):
             reference = self._deployed(self._other, module, args, names, comparators)
@@ -149,8 +158,10 @@ class PieceEngines:
         args: Sequence[Any],
         names: Sequence[str],
         comparators: Any,
+        items: Sequence[Sequence[Any]] = (),
     ) -> Deployment:
         self.count += 1
+        data = [{f"tensors_{i}": tensor for i, tensor in enumerate(item)} for item in items]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", VerdictWarning)  # they are about the whole model
             return deploy(
@@ -159,6 +170,7 @@ class PieceEngines:
                 work_dir=self._folder / f"engine_{self.count}",
                 backend=artifact.backend,
                 params=_params(artifact),
+                data=data or None,
                 export=ExportOptions(
                     ir=_ir(artifact),
                     exporter=_exporter(artifact) if _ir(artifact) == "onnx" else None,

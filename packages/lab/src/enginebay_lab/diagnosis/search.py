@@ -6,15 +6,17 @@ it goes wrong, and alone with PyTorch's own tensors, which tells the culprit fro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from enginebay.authors import OutputComparison
 from enginebay.errors import ChildTimeoutError, EnginebayError, UsageError
 from enginebay_lab.diagnosis.bisection import Place
-from enginebay_lab.diagnosis.pieces import Piece, Pieces, ancestors, record_pieces
+from enginebay_lab.diagnosis.calls import Key, record_calls
+from enginebay_lab.diagnosis.pieces import Piece, SideBySide, ancestors
 from enginebay_lab.diagnosis.taps import Tap, Tapped
 
 if TYPE_CHECKING:
@@ -38,8 +40,8 @@ _ROUNDS = 3
 #: Windows that no engine can be built of, after which the scan goes on without what is left.
 _UNBUILT = 12
 
-#: A call of a module: its path, and the call's number.
-Key: TypeAlias = tuple[str, int]
+#: What fills windows.
+One = TypeVar("One")
 
 
 class Judgement(NamedTuple):
@@ -188,7 +190,8 @@ class ModuleSearch:
 
     def _scan(self) -> None:
         """Measure windows of taps, each with one engine, up to the first that is wrong."""
-        for window in _windows(self._subject.shapes):
+        sizes = {tap: 4 * prod(shape) for tap, shape in self._subject.shapes.items()}
+        for window in windows(sizes, _WINDOW):
             self._measure(window)
             if self._wrong():
                 return
@@ -263,8 +266,12 @@ class ModuleSearch:
     def _measure_alone(self, keys: Sequence[Key]) -> None:
         self._progress(f"alone: {', '.join(path for path, _ in keys)}")
         subject = self._subject
-        wanted = {key: subject.leaves(key) for key in keys}
-        pieces = record_pieces(subject.model, subject.call, subject.tensors, wanted)
+        calls = record_calls(subject.model, subject.call, subject.tensors, keys)
+        pieces = [
+            Piece(*key, one.module, one.call, one.given, subject.leaves(key))
+            for key, one in calls.items()
+            if one.call and one.given
+        ]
         self._pieces.update({(piece.path, piece.number): piece for piece in pieces})
         if pieces and not self._measure_pieces(pieces) and len(pieces) > 1:
             for piece in pieces:
@@ -272,14 +279,12 @@ class ModuleSearch:
 
     def _measure_pieces(self, pieces: Sequence[Piece]) -> bool:
         """Measure pieces with one engine; False where none can be built of them."""
-        names = [f"{i}_{leaf}" for i, piece in enumerate(pieces) for leaf in piece.leaves]
-        keys = [(piece.path, piece.number) for piece in pieces for _ in piece.leaves]
-        names = [f"piece_{name}" for name in names]
-        tensors = [tensor for piece in pieces for tensor in piece.tensors]
-        judgement = self._judged(Pieces(pieces), tensors, names)
+        together = SideBySide(pieces)
+        judgement = self._judged(together, together.tensors, together.names)
         if judgement is None:
             return False
-        for name, key in zip(names, keys, strict=True):
+        keys = [(piece.path, piece.number) for piece in pieces for _ in piece.leaves]
+        for name, key in zip(together.names, keys, strict=True):
             _keep_worst(self._alone, key, judgement.outputs[name])
         return True
 
@@ -295,18 +300,20 @@ class ModuleSearch:
         return (tap.module, tap.call) in self._wrong()
 
 
-def _windows(shapes: dict[Tap, tuple[int, ...]]) -> Iterator[list[Tap]]:
-    """Cut the taps into windows; a tensor that is larger than a window has one of its own."""
-    from math import prod
+def windows(sizes: Mapping[One, int], count: int) -> Iterator[list[One]]:
+    """Cut what one engine returns into windows; what is larger than one has one of its own.
 
-    window: list[Tap] = []
+    Args:
+        sizes: The bytes of each.
+        count: How many are in a window, at most.
+    """
+    window: list[One] = []
     used = 0
-    for tap, shape in shapes.items():
-        size = 4 * prod(shape)
-        if window and (len(window) == _WINDOW or used + size > _WINDOW_BYTES):
+    for one, size in sizes.items():
+        if window and (len(window) == count or used + size > _WINDOW_BYTES):
             yield window
             window, used = [], 0
-        window.append(tap)
+        window.append(one)
         used += size
     if window:
         yield window

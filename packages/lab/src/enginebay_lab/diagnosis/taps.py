@@ -82,11 +82,16 @@ def watching(model: nn.Module, visit: Callable[[Tap, Tensor], None]) -> Iterator
         return returned
 
     with ExitStack() as stack:
-        for path, module in model.named_modules():
-            # TorchScript calls its own modules without their hooks.
-            if not isinstance(module, torch.jit.ScriptModule):
-                stack.callback(module.register_forward_hook(hook(path)).remove)
+        for path, module in hooked_modules(model):
+            stack.callback(module.register_forward_hook(hook(path)).remove)
         yield
+
+
+def hooked_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """The modules whose hooks are called, by path: TorchScript calls its own without them."""
+    for path, module in model.named_modules():
+        if not isinstance(module, torch.jit.ScriptModule):
+            yield path, module
 
 
 def tensors_in(result: Any) -> list[Tensor]:

@@ -1,0 +1,94 @@
+"""The result of comparing a model's pieces alone: a row for each piece."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Literal
+
+import msgspec
+
+from enginebay_lab.diagnosis.bisection import call_title
+
+#: Of a piece: it agrees, differs, took its engine down, or could not be compared.
+PieceVerdict = Literal["verified", "mismatched", "crashed", "failed"]
+
+#: The verdicts, as the summary counts them.
+_COUNTED: dict[PieceVerdict, str] = {
+    "mismatched": "wrong",
+    "crashed": "with a crash of the engine",
+    "failed": "not compared",
+}
+
+
+class PieceRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One call of a module, without the calls of other modules in it.
+
+    Attributes:
+        module: The module's path; empty for the model's own code.
+        call: The number of the call, from 0, where a module is called more than once.
+        type: The module's class: ``Conv2d``.
+        operators: The operators that it became, where the engine is built from ONNX.
+        verdict: ``verified``, ``mismatched``, ``crashed``, or ``failed`` where nothing could be
+            compared.
+        reason: Why it is not verified, where no figure says so.
+        max_abs_error: The largest absolute difference of its worst tensor; None where nothing was
+            compared.
+        rtol: The relative tolerance that was applied to that tensor.
+        atol: The absolute tolerance.
+        sample: Where it was worst: ``reference`` for the reference's tensors, ``redrawn`` for
+            values within their ranges.
+        is_redrawn: True if both were compared; the model may take no other values.
+    """
+
+    module: str
+    call: int = 0
+    type: str = ""
+    operators: tuple[str, ...] = ()
+    verdict: PieceVerdict
+    reason: str = ""
+    max_abs_error: float | None = None
+    rtol: float | None = None
+    atol: float | None = None
+    sample: str = ""
+    is_redrawn: bool = False
+
+    @property
+    def title(self) -> str:
+        """The path, with the number of the call after the first."""
+        return call_title(self.module, self.call)
+
+
+class Pieces(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="pieces"):
+    """The result of :func:`enginebay_lab.pieces`.
+
+    Attributes:
+        backend: The backend.
+        precision: The coarsest precision that its engine may compute in; tolerances follow it.
+        reference: What the pieces were held against.
+        engines: How many engines were built.
+        rows: One for each piece, the worst first.
+    """
+
+    backend: str
+    precision: str = ""
+    reference: str = ""
+    engines: int = 0
+    rows: tuple[PieceRow, ...] = ()
+
+    @property
+    def unverified(self) -> tuple[PieceRow, ...]:
+        """The pieces that differ, crash the engine or could not be compared, the worst first."""
+        return tuple(row for row in self.rows if row.verdict != "verified")
+
+    @property
+    def passed(self) -> bool:
+        """True if pieces were compared, and all those agree."""
+        return {row.verdict for row in self.rows} - {"failed"} == {"verified"}
+
+    @property
+    def summary(self) -> str:
+        """One line: ``412 of 412 pieces agree alone``."""
+        counts = Counter(row.verdict for row in self.rows)
+        text = f"{counts['verified']} of {len(self.rows)} pieces agree alone"
+        others = [f"{counts[key]} {words}" for key, words in _COUNTED.items() if counts[key]]
+        return "; ".join((text, ", ".join(others))) if others else text
