@@ -96,6 +96,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         simulation: Of an engine that cannot run where it was built, the figures of the graph that
             it is built from, run by another engine; None where there are none.
         fallbacks: One sentence for each request that the engine did not follow, as in its receipt.
+        nan: What the engine makes of NaN in its inputs, if that is not what the model does.
 
     Example:
         >>> Verification.unverified("no reference was given").summary()
@@ -114,6 +115,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     matchings: tuple[Matching, ...] = ()
     simulation: Simulation | None = None
     fallbacks: tuple[str, ...] = ()
+    nan: str = ""
 
     @classmethod
     def of(
@@ -250,14 +252,19 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def warn(self) -> None:
-        """Warn of what limits the verdict: a :class:`~enginebay.VerdictWarning` for each."""
+        """Warn of what limits the verdict: a :class:`~enginebay.VerdictWarning` for each.
+
+        Not of NaN, which few engines keep in a ReLU or in the maximum of a pool.
+        """
         for text in self.warnings:
-            warnings.warn(text, VerdictWarning, stacklevel=3)
+            if text != self.nan:
+                warnings.warn(text, VerdictWarning, stacklevel=3)
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the engine fell back on, and what else limits the verdict, a sentence each."""
-        return (*self.fallbacks, *(self.basis.limits() if self.basis is not None else ()))
+        limits = self.basis.limits() if self.basis is not None else ()
+        return (*self.fallbacks, *limits, *([self.nan] if self.nan else ()))
 
     def causes(self) -> tuple[str, ...]:
         """Likely causes of a mismatch, and what to type."""

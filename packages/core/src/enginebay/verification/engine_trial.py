@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from enginebay.artifact import LoadRequest  # noqa: TC001  # the child reads run_here's annotations
-from enginebay.errors import ChildCrashedError, ChildTimeoutError, ConversionError
+from enginebay.errors import ChildCrashedError, ChildTimeoutError, ConversionError, EnginebayError
 from enginebay.inference import Receipt
 from enginebay.tensors import Sample, load_samples, save_samples
 
@@ -41,8 +42,17 @@ def run_trial(
 
     with TemporaryDirectory(prefix="enginebay-trial-") as folder:
         found = Path(folder) / "found.npz"
-        given = (_RUN, request, samples, found)
-        receipt = call(*given, timeout=timeout, result_type=Receipt, subject=_engine(request))
+
+        def run(*, with_nan: bool) -> Receipt:
+            given = (_RUN, request, samples, found, with_nan)
+            return call(*given, timeout=timeout, result_type=Receipt, subject=_engine(request))
+
+        try:
+            receipt = run(with_nan=True)
+        except ChildCrashedError:
+            if not any(sample.kind == "nan" for sample in load_samples(samples)):
+                raise
+            receipt = run(with_nan=False)
         return [sample.outputs for sample in load_samples(found)], receipt
 
 
@@ -73,9 +83,19 @@ def load_here(request: LoadRequest) -> Receipt:
         return wrapper.receipt
 
 
-def run_here(request: LoadRequest, samples: Path, found: Path) -> Receipt:
-    """Load and run the engine in this process, and write the outputs to ``found``."""
+def run_here(request: LoadRequest, samples: Path, found: Path, with_nan: bool) -> Receipt:
+    """Load and run the engine in this process, and write the outputs to ``found``.
+
+    There are none for NaN, if it is left out or the engine refuses it.
+    """
     with request.load() as wrapper:
-        outputs = [Sample({}, wrapper(sample.inputs)) for sample in load_samples(samples)]
+        outputs = []
+        for inputs, _, kind in load_samples(samples):
+            if kind != "nan":
+                outputs.append(Sample({}, wrapper(inputs)))
+                continue
+            outputs.append(Sample(inputs, {}))
+            with suppress(EnginebayError):
+                outputs[-1].outputs.update(wrapper(inputs) if with_nan else {})
         save_samples(found, outputs)
         return wrapper.receipt

@@ -107,6 +107,10 @@ def _judge(
         unverified = Verification.unverified(missing)
         return msgspec.structs.replace(unverified, fallbacks=fallbacks), receipt
     recorded = load_samples(samples)
+    labels = (basis and basis.labels) or (EXAMPLE,) * len(recorded)
+    given = list(zip(labels, recorded, found, strict=True))
+    with_nan = [(sample, outputs) for _, sample, outputs in given if sample.kind == "nan"]
+    labels, recorded, found = zip(*(one for one in given if one[1].kind != "nan"), strict=True)
     allowed = request.allowed_precision()
     precision = min(receipt.precision, allowed, key=coarseness)
     apart = _apart(recorded, precision)
@@ -120,7 +124,6 @@ def _judge(
         )
         for sample, outputs in zip(recorded, found, strict=True)
     ]
-    labels = (basis and basis.labels) or (EXAMPLE,) * len(recorded)
     in_order = [
         aligned_sample(comparators, *each) for each in zip(recorded, found, compared, strict=True)
     ]
@@ -128,7 +131,7 @@ def _judge(
         [one.outputs for one in compared],
         reference=reference,
         precision=receipt.precision,
-        basis=basis,
+        basis=basis and msgspec.structs.replace(basis, labels=labels),
         doubt=unproven(comparators, recorded, compared)
         or _unproven(recorded)
         or _insensitive(recorded, measure, comparators, apart),
@@ -141,10 +144,30 @@ def _judge(
         matchings=matchings(comparators, labels, compared),
         fallbacks=fallbacks,
     )
+    verification = msgspec.structs.replace(
+        verification, basis=basis, nan=_nan_lost(with_nan, measure)
+    )
     if coarseness(receipt.precision) > coarseness(allowed):
         reason = f"the engine computed in {receipt.precision}, and {allowed} was requested"
         verification = msgspec.structs.replace(verification, verdict="mismatched", reason=reason)
     return verification, receipt
+
+
+def _nan_lost(samples: Sequence[tuple[Sample, dict[str, NumpyArray]]], measure: Measure) -> str:
+    """What an engine makes of NaN, if that is not what the model does; else empty."""
+    for sample, found in samples:
+        if not found:
+            return "the engine refuses or does not survive NaN in its inputs, and the model does"
+        outputs = compare_sample(sample.outputs, found, measure).outputs
+        if wrong := [output for output in outputs if not output.passed]:
+            worst = max(wrong, key=lambda output: output.badness)
+            if worst.worst_index is None:
+                return f'where inputs hold NaN, the engine differs: "{worst.name}": {worst.reason}'
+            return (
+                f'where inputs hold NaN, the engine differs: "{worst.name}" is '
+                f"{worst.worst_found} where the model gives {worst.worst_expected}"
+            )
+    return ""
 
 
 def _insensitive(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from enginebay.verdict import EXAMPLE, ITEM, Basis
 from enginebay.verification.group import Measure
 from enginebay.verification.groups import check_comparators, compare_sample
 from enginebay.verification.output_arrays import says_nothing
-from enginebay.verification.probes import Probe, Probes, ProbeSettings, is_constant
+from enginebay.verification.probes import SOME_NAN, Probe, Probes, ProbeSettings, is_constant
 from enginebay.verification.reference import reference_for
 from enginebay.verification.tolerance import CALIBRATED
 
@@ -101,6 +102,8 @@ def record_reference(
     check_comparators(comparators, recorder.samples[1:])
     if settings.count and precision not in CALIBRATED:
         recorder.note_untried(model.examples)
+        if not comparators and (arrays := probes.some_nan()):
+            recorder.record_some_nan(arrays)
     return recorder.recorded(reference.description)
 
 
@@ -134,7 +137,10 @@ def sample_model(
         )
     recorder = _Recorder(domain, precision, model=model)
     for label, arrays in recorded:
-        recorder.record(Probe(label, arrays, required=True, tiled=arrays))
+        if label == SOME_NAN:
+            recorder.record_some_nan(arrays)
+        else:
+            recorder.record(Probe(label, arrays, required=True, tiled=arrays))
     example = recorded[0][1]
     drawn = Probes(example, ProbeSettings(domain=domain), below=model.below, seed=1)
     for probe in drawn.all({}, precision):
@@ -299,6 +305,11 @@ class _Recorder(_Kept):
             self._keep(probe, probe.inputs, outputs)
         elif probe.required:
             self._record_tiled(probe, None)
+
+    def record_some_nan(self, inputs: Arrays) -> None:
+        """NaN, unless the model raises; what Python reads there is no branch that is taken in use."""
+        with suppress(ModelError):
+            self.add(SOME_NAN, Sample(inputs, self.model.run(inputs), "nan"))
 
     def _record_tiled(self, probe: Probe, error: ModelError | None) -> None:
         """Sizes that the caller wants open: with the example's own values, and else an error."""
