@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from enginebay.errors import ConversionError
+from enginebay.errors import ConversionError, InferenceError
 
 
 def test_bfloat16_with_any_strides_sizes_and_neighbours(load):
@@ -45,3 +45,17 @@ def test_what_openvino_lays_out_in_another_way_is_refused(load, text, what):
         "alike"
     )
     assert raised.value.hint == "convert it inside the model, as in Cast"
+
+
+@pytest.mark.parametrize(("dtype", "value"), [("int64", -(2**31) - 1), ("uint32", 2**31)])
+def test_integers_that_the_cpu_does_not_hold_are_refused(load, dtype, value):
+    wrapper = load(f"({dtype}[n] ids) => ({dtype}[n] y) {{ y = Identity(ids) }}")
+    limits = np.iinfo(np.int32)
+    held = np.array([max(limits.min, np.iinfo(dtype).min), limits.max], dtype)
+    np.testing.assert_array_equal(wrapper({"ids": held})["y"], held)
+    assert wrapper({"ids": held[:0]})["y"].shape == (0,)
+    with pytest.raises(InferenceError) as raised:
+        wrapper({"ids": np.array([3, value], dtype)})
+    assert str(raised.value) == (
+        f"input 'ids' holds {value}, and OpenVINO's CPU computes {dtype} in 32 bits"
+    )

@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 
     from enginebay.tensors.arrays import NumpyArray
 
-_KEY = re.compile(r"(\d+)/(?:(item|probe|nan)-)?(inputs|outputs)/(.*):([a-z0-9_]+)", re.DOTALL)
+_KEY = re.compile(
+    r"(\d+)/(?:(item|probe|non_finite)-)?(inputs|outputs)/(.*):([a-z0-9_]+)", re.DOTALL
+)
 
 
-SampleKind: TypeAlias = Literal["example", "item", "probe", "nan"]
+SampleKind: TypeAlias = Literal["example", "item", "probe", "non_finite"]
 
 
 class Sample(NamedTuple):
@@ -35,7 +37,7 @@ class Sample(NamedTuple):
         outputs: Likewise.
         kind: ``example`` for what the caller gave, at every size; ``item`` for an entry of a data
             set; ``probe`` for inputs made up to try an artifact with, which resemble no real ones;
-            ``nan`` for the example with NaN in it, on which an artifact may differ.
+            ``non_finite`` for the example with NaN and infinity, where an artifact may differ.
     """
 
     inputs: dict[str, NumpyArray]

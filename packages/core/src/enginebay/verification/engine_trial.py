@@ -43,16 +43,16 @@ def run_trial(
     with TemporaryDirectory(prefix="enginebay-trial-") as folder:
         found = Path(folder) / "found.npz"
 
-        def run(*, with_nan: bool) -> Receipt:
-            given = (_RUN, request, samples, found, with_nan)
+        def run(*, non_finite: bool) -> Receipt:
+            given = (_RUN, request, samples, found, non_finite)
             return call(*given, timeout=timeout, result_type=Receipt, subject=_engine(request))
 
         try:
-            receipt = run(with_nan=True)
+            receipt = run(non_finite=True)
         except ChildCrashedError:
-            if not any(sample.kind == "nan" for sample in load_samples(samples)):
+            if not any(sample.kind == "non_finite" for sample in load_samples(samples)):
                 raise
-            receipt = run(with_nan=False)
+            receipt = run(non_finite=False)
         return [sample.outputs for sample in load_samples(found)], receipt
 
 
@@ -83,19 +83,19 @@ def load_here(request: LoadRequest) -> Receipt:
         return wrapper.receipt
 
 
-def run_here(request: LoadRequest, samples: Path, found: Path, with_nan: bool) -> Receipt:
+def run_here(request: LoadRequest, samples: Path, found: Path, non_finite: bool) -> Receipt:
     """Load and run the engine in this process, and write the outputs to ``found``.
 
-    There are none for NaN, if it is left out or the engine refuses it.
+    There are none for NaN and infinity, if these are left out or the engine refuses them.
     """
     with request.load() as wrapper:
         outputs = []
         for inputs, _, kind in load_samples(samples):
-            if kind != "nan":
+            if kind != "non_finite":
                 outputs.append(Sample({}, wrapper(inputs)))
                 continue
             outputs.append(Sample(inputs, {}))
             with suppress(EnginebayError):
-                outputs[-1].outputs.update(wrapper(inputs) if with_nan else {})
+                outputs[-1].outputs.update(wrapper(inputs) if non_finite else {})
         save_samples(found, outputs)
         return wrapper.receipt

@@ -109,8 +109,9 @@ def _judge(
     recorded = load_samples(samples)
     labels = (basis and basis.labels) or (EXAMPLE,) * len(recorded)
     given = list(zip(labels, recorded, found, strict=True))
-    with_nan = [(sample, outputs) for _, sample, outputs in given if sample.kind == "nan"]
-    labels, recorded, found = zip(*(one for one in given if one[1].kind != "nan"), strict=True)
+    finite = [each for each in given if each[1].kind != "non_finite"]
+    others = [each[1:] for each in given if each[1].kind == "non_finite"]
+    labels, recorded, found = (list(each) for each in zip(*finite, strict=True))
     allowed = request.allowed_precision()
     precision = min(receipt.precision, allowed, key=coarseness)
     apart = _apart(recorded, precision)
@@ -145,7 +146,7 @@ def _judge(
         fallbacks=fallbacks,
     )
     verification = msgspec.structs.replace(
-        verification, basis=basis, nan=_nan_lost(with_nan, measure)
+        verification, basis=basis, non_finite=_non_finite(others, measure)
     )
     if coarseness(receipt.precision) > coarseness(allowed):
         reason = f"the engine computed in {receipt.precision}, and {allowed} was requested"
@@ -153,19 +154,20 @@ def _judge(
     return verification, receipt
 
 
-def _nan_lost(samples: Sequence[tuple[Sample, dict[str, NumpyArray]]], measure: Measure) -> str:
-    """What an engine makes of NaN, if that is not what the model does; else empty."""
+def _non_finite(samples: Sequence[tuple[Sample, dict[str, NumpyArray]]], measure: Measure) -> str:
+    """What an engine makes of NaN and infinity, if the model does not; else empty."""
     for sample, found in samples:
         if not found:
-            return "the engine refuses or does not survive NaN in its inputs, and the model does"
+            return "the engine refuses or does not survive NaN and infinity in its inputs"
         outputs = compare_sample(sample.outputs, found, measure).outputs
-        if wrong := [output for output in outputs if not output.passed]:
-            worst = max(wrong, key=lambda output: output.badness)
-            if worst.worst_index is None:
-                return f'where inputs hold NaN, the engine differs: "{worst.name}": {worst.reason}'
+        worst = max(outputs, key=lambda output: output.badness)
+        if not worst.passed:
+            detail = worst.reason
+            if worst.worst_index is not None:
+                detail = f"{worst.worst_found} where the model gives {worst.worst_expected}"
             return (
-                f'where inputs hold NaN, the engine differs: "{worst.name}" is '
-                f"{worst.worst_found} where the model gives {worst.worst_expected}"
+                "where inputs hold NaN or infinity, the engine differs: "
+                f'"{worst.name}" has {detail}'
             )
     return ""
 

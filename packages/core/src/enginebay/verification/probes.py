@@ -40,7 +40,7 @@ _FAR_SMALLER = 1e-2
 _LARGE = 1e3
 
 #: The label of the probe on which an engine may differ; the verdict then says so.
-SOME_NAN = "some NaN"
+NON_FINITE = "NaN and infinity"
 
 #: float32 holds every integer up to here, and not the odd ones beyond.
 _EXACT_INTEGERS = 2**24
@@ -197,10 +197,11 @@ class Probes:
         if any(array.dtype.kind in "iu" and array.dtype.itemsize >= 4 for array in arrays):
             yield self._probe("large integers", self._large_integers)
 
-    def some_nan(self) -> Arrays | None:
-        """The example with NaN at some places of each float input; None where there is none.
+    def non_finite(self) -> Arrays | None:
+        """The example with NaN and infinity at some places of each float input.
 
-        A domain leaves no room for NaN, and an example with NaN tries it already.
+        None where there is no float input: a domain leaves no room for NaN, and an example that
+        holds it tries it already.
         """
         arrays = {
             name: array.copy()
@@ -210,8 +211,8 @@ class Probes:
         if not arrays or not self._settings.count or any(map(_has_nan, self._example.values())):
             return None
         for array in arrays.values():
-            places = self._random.choice(array.size, 2 + array.size // 16)
-            array.reshape(-1)[places] = np.nan
+            places = self._random.permutation(array.size)[: 3 + array.size // 16]
+            array.reshape(-1)[places] = np.resize([np.nan, np.inf, -np.inf], places.size)
         return {**self._example, **arrays}
 
     def redrawn(self) -> Probe:

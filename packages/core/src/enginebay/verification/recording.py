@@ -15,7 +15,7 @@ from enginebay.verdict import EXAMPLE, ITEM, Basis
 from enginebay.verification.group import Measure
 from enginebay.verification.groups import check_comparators, compare_sample
 from enginebay.verification.output_arrays import says_nothing
-from enginebay.verification.probes import SOME_NAN, Probe, Probes, ProbeSettings, is_constant
+from enginebay.verification.probes import NON_FINITE, Probe, Probes, ProbeSettings, is_constant
 from enginebay.verification.reference import reference_for
 from enginebay.verification.tolerance import CALIBRATED
 
@@ -102,8 +102,8 @@ def record_reference(
     check_comparators(comparators, recorder.samples[1:])
     if settings.count and precision not in CALIBRATED:
         recorder.note_untried(model.examples)
-        if not comparators and (arrays := probes.some_nan()):
-            recorder.record_some_nan(arrays)
+        if not comparators and (arrays := probes.non_finite()):
+            recorder.record_non_finite(arrays)
     return recorder.recorded(reference.description)
 
 
@@ -137,8 +137,8 @@ def sample_model(
         )
     recorder = _Recorder(domain, precision, model=model)
     for label, arrays in recorded:
-        if label == SOME_NAN:
-            recorder.record_some_nan(arrays)
+        if label == NON_FINITE:
+            recorder.record_non_finite(arrays)
         else:
             recorder.record(Probe(label, arrays, required=True, tiled=arrays))
     example = recorded[0][1]
@@ -306,10 +306,10 @@ class _Recorder(_Kept):
         elif probe.required:
             self._record_tiled(probe, None)
 
-    def record_some_nan(self, inputs: Arrays) -> None:
-        """NaN, unless the model raises; what Python reads there is no branch that is taken in use."""
+    def record_non_finite(self, inputs: Arrays) -> None:
+        """NaN and infinity, unless the model raises; what Python reads of them decides nothing."""
         with suppress(ModelError):
-            self.add(SOME_NAN, Sample(inputs, self.model.run(inputs), "nan"))
+            self.add(NON_FINITE, Sample(inputs, self.model.run(inputs), "non_finite"))
 
     def _record_tiled(self, probe: Probe, error: ModelError | None) -> None:
         """Sizes that the caller wants open: with the example's own values, and else an error."""

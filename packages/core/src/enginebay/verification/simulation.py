@@ -65,7 +65,7 @@ def simulated(
         signals=(),
         matchings=(),
         fallbacks=(),
-        nan="",
+        non_finite="",
     )
 
 
