@@ -111,7 +111,8 @@ def _judge(
     given = list(zip(labels, recorded, found, strict=True))
     finite = [each for each in given if each[1].kind != "non_finite"]
     others = [each[1:] for each in given if each[1].kind == "non_finite"]
-    labels, recorded, found = (list(each) for each in zip(*finite, strict=True))
+    labels = tuple(label for label, _, _ in finite)
+    recorded, found = [sample for _, sample, _ in finite], [outputs for _, _, outputs in finite]
     allowed = request.allowed_precision()
     precision = min(receipt.precision, allowed, key=coarseness)
     apart = _apart(recorded, precision)
