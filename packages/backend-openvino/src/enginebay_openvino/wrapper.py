@@ -26,10 +26,6 @@ if TYPE_CHECKING:
     from enginebay_openvino.params import OpenvinoParams
 
 
-#: Integers that the CPU plugin converts to int32.
-_WIDER = frozenset(("int64", "uint64", "uint32"))
-
-
 class OpenvinoWrapper(eb.Wrapper):
     """Runs one compiled model; calls that overlap have an infer request each.
 
@@ -61,10 +57,12 @@ class OpenvinoWrapper(eb.Wrapper):
             (n, spec.name, _extension_type(spec)) for n, spec in enumerate(self.inputs)
         )
         self._dtypes = tuple(numpy_dtype(spec.dtype) for spec in self.outputs)
-        is_narrow = receipt.device == "cpu"
-        self._narrowed = frozenset(
-            spec.name for spec in self.inputs if is_narrow and spec.dtype in _WIDER
-        )
+        # The CPU plugin converts int64 to int32.
+        self._narrowed = [
+            spec.name
+            for spec in self.inputs
+            if receipt.device == "cpu" and spec.dtype == "int64"
+        ]
         self._idle: list[ov.InferRequest] = []
         self._workers = ThreadPoolExecutor(
             compiled.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"), "enginebay-openvino"
@@ -162,12 +160,12 @@ class OpenvinoWrapper(eb.Wrapper):
 
 
 def _check_range(name: str, array: NumpyArray) -> None:
-    """Refuse integers of which OpenVINO's CPU plugin, which converts them, makes others."""
+    """Refuse integers of which OpenVINO's CPU plugin makes others."""
     limits = np.iinfo(np.int32)
     if array.size and (array.min() < limits.min or array.max() > limits.max):
         worst = max(int(array.min()), int(array.max()), key=abs)
         raise InferenceError(
-            f"input '{name}' holds {worst}, and OpenVINO's CPU computes {array.dtype} in 32 bits"
+            f"input '{name}' holds {worst}, and OpenVINO's CPU computes int64 in 32 bits"
         )
 
 
