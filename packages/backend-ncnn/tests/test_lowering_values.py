@@ -303,12 +303,16 @@ def test_look_ups(shape, data, live):
     places = torch.randint(0, shape[dim], shape)
     given_places = places if live else Constant(places)
     check(written("gather", x, dim, given_places), x.gather(dim, places))
+    from_end = index - shape[dim] if data.draw(st.booleans()) else -1 - index
+    given_index, whole = from_end if live else Constant(from_end), [None] * dim
+    check(written("index", x, [*whole, given_index]), x[(*[slice(None)] * dim, from_end)])
 
 
 @given(shape=st.lists(sizes, min_size=2, max_size=4).map(tuple), live=st.booleans())
 def test_several_indices_at_once(shape, live):
     x = numbers(shape)
-    rows, columns = torch.randint(0, shape[0], (3, 1)), torch.randint(0, shape[-1], (2,))
+    rows = torch.randint(-shape[0], shape[0], (3, 1))
+    columns = torch.randint(-shape[-1], shape[-1], (2,))
     used = [rows, columns] if live else [Constant(rows), Constant(columns)]
     middle = [None] * (len(shape) - 2)
     wanted = x[(rows, *[slice(None)] * len(middle), columns)]

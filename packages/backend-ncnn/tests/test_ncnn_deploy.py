@@ -127,6 +127,20 @@ def test_an_integer_that_a_blob_cannot_hold_is_refused(deploy, tokens):
             net({"ids": ids, "keep": args[1]})
 
 
+class Rest(nn.Module):
+    def forward(self, ids):
+        return ids % 3
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_an_integer_that_would_be_rounded_is_refused(deploy, dtype):
+    with eb.load(deploy(Rest(), torch.arange(6, dtype=dtype)).artifact) as net:
+        assert net({"ids": torch.tensor([2**24, -1, 0, 1, 2, 3], dtype=dtype)})["output"][0] == 1
+        ids = torch.tensor([2**24 + 1, 0, 0, 0, 0, 0], dtype=dtype)
+        with pytest.raises(InferenceError, match="holds 16777217, more than ncnn's float32"):
+            net({"ids": ids})
+
+
 def test_half_precision_is_stored_only_when_asked(deploy):
     model, x = nn.Linear(64, 64), torch.randn(1, 64)
     sizes = {

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from enginebay.errors import ConversionError
+from enginebay.errors import ConversionError, InferenceError
 
 
 def test_bfloat16_with_any_strides_sizes_and_neighbours(load):
@@ -45,3 +45,16 @@ def test_what_openvino_lays_out_in_another_way_is_refused(load, text, what):
         "alike"
     )
     assert raised.value.hint == "convert it inside the model, as in Cast"
+
+
+@pytest.mark.parametrize("value", [-(2**31) - 1, 2**31])
+def test_integers_that_the_cpu_does_not_hold_are_refused(load, value):
+    wrapper = load("(int64[n] ids) => (int64[n] y) { y = Identity(ids) }")
+    held = np.array([-(2**31), 2**31 - 1])
+    np.testing.assert_array_equal(wrapper({"ids": held})["y"], held)
+    assert wrapper({"ids": held[:0]})["y"].shape == (0,)
+    with pytest.raises(InferenceError) as raised:
+        wrapper({"ids": np.array([3, value])})
+    assert str(raised.value) == (
+        f"input 'ids' holds {value}, and OpenVINO's CPU computes int64 in 32 bits"
+    )

@@ -120,7 +120,7 @@ def _encoder(port: Port) -> Callable[[NumpyArray], ncnn.Mat]:
 
 def _stored(port: Port, array: NumpyArray, wanted: np.dtype[Any]) -> NumpyArray:
     converted = array.astype(wanted)
-    if array.dtype == np.int64 and (converted != array).any():
+    if array.dtype.kind in "iu" and array.itemsize >= 4 and (converted != array).any():
         raise InferenceError(
             f"input '{port.name}' holds {np.abs(array).max()}, "
             f"more than ncnn's {port.stored} can hold"

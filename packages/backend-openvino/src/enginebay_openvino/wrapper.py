@@ -10,7 +10,7 @@ import numpy as np
 import enginebay as eb
 from enginebay import TensorSpec
 from enginebay.authors import is_torch, numpy_dtype
-from enginebay.errors import UsageError
+from enginebay.errors import InferenceError, UsageError
 from enginebay_openvino.compiling import compile_model
 from enginebay_openvino.dtypes import dtype_name, openvino_type
 from enginebay_openvino.reasons import reason
@@ -57,6 +57,12 @@ class OpenvinoWrapper(eb.Wrapper):
             (n, spec.name, _extension_type(spec)) for n, spec in enumerate(self.inputs)
         )
         self._dtypes = tuple(numpy_dtype(spec.dtype) for spec in self.outputs)
+        # The CPU plugin converts int64 to int32.
+        self._narrowed = [
+            spec.name
+            for spec in self.inputs
+            if receipt.device == "cpu" and spec.dtype == "int64"
+        ]
         self._idle: list[ov.InferRequest] = []
         self._workers = ThreadPoolExecutor(
             compiled.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"), "enginebay-openvino"
@@ -74,7 +80,13 @@ class OpenvinoWrapper(eb.Wrapper):
         return self._receipt
 
     def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
-        """Run the model on the caller's memory; only the outputs are copied."""
+        """Run the model on the caller's memory; only the outputs are copied.
+
+        Raises:
+            InferenceError: An input holds integers that the engine cannot.
+        """
+        for name in self._narrowed:
+            _check_range(name, feed[name])
         try:
             request = self._idle.pop()
         except IndexError:
@@ -145,6 +157,16 @@ class OpenvinoWrapper(eb.Wrapper):
         self._workers.shutdown()
         self._idle.clear()
         del self.compiled
+
+
+def _check_range(name: str, array: NumpyArray) -> None:
+    """Refuse integers of which OpenVINO's CPU plugin makes others."""
+    limits = np.iinfo(np.int32)
+    if array.size and (array.min() < limits.min or array.max() > limits.max):
+        worst = max(int(array.min()), int(array.max()), key=abs)
+        raise InferenceError(
+            f"input '{name}' holds {worst}, and OpenVINO's CPU computes int64 in 32 bits"
+        )
 
 
 def _copy(value: Array) -> Array:

@@ -47,6 +47,8 @@ CASES = {
     "atan2": lambda x: torch.atan2(torch.stack([x.relu(), -x.relu()]), x.ceil()),
     "copysign": lambda x: x.abs().copysign(x.ceil()),
     "hypot": lambda x: torch.hypot(x, x + 1),
+    "log1p near zero": lambda x: torch.log1p(x * 1e-6) * 1e6,
+    "expm1 near zero": lambda x: torch.expm1(x * 1e-6) * 1e6,
     "lgamma": lambda x: torch.lgamma(x * 4),
     "erfinv": lambda x: torch.erfinv(x.tanh()),
     "angle of a complex number": lambda x: torch.complex(-x.abs(), x * 0).angle(),

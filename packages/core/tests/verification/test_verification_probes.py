@@ -57,8 +57,8 @@ def test_integers_stay_between_the_examples_and_masks_keep_their_counts():
     ids = np.array([[3, 9, 5, 7]])
     mask = np.array([[1, 1, 1, 0]])
     found = by_label({"ids": ids, "mask": mask})
-    assert list(found) == ["redrawn", "permuted"]
-    for probe in found.values():
+    assert list(found) == ["redrawn", "permuted", "integers turned over"]
+    for probe in (found["redrawn"], found["permuted"]):
         assert 3 <= probe.inputs["ids"].min() <= probe.inputs["ids"].max() <= 9
         assert probe.inputs["mask"].sum() == 3
 
@@ -127,3 +127,33 @@ def test_what_was_calibrated_is_tried_at_its_sizes_alone():
     assert list(found) == ["the sizes x:1x8", "the sizes x:16x8"]
     assert np.array_equal(found["the sizes x:16x8"].inputs["x"][:4], X)
     assert by_label({"x": X}, precision="fp8") == {}
+
+
+def test_integers_that_look_like_numbers_are_tried_on_the_other_side_of_zero():
+    numbers = np.array([[3, 9, 5, 7]])
+    example = {"signed": numbers, "pixels": numbers.astype(np.uint8), "mask": numbers % 2}
+    found = by_label(example | {"length": np.array([4, 4])})["integers turned over"]
+    assert found.beyond
+    assert -10 <= found.inputs["signed"].min() <= found.inputs["signed"].max() <= -4
+    assert found.inputs["pixels"].min() >= 246
+    assert found.inputs["mask"].min() >= 0
+    assert (found.inputs["length"] == 4).all()
+    assert "integers turned over" not in by_label({"ids": numbers}, below={"ids": 30})
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3, 4), (64, 64)])
+def test_nan_in_some_places_of_each_float(shape):
+    x, ids = np.ones(shape, np.float16), np.array([1, 2])
+    found = Probes({"x": x, "ids": ids}, ProbeSettings()).non_finite()
+    assert found is not None
+    assert 1 <= np.isnan(found["x"]).sum() <= 1 + x.size / 16
+    assert not np.isnan(x).any()
+    assert found["ids"] is ids
+
+
+def test_no_nan_where_there_is_no_float_or_no_room_for_it():
+    nan = np.where(X > 1, np.float32(np.nan), X)
+    for example in ({"ids": np.array([1, 2])}, {"x": nan}, {"x": X[:0]}):
+        assert Probes(example, ProbeSettings()).non_finite() is None
+    for settings in (ProbeSettings(0), ProbeSettings(domain={"x": (0, 1)})):
+        assert Probes({"x": X}, settings).non_finite() is None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn import functional
 
-from enginebay_ncnn.dialect.arithmetic import broadcast, elementwise
+from enginebay_ncnn.dialect.arithmetic import broadcast, elementwise, flat
 from enginebay_ncnn.dialect.contraction import write_cumsum, write_matmul
 from enginebay_ncnn.dialect.layout import (
     as_three,
@@ -83,6 +83,7 @@ def write_index(x: Value, indices: Sequence[Value | None]) -> Value:
     tensors: list[Any] = [indices[dim] for dim in used]
     if any(each.dtype is torch.bool for each in tensors):
         return _by_mask(x, used, tensors)
+    tensors = [_from_start(each, x.shape[dim]) for dim, each in zip(used, tensors, strict=True)]
     if len(used) == 1:
         (dim,), (index,) = used, tensors
         picked = pick(x, dim, reshape(index, (count_of(index),)))
@@ -102,14 +103,17 @@ def write_index(x: Value, indices: Sequence[Value | None]) -> Value:
     return write_permute(found, [*front, *range(len(shape)), *back])
 
 
+def _from_start(index: Value, size: int) -> Value:
+    """Places counted from the start, where PyTorch counts negative ones from the end."""
+    if isinstance(index, torch.Tensor):
+        return index.long() % size
+    return flat(lambda x: x + (x * -1.0).clamp(0.0, 1.0) * size, index)
+
+
 def _flat_index(indices: list[Value], sizes: list[int]) -> Value:
     """Several indices as one into their dimensions laid flat."""
-    wrapped = [
-        each.long() % size if isinstance(each, torch.Tensor) else each
-        for each, size in zip(indices, sizes, strict=True)
-    ]
-    places: Value = wrapped[0]
-    for index, size in zip(wrapped[1:], sizes[1:], strict=True):
+    places: Value = indices[0]
+    for index, size in zip(indices[1:], sizes[1:], strict=True):
         if isinstance(places, torch.Tensor) and isinstance(index, torch.Tensor):
             places = places * size + index
         else:

@@ -56,7 +56,7 @@ class Recorded:
         self.description = f"'{path}'"
         with _reading(path):
             samples = load_samples(path)
-        self._samples = [sample.inputs for sample in samples if sample.kind != "probe"]
+        self._samples = [sample.inputs for sample in samples if sample.kind in ("example", "item")]
         self.count: int | None = len(self._samples)
 
     def read(self, indices: Sequence[int] | None) -> Iterator[Any]:

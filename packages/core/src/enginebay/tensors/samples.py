@@ -7,7 +7,7 @@ and without torch.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
 from zipfile import BadZipFile, ZipFile
 
 import numpy as np
@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 
     from enginebay.tensors.arrays import NumpyArray
 
-_KEY = re.compile(r"(\d+)/(?:(item|probe)-)?(inputs|outputs)/(.*):([a-z0-9_]+)", re.DOTALL)
+_KEY = re.compile(
+    r"(\d+)/(?:(item|probe|non_finite)-)?(inputs|outputs)/(.*):([a-z0-9_]+)", re.DOTALL
+)
 
 
-SampleKind: TypeAlias = Literal["example", "item", "probe"]
+SampleKind: TypeAlias = Literal["example", "item", "probe", "non_finite"]
 
 
 class Sample(NamedTuple):
@@ -34,7 +36,8 @@ class Sample(NamedTuple):
         inputs: Arrays by name.
         outputs: Likewise.
         kind: ``example`` for what the caller gave, at every size; ``item`` for an entry of a data
-            set; ``probe`` for inputs made up to try an artifact with, which resemble no real ones.
+            set; ``probe`` for inputs made up to try an artifact with, which resemble no real ones;
+            ``non_finite`` for the example with NaN and infinity, where an artifact may differ.
     """
 
     inputs: dict[str, NumpyArray]
@@ -85,9 +88,8 @@ def _parse_key(key: str) -> tuple[int, SampleKind, str, str, str]:
     match = _KEY.fullmatch(key)
     if match is None:
         raise ValueError(f"unexpected entry '{key}'")
-    number, made_up, group, name, dtype = match.groups()
-    kinds: dict[str | None, SampleKind] = {None: "example", "item": "item", "probe": "probe"}
-    return int(number), kinds[made_up], group, name, dtype
+    number, kind, group, name, dtype = match.groups()
+    return int(number), cast("SampleKind", kind or "example"), group, name, dtype
 
 
 def _storable(array: NumpyArray) -> NumpyArray:

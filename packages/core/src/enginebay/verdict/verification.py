@@ -103,6 +103,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         simulation: Of an engine that cannot run where it was built, the figures of the graph that
             it is built from, run by another engine; None where there are none.
         fallbacks: One sentence for each request that the engine did not follow, as in its receipt.
+        non_finite: What the engine makes of NaN and infinity in its inputs, if the model does not.
 
     Example:
         >>> Verification.unverified("no reference was given").summary()
@@ -121,6 +122,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     matchings: tuple[Matching, ...] = ()
     simulation: Simulation | None = None
     fallbacks: tuple[str, ...] = ()
+    non_finite: str = ""
 
     @classmethod
     def of(
@@ -257,14 +259,19 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def warn(self) -> None:
-        """Warn of what limits the verdict: a :class:`~enginebay.VerdictWarning` for each."""
+        """Warn of what limits the verdict: a :class:`~enginebay.VerdictWarning` for each.
+
+        Not of NaN and infinity, which few engines keep in a ReLU or in the maximum of a pool.
+        """
         for text in self.warnings:
-            warnings.warn(text, VerdictWarning, stacklevel=3)
+            if text != self.non_finite:
+                warnings.warn(text, VerdictWarning, stacklevel=3)
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the engine fell back on, and what else limits the verdict, a sentence each."""
-        return (*self.fallbacks, *(self.basis.limits() if self.basis is not None else ()))
+        limits = self.basis.limits() if self.basis is not None else ()
+        return (*self.fallbacks, *limits, *([self.non_finite] if self.non_finite else ()))
 
     def causes(self) -> tuple[str, ...]:
         """Likely causes of a mismatch, and what to type."""

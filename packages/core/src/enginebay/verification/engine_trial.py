@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -59,8 +60,17 @@ def run_trial(
 
     with TemporaryDirectory(prefix="enginebay-trial-") as folder:
         found = Path(folder) / "found.npz"
-        given = (_RUN, request, samples, found)
-        receipt = call(*given, timeout=timeout, result_type=Receipt, subject=_engine(request))
+
+        def run(*, non_finite: bool) -> Receipt:
+            given = (_RUN, request, samples, found, non_finite)
+            return call(*given, timeout=timeout, result_type=Receipt, subject=_engine(request))
+
+        try:
+            receipt = run(non_finite=True)
+        except ChildCrashedError:
+            if not any(sample.kind == "non_finite" for sample in load_samples(samples)):
+                raise
+            receipt = run(non_finite=False)
         return [sample.outputs for sample in load_samples(found)], receipt
 
 
@@ -91,14 +101,24 @@ def load_here(request: LoadRequest) -> Receipt:
         return wrapper.receipt
 
 
-def run_here(request: LoadRequest, samples: Path, found: Path) -> Receipt:
-    """Load and run the engine in this process, and write the outputs to ``found``."""
+def run_here(request: LoadRequest, samples: Path, found: Path, non_finite: bool) -> Receipt:
+    """Load and run the engine in this process, and write the outputs to ``found``.
+
+    There are none for NaN and infinity, if these are left out or the engine refuses them.
+    """
     with request.load() as wrapper:
         given = load_samples(samples)
-        outputs = [_run_unchanged(wrapper, sample.inputs) for sample in given]
-        save_samples(found, [Sample({}, arrays) for arrays in outputs])
+        outputs = []
+        for inputs, _, kind in given:
+            if kind != "non_finite":
+                outputs.append(Sample({}, _run_unchanged(wrapper, inputs)))
+                continue
+            outputs.append(Sample(inputs, {}))
+            with suppress(EnginebayError):
+                outputs[-1].outputs.update(wrapper(inputs) if non_finite else {})
+        save_samples(found, outputs)
         if given:
-            _check_forms(wrapper, given[0].inputs, outputs[0])
+            _check_forms(wrapper, given[0].inputs, outputs[0].outputs)
         return wrapper.receipt
 
 

@@ -107,6 +107,12 @@ def _judge(
         unverified = Verification.unverified(missing)
         return msgspec.structs.replace(unverified, fallbacks=fallbacks), receipt
     recorded = load_samples(samples)
+    labels = (basis and basis.labels) or (EXAMPLE,) * len(recorded)
+    given = list(zip(labels, recorded, found, strict=True))
+    finite = [each for each in given if each[1].kind != "non_finite"]
+    others = [each[1:] for each in given if each[1].kind == "non_finite"]
+    labels = tuple(label for label, _, _ in finite)
+    recorded, found = [sample for _, sample, _ in finite], [outputs for _, _, outputs in finite]
     allowed = request.allowed_precision()
     precision = min(receipt.precision, allowed, key=coarseness)
     apart = _apart(recorded, precision)
@@ -120,7 +126,6 @@ def _judge(
         )
         for sample, outputs in zip(recorded, found, strict=True)
     ]
-    labels = (basis and basis.labels) or (EXAMPLE,) * len(recorded)
     in_order = [
         aligned_sample(comparators, *each) for each in zip(recorded, found, compared, strict=True)
     ]
@@ -128,7 +133,7 @@ def _judge(
         [one.outputs for one in compared],
         reference=reference,
         precision=receipt.precision,
-        basis=basis,
+        basis=basis and msgspec.structs.replace(basis, labels=labels),
         doubt=unproven(comparators, recorded, compared)
         or _unproven(recorded)
         or _insensitive(recorded, measure, comparators, apart),
@@ -141,10 +146,31 @@ def _judge(
         matchings=matchings(comparators, labels, compared),
         fallbacks=fallbacks,
     )
+    verification = msgspec.structs.replace(
+        verification, basis=basis, non_finite=_non_finite(others, measure)
+    )
     if coarseness(receipt.precision) > coarseness(allowed):
         reason = f"the engine computed in {receipt.precision}, and {allowed} was requested"
         verification = msgspec.structs.replace(verification, verdict="mismatched", reason=reason)
     return verification, receipt
+
+
+def _non_finite(samples: Sequence[tuple[Sample, dict[str, NumpyArray]]], measure: Measure) -> str:
+    """What an engine makes of NaN and infinity, if the model does not; else empty."""
+    for sample, found in samples:
+        if not found:
+            return "the engine refuses or does not survive NaN and infinity in its inputs"
+        outputs = compare_sample(sample.outputs, found, measure).outputs
+        worst = max(outputs, key=lambda output: output.badness)
+        if not worst.passed:
+            detail = worst.reason
+            if worst.worst_index is not None:
+                detail = f"{worst.worst_found} where the model gives {worst.worst_expected}"
+            return (
+                "where inputs hold NaN or infinity, the engine differs: "
+                f'"{worst.name}" has {detail}'
+            )
+    return ""
 
 
 def _insensitive(

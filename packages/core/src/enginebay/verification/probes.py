@@ -39,6 +39,9 @@ _FAR_SMALLER = 1e-2
 #: The spread of large values: exp overflows in float32 from 89 on, and 1e3 squared is still exact.
 _LARGE = 1e3
 
+#: The label of the probe on which an engine may differ; the verdict then says so.
+NON_FINITE = "NaN and infinity"
+
 #: float32 holds every integer up to here, and not the odd ones beyond.
 _EXACT_INTEGERS = 2**24
 
@@ -176,6 +179,8 @@ class Probes:
         yield self.redrawn()
         if not wide or len(floats) < len(self._example):
             yield self._probe("permuted", lambda _, array: self._permuted(array))
+        if any(self._turns(*each) for each in self._example.items()):
+            yield self._probe("integers turned over", self._turned)
         for shapes in between_shapes(dynamic, _shapes(self._example)):
             yield self._at(shapes)
         if floats:
@@ -191,6 +196,24 @@ class Probes:
             yield self._probe("large floats", self._large_floats)
         if any(array.dtype.kind in "iu" and array.dtype.itemsize >= 4 for array in arrays):
             yield self._probe("large integers", self._large_integers)
+
+    def non_finite(self) -> Arrays | None:
+        """The example with NaN and infinity at some places of each float input.
+
+        None where there is no float input: a domain leaves no room for NaN, and an example that
+        holds it tries it already.
+        """
+        arrays = {
+            name: array.copy()
+            for name, array in self._example.items()
+            if is_float(array) and array.size and name not in self._settings.domain
+        }
+        if not arrays or not self._settings.count or any(map(_has_nan, self._example.values())):
+            return None
+        for array in arrays.values():
+            places = self._random.permutation(array.size)[: 3 + array.size // 16]
+            array.reshape(-1)[places] = np.resize([np.nan, np.inf, -np.inf], places.size)
+        return {**self._example, **arrays}
 
     def redrawn(self) -> Probe:
         """Floats with the example's mean and spread, integers in its range."""
@@ -252,6 +275,20 @@ class Probes:
         mean, spread, *_ = _statistics(array)
         return self._normal(array, array.shape, mean, 10 * max(spread, _FAR_SMALLER))
 
+    def _turns(self, name: str, array: NumpyArray) -> bool:
+        """True for integers that look like numbers, and not like rows of a table or a mask.
+
+        Lengths, positions and time steps mostly come as one number.
+        """
+        if array.dtype.kind not in "iu" or not array.size or name in self._below:
+            return False
+        return not is_constant(array) and not _is_mask(array)
+
+    def _turned(self, name: str, array: NumpyArray) -> NumpyArray:
+        """Negative for positive, and the largest for zero where there is no negative."""
+        drawn = self._redrawn(name, array)
+        return ~drawn if self._turns(name, array) else drawn
+
     def _large_floats(self, name: str, array: NumpyArray) -> NumpyArray:
         if not is_float(array):
             return self._redrawn(name, array)
@@ -308,6 +345,10 @@ def is_constant(array: NumpyArray) -> bool:
     if array.size == 0 or array.dtype.kind not in "biuf":
         return False
     return bool((array == array.flat[0]).all())
+
+
+def _has_nan(array: NumpyArray) -> bool:
+    return is_float(array) and bool(np.isnan(array).any())
 
 
 def _with_holes(array: NumpyArray) -> NumpyArray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from enginebay.verdict import EXAMPLE, ITEM, Basis
 from enginebay.verification.group import Measure
 from enginebay.verification.groups import check_comparators, compare_sample
 from enginebay.verification.output_arrays import equal, is_float, says_nothing
-from enginebay.verification.probes import Probe, Probes, ProbeSettings, is_constant
+from enginebay.verification.probes import NON_FINITE, Probe, Probes, ProbeSettings, is_constant
 from enginebay.verification.reference import reference_for
 from enginebay.verification.tolerance import CALIBRATED
 
@@ -105,6 +106,8 @@ def record_reference(
     check_comparators(comparators, recorder.samples[1:])
     if settings.count and precision not in CALIBRATED:
         recorder.note_untried(model.examples)
+        if not comparators and (arrays := probes.non_finite()):
+            recorder.record_non_finite(arrays)
     return recorder.recorded(reference.description)
 
 
@@ -138,7 +141,10 @@ def sample_model(
         )
     recorder = _Recorder(domain, precision, model=model)
     for label, arrays in recorded:
-        recorder.record(Probe(label, arrays, required=True, tiled=arrays))
+        if label == NON_FINITE:
+            recorder.record_non_finite(arrays)
+        else:
+            recorder.record(Probe(label, arrays, required=True, tiled=arrays))
     example = recorded[0][1]
     drawn = Probes(example, ProbeSettings(domain=domain), below=model.below, seed=1)
     for probe in drawn.all({}, precision):
@@ -308,6 +314,11 @@ class _Recorder(_Kept):
             self._keep(probe, probe.inputs, outputs)
         elif probe.required:
             self._record_tiled(probe, None)
+
+    def record_non_finite(self, inputs: Arrays) -> None:
+        """NaN and infinity, unless the model raises; what Python reads of them decides nothing."""
+        with suppress(ModelError):
+            self.add(NON_FINITE, Sample(inputs, self.model.run(inputs), "non_finite"))
 
     def _record_tiled(self, probe: Probe, error: ModelError | None) -> None:
         """Sizes that the caller wants open: with the example's own values, and else an error."""

@@ -65,6 +65,7 @@ def simulated(
         signals=(),
         matchings=(),
         fallbacks=(),
+        non_finite="",
     )
 
 

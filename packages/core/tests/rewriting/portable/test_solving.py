@@ -69,3 +69,8 @@ def test_large_systems_are_refused():
         Exception, match="129 equations cannot be solved step by step, wanted 128 at most"
     ):
         check((torch.linalg.inv, torch.eye(129)))
+
+
+def test_a_singular_matrix_has_a_determinant_of_zero():
+    zeros, ones = torch.zeros(3, 3), torch.ones(2, 3, 3)
+    check((torch.linalg.det, zeros), (torch.linalg.det, ones), (torch.linalg.slogdet, zeros))

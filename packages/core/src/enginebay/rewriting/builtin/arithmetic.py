@@ -1,4 +1,4 @@
-"""``linspace`` and ``diff``."""
+"""``linspace``, ``diff``, ``log1p`` and ``expm1``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from enginebay.rewriting.builtin.common import not_dynamo, rewriters
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from enginebay.rewriting.lowering import LoweringContext
     from enginebay.rewriting.rewriter import Context
 
 
@@ -63,3 +64,27 @@ def diff(
         later, earlier = values.narrow(dim, 1, pairs), values.narrow(dim, 0, pairs)
         values = later ^ earlier if values.dtype == torch.bool else later - earlier
     return values
+
+
+#: Beyond it ``1 + x`` and ``exp(x)`` hold enough of ``x``. Kahan's way to get it back near zero is
+#: lost on engines that fold the constants of ``(1 + x) - 1``.
+_NEAR = 0.5
+
+
+@rewriters.lowering("aten.log1p", ir="onnx")
+def log1p(ctx: LoweringContext, x: Tensor) -> Tensor:
+    """Both exporters have ``log(1 + x)``; near zero it is an area tangent."""
+    import torch
+
+    x = x.to(torch.result_type(x, 1.0))
+    return torch.where(x.abs() < _NEAR, torch.atanh(x / (x + 2)) * 2, (x + 1).log())
+
+
+@rewriters.lowering("aten.expm1", ir="onnx")
+def expm1(ctx: LoweringContext, x: Tensor) -> Tensor:
+    """Both exporters have ``exp(x) - 1``, which is ``tanh(x / 2) * (exp(x) + 1)``."""
+    import torch
+
+    x = x.to(torch.result_type(x, 1.0))
+    power = x.exp()
+    return torch.where(x.abs() < _NEAR, (x / 2).tanh() * (power + 1), power - 1)

@@ -180,7 +180,8 @@ def _eliminated(a: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
         product = product * (number.squeeze(-1) * sign).squeeze(-1)
         # The row at this place goes where the pivot was.
         both = torch.where(is_pivot, both[..., place : place + 1, :], both)
-        pivot = pivot / number
+        # A singular matrix has no solution, but a determinant.
+        pivot = pivot / (number if right.shape[-1] else torch.where(number == 0, 1.0, number))
         others = both - both[..., place : place + 1] * pivot
         both = torch.where((rows == place).unsqueeze(-1), pivot, others)
     return both[..., count:].clone(), product
