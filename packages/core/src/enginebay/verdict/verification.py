@@ -37,6 +37,7 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
         warnings: What limits the verdict, a sentence each.
         branches: Lines where Python read values that differ between samples: ``net.py:12``.
         domain: Bounds of the probes by input, where the caller gave some.
+        targets: Of items of a data set whose targets are classes, these classes.
         doubt: Why nothing can be verified: the model is not deterministic.
     """
 
@@ -48,6 +49,7 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     branches: tuple[str, ...] = ()
     domain: dict[str, tuple[float, float]] = {}
+    targets: dict[str, int] = {}
     doubt: str = ""
 
     def limits(self) -> tuple[str, ...]:
@@ -204,7 +206,8 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         count = f"{len(self.outputs)} output{'' if len(self.outputs) == 1 else 's'}"
         text = f"{self.verdict}{against} on {count}, {self.extent()}; worst: {worst.describe()}"
         matched = (one.describe() for one in self.matchings)
-        return "; ".join((text, *matched, *self.fallbacks, *self.causes()))
+        accuracy = (one.accuracy() for one in self.signals if one.place == "items" and one.passed)
+        return "; ".join((text, *matched, *self.fallbacks, *accuracy, *self.causes()))
 
     def extent(self) -> str:
         """The extent of the comparison: ``3 samples``, ``the example alone``."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 
 from enginebay.errors import EnginebayError, InputError, ModelError, first_line, nearest
 from enginebay.tensors import Sample
@@ -166,7 +167,7 @@ def _recorded_elsewhere(
     ]
     found = reference.outputs([item.inputs for item in held]) if held else []
     for item, result in zip(held, found, strict=True):
-        kept.add(f"{ITEM}{item.number}", Sample(item.inputs, result, "item"))
+        kept.add_item(item, result)
     chosen = drawn if quick else drawn[:1]
     try:
         found = reference.outputs([probe.inputs for probe in chosen]) if chosen else []
@@ -190,6 +191,7 @@ class _Kept:
     beyond: list[str] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
     untried: tuple[str, ...] = ()
+    targets: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Say what is not tried at all."""
@@ -203,6 +205,13 @@ class _Kept:
             self.dropped.append(f"{label}: the model gives nothing but NaN and infinity")
             return False
         return True
+
+    def add_item(self, item: Item, outputs: Arrays) -> None:
+        """Keep an entry of a data set."""
+        label = f"{ITEM}{item.number}"
+        self.add(label, Sample(item.inputs, outputs, "item"))
+        if (target := _class_of(item.target)) is not None:
+            self.targets[label] = target
 
     def add(self, label: str, sample: Sample, *, beyond: bool = False) -> None:
         """Keep a sample."""
@@ -228,6 +237,7 @@ class _Kept:
             dropped=tuple(self.dropped),
             untried=self.untried,
             domain=self.domain,
+            targets=self.targets,
         )
 
 
@@ -280,7 +290,7 @@ class _Recorder(_Kept):
         """An entry of a data set, which the model must take."""
         # Copied: a data set may fill one array again for each item.
         inputs = {name: array.copy() for name, array in item.inputs.items()}
-        self.add(f"{ITEM}{item.number}", Sample(inputs, self._run(inputs), "item"))
+        self.add_item(item._replace(inputs=inputs), self._run(inputs))
 
     def record(self, probe: Probe) -> None:
         """A probe, if the model says anything to it."""
@@ -362,6 +372,16 @@ def _python_values(
         if place not in differing
     ]
     return tuple(differing), tuple(warnings)
+
+
+def _class_of(target: object) -> int | None:
+    """The class that a target is; None for anything else, and below 0: it is to be ignored."""
+    try:
+        array = np.asarray(target)
+    except (ValueError, TypeError, RuntimeError):  # what is ragged, or on another device
+        return None
+    is_class = array.dtype.kind in "iu" and array.size == 1 and array.item() >= 0
+    return int(array.item()) if is_class else None
 
 
 def _check_domain(domain: Domain, examples: Mapping[str, NumpyArray]) -> None:

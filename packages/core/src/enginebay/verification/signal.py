@@ -10,6 +10,12 @@ signal is what varies: the mean of an output is no part of it.
 Of a few numbers the noise varies by chance. The sum of ``n`` squares is distributed as chi-squared
 with ``n`` degrees of freedom; its value that one in a thousand exceeds, by Wilson and Hilferty's
 formula (Proceedings of the National Academy of Sciences 17, 1931), is allowed for.
+
+Noise may be small beside an output and large beside what decides: where some classes always have
+-100, say. So the largest value of an output with one decision must stay at its place as often as
+under twice the noise that is allowed, beside what varies from item to item. Where the data have
+targets, accuracy may fall by one in a hundred, and by chance: by Poisson's distribution, whose
+deviation is the root of the changes, in either direction.
 """
 
 from __future__ import annotations
@@ -17,6 +23,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from enginebay.verdict import Signal
@@ -26,10 +33,16 @@ from enginebay.verification.tolerance import CALIBRATED, tolerance_for
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from enginebay.tensors import Array, Sample
+    from enginebay.tensors import Array, NumpyArray, Sample
 
 #: Noise beside signal, as a part of the relative tolerance.
 _SHARE = 0.4
+
+#: Twice the noise, in dB: 8-bit noise is not even.
+_UNEVEN = 6.0
+
+#: The share of items on which an engine may be wrong where the model is right.
+_DROP = 0.01
 
 #: Deviations of a normal distribution that one in a thousand exceeds.
 _ONE_IN_A_THOUSAND = 3.09
@@ -41,6 +54,7 @@ def signals(
     *,
     precision: str,
     rtol: float | None = None,
+    targets: Sequence[int | None] = (),
 ) -> tuple[Signal, ...]:
     """Measure each output's signal and noise, on the data set's items and on the example.
 
@@ -50,6 +64,7 @@ def signals(
         found: The engine's outputs for them.
         precision: The precision of the engine; none but int8 and fp8 is measured.
         rtol: Replaces the relative tolerance, from which the wanted signal follows.
+        targets: The class of each sample; None where it has none, or it is unknown.
     """
     if precision not in CALIBRATED:
         return ()
@@ -59,13 +74,15 @@ def signals(
         "items": [pair for pair in pairs if pair[0].kind == "item"],
         "the example": [pair for pair in pairs if pair[0].kind != "item"],
     }
-    return tuple(
+    measured = [
         signal
         for place, group in groups.items()
         if group
         for name in group[0][0].outputs
         if (signal := _signal(name, place, group, allowed)) is not None
-    )
+    ]
+    known = [target for target, pair in zip(targets, pairs, strict=False) if pair[0].kind == "item"]
+    return tuple(_decided(signal, groups[signal.place], known) for signal in measured)
 
 
 def _signal(
@@ -103,6 +120,51 @@ def _signal(
         decibels=10 * math.log10(power / noise) if noise else None,
         wanted=_wanted(count, rtol),
     )
+
+
+def _decided(
+    signal: Signal,
+    group: Sequence[tuple[Sample, Mapping[str, Array]]],
+    targets: Sequence[int | None],
+) -> Signal:
+    """The signal of an output with one decision an item, with what is wanted of the decisions."""
+    arrays = [
+        (as_numpy(sample.outputs[signal.output])[0], as_numpy(outputs[signal.output])[0])
+        for sample, outputs in group
+        if signal.output in sample.outputs
+    ]
+    size = arrays[0][0].size
+    is_decision = size > 1 and all(wanted.shape[-1:] == (size,) for wanted, _ in arrays)
+    if signal.place != "items" or not is_decision or len(arrays) < 2:
+        return signal
+    wanted = np.stack([left.reshape(-1) for left, _ in arrays]).astype(np.float64)
+    if not np.isfinite(wanted).all():
+        return signal
+    best = wanted.argmax(-1)
+    found = np.array([right.argmax() for _, right in arrays])
+    signal = msgspec.structs.replace(signal, agreed_wanted=_agreed_wanted(wanted, signal.wanted))
+    if len(targets) != len(best) or not all(one is not None and one < size for one in targets):
+        return signal
+    right, expected = found == np.array(targets), best == np.array(targets)
+    drop = _DROP * len(best)
+    by_chance = _ONE_IN_A_THOUSAND * math.sqrt(drop + 2 * int((right & ~expected).sum()))
+    return msgspec.structs.replace(
+        signal,
+        right=int(right.sum()),
+        right_in_model=int(expected.sum()),
+        right_wanted=math.ceil(int(expected.sum()) - drop - by_chance),
+    )
+
+
+def _agreed_wanted(outputs: NumpyArray, decibels: float) -> int:
+    """How many decisions stay as they are under the noise that is allowed, less chance."""
+    varying = outputs - outputs.mean(0)
+    noise = math.sqrt(float(np.square(varying).mean())) * 10 ** ((_UNEVEN - decibels) / 20)
+    drawn = np.random.default_rng(0).standard_normal((8, *outputs.shape))
+    staying = (outputs + noise * drawn).argmax(-1) == outputs.argmax(-1)
+    share, count = float(staying.mean()), len(outputs)
+    by_chance = _ONE_IN_A_THOUSAND * math.sqrt(count * share * (1 - share) + 1)
+    return max(0, math.ceil(count * share - by_chance))
 
 
 def _wanted(count: int, rtol: float) -> float:
