@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 #: probes it is to evaluate as well. Most of them start its process, more on a busy machine.
 _QUICK = 5.0
 
+#: Two runs of a model that draws at random may be near by chance, and an engine's further off.
+_CHANCE = Measure(rtol=2.0**-16)
+
 
 @dataclass(frozen=True)
 class RecordedReference:
@@ -256,9 +259,8 @@ class _Recorder(_Kept):
         """The example, which the model ran on when it was bound; twice, to see chance."""
         first, again = self.model.example_outputs(), self._run(self.model.examples)
         check_comparators(self.comparators, [Sample(self.model.examples, first)])
-        if unequal := [o.describe() for o in self._compare(first, again) if not o.passed]:
-            self.doubt = f"the model is not deterministic, a second run differs: {unequal[0]}"
-        elif kept := self._kept():
+        self._note_chance(first, again, Measure())
+        if not self.doubt and (kept := self._kept()):
             self.doubt = (
                 f"the model keeps what it computes from its inputs in {', '.join(kept)}, and goes "
                 "on with it; an engine keeps nothing"
@@ -335,7 +337,14 @@ class _Recorder(_Kept):
         sizes = ",".join(str(array.shape) for array in inputs.values())
         self.observed.setdefault(sizes, []).append(observer.observation)
         self.orders |= observer.observation.orders
+        if observer.observation.random and not self.doubt:
+            self._note_chance(outputs, self.model.run(inputs), _CHANCE)
         return outputs
+
+    def _note_chance(self, first: Arrays, again: Arrays, measure: Measure) -> None:
+        found = compare_sample(first, again, measure, self.comparators).outputs
+        if unequal := [one.describe() for one in found if not one.passed]:
+            self.doubt = f"the model is not deterministic, a second run differs: {unequal[0]}"
 
     def recorded(self, description: str) -> RecordedReference:
         """All of it, for a reference of this name."""
