@@ -11,7 +11,6 @@ from torch import nn
 
 import enginebay as eb
 from enginebay.errors import MismatchError
-from enginebay.verification.double_precision import DoublePrecision
 from enginebay.verification.other_decisions import OtherDecisions
 
 if TYPE_CHECKING:
@@ -104,19 +103,15 @@ def test_far_ends_of_functions_are_exact_in_double_precision(loopback: str, tmp_
         deploy(engine, torch.randn(2, 8), loopback, tmp_path)
 
 
-def test_what_has_no_kernel_for_doubles_keeps_its_runs_with_other_roundings(
+def test_what_cannot_run_in_double_precision_keeps_its_runs_with_other_roundings(
     loopback: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def difference(x: torch.Tensor, off: float = 0.0) -> torch.Tensor:
-        return (x.exp() * torch.full((), 1000.0) + off) - x.exp() * 1000
+        return (x.exp() * 1000 + off) - x.exp() * 1000
 
-    monkeypatch.setattr(torch.Tensor, "double", _no_kernel)
+    monkeypatch.setattr(nn.Module, "double", None)
     engine = Engine(difference, lambda x: difference(x, 2.0**-12))
     assert deploy(engine, torch.randn(2, 8), loopback, tmp_path).verdict == "unverified"
-
-
-def _no_kernel(*_: Any) -> torch.Tensor:
-    raise RuntimeError("not implemented for 'Double'")
 
 
 def test_chance_at_a_probe_alone_is_called_chance(loopback: str, tmp_path: Path) -> None:
@@ -140,21 +135,8 @@ def test_other_decisions_leave_all_else_alone() -> None:
         assert torch.equal(values, tied[:3].new_full((3,), 2))
         assert set(indices.tolist()) == {0, 2, 4}
         assert tied.sort(stable=True).indices.tolist() == [3, 1, 0, 2, 4]
-        assert {int(tied.argmax()) for _ in range(30)} == {0, 2, 4}
+        assert {int(tied.argmax(0)) for _ in range(30)} == {0, 2, 4}
         assert {int(tied.max(0).indices) for _ in range(30)} == {0, 2, 4}
         angles = torch.atan2(torch.zeros(30), -torch.ones(30))
         assert set(angles.sign().tolist()) == {-1.0, 1.0}
         assert mode.decides
-
-
-def test_double_precision_widens_weights_and_what_is_made() -> None:
-    torch.manual_seed(0)
-    model, x = nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3)).eval(), torch.randn(1, 2, 5, 5)
-    with torch.no_grad(), DoublePrecision():
-        made = torch.zeros(3)
-        made[1:] = torch.ones(2)
-        found = model(x)
-    assert (made.dtype, made.tolist()) == (torch.float64, [0, 1, 1])
-    assert found.dtype == torch.float64
-    with torch.no_grad():
-        assert torch.equal(found, model.double()(x.double()))

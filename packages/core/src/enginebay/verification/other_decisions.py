@@ -15,7 +15,7 @@ class OtherDecisions(TorchDispatchMode):  # type: ignore[no-untyped-call]  # tor
 
     A step (``round``, a comparison) takes numbers that are off at random; the order of equal values
     is another one, unless a sort is stable; and a zero has either sign where an angle is made of
-    it. All else is as PyTorch computes it, so that nothing but a decision moves an output.
+    it. All else is as PyTorch computes it.
 
     Args:
         unit: The largest error of a number, relative to it and to the median of its tensor.
@@ -26,7 +26,7 @@ class OtherDecisions(TorchDispatchMode):  # type: ignore[no-untyped-call]  # tor
 
     Example:
         >>> with OtherDecisions(2**-16, seed=1):
-        ...     places = torch.ones(100).argmax()
+        ...     places = torch.ones(100).argmax(0)
         >>> bool(places > 0)  # the first in PyTorch
         True
     """
@@ -34,66 +34,61 @@ class OtherDecisions(TorchDispatchMode):  # type: ignore[no-untyped-call]  # tor
     def __init__(self, unit: float, seed: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._unit = unit
-        self.decides = False
         self._generator = torch.Generator().manual_seed(seed)
+        self.decides = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call an operator, with another decision where it decides."""
         kwargs = kwargs or {}
-        name = func._schema.name.removeprefix("aten::").rstrip("_")
-        is_order = name in _ORDERS or str(func) in _EXTREMES
-        if is_order and args[0].dim() and not kwargs.get("stable"):
-            return self._ordered(func, args, kwargs)
-        is_number = bool(args) and isinstance(args[0], torch.Tensor) and args[0].numel() > 0
-        if is_number and not func._schema.is_mutable:
-            to_integer = name == "_to_copy" and not _is_float(kwargs.get("dtype"))
-            if (name in _STEPS or to_integer) and args[0].is_floating_point():
-                args, self.decides = (self._nudged(args[0]), *args[1:]), True
-            elif name == "atan2":
-                args, self.decides = tuple(map(self._either_sign, args)), True
-        return func(*args, **kwargs)
-
-    def _uniform(self, like: torch.Tensor) -> torch.Tensor:
-        drawn = torch.rand(like.shape, generator=self._generator) * 2 - 1
-        return drawn.to(like.device, like.dtype)
-
-    def _nudged(self, values: torch.Tensor) -> torch.Tensor:
-        size = values.abs()
-        error = self._unit * (size + size.nanmedian()) * self._uniform(values)
-        return torch.where(is_exact(values), values, values + error)
-
-    def _either_sign(self, values: torch.Tensor) -> torch.Tensor:
-        return torch.where(values == 0, values.copysign(self._uniform(values)), values)
-
-    def _ordered(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """The order of values that are off, and turned about so that equal ones change places."""
-        names = [argument.name for argument in func._schema.arguments]
-        known = {**dict(zip(names, args, strict=False)), **kwargs}
-        is_whole = func.overloadpacket in _OF_ALL and known.get("dim") is None
-        values = args[0].reshape(-1) if is_whole else args[0]
-        dim = 0 if is_whole else known.get("dim", -1)
-        if func._schema.is_mutable or values.shape[dim] == 0 or (is_whole and len(known) > 1):
+        name = func._schema.name.removeprefix("aten::")
+        makes_integers = name == "_to_copy" and not (
+            (dtype := kwargs.get("dtype")) is None or dtype.is_floating_point or dtype.is_complex
+        )
+        if name == "atan2":
+            args = [torch.where(each == 0, each.copysign(self._drawn(each)), each) for each in args]
+        elif (name in _STEPS or makes_integers) and isinstance(args[0], torch.Tensor):
+            args = (self._nudged(args[0]), *args[1:])
+        elif (dim := _ordered_dim(func, args, kwargs)) is not None:
+            places = torch.randperm(args[0].shape[dim], generator=self._generator)
+            places = places.to(args[0].device)
+            turned = self._nudged(args[0]).index_select(dim, places)
+            result = func(turned, *args[1:], **kwargs)
+            self.decides = True
+            is_alone = isinstance(result, torch.Tensor)
+            return places[result] if is_alone else (result[0], places[result[1]])
+        else:
             return func(*args, **kwargs)
         self.decides = True
-        places = torch.randperm(values.shape[dim], generator=self._generator).to(values.device)
-        nudged = self._nudged(values) if values.is_floating_point() else values
-        result = func(nudged.index_select(dim, places), *args[1:], **kwargs)
-        if isinstance(result, torch.Tensor):
-            return places[result]
-        indices = places[result[1]]
-        keeps = indices.dim() == values.dim()
-        found = values.gather(dim, indices if keeps else indices.unsqueeze(dim))
-        return found if keeps else found.squeeze(dim), indices
+        return func(*args, **kwargs)
+
+    def _drawn(self, like: torch.Tensor) -> torch.Tensor:
+        return (torch.rand(like.shape, generator=self._generator) * 2 - 1).to(like)
+
+    def _nudged(self, values: torch.Tensor) -> torch.Tensor:
+        if not values.is_floating_point() or not values.numel():
+            return values
+        size = values.abs()
+        error = self._unit * (size + size.nanmedian()) * self._drawn(values)
+        return torch.where(is_exact(values), values, values + error)
 
 
-def _is_float(dtype: torch.dtype | None) -> bool:
-    return dtype is None or dtype.is_floating_point or dtype.is_complex
+def _ordered_dim(func: Any, args: Any, kwargs: Any) -> int | None:
+    """The dimension along which an operator orders values; None where equal ones keep theirs."""
+    if func.overloadpacket not in _ORDERS or func._schema.is_mutable or kwargs.get("stable"):
+        return None
+    names = [argument.name for argument in func._schema.arguments]
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    dim = given.get("dim", -1 if "dim" in names and func.overloadpacket in _LAST else None)
+    return dim if dim is not None and args[0].dim() and args[0].shape[dim] else None
 
 
+_ATEN: Any = torch.ops.aten
 #: What jumps between neighbouring numbers. Equality is not here: a number equals itself anywhere.
 _STEPS = frozenset(
-    ("round", "floor", "ceil", "trunc", "frac", "sign", "floor_divide", "remainder", "fmod")
-) | frozenset(("gt", "ge", "lt", "le", "bucketize", "searchsorted"))
-_ORDERS = frozenset(("topk", "sort", "argmax", "argmin", "kthvalue"))
-_EXTREMES = frozenset(("aten.max.dim", "aten.min.dim"))
-_OF_ALL = {torch.ops.aten.argmax, torch.ops.aten.argmin}
+    (
+        *("round", "floor", "ceil", "trunc", "frac", "sign", "floor_divide", "remainder", "fmod"),
+        *("gt", "ge", "lt", "le", "bucketize", "fake_quantize_per_tensor_affine_cachemask"),
+    )
+)
+_LAST = {_ATEN.topk, _ATEN.sort}
+_ORDERS = _LAST | {_ATEN.argmax, _ATEN.argmin, _ATEN.max, _ATEN.min}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 
 from enginebay.errors import EnginebayError, InputError, ModelError, first_line, nearest
 from enginebay.tensors import Sample
@@ -383,14 +383,11 @@ def _python_values(
     return tuple(differing), tuple(warnings)
 
 
-def _class_of(target: object) -> int | None:
+def _class_of(target: Any) -> int | None:
     """The class that a target is; None for anything else, and below 0: it is to be ignored."""
-    try:
-        array = np.asarray(target)
-    except (ValueError, TypeError, RuntimeError):  # what is ragged, or on another device
-        return None
-    is_class = array.dtype.kind in "iu" and array.size == 1 and array.item() >= 0
-    return int(array.item()) if is_class else None
+    with suppress(AttributeError, ValueError, RuntimeError):  # no array, or of several numbers
+        target = target.item()
+    return target if isinstance(target, int) and target >= 0 else None
 
 
 def _check_domain(domain: Domain, examples: Mapping[str, NumpyArray]) -> None:

@@ -19,6 +19,7 @@ such decisions are made otherwise in runs of their own.
 from __future__ import annotations
 
 import math
+from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from enginebay.comparators import Comparator
     from enginebay.models import BoundModel
-    from enginebay.tensors import Sample
+    from enginebay.tensors import NumpyArray, Sample
     from enginebay.verdict import OutputComparison, Verification
     from enginebay.verification.recording import RecordedReference
 
@@ -106,7 +107,7 @@ def _moved_by_rounding(
     model: BoundModel, sample: Sample, measure: Measure, comparators: Sequence[Comparator]
 ) -> dict[str, _Needed]:
     """How far rounding may move each output, as :func:`_needed`, where it leaves its tolerance."""
-    from enginebay.verification.other_decisions import OtherDecisions  # these import torch
+    from enginebay.verification.other_decisions import OtherDecisions  # both import torch
     from enginebay.verification.other_roundings import OtherRoundings
 
     unit = ROUNDING[measure.precision]
@@ -135,27 +136,32 @@ def _is_sound(
     model: BoundModel, sample: Sample, measure: Measure, comparators: Sequence[Comparator]
 ) -> bool:
     """True if double precision gives the same, and inputs and weights may be off by roundings."""
-    from enginebay.verification.double_precision import DoublePrecision  # imports torch
+    import torch
 
     unit = _OF_A_SUM * ROUNDING[measure.precision]
     random = np.random.default_rng(0)
-    exact, inexact = {}, {}
-    for name, array in sample.inputs.items():
-        is_single = array.dtype == np.float32
-        exact[name] = array.astype(np.float64) if is_single else array
-        example = model.examples[name]
-        is_counted = not is_single or bool((example == np.round(example)).all())
-        error = 0 if is_counted else unit * np.square(example).mean() ** 0.5
-        inexact[name] = exact[name] + error * random.standard_normal(array.shape)
+
+    def widened(array: NumpyArray, example: NumpyArray, off: float) -> NumpyArray:
+        if array.dtype != np.float32:
+            return array
+        is_exact = bool((example == np.round(example)).all())
+        size = 0.0 if is_exact else float(np.square(example).mean()) ** 0.5
+        return np.asarray(array + off * size * random.standard_normal(array.shape))
+
     try:
-        for inputs, off in ((exact, 0.0), (inexact, unit)):
-            with DoublePrecision(off):
-                outputs = model.run(inputs)
+        module = deepcopy(model.source.module).double()
+        doubled = replace(model, source=replace(model.source, model=module))
+        for off in (0.0, unit):
+            for weights in module.parameters():
+                weights.data *= 1 + torch.from_numpy(off * random.standard_normal(weights.shape))
+            outputs = doubled.run(
+                {n: widened(array, model.examples[n], off) for n, array in sample.inputs.items()}
+            )
             rounded = {n: array.astype(sample.outputs[n].dtype) for n, array in outputs.items()}
             compared = compare_sample(sample.outputs, rounded, measure, comparators)
             if not all(output.passed for output in compared.outputs):
                 return False
-    except ModelError:  # an operator without a kernel for doubles
+    except Exception:  # noqa: BLE001  # what cannot be copied, or has no kernel for doubles
         return False
     return True
 

@@ -21,7 +21,7 @@ deviation is the root of the changes, in either direction.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -69,29 +69,31 @@ def signals(
     if precision not in CALIBRATED:
         return ()
     allowed = tolerance_for("float32", precision).rtol if rtol is None else rtol
-    pairs = list(zip(samples, found, strict=True))
+    rows = list(zip(samples, found, targets or [None] * len(samples), strict=True))
     groups = {
-        "items": [pair for pair in pairs if pair[0].kind == "item"],
-        "the example": [pair for pair in pairs if pair[0].kind != "item"],
+        "items": [row for row in rows if row[0].kind == "item"],
+        "the example": [row for row in rows if row[0].kind != "item"],
     }
-    measured = [
+    return tuple(
         signal
         for place, group in groups.items()
         if group
         for name in group[0][0].outputs
         if (signal := _signal(name, place, group, allowed)) is not None
-    ]
-    known = [target for target, pair in zip(targets, pairs, strict=False) if pair[0].kind == "item"]
-    return tuple(_decided(signal, groups[signal.place], known) for signal in measured)
+    )
 
 
 def _signal(
-    name: str, place: str, group: Sequence[tuple[Sample, Mapping[str, Array]]], rtol: float
+    name: str,
+    place: str,
+    group: Sequence[tuple[Sample, Mapping[str, Array], int | None]],
+    rtol: float,
 ) -> Signal | None:
     """One output's figures; None for integers, and where nothing can be compared."""
     power = noise = total = 0.0
     count = agreed = 0
-    for sample, outputs in group:
+    decisions: list[tuple[NumpyArray, NumpyArray, int | None]] = []
+    for sample, outputs, target in group:
         if name not in sample.outputs:
             continue  # a comparator could not look at it, and the sample is a mismatch
         wanted, _ = as_numpy(sample.outputs[name])
@@ -107,12 +109,14 @@ def _signal(
         noise += float(np.square(right - left).sum())
         count += left.size
         agreed += bool(np.array_equal(wanted.argmax(-1), given.argmax(-1))) if wanted.ndim else 1
+        if wanted.shape[-1:] == (wanted.size,):
+            decisions.append((wanted.reshape(-1), given.reshape(-1), target))
     if not count:
         return None
     power -= total * total / count
     if power <= 1e-12 * total * total / count:  # it does not vary
         return None
-    return Signal(
+    signal = Signal(
         output=name,
         place=place,
         samples=len(group),
@@ -120,33 +124,23 @@ def _signal(
         decibels=10 * math.log10(power / noise) if noise else None,
         wanted=_wanted(count, rtol),
     )
+    sizes = {left.size for left, _, _ in decisions}
+    is_decision = len(decisions) == len(group) > 1 == len(sizes) and place == "items"
+    return _decided(signal, decisions) if is_decision else signal
 
 
-def _decided(
-    signal: Signal,
-    group: Sequence[tuple[Sample, Mapping[str, Array]]],
-    targets: Sequence[int | None],
-) -> Signal:
-    """The signal of an output with one decision an item, with what is wanted of the decisions."""
-    arrays = [
-        (as_numpy(sample.outputs[signal.output])[0], as_numpy(outputs[signal.output])[0])
-        for sample, outputs in group
-        if signal.output in sample.outputs
-    ]
-    size = arrays[0][0].size
-    is_decision = size > 1 and all(wanted.shape[-1:] == (size,) for wanted, _ in arrays)
-    if signal.place != "items" or not is_decision or len(arrays) < 2:
-        return signal
-    wanted = np.stack([left.reshape(-1) for left, _ in arrays]).astype(np.float64)
+def _decided(signal: Signal, decisions: Sequence[tuple[Any, Any, int | None]]) -> Signal:
+    """What is wanted of the decisions: the model's values, the engine's, and the target of each."""
+    wanted = np.stack([left for left, _, _ in decisions]).astype(np.float64)
     if not np.isfinite(wanted).all():
         return signal
-    best = wanted.argmax(-1)
-    found = np.array([right.argmax() for _, right in arrays])
     signal = msgspec.structs.replace(signal, agreed_wanted=_agreed_wanted(wanted, signal.wanted))
-    if len(targets) != len(best) or not all(one is not None and one < size for one in targets):
+    found, targets = ([each[n] for each in decisions] for n in (1, 2))
+    if not all(target is not None and target < wanted.shape[1] for target in targets):
         return signal
-    right, expected = found == np.array(targets), best == np.array(targets)
-    drop = _DROP * len(best)
+    right = np.equal([each.argmax() for each in found], targets)
+    expected = wanted.argmax(-1) == targets
+    drop = _DROP * len(right)
     by_chance = _ONE_IN_A_THOUSAND * math.sqrt(drop + 2 * int((right & ~expected).sum()))
     return msgspec.structs.replace(
         signal,
