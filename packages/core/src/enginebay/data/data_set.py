@@ -284,19 +284,13 @@ class CheckedItems:
         return (item.inputs for item in self._data.items(self._inputs, self._unused))
 
     def check_varied(self) -> None:
-        """Check that floats vary, as far as there are any: 8 bits are spread over their range.
-
-        Raises:
-            InputError: Each input holds one value in all items.
-        """
+        """Raise InputError if floats hold one value throughout, which shows no range."""
         values: dict[str, Any] = {}
-        for inputs in self:
-            floats = {name: each for name, each in inputs.items() if each.dtype.kind in "fV"}
-            for name, each in floats.items():
-                if not each.size or (each != values.setdefault(name, each.flat[0])).any():
-                    return
-        if values:
-            held = ", ".join(f"'{name}' is {value}" for name, value in values.items())
+        pairs = (pair for inputs in self for pair in inputs.items())
+        for name, each in (pair for pair in pairs if pair[1].dtype.kind in "fV" and pair[1].size):
+            if (each != values.setdefault(name, each.flat[0])).any():
+                return
+        if held := ", ".join(f"'{name}' is {value}" for name, value in values.items()):
             raise InputError(
                 f"{self._data.description} cannot calibrate anything: {held} throughout",
                 hint="give data like what the engine will meet",

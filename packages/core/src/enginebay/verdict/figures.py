@@ -134,18 +134,17 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
         """One line: the signal, how often the largest value agrees, and what was wanted."""
         place = f"{self.samples} items" if self.place == "items" else self.place
         level = "no noise" if self.decibels is None else f"{self.decibels:.1f} dB above noise"
-        text = (
+        wanted = f" (wanted {self.agreed_wanted})" if self.agreed_wanted else ""
+        return (
             f'"{self.output}" {level} on {place} (wanted {self.wanted:.1f}), '
-            f"largest value agrees in {self.agreed}"
+            f"largest value agrees in {self.agreed}{wanted}"
+            f"{', ' if self.place == 'items' else ''}{self.accuracy()}"
         )
-        if self.agreed_wanted:
-            text += f" (wanted {self.agreed_wanted})"
-        return f"{text}, {self.accuracy()}" if self.place == "items" else text
 
     def accuracy(self) -> str:
-        """How often engine and model are right, or that nobody knows."""
+        """How often engine and model are right on items, or that nobody knows."""
         if self.right is None:
-            return "accuracy was not measured"
+            return "accuracy was not measured" if self.place == "items" else ""
         return (
             f"right on {self.right} of {self.samples} and the model on {self.right_in_model} "
             f"(wanted {self.right_wanted})"

@@ -158,12 +158,12 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         labels = (basis and basis.labels) or (EXAMPLE,) * len(samples)
         worst: dict[str, OutputComparison] = {}
         failed: dict[str, None] = {}
-        moved: dict[str, OutputComparison] = {}
+        moved: dict[str, str] = {}
         undecided = basis.undecided if basis is not None else ()
         for label, outputs in zip(labels, samples, strict=True):
             for output in outputs:
                 if not output.passed and label in undecided:
-                    moved[label] = output
+                    moved[label.replace(EXAMPLE, "the example")] = output.describe()
                     continue
                 if not output.passed:
                     failed[label] = None
@@ -175,9 +175,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         if not failed and not any(o.total for o in chain.from_iterable(samples)):
             doubt = doubt or "not one number was compared"
         if moved:
-            place = msgspec.structs.replace(moved[next(iter(moved))], sample=next(iter(moved)))
-            named = ", ".join(f"the {one}" if one == EXAMPLE else one for one in moved)
-            doubt = _UNDECIDED.format(named, place.describe())
+            doubt = _UNDECIDED.format(", ".join(moved), next(iter(moved.values())))
         elif len(set(undecided) - set(labels)) > len(labels) - 1:
             doubt = doubt or "rounding alone decides what the model gives on most probes"
         if basis is not None and basis.doubt:
@@ -224,7 +222,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         count = f"{len(self.outputs)} output{'' if len(self.outputs) == 1 else 's'}"
         text = f"{self.verdict}{against} on {count}, {self.extent()}; worst: {worst.describe()}"
         matched = (one.describe() for one in self.matchings)
-        accuracy = (one.accuracy() for one in self.signals if one.place == "items" and one.passed)
+        accuracy = (one.accuracy() for one in self.signals if one.passed and one.accuracy())
         return "; ".join((text, *matched, *self.fallbacks, *accuracy, *self.causes()))
 
     def extent(self) -> str:

@@ -40,25 +40,20 @@ class OtherDecisions(TorchDispatchMode):  # type: ignore[no-untyped-call]  # tor
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call an operator, with another decision where it decides."""
         kwargs = kwargs or {}
-        name = func._schema.name.removeprefix("aten::")
-        makes_integers = name == "_to_copy" and not (
-            (dtype := kwargs.get("dtype")) is None or dtype.is_floating_point or dtype.is_complex
-        )
-        if name == "atan2":
-            args = [torch.where(each == 0, each.copysign(self._drawn(each)), each) for each in args]
-        elif (name in _STEPS or makes_integers) and isinstance(args[0], torch.Tensor):
-            args = (self._nudged(args[0]), *args[1:])
-        elif (dim := _ordered_dim(func, args, kwargs)) is not None:
-            places = torch.randperm(args[0].shape[dim], generator=self._generator)
-            places = places.to(args[0].device)
-            turned = self._nudged(args[0]).index_select(dim, places)
-            result = func(turned, *args[1:], **kwargs)
+        if (dim := _ordered_dim(func, args, kwargs)) is not None:
             self.decides = True
+            places = torch.randperm(args[0].shape[dim], generator=self._generator).to(
+                args[0].device
+            )
+            result = func(self._nudged(args[0]).index_select(dim, places), *args[1:], **kwargs)
             is_alone = isinstance(result, torch.Tensor)
             return places[result] if is_alone else (result[0], places[result[1]])
-        else:
-            return func(*args, **kwargs)
-        self.decides = True
+        if func.overloadpacket is _ATEN.atan2:
+            self.decides = True
+            args = [torch.where(each == 0, each.copysign(self._drawn(each)), each) for each in args]
+        elif _is_step(func, kwargs) and isinstance(args[0], torch.Tensor):
+            self.decides = True
+            args = (self._nudged(args[0]), *args[1:])
         return func(*args, **kwargs)
 
     def _drawn(self, like: torch.Tensor) -> torch.Tensor:
@@ -72,23 +67,30 @@ class OtherDecisions(TorchDispatchMode):  # type: ignore[no-untyped-call]  # tor
         return torch.where(is_exact(values), values, values + error)
 
 
+def _is_step(func: Any, kwargs: Any) -> bool:
+    dtype = kwargs.get("dtype")
+    is_integer = dtype is not None and not (dtype.is_floating_point or dtype.is_complex)
+    return func.overloadpacket in _STEPS or (func is _ATEN._to_copy.default and is_integer)
+
+
 def _ordered_dim(func: Any, args: Any, kwargs: Any) -> int | None:
     """The dimension along which an operator orders values; None where equal ones keep theirs."""
-    if func.overloadpacket not in _ORDERS or func._schema.is_mutable or kwargs.get("stable"):
-        return None
     names = [argument.name for argument in func._schema.arguments]
-    given = {**dict(zip(names, args, strict=False)), **kwargs}
-    dim = given.get("dim", -1 if "dim" in names and func.overloadpacket in _LAST else None)
+    if func.overloadpacket not in _ORDERS or "dim" not in names or kwargs.get("stable"):
+        return None
+    dim = {**dict(zip(names, args, strict=False)), **kwargs}.get(
+        "dim", _ORDERS[func.overloadpacket]
+    )
     return dim if dim is not None and args[0].dim() and args[0].shape[dim] else None
 
 
 _ATEN: Any = torch.ops.aten
 #: What jumps between neighbouring numbers. Equality is not here: a number equals itself anywhere.
-_STEPS = frozenset(
-    (
-        *("round", "floor", "ceil", "trunc", "frac", "sign", "floor_divide", "remainder", "fmod"),
-        *("gt", "ge", "lt", "le", "bucketize", "fake_quantize_per_tensor_affine_cachemask"),
-    )
-)
-_LAST = {_ATEN.topk, _ATEN.sort}
-_ORDERS = _LAST | {_ATEN.argmax, _ATEN.argmin, _ATEN.max, _ATEN.min}
+_STEPS = {
+    *(_ATEN.round, _ATEN.floor, _ATEN.ceil, _ATEN.trunc, _ATEN.frac, _ATEN.sign, _ATEN.remainder),
+    *(_ATEN.floor_divide, _ATEN.fmod, _ATEN.gt, _ATEN.ge, _ATEN.lt, _ATEN.le, _ATEN.bucketize),
+    _ATEN.fake_quantize_per_tensor_affine_cachemask,
+}
+#: What orders values, and along which dimension by default.
+_WHOLE = (_ATEN.argmax, _ATEN.argmin, _ATEN.max, _ATEN.min)
+_ORDERS = {_ATEN.topk: -1, _ATEN.sort: -1} | dict.fromkeys(_WHOLE)

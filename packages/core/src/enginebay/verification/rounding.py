@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from copy import deepcopy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 import numpy as np
@@ -51,19 +51,16 @@ _OF_A_SUM = 4.0
 #: The longest sums have a factor of 128 there: an engine may be so many times further off.
 _FURTHER = 32.0
 
+#: Weights that are copied to doubles: 1 GiB.
+_COPIED = 1 << 27
+
 #: A decision is made with the error of the longest sums; others may weigh twice as much.
 _WEIGHTIER = 2.0
 
 
-class _Needed(NamedTuple):
-    """The tolerances that would pass, infinite where none would, and the places that need them."""
-
-    rtol: float
-    atol: float
-    places: float
-
-
-_NOTHING = _Needed(0.0, 0.0, 0)
+#: The tolerances that would pass, infinite where none would, and the places that need them.
+_Needed: TypeAlias = tuple[float, float, float]
+_NOTHING: _Needed = (0.0, 0.0, 0.0)
 
 
 def without_rounding(
@@ -126,9 +123,9 @@ def _moved_by_rounding(
                 continue
         for output in compare_sample(sample.outputs, outputs, measure, comparators).outputs:
             if not output.passed:
-                known = moved.get(output.name, _NOTHING)
-                pairs = zip(known, _needed(output), strict=True)
-                moved[output.name] = _Needed(*(max(old, factor * new) for old, new in pairs))
+                pairs = zip(moved.get(output.name, _NOTHING), _needed(output), strict=True)
+                rtol, atol, places = (max(old, factor * new) for old, new in pairs)
+                moved[output.name] = rtol, atol, places
     return moved
 
 
@@ -148,12 +145,16 @@ def _is_sound(
         size = 0.0 if is_exact else float(np.square(example).mean()) ** 0.5
         return np.asarray(array + off * size * random.standard_normal(array.shape))
 
+    module = model.source.module
+    if sum(weights.numel() for weights in module.parameters()) > _COPIED:
+        return False
     try:
-        module = deepcopy(model.source.module).double()
+        module = deepcopy(module).double()
         doubled = replace(model, source=replace(model.source, model=module))
         for off in (0.0, unit):
             for weights in module.parameters():
-                weights.data *= 1 + torch.from_numpy(off * random.standard_normal(weights.shape))
+                errors = torch.as_tensor(off * random.standard_normal(weights.shape))
+                weights.data *= 1 + errors.to(weights)
             outputs = doubled.run(
                 {n: widened(array, model.examples[n], off) for n, array in sample.inputs.items()}
             )
@@ -168,21 +169,16 @@ def _is_sound(
 
 def _is_further(output: OutputComparison, moved: _Needed) -> bool:
     """True if an engine is too far off for rounding; a difference decides where a ratio cannot."""
-    needed = _needed(output)
-    if needed.places > moved.places:
-        return True
-    if math.isfinite(needed.rtol):
-        return needed.rtol > moved.rtol
-    return math.isfinite(moved.rtol) or needed.atol > moved.atol
+    rtol, atol, places = _needed(output)
+    if math.isfinite(rtol) or places > moved[2]:
+        return rtol > moved[0] or places > moved[2]
+    return math.isfinite(moved[0]) or atol > moved[1]
 
 
 def _needed(output: OutputComparison) -> _Needed:
     rtol, atol = output.rtol_that_passes, output.atol_that_passes
-    return _Needed(
-        math.inf if rtol is None else rtol,
-        math.inf if atol is None else atol,
-        output.mismatched_count,
-    )
+    tolerances = [math.inf if each is None else each for each in (rtol, atol)]
+    return tolerances[0], tolerances[1], output.mismatched_count
 
 
 def _without(recorded: RecordedReference, decided: Collection[str]) -> RecordedReference:

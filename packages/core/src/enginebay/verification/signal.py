@@ -41,6 +41,9 @@ _SHARE = 0.4
 #: Twice the noise, in dB: 8-bit noise is not even.
 _UNEVEN = 6.0
 
+#: No output with more values is a choice of one.
+_CLASSES = 1 << 18
+
 #: The share of items on which an engine may be wrong where the model is right.
 _DROP = 0.01
 
@@ -92,7 +95,7 @@ def _signal(
     """One output's figures; None for integers, and where nothing can be compared."""
     power = noise = total = 0.0
     count = agreed = 0
-    decisions: list[tuple[NumpyArray, NumpyArray, int | None]] = []
+    decisions: list[tuple[NumpyArray, Any, int | None]] = []
     for sample, outputs, target in group:
         if name not in sample.outputs:
             continue  # a comparator could not look at it, and the sample is a mismatch
@@ -109,8 +112,8 @@ def _signal(
         noise += float(np.square(right - left).sum())
         count += left.size
         agreed += bool(np.array_equal(wanted.argmax(-1), given.argmax(-1))) if wanted.ndim else 1
-        if wanted.shape[-1:] == (wanted.size,):
-            decisions.append((wanted.reshape(-1), given.reshape(-1), target))
+        if wanted.shape[-1:] == (wanted.size,) and wanted.size <= _CLASSES:
+            decisions.append((wanted.reshape(-1), given.argmax(), target))
     if not count:
         return None
     power -= total * total / count
@@ -124,22 +127,22 @@ def _signal(
         decibels=10 * math.log10(power / noise) if noise else None,
         wanted=_wanted(count, rtol),
     )
-    sizes = {left.size for left, _, _ in decisions}
+    sizes = {values.size for values, _, _ in decisions}
     is_decision = len(decisions) == len(group) > 1 == len(sizes) and place == "items"
     return _decided(signal, decisions) if is_decision else signal
 
 
-def _decided(signal: Signal, decisions: Sequence[tuple[Any, Any, int | None]]) -> Signal:
-    """What is wanted of the decisions: the model's values, the engine's, and the target of each."""
-    wanted = np.stack([left for left, _, _ in decisions]).astype(np.float64)
+def _decided(signal: Signal, decisions: Sequence[tuple[NumpyArray, Any, int | None]]) -> Signal:
+    """What is wanted of the decisions: the model's values, the engine's choice, and the target."""
+    wanted = np.stack([values for values, _, _ in decisions]).astype(np.float64)
     if not np.isfinite(wanted).all():
         return signal
     signal = msgspec.structs.replace(signal, agreed_wanted=_agreed_wanted(wanted, signal.wanted))
-    found, targets = ([each[n] for each in decisions] for n in (1, 2))
-    if not all(target is not None and target < wanted.shape[1] for target in targets):
+    targets = [-1 if target is None else target for _, _, target in decisions]
+    if not all(0 <= target < wanted.shape[1] for target in targets):
         return signal
-    right = np.equal([each.argmax() for each in found], targets)
-    expected = wanted.argmax(-1) == targets
+    right = np.equal([choice for _, choice, _ in decisions], targets)
+    expected = np.equal(wanted.argmax(-1), targets)
     drop = _DROP * len(right)
     by_chance = _ONE_IN_A_THOUSAND * math.sqrt(drop + 2 * int((right & ~expected).sum()))
     return msgspec.structs.replace(
@@ -154,9 +157,9 @@ def _agreed_wanted(outputs: NumpyArray, decibels: float) -> int:
     """How many decisions stay as they are under the noise that is allowed, less chance."""
     varying = outputs - outputs.mean(0)
     noise = math.sqrt(float(np.square(varying).mean())) * 10 ** ((_UNEVEN - decibels) / 20)
-    drawn = np.random.default_rng(0).standard_normal((8, *outputs.shape))
-    staying = (outputs + noise * drawn).argmax(-1) == outputs.argmax(-1)
-    share, count = float(staying.mean()), len(outputs)
+    random, best = np.random.default_rng(0), outputs.argmax(-1)
+    drawn = (outputs + noise * random.standard_normal(outputs.shape) for _ in range(8))
+    share, count = float(np.mean([one.argmax(-1) == best for one in drawn])), len(outputs)
     by_chance = _ONE_IN_A_THOUSAND * math.sqrt(count * share * (1 - share) + 1)
     return max(0, math.ceil(count * share - by_chance))
 
