@@ -9,6 +9,7 @@ import onnxruntime
 import pytest
 import torch
 
+import enginebay as eb
 from enginebay.verdict import Verification
 from enginebay.verification import compare_outputs
 
@@ -91,3 +92,24 @@ def test_half_precision_passes_as_half_and_not_as_full():
             net.float()
             assert not compare_outputs(expected, found)[0].passed
             assert compare_outputs(expected, found, precision=precision)[0].passed
+
+
+@pytest.mark.parametrize("engine", ["onnxruntime", "openvino"])
+@pytest.mark.filterwarnings("ignore::enginebay.VerdictWarning")
+def test_ties_are_no_mistake_of_an_engine(tmp_path, engine):
+    class Best(torch.nn.Module):
+        def forward(self, x):
+            return tuple(x.relu().topk(12))
+
+    def verdict(name, **options):
+        deployed = eb.deploy(
+            Best(),
+            torch.randn(4, 16, generator=torch.Generator().manual_seed(0)),
+            backend=engine,
+            work_dir=tmp_path / name,
+            verify=eb.VerifyOptions(**options),
+        )
+        return deployed.verdict
+
+    assert verdict("places") in ("unverified", "verified")  # where it orders equals as PyTorch does
+    assert verdict("set", compare={"output_0,output_1": "top-k:12"}) == "verified"
