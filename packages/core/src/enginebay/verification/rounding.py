@@ -29,7 +29,7 @@ import numpy as np
 from enginebay.errors import ModelError
 from enginebay.verification.group import Measure
 from enginebay.verification.groups import compare_sample
-from enginebay.verification.tolerance import ROUNDING
+from enginebay.verification.tolerance import ROUNDING, tolerance_for
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -54,7 +54,8 @@ _FURTHER = 32.0
 #: Weights that are copied to doubles: 1 GiB.
 _COPIED = 1 << 27
 
-#: A decision is made with the error of the longest sums; others may weigh twice as much.
+#: A decision is made with the error of the longest sums, or the tolerance where that is less, as in
+#: half precision; others may weigh twice as much.
 _WEIGHTIER = 2.0
 
 
@@ -108,7 +109,8 @@ def _moved_by_rounding(
     from enginebay.verification.other_roundings import OtherRoundings
 
     unit = ROUNDING[measure.precision]
-    decisions = [OtherDecisions(_OF_A_SUM * _FURTHER * unit, n) for n in range(_DECISIONS)]
+    allowed = min(_OF_A_SUM * _FURTHER * unit, tolerance_for("float32", measure.precision).rtol)
+    decisions = [OtherDecisions(allowed, seed) for seed in range(_DECISIONS)]
     modes: list[tuple[Any, float]] = [(mode, _WEIGHTIER) for mode in decisions]
     if not _is_sound(model, sample, measure, comparators):
         modes += [(OtherRoundings(_OF_A_SUM * unit, n), _FURTHER) for n in range(_RUNS)]
