@@ -130,3 +130,24 @@ def test_a_mistake_at_a_real_size_is_one(tmp_path):
         verify=eb.VerifyOptions(allow_mismatch=True),
     )
     assert found.verdict == "mismatched"
+
+
+@pytest.mark.parametrize("engine", ["onnxruntime", "openvino"])
+@pytest.mark.filterwarnings("ignore::enginebay.VerdictWarning")
+def test_ties_are_no_mistake_of_an_engine(tmp_path, engine):
+    class Best(torch.nn.Module):
+        def forward(self, x):
+            return tuple(x.relu().topk(12))
+
+    def verdict(name, **options):
+        deployed = eb.deploy(
+            Best(),
+            torch.randn(4, 16, generator=torch.Generator().manual_seed(0)),
+            backend=engine,
+            work_dir=tmp_path / name,
+            verify=eb.VerifyOptions(**options),
+        )
+        return deployed.verdict
+
+    assert verdict("places") in ("unverified", "verified")  # where it orders equals as PyTorch does
+    assert verdict("set", compare={"output_0,output_1": "top-k:12"}) == "verified"

@@ -140,6 +140,54 @@ def test_a_bad_calibration_is_not_verified(
     assert eb.verify(deployed.artifact).verdict == verdict
 
 
+@pytest.fixture(scope="module")
+def sharp(net: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The net with a softmax whose best class is hundreds of times above the median."""
+    model = onnx.load(net)
+    (output,) = model.graph.output
+    softmax = onnx.helper.make_node("Softmax", ["logits"], [output.name])
+    scaled = onnx.helper.make_node("Mul", ["raw", "many"], ["logits"])
+    raw = model.graph.node[-1]
+    raw.output[0] = "raw"
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.float32(60), "many"))
+    model.graph.node.extend([scaled, softmax])
+    path = tmp_path_factory.mktemp("sharp") / "sharp.onnx"
+    onnx.save(model, path)
+    return path
+
+
+@pytest.mark.parametrize("moved", [0, 1])
+def test_a_classifier_with_a_softmax_is_judged_by_its_decisions(
+    sharp: Path, tmp_path: Path, moved: int
+) -> None:
+    with eb.load(eb.convert(sharp, backend="onnxruntime", work_dir=tmp_path / "fp32")) as full:
+        probabilities = [full({"x": image})[full.output_names[0]] for image in IMAGES]
+    classes = [int(one.argmax()) + moved for one in probabilities]
+    assert max(one.max() / np.median(one) for one in probabilities) > 100
+    deployed = eb.deploy(
+        str(sharp),
+        {"x": torch.from_numpy(IMAGES[0])},
+        backend="onnxruntime",
+        work_dir=tmp_path / "out",
+        params={"precision": "int8"},
+        data=list(zip(({"x": image} for image in IMAGES), classes, strict=True)),
+    )
+    assert deployed.verdict == "verified"
+    right = 0 if moved else 24
+    assert f"right on {right} of 24 and the model on {right}" in deployed.verification.summary()
+    assert eb.verify(deployed.artifact).signals == deployed.verification.signals
+
+
+def test_data_of_one_value_calibrate_nothing(net: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        int8(net, tmp_path / "out", [{"x": np.zeros_like(image)} for image in IMAGES])
+    assert str(caught.value) == (
+        "the list given as data cannot calibrate anything: 'x' is 0.0 throughout"
+    )
+    assert caught.value.hint == "give data like what the engine will meet"
+    int8(net, tmp_path / "out", [{"x": np.full_like(IMAGES[0], value)} for value in (0, 1)])
+
+
 def test_without_data(net: Path, tmp_path: Path) -> None:
     with pytest.raises(ParamsError, match="precision int8 is calibrated with data") as caught:
         int8(net, tmp_path / "out", None)
@@ -162,5 +210,5 @@ def test_nothing_to_quantise(tmp_path: Path) -> None:
     with pytest.raises(
         ConversionError, match=r"'sigmoid\.onnx' holds nothing to quantise"
     ) as caught:
-        int8(tmp_path / "sigmoid.onnx", tmp_path / "out", [{"x": np.ones((1, 4), np.float32)}])
+        int8(tmp_path / "sigmoid.onnx", tmp_path / "out", [{"x": np.eye(1, 4, dtype=np.float32)}])
     assert caught.value.hint == "--precision fp16"

@@ -431,3 +431,10 @@ def test_a_slice_that_is_small_by_chance_in_one_sample_keeps_the_scale_of_the_wh
     (of_all,) = compare_outputs({"y": first}, {"y": first + np.float32(1e-5)}, apart=apart)
     assert (alone.mismatched_count, of_all.mismatched_count) == (10, 5)
     assert of_all.worst_index[1] == 8
+
+
+def test_the_two_ends_of_an_angle_are_one():
+    half = np.array([np.pi, -np.pi, 3.1415, 1.0], np.float32)
+    assert one(half, half * np.float32([-1, -1, -1, 1])).passed
+    assert not one(half, half * np.float32([1, 1, 1, -1])).passed
+    assert not one(half, half * np.float32([-0.9997, 1, 1, 1])).passed

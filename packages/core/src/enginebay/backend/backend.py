@@ -305,12 +305,17 @@ class Backend:
             params: The parameters.
             data: An :class:`enginebay.DataSet`, or what one is made of; None for none.
             unused: Inputs of the model that the IR has not.
+
+        Raises:
+            InputError: The data do not fit the IR, or hold one value alone.
         """
         from enginebay.data import CheckedItems, DataSet
 
         if data is None or self.allowed_precision(params) not in self.info.calibrated:
             return None
-        return CheckedItems(DataSet.of(data), ir.inputs, unused)
+        items = CheckedItems(DataSet.of(data), ir.inputs, unused)
+        items.check_varied()
+        return items
 
     # -- engine → wrapper ---------------------------------------------------------------------
 

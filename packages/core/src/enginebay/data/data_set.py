@@ -283,6 +283,19 @@ class CheckedItems:
         """The inputs of each item."""
         return (item.inputs for item in self._data.items(self._inputs, self._unused))
 
+    def check_varied(self) -> None:
+        """Raise InputError if floats hold one value throughout, which shows no range."""
+        values: dict[str, Any] = {}
+        pairs = (pair for inputs in self for pair in inputs.items())
+        for name, each in (pair for pair in pairs if pair[1].dtype.kind in "fV" and pair[1].size):
+            if (each != values.setdefault(name, each.flat[0])).any():
+                return
+        if held := ", ".join(f"'{name}' is {value}" for name, value in values.items()):
+            raise InputError(
+                f"{self._data.description} cannot calibrate anything: {held} throughout",
+                hint="give data like what the engine will meet",
+            )
+
 
 def _drawn(count: int | None, take: int | None, seed: int) -> list[int] | None:
     """The numbers of the items to use; None for all of them, or the first."""

@@ -66,12 +66,14 @@ class Observation:
         table_rows: For inputs that are looked up in embeddings, the rows of the smallest.
         classes: For inputs that index, gather or one-hot something else, its smallest size.
         orders: True if it computes places of values, which equal values leave open.
+        random: True if it draws numbers at random.
     """
 
     readings: list[Reading] = field(default_factory=list)
     table_rows: dict[str, int] = field(default_factory=dict)
     classes: dict[str, int] = field(default_factory=dict)
     orders: bool = False
+    random: bool = False
 
     @property
     def below(self) -> dict[str, int]:
@@ -105,6 +107,7 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's i
         """Run one operator, and note what its result depends on."""
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
+        self.observation.random |= torch.Tag.nondeterministic_seeded in func.tags
         sources = self._sources_of(_flat((*args, *kwargs.values())))
         if not sources:
             return result

@@ -106,6 +106,10 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
         agreed: In how many of them the largest values along the last axis are at the same places.
         decibels: The signal above the noise; None where there is no noise at all.
         wanted: What it should be at least, in dB.
+        agreed_wanted: In how many of them the largest value stays under the noise that is allowed.
+        right: On how many of them the largest value is at the target; None where this is unknown.
+        right_in_model: On how many of them the model's is.
+        right_wanted: The least ``right`` that passes.
     """
 
     output: str
@@ -114,19 +118,36 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
     agreed: int
     decibels: float | None
     wanted: float
+    agreed_wanted: int = 0
+    right: int | None = None
+    right_in_model: int = 0
+    right_wanted: int = 0
 
     @property
     def passed(self) -> bool:
-        """True if the signal is high enough."""
-        return self.decibels is None or self.decibels >= self.wanted
+        """True if the signal is high enough, and the engine decides as the model does."""
+        is_right = self.right is None or self.right >= self.right_wanted
+        is_clear = self.decibels is None or self.decibels >= self.wanted
+        return is_clear and is_right and self.agreed >= self.agreed_wanted
 
     def describe(self) -> str:
-        """One line: the signal, what was wanted, and how often the largest value agrees."""
+        """One line: the signal, how often the largest value agrees, and what was wanted."""
         place = f"{self.samples} items" if self.place == "items" else self.place
         level = "no noise" if self.decibels is None else f"{self.decibels:.1f} dB above noise"
+        wanted = f" (wanted {self.agreed_wanted})" if self.agreed_wanted else ""
         return (
             f'"{self.output}" {level} on {place} (wanted {self.wanted:.1f}), '
-            f"largest value agrees in {self.agreed}"
+            f"largest value agrees in {self.agreed}{wanted}"
+            f"{', ' if self.place == 'items' else ''}{self.accuracy()}"
+        )
+
+    def accuracy(self) -> str:
+        """How often engine and model are right on items, or that nobody knows."""
+        if self.right is None:
+            return "accuracy was not measured" if self.place == "items" else ""
+        return (
+            f"right on {self.right} of {self.samples} and the model on {self.right_in_model} "
+            f"(wanted {self.right_wanted})"
         )
 
 

@@ -25,6 +25,13 @@ class VerdictWarning(UserWarning):
 PROBES = 8
 
 
+_UNDECIDED = (
+    "rounding alone decides what the model gives on {}: PyTorch itself is as far off with other "
+    "roundings, or another order of equal values; {}; give an example away from steps and ties, "
+    "name outputs whose order may differ (--compare), or a tolerance (--rtol)"
+)
+
+
 class Basis(msgspec.Struct, frozen=True, kw_only=True):
     """What a verdict rests on, besides its figures.
 
@@ -32,12 +39,14 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
         labels: What each recorded sample is: ``example``, ``redrawn``.
         beyond: Labels of the samples with values outside of what the example has.
         dropped: Probes that say nothing, and why: the model raises, or gives NaN alone.
-        undecided: Labels of the probes among them on which rounding alone decides.
+        undecided: Labels of the samples on which rounding alone decides. Probes are dropped; what
+            the caller gave stays, and its verdict is ``unverified``.
         untried: Inputs that hold the example's one value in every sample.
         unchanging: Outputs without floats, or without any values, that are the same in all samples.
         warnings: What limits the verdict, a sentence each.
         branches: Lines where Python read values that differ between samples: ``net.py:12``.
         domain: Bounds of the probes by input, where the caller gave some.
+        targets: Of items of a data set whose targets are classes, these classes.
         doubt: Why nothing can be verified: the model is not deterministic.
     """
 
@@ -50,16 +59,18 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     branches: tuple[str, ...] = ()
     domain: dict[str, tuple[float, float]] = {}
+    targets: dict[str, int] = {}
     doubt: str = ""
 
     def limits(self) -> tuple[str, ...]:
         """What limits the verdict, a sentence each."""
         texts = [*self.warnings]
-        if self.undecided and not self.doubt:
-            count = len(self.undecided) + sum(label != EXAMPLE for label in self.labels)
+        out = [label for label in self.undecided if label not in self.labels]
+        if out and not self.doubt:
+            count = len(out) + sum(label != EXAMPLE for label in self.labels)
             texts.append(
-                f"rounding alone decides what the model gives on {len(self.undecided)} of "
-                f"{count} probes, which are left out: {', '.join(self.undecided)}"
+                f"rounding alone decides what the model gives on {len(out)} of "
+                f"{count} probes, which are left out: {', '.join(out)}"
             )
         texts += [f"nothing is known about other values of '{name}'" for name in self.untried]
         texts += [
@@ -156,8 +167,13 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         labels = (basis and basis.labels) or (EXAMPLE,) * len(samples)
         worst: dict[str, OutputComparison] = {}
         failed: dict[str, None] = {}
+        moved: dict[str, str] = {}
+        undecided = basis.undecided if basis is not None else ()
         for label, outputs in zip(labels, samples, strict=True):
             for output in outputs:
+                if not output.passed and label in undecided:
+                    moved[label.replace(EXAMPLE, "the example")] = output.describe()
+                    continue
                 if not output.passed:
                     failed[label] = None
                 known = worst.get(output.name)
@@ -167,7 +183,9 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         verdict: Verdict = "mismatched" if is_wrong else "verified"
         if not failed and not any(o.total for o in chain.from_iterable(samples)):
             doubt = doubt or "not one number was compared"
-        if basis is not None and len(basis.undecided) > len(labels) - 1:
+        if moved:
+            doubt = _UNDECIDED.format(", ".join(moved), next(iter(moved.values())))
+        elif len(set(undecided) - set(labels)) > len(labels) - 1:
             doubt = doubt or "rounding alone decides what the model gives on most probes"
         if basis is not None and basis.doubt:
             verdict, doubt = "unverified", basis.doubt
@@ -213,7 +231,8 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         count = f"{len(self.outputs)} output{'' if len(self.outputs) == 1 else 's'}"
         text = f"{self.verdict}{against} on {count}, {self.extent()}; worst: {worst.describe()}"
         matched = (one.describe() for one in self.matchings)
-        return "; ".join((text, *matched, *self.fallbacks, *self.causes()))
+        accuracy = (one.accuracy() for one in self.signals if one.passed and one.accuracy())
+        return "; ".join((text, *matched, *self.fallbacks, *accuracy, *self.causes()))
 
     def extent(self) -> str:
         """The extent of the comparison: ``3 samples``, ``the example alone``."""

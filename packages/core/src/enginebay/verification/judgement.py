@@ -142,6 +142,7 @@ def _judge(
             [outputs for _, outputs in in_order],
             precision=precision,
             rtol=measure.rtol,
+            targets=[basis.targets.get(label) for label in labels] if basis else (),
         ),
         matchings=matchings(comparators, labels, compared),
         fallbacks=fallbacks,

@@ -72,11 +72,11 @@ class OtherRoundings(TorchDispatchMode):  # type: ignore[no-untyped-call]  # tor
         errors = torch.rand(tensor.shape, generator=self._generator) * 2 - 1
         errors = errors.to(tensor.device)
         if tensor not in self._inexact:
-            errors.masked_fill_(_is_exact(tensor), 0)
+            errors.masked_fill_(is_exact(tensor), 0)
         return (1 + times * self._unit * errors).to(tensor.dtype)
 
 
-def _is_exact(tensor: torch.Tensor) -> torch.Tensor:
+def is_exact(tensor: torch.Tensor) -> torch.Tensor:
     """Which values are integers or powers of two: sums and differences of those do not round.
 
     ``(1.0 - mask) * torch.finfo(dtype).min`` must stay 0 where the mask is 1.

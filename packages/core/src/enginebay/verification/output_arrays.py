@@ -23,6 +23,10 @@ _SAMPLE = 1 << 20
 #: for infinity (-1e9, -65504 in masked scores), or one spike among thousands of small values.
 _OUTLIER = 100
 
+#: In 8 bits no value up to this is an outlier: beside the best class of a softmax, all that is far
+#: smaller is noise there. Stand-ins for infinity are larger.
+_NO_OUTLIER = 1000.0
+
 #: A slice with fewer values than this may be small by chance.
 _ENOUGH = 3
 
@@ -103,7 +107,7 @@ def scale_of(
     """
     import numpy as np
 
-    found = _magnitudes(values)
+    found = _magnitudes(values, noise)
     scale = np.full((1,) * values.ndim, found.whole)
     for axis, own in found.slices.items():
         small = found.apart(axis, noise)
@@ -124,7 +128,7 @@ def slices_apart(outputs: Iterable[np.ndarray[Any, Any]], *, noise: float) -> Ap
     """
     apart: Apart = {}
     for number, values in enumerate(outputs):
-        found = _magnitudes(values)
+        found = _magnitudes(values, noise)
         here = {axis: found.apart(axis, noise) for axis in found.slices}
         apart = here if not number else {axis: apart[axis] & here[axis] for axis in apart}
     return apart
@@ -144,7 +148,7 @@ class _Magnitudes(NamedTuple):
         return small & (own > noise * self.whole)
 
 
-def _magnitudes(values: np.ndarray[Any, Any]) -> _Magnitudes:
+def _magnitudes(values: np.ndarray[Any, Any], noise: float) -> _Magnitudes:
     import numpy as np
 
     axes = [axis for axis, size in enumerate(values.shape) if size * _ENOUGH <= values.size]
@@ -159,6 +163,8 @@ def _magnitudes(values: np.ndarray[Any, Any]) -> _Magnitudes:
         zeros = {axis: np.zeros(values.shape[axis]) for axis in axes}
         return _Magnitudes(0.0, zeros, zeros)
     kept &= sizes / _OUTLIER <= np.partition(nonzero, nonzero.size // 2)[nonzero.size // 2]
+    if noise >= 1:
+        kept |= sizes <= _NO_OUTLIER
     sizes, places = sizes[kept], places[kept]
     top = float(sizes.max())  # squares of values near the ends of float64 would overflow or vanish
     squares = (sizes / top) ** 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -39,6 +39,9 @@ _QUICK = 5.0
 
 #: How many places the verdict names, where the model keeps something.
 _NAMED = 3
+
+#: Two runs of a model that draws at random may be near by chance, and an engine's further off.
+_CHANCE = Measure(rtol=2.0**-16)
 
 
 @dataclass(frozen=True)
@@ -176,7 +179,7 @@ def _recorded_elsewhere(
     ]
     found = reference.outputs([item.inputs for item in held]) if held else []
     for item, result in zip(held, found, strict=True):
-        kept.add(f"{ITEM}{item.number}", Sample(item.inputs, result, "item"))
+        kept.add_item(item, result)
     chosen = drawn if quick else drawn[:1]
     try:
         found = reference.outputs([probe.inputs for probe in chosen]) if chosen else []
@@ -200,6 +203,7 @@ class _Kept:
     beyond: list[str] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
     untried: tuple[str, ...] = ()
+    targets: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Say what is not tried at all."""
@@ -213,6 +217,13 @@ class _Kept:
             self.dropped.append(f"{label}: the model gives nothing but NaN and infinity")
             return False
         return True
+
+    def add_item(self, item: Item, outputs: Arrays) -> None:
+        """Keep an entry of a data set."""
+        label = f"{ITEM}{item.number}"
+        self.add(label, Sample(item.inputs, outputs, "item"))
+        if (target := _class_of(item.target)) is not None:
+            self.targets[label] = target
 
     def add(self, label: str, sample: Sample, *, beyond: bool = False) -> None:
         """Keep a sample."""
@@ -238,6 +249,7 @@ class _Kept:
             dropped=tuple(self.dropped),
             untried=self.untried,
             domain=self.domain,
+            targets=self.targets,
         )
 
 
@@ -261,8 +273,8 @@ class _Recorder(_Kept):
                 f"what the model keeps from one run to the next in {kept} changes what it gives; "
                 "an engine keeps nothing"
             )
-        elif unequal := [o.describe() for o in self._compare(first, again) if not o.passed]:
-            self.doubt = f"the model is not deterministic, a second run differs: {unequal[0]}"
+        else:
+            self._note_chance(first, again, Measure())
         self.add(EXAMPLE, Sample(self.model.examples, first))
 
     def _remembered(self) -> str:
@@ -295,7 +307,7 @@ class _Recorder(_Kept):
         """An entry of a data set, which the model must take."""
         # Copied: a data set may fill one array again for each item.
         inputs = {name: array.copy() for name, array in item.inputs.items()}
-        self.add(f"{ITEM}{item.number}", Sample(inputs, self._run(inputs), "item"))
+        self.add_item(item._replace(inputs=inputs), self._run(inputs))
 
     def record(self, probe: Probe) -> None:
         """A probe, if the model says anything to it."""
@@ -345,7 +357,14 @@ class _Recorder(_Kept):
         sizes = ",".join(str(array.shape) for array in inputs.values())
         self.observed.setdefault(sizes, []).append(observer.observation)
         self.orders |= observer.observation.orders
+        if observer.observation.random and not self.doubt:
+            self._note_chance(outputs, self.model.run(inputs), _CHANCE)
         return outputs
+
+    def _note_chance(self, first: Arrays, again: Arrays, measure: Measure) -> None:
+        found = compare_sample(first, again, measure, self.comparators).outputs
+        if unequal := [one.describe() for one in found if not one.passed]:
+            self.doubt = f"the model is not deterministic, a second run differs: {unequal[0]}"
 
     def recorded(self, description: str) -> RecordedReference:
         """All of it, for a reference of this name."""
@@ -397,6 +416,13 @@ def _python_values(
         if place not in differing
     ]
     return tuple(differing), tuple(warnings)
+
+
+def _class_of(target: Any) -> int | None:
+    """The class that a target is; None for anything else, and below 0: it is to be ignored."""
+    with suppress(AttributeError, ValueError, RuntimeError):  # no array, or of several numbers
+        target = target.item()
+    return target if isinstance(target, int) and target >= 0 else None
 
 
 def _check_domain(domain: Domain, examples: Mapping[str, NumpyArray]) -> None:

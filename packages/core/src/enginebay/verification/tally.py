@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from enginebay.verification.tolerance import Tolerance
 
 
+#: A value this near to pi is taken for an angle at its end.
+_NEAR = 1e-3
+
+
 class Tally:
     """The figures of one output, after some of its chunks.
 
@@ -143,6 +147,9 @@ def _differences(
         return same, np.where(same, 0.0, 1.0), np.zeros(left.size)
     wide, other = widen(left), widen(right)
     error = np.abs(other - wide)
+    if left.dtype.kind == "f":  # +pi and -pi are one angle, and the sign of a zero decides
+        turned = (np.abs(np.abs([wide, other]) - np.pi) < _NEAR).all(0) & (wide * other < 0)
+        error[turned] = np.abs(error[turned] - 2 * np.pi)
     if left.dtype.kind in "biu":
         # Neighbours beyond 2^53 are one number in float64, but at least 1 apart.
         return same, np.where(same, 0.0, np.maximum(error, 1.0)), np.abs(wide)

@@ -1,0 +1,142 @@
+"""Examples on which rounding, or the order of equal values, decides what a model gives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from tests.flat_options import split_options
+from torch import nn
+
+import enginebay as eb
+from enginebay.errors import MismatchError
+from enginebay.verification.other_decisions import OtherDecisions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+pytestmark = pytest.mark.filterwarnings("ignore::enginebay.VerdictWarning")
+
+
+class Engine(nn.Module):
+    """A model whose traced graph, the engine's, computes something else than the model."""
+
+    def __init__(self, model: Callable[[Any], Any], engine: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.model, self.engine = model, engine
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return (self.engine if torch.jit.is_tracing() else self.model)(x)
+
+
+def deploy(model: nn.Module, x: torch.Tensor, backend: str, folder: Path) -> eb.Deployment:
+    options = {"args": x, "backend": backend, "exporter": "torchscript"}
+    return eb.deploy(model, work_dir=folder / "out", **split_options(options))
+
+
+STEPPED = torch.linspace(-1, 1, 32).reshape(2, 16)
+STEP = float(STEPPED.exp()[0, 5]) / 2.5  # one of the numbers lies between two steps
+
+
+def quantised(x: torch.Tensor, off: float = 0.0) -> torch.Tensor:
+    return (x.exp() * (1 + off) / STEP).round() * STEP
+
+
+#: The engine's rounding, which takes this number to the other step.
+OFF = 2.0**-21 if quantised(STEPPED)[0, 5] < 2.5 * STEP else -(2.0**-21)
+
+
+def test_a_number_between_two_steps_decides_nothing(loopback: str, tmp_path: Path) -> None:
+    model = Engine(quantised, lambda x: quantised(x, OFF))
+    deployed = deploy(model, STEPPED, loopback, tmp_path)
+    reason = deployed.verification.reason
+    assert deployed.verdict == "unverified"
+    assert reason.startswith("rounding alone decides what the model gives on the example: PyTorch")
+    assert "1 of 32 places differ" in reason
+    assert reason.endswith("may differ (--compare), or a tolerance (--rtol)")
+    again = eb.verify(deployed.artifact)
+    assert (again.verdict, again.reason) == ("unverified", reason)
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [
+        pytest.param(lambda x: quantised(x, OFF) + 0.01, id="more places"),
+        pytest.param(lambda x: quantised(x, 30 * OFF) * 1.5, id="other steps"),
+        pytest.param(lambda x: quantised(x, OFF).clamp(max=2 * STEP), id="other values"),
+    ],
+)
+def test_a_step_excuses_nothing_else(loopback: str, tmp_path: Path, engine: Any) -> None:
+    with pytest.raises(MismatchError):
+        deploy(Engine(quantised, engine), STEPPED, loopback, tmp_path)
+
+
+def best(x: torch.Tensor) -> torch.Tensor:
+    return x.relu().topk(6).indices
+
+
+def best_of_reversed(x: torch.Tensor) -> torch.Tensor:
+    return 15 - best(x.flip(-1))
+
+
+def test_the_order_of_equal_values_decides_nothing(loopback: str, tmp_path: Path) -> None:
+    x = torch.zeros(2, 16)
+    x[:, 3:6] = torch.tensor([3.0, 1, 2])
+    deployed = deploy(Engine(best, best_of_reversed), x, loopback, tmp_path)
+    assert deployed.verdict == "unverified"
+    assert "another order of equal values" in deployed.verification.reason
+    with pytest.raises(MismatchError):  # no order of equal values puts the least first
+        deploy(
+            Engine(best, lambda x: best(-x)), torch.randn(2, 16).abs() + 1, loopback, tmp_path / "b"
+        )
+
+
+def test_far_ends_of_functions_are_exact_in_double_precision(loopback: str, tmp_path: Path) -> None:
+    def masked(x: torch.Tensor) -> torch.Tensor:
+        is_used = (x.abs() * 100 + 100).sigmoid()
+        return (x + (1 - is_used) * torch.finfo(x.dtype).min).softmax(-1)
+
+    engine = Engine(masked, lambda x: masked(x) * 1.01)
+    with pytest.raises(MismatchError):
+        deploy(engine, torch.randn(2, 8), loopback, tmp_path)
+
+
+def test_what_cannot_run_in_double_precision_keeps_its_runs_with_other_roundings(
+    loopback: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def difference(x: torch.Tensor, off: float = 0.0) -> torch.Tensor:
+        return (x.exp() * 1000 + off) - x.exp() * 1000
+
+    monkeypatch.setattr(nn.Module, "double", None)
+    engine = Engine(difference, lambda x: difference(x, 2.0**-12))
+    assert deploy(engine, torch.randn(2, 8), loopback, tmp_path).verdict == "unverified"
+
+
+def test_chance_at_a_probe_alone_is_called_chance(loopback: str, tmp_path: Path) -> None:
+    class Jumping(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * torch.rand_like(x)
+
+    deployed = deploy(Jumping(), torch.zeros(2, 8), loopback, tmp_path)
+    assert deployed.verdict == "unverified"
+    assert deployed.verification.reason.startswith("the model is not deterministic, a second run")
+
+
+def test_other_decisions_leave_all_else_alone() -> None:
+    x = torch.randn(4, 32)
+    tied = torch.tensor([2.0, 1, 2, 0, 2])
+    with OtherDecisions(2**-16, seed=0) as mode:
+        assert torch.equal(x.exp() @ x.mT, x.exp() @ x.mT)
+        assert not mode.decides
+        assert torch.equal(tied.round(), tied)
+        values, indices = tied.topk(3)
+        assert torch.equal(values, tied[:3].new_full((3,), 2))
+        assert set(indices.tolist()) == {0, 2, 4}
+        assert tied.sort(stable=True).indices.tolist() == [3, 1, 0, 2, 4]
+        assert {int(tied.argmax(0)) for _ in range(30)} == {0, 2, 4}
+        assert {int(tied.max(0).indices) for _ in range(30)} == {0, 2, 4}
+        angles = torch.atan2(torch.zeros(30), -torch.ones(30))
+        assert set(angles.sign().tolist()) == {-1.0, 1.0}
+        assert mode.decides
