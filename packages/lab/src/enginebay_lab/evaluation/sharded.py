@@ -173,7 +173,7 @@ class _Merger:
 
     def _merge(self) -> None:
         while self.totals.count in self._waiting:
-            self.totals.add(self._waiting.pop(self.totals.count))
+            self.totals.merge(self._waiting.pop(self.totals.count))
 
     def _stop(self, start: int) -> int:
         return min(start + SHARD, self._count)
