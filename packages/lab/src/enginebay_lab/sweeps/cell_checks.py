@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.authors import check_source, declared_fields, parse_inputs, read_table
 from enginebay.errors import InputError, ParamsError
@@ -11,25 +11,21 @@ from enginebay_lab.evaluation.find import find_metrics
 from enginebay_lab.shared_params import check_shared_param
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from enginebay import Backend
-    from enginebay.authors import Problems
     from enginebay_lab.sweeps.cells import Cell
     from enginebay_lab.sweeps.expansion import Backends, PlacedCell
     from enginebay_lab.sweeps.matrix_file import KeyPath, Matrix
 
 
-def check_cells(
-    cells: Iterable[PlacedCell], matrix: Matrix, backends: Backends, problems: Problems
-) -> None:
+def check_cells(cells: Iterable[PlacedCell], matrix: Matrix, backends: Backends) -> None:
     """Check all that can be without running a model or an engine, each thing once.
 
     Args:
         cells: The cells.
-        matrix: Where they come from.
+        matrix: Where they come from, which collects what is wrong.
         backends: Their backends; of those that are not installed here nothing is checked.
-        problems: The list for what is wrong.
     """
     done = set[tuple[object, ...]]()
 
@@ -40,43 +36,43 @@ def check_cells(
 
     for cell, path in cells:
         if is_new("model", cell.model, cell.config):
-            _check_model(cell, path, matrix, problems)
+            _check_model(cell, path, matrix)
         if is_new("files", path):
-            _check_inputs(cell, path, matrix, problems)
-            _check_data(cell, path, matrix, problems)
+            _check_inputs(cell, path, matrix)
+            _check_data(cell, path, matrix)
         engine = backends[cell.backend]
         if engine and is_new("params", cell.backend, cell.precision, repr(cell.params)):
-            _check_params(engine, cell, path, matrix, problems)
+            _check_params(engine, cell, path, matrix)
 
 
-def _check_model(cell: Cell, path: KeyPath, matrix: Matrix, problems: Problems) -> None:
+def _check_model(cell: Cell, path: KeyPath, matrix: Matrix) -> None:
     codebase = ""
     if cell.config:
-        with problems.collecting(_path_of(matrix, path, "config")):
+        with matrix.collecting(path, "config"):
             section = read_table(Path(cell.folder, cell.config)).get("codebase_config", {})
             codebase = str(section.get("type", "")) if isinstance(section, dict) else ""
-    with problems.collecting(_path_of(matrix, path, "model")):
+    with matrix.collecting(path, "model"):
         check_source(cell.model, Path(cell.folder), codebase)
 
 
-def _check_inputs(cell: Cell, path: KeyPath, matrix: Matrix, problems: Problems) -> None:
+def _check_inputs(cell: Cell, path: KeyPath, matrix: Matrix) -> None:
     for text in cell.inputs:
         file = text.rpartition("=")[2]
-        with problems.collecting(_path_of(matrix, path, "inputs")):
+        with matrix.collecting(path, "inputs"):
             if not file.endswith((".npy", ".npz")):
                 parse_inputs([text])
             elif not Path(cell.folder, file).exists():
                 raise InputError(f"no file '{file}'")
 
 
-def _check_data(cell: Cell, path: KeyPath, matrix: Matrix, problems: Problems) -> None:
+def _check_data(cell: Cell, path: KeyPath, matrix: Matrix) -> None:
     folder = Path(cell.folder)
-    with problems.collecting(_path_of(matrix, path, "data")):
+    with matrix.collecting(path, "data"):
         if ".py:" in cell.data:
             check_source(cell.data, folder)
         elif cell.data and ":" not in cell.data and not (folder / cell.data).exists():
             raise InputError(f"no data set '{cell.data}'")
-    with problems.collecting(_path_of(matrix, path, "metrics")):
+    with matrix.collecting(path, "metrics"):
         if built_in := [name for name in cell.metrics if ":" not in name]:
             find_metrics(built_in)
         for name in cell.metrics:
@@ -85,40 +81,36 @@ def _check_data(cell: Cell, path: KeyPath, matrix: Matrix, problems: Problems) -
     for needed, key in (("data", "metrics"), ("data", "take"), ("metrics", "max_drop")):
         is_given = getattr(cell, key) not in (None, ())
         if is_given and not getattr(cell, needed):
-            problems.wrong(
-                _path_of(matrix, path, key), f"'{key}' needs '{needed}'", f"add {needed} = …"
+            matrix.problems.wrong(
+                matrix.path_of(path, key), f"'{key}' needs '{needed}'", f"add {needed} = …"
             )
 
 
-def _check_params(
-    engine: Backend, cell: Cell, path: KeyPath, matrix: Matrix, problems: Problems
-) -> None:
+def _check_params(engine: Backend, cell: Cell, path: KeyPath, matrix: Matrix) -> None:
     """Check the values one by one, so that the key is known, and then together."""
-    before = len(problems)
-    _check_precision(engine, cell, path, matrix, problems)
+    before = len(matrix.problems)
+    _check_precision(engine, cell, path, matrix)
     fields = declared_fields(engine.Params)
     for name, value in cell.params.items():
-        with problems.collecting(_path_of(matrix, path, "params", name)):
+        with matrix.collecting(path, "params", name):
             if name in ("precision", "work_dir"):
                 raise ParamsError(f"'{name}' is no parameter of a cell: the sweep sets it")
             check_shared_param(name, [engine])
             fields[name].convert(value)
-    if len(problems) > before or cell.config:
+    if len(matrix.problems) > before or cell.config:
         return  # what a config adds is checked where it is read
     given = cell.params | ({"precision": cell.precision} if cell.precision else {})
-    with problems.collecting(_path_of(matrix, path, "params")):
+    with matrix.collecting(path, "params"):
         params = engine.Params(**given)
         if not cell.data and engine.allowed_precision(params) in engine.info.calibrated:
-            problems.wrong(
-                _path_of(matrix, path, "precision"),
+            matrix.problems.wrong(
+                matrix.path_of(path, "precision"),
                 f"{cell.label} is calibrated with data, and there is none",
                 'data = "calibration.npz"',
             )
 
 
-def _check_precision(
-    engine: Backend, cell: Cell, path: KeyPath, matrix: Matrix, problems: Problems
-) -> None:
+def _check_precision(engine: Backend, cell: Cell, path: KeyPath, matrix: Matrix) -> None:
     has_field = "precision" in engine.Params.__struct_fields__
     known = engine.info.precisions if has_field else ()
     if not cell.precision or cell.precision in known:
@@ -126,28 +118,9 @@ def _check_precision(
     hint = None
     if path[0] == "models":
         hint = f'[[exclude]] with backend = "{engine.name}" and precision = "{cell.precision}"'
-    problems.wrong(
-        _path_of(matrix, path, "precision"),
+    matrix.problems.wrong(
+        matrix.path_of(path, "precision"),
         f"{engine.name} has no precision '{cell.precision}'; "
         f"it has {', '.join(known) or 'only its own'}",
         hint,
     )
-
-
-def _path_of(matrix: Matrix, path: KeyPath, *keys: Any) -> KeyPath:
-    """The path of a cell's value: in its own table, or else among those of all cells."""
-    shared = ("precisions",) if keys == ("precision",) else keys
-    for candidate in ((*path, *keys), shared):
-        if _is_in(matrix.table, candidate):
-            return candidate
-    return path
-
-
-def _is_in(table: Mapping[str, Any], path: KeyPath) -> bool:
-    value: Any = table
-    for key in path:
-        try:
-            value = value[key]
-        except (KeyError, IndexError, TypeError):
-            return False
-    return True

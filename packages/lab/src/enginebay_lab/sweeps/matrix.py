@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from enginebay.authors import Problems
 from enginebay.errors import ConfigError
 from enginebay_lab.sweeps.cell_checks import check_cells
 from enginebay_lab.sweeps.expansion import check_params, expand, named_backends
-from enginebay_lab.sweeps.matrix_file import raise_first, read_matrix
+from enginebay_lab.sweeps.matrix_file import read_matrix
 
 if TYPE_CHECKING:
     from enginebay_lab.sweeps.cells import Cell
@@ -42,15 +41,14 @@ def read_cells(given: Any) -> list[Cell]:
         ['net.py:build on ncnn', 'net.py:build on openvino']
     """
     matrix = read_matrix(given)
-    problems = Problems(name="the sweep")
-    backends = named_backends(matrix, problems)
-    raise_first(problems, matrix.table)
-    check_params(matrix, backends, problems)
-    raise_first(problems, matrix.table)
-    cells = expand(matrix, backends, problems)
-    raise_first(problems, matrix.table)
+    backends = named_backends(matrix)
+    matrix.raise_first()
+    check_params(matrix, backends)
+    matrix.raise_first()
+    cells = expand(matrix, backends)
+    matrix.raise_first()
     if not cells:
         raise ConfigError(f"{matrix.name} has no cell", hint='models = ["file.py:attr"]')
-    check_cells(cells, matrix, backends, problems)
-    raise_first(problems, matrix.table)
+    check_cells(cells, matrix, backends)
+    matrix.raise_first()
     return [one.cell for one in cells]
