@@ -117,14 +117,14 @@ class _Merger:
         """
         if outcome.value is None:
             assert outcome.fault is not None
+            if outcome.fault.error:
+                raise outcome.fault.exception()
             where = f" on {outcome.host}" if outcome.host else ""
             raise EnginebayError(
                 f"{self._names[outcome.key]} were not evaluated{where}: {outcome.fault.reason}",
                 hint=outcome.fault.hint or self._advice(),
             )
         answer = self._read(outcome)
-        if answer.failure is not None:
-            raise answer.failure.error()
         self._check_model(answer.model, outcome.host)
         for shard in answer.shards:
             self._waiting[shard.start] = shard.unpacked()
