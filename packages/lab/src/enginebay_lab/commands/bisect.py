@@ -10,12 +10,11 @@ from enginebay.commands import (
     add_inputs,
     artifact_inputs,
     print_fields,
-    print_json,
     print_labelled,
     print_table,
     stdout_on_stderr,
 )
-from enginebay_lab.commands.report_flag import add_report, check_report, write_report
+from enginebay_lab.commands.results import add_report, check_report, show
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -52,8 +51,6 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
 def run(args: Namespace) -> int:
     """Bisect; a place that is found fails the command with exit code 1, as a mismatch does."""
-    import msgspec
-
     import enginebay as eb
     from enginebay.commands import progress
     from enginebay_lab.diagnosis.bisect_artifact import bisect
@@ -69,11 +66,7 @@ def run(args: Namespace) -> int:
             **eb.VerifyOptions.given_arguments(args),
             watch=watch,
         )
-    if args.json:
-        print_json(msgspec.to_builtins(found))
-    else:
-        _print(found)
-    write_report(args, artifact, found)
+    show(args, found, _print, artifact)
     return int(found.found)
 
 
