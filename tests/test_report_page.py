@@ -21,7 +21,7 @@ from enginebay_lab.diagnosis.bisection import Place
 from enginebay_lab.diagnosis.rank_layers import NodeSensitivity
 from enginebay_lab.measurement.benchmark_rows import Layer
 from enginebay_lab.reports import sweep_parts
-from enginebay_lab.reports.result import json_schema
+from tests.report_schema import json_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

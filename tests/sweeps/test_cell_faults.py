@@ -15,10 +15,11 @@ import enginebay as eb
 from enginebay.errors import ChildCrashedError, ChildTimeoutError
 from enginebay.isolation import call
 from enginebay_lab.sweeps.arrival import arrived, folder_name
-from enginebay_lab.sweeps.cell_job import decode_row, encode
+from enginebay_lab.sweeps.cell_job import encode
 from enginebay_lab.sweeps.cell_task import run_cell
 from enginebay_lab.sweeps.cells import Cell
 from enginebay_lab.sweeps.sending import attempts, job_of
+from enginebay_lab.sweeps.sweep_rows import SweepRow
 
 PLAIN = {"key": "a", "model": "m", "backend": "b", "precision": "", "verdict": "verified"}
 
@@ -63,7 +64,7 @@ def test_names_come_from_the_cell(net, tmp_path) -> None:
         verify=eb.VerifyOptions(probes=0, allow_mismatch=True),
     ).artifact
     with attempts(output) as token:
-        row = decode_row(run_cell(job_of(cell, output, token)))
+        row = msgspec.msgpack.decode(run_cell(job_of(cell, output, token)), type=SweepRow)
         built = output / "artifacts" / ".attempts"
         elsewhere = (
             f"{built}/../../../mine/deep/artifact",

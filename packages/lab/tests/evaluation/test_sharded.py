@@ -17,7 +17,7 @@ from enginebay_lab.evaluation.candidates import find_candidates
 from enginebay_lab.evaluation.evaluation_job import describe_job
 from enginebay_lab.evaluation.find import find_metrics
 from enginebay_lab.evaluation.run import Run
-from enginebay_lab.evaluation.shard_task import Answer, ShardTask, evaluate_shards
+from enginebay_lab.evaluation.shard_task import ShardTask, evaluate_shards
 from enginebay_lab.executors.local import local_executor
 
 if TYPE_CHECKING:
@@ -235,10 +235,9 @@ def test_a_worker_that_does_not_see_the_same(here: Path) -> None:
 
     def failure(**changed: Any) -> Any:
         other = msgspec.structs.replace(job, **changed)
-        data = evaluate_shards(msgspec.msgpack.encode(ShardTask(other, 0, 64)))
-        answer = msgspec.msgpack.decode(data, type=Answer)
-        assert answer.failure is not None
-        return answer.failure.error()
+        with pytest.raises(EnginebayError) as caught:
+            evaluate_shards(msgspec.msgpack.encode(ShardTask(other, 0, 64)))
+        return caught.value
 
     nowhere = failure(folder="/nowhere")
     assert str(nowhere) == f"there is no folder '/nowhere' (on {HOST})"

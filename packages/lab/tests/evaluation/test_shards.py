@@ -14,9 +14,9 @@ from enginebay.data import Item
 from enginebay.errors import EnginebayError
 from enginebay_lab.evaluation.digests import ItemDigests
 from enginebay_lab.evaluation.find import find_metrics
-from enginebay_lab.evaluation.shard_task import Failure
 from enginebay_lab.evaluation.shards import SHARD, Shard
 from enginebay_lab.evaluation.tally import Tally
+from enginebay_lab.executors.tasks import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -257,6 +257,6 @@ def test_a_shard_travels_as_messagepack() -> None:
 
 @pytest.mark.parametrize("kind", ["os", "", "MismatchError", "__name__", "InputError"])
 def test_a_workers_failure_is_an_error_of_enginebay_whatever_it_says(kind: str) -> None:
-    found = Failure(kind, "it failed", "try again").error()
+    found = Fault("raised", "it failed", "try again", kind).exception()
     assert isinstance(found, EnginebayError)
     assert (str(found), found.hint) == ("it failed", "try again")

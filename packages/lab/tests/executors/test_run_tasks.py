@@ -13,7 +13,7 @@ import msgspec
 import psutil
 import pytest
 
-from enginebay.errors import UsageError
+from enginebay.errors import InputError, UsageError
 from enginebay.version import __version__
 from enginebay_lab.executors import children, performing, running
 from enginebay_lab.executors.local import local_executor
@@ -54,6 +54,12 @@ def hang(data: bytes) -> bytes:
 
 def wrong(data: bytes) -> bytes:
     raise ValueError("no")
+
+
+def refuse(data: bytes) -> bytes:
+    from enginebay.errors import InputError
+
+    raise InputError("not this", hint="that")
 
 
 def nested(data: bytes) -> bytes:
@@ -102,6 +108,7 @@ def test_each_task_has_one_outcome_and_faults_cost_their_own_task_alone(
         _task("crash", "crash"),
         _task("hang", "hang", str(tmp_path / "begun").encode(), limit=soon),
         _task("wrong", "wrong"),
+        _task("refused", "refuse"),
         _task("nested", "nested"),
         _task("gone", "gone"),
     ]
@@ -116,6 +123,12 @@ def test_each_task_has_one_outcome_and_faults_cost_their_own_task_alone(
     assert _fault(found["hang"]) == ("time limit", f"it ran past its limit of {soon} s")
     assert _fault(found["wrong"]) == ("raised", "'the task' raised ValueError: no")
     assert _fault(found["gone"])[0] == "raised"
+    assert _fault(found["refused"]) == ("raised", "not this")
+    kinds = {key: fault.error for key, each in found.items() if (fault := each.fault)}
+    assert {key for key, kind in kinds.items() if kind} == {"refused"}
+    assert found["refused"].fault
+    error = found["refused"].fault.exception()
+    assert (type(error), str(error), error.hint) == (InputError, "not this", "that")
     assert {each.attempts for each in found.values()} == {1}
     assert {each.host for each in found.values()} == {os.uname().nodename}
 
@@ -209,9 +222,9 @@ class _Stopping(Executor):
             self.sent.append(self.pool.submit(fn, *args))
         else:
             self.sent.append(Future())
-            order = msgspec.msgpack.decode(args[0], type=performing.Order)
+            _, topic, task = msgspec.msgpack.decode(args[0], type=tuple[str, str, Task])
             if self.begins:
-                performing.listeners[order.topic](order.task.key, "there")
+                performing.listeners[topic](task.key, "there")
         return self.sent[-1]
 
 
@@ -244,7 +257,7 @@ def test_an_executor_that_never_begins_is_given_up() -> None:
 @pytest.mark.usefixtures("_impatient")
 def test_an_answer_that_comes_late_counts_once(soon: int) -> None:
     """The first worker goes on after the task was sent again, and ends first."""
-    late = performing.perform(msgspec.msgpack.encode(performing.Order(__version__, "", _task("a"))))
+    late = performing.perform(performing.order_of("", _task("a")))
     executor = _Stopping(9, begins=True)
 
     def answer() -> None:
@@ -260,13 +273,13 @@ def test_an_answer_that_comes_late_counts_once(soon: int) -> None:
 
 
 def test_another_version_says_what_to_install() -> None:
-    order = msgspec.msgpack.encode(performing.Order("9.9", "", _task("a")))
+    order = msgspec.msgpack.encode(("9.9", "", _task("a")))
     outcome = msgspec.msgpack.decode(performing.perform(order), type=Outcome)
     assert outcome.fault is not None
     assert outcome.fault.kind == "other version"
     assert outcome.fault.reason.endswith(f"has Enginebay {__version__}, and the sender 9.9")
     assert outcome.fault.hint.startswith("pip install enginebay==9.9 on ")
-    other = msgspec.msgpack.encode({"version": "9.9", "unknown": 1})
+    other = msgspec.msgpack.encode(("9.9", "", {"unknown": 1}))
     assert msgspec.msgpack.decode(performing.perform(other), type=Outcome).fault
 
 

@@ -15,12 +15,12 @@ import msgspec
 import numpy as np
 import pytest
 from tests.flat_options import split_options
+from tests.report_schema import json_schema
 
 import enginebay as eb
 import enginebay_lab as lab
 from enginebay.errors import ArtifactError, MissingDependencyError, UsageError
 from enginebay.testing.command_runs import Ran, call_command
-from enginebay_lab.reports.result import json_schema
 from enginebay_lab.sweeps.rows_file import RowsFile
 
 if TYPE_CHECKING:

@@ -7,13 +7,14 @@ import shlex
 from hashlib import sha256
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
 
 from enginebay.errors import ConfigError, UsageError
-from enginebay_lab.sweeps.cell_job import CellJob, decode_job
+from enginebay_lab.sweeps.cell_job import CellJob
 from enginebay_lab.sweeps.cells import Cell
 from enginebay_lab.sweeps.sending import attempts, job_of
 
@@ -24,9 +25,8 @@ def _in_folder(tmp_path, monkeypatch) -> None:
 
 
 def _job(**fields: object) -> CellJob:
-    return decode_job(
-        job_of(Cell(**{"model": "a:b", "backend": "onnxruntime", **fields}), None, "")
-    )
+    data = job_of(Cell(**{"model": "a:b", "backend": "onnxruntime", **fields}), None, "")
+    return msgspec.msgpack.decode(data, type=CellJob)
 
 
 def _write(name: str, content: bytes = b"content") -> Path:

@@ -16,15 +16,13 @@ from enginebay.commands import (
     human_size,
     join_names,
     print_fields,
-    print_json,
     print_table,
     receipt_fields,
     repeatable_command,
     stdout_on_stderr,
-    styled,
 )
 from enginebay.errors import UsageError
-from enginebay_lab.commands.report_flag import add_report, check_report, write_report
+from enginebay_lab.commands.results import add_report, check_report, exit_code, show
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -143,14 +141,8 @@ def run(args: Namespace) -> int:
             watch=watch,
         )
     measured = msgspec.structs.replace(measured, command=repeatable_command(args.argv))
-    if args.json:
-        print_json(msgspec.to_builtins(measured))
-    else:
-        _print(measured)
-    write_report(args, measured)
-    for failure in dict.fromkeys(measured.failures):
-        sys.stderr.write(f"{styled('error:', 'red', sys.stderr)} {failure}\n")
-    return 1 if measured.failures else 0
+    show(args, measured, _print)
+    return exit_code(dict.fromkeys(measured.failures))
 
 
 def _deployed_model(artifacts: list[Path]) -> str:

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.commands import (
     MODEL_HELP,
     add_inputs,
     artifact_inputs,
     print_fields,
-    print_json,
     print_labelled,
     print_table,
     stdout_on_stderr,
 )
 from enginebay.errors import UsageError
-from enginebay_lab.commands.report_flag import add_report, check_report, write_report
+from enginebay_lab.commands.results import add_report, check_report, show
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Callable
 
-    from enginebay import Artifact
     from enginebay_lab.diagnosis.bisection import Bisection, Place
     from enginebay_lab.diagnosis.piece_rows import PieceRow, Pieces
 
@@ -67,6 +64,9 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 def run(args: Namespace) -> int:
     """Bisect; a place that is found fails the command with exit code 1, as a mismatch does."""
     import enginebay as eb
+    from enginebay.commands import progress
+    from enginebay_lab.diagnosis.bisect_artifact import bisect
+    from enginebay_lab.diagnosis.check_pieces import pieces
 
     if args.pieces:
         for flag in ("against", "report"):
@@ -74,42 +74,18 @@ def run(args: Namespace) -> int:
                 raise UsageError(f"--pieces and --{flag} cannot be combined")
     artifact = eb.open_artifact(args.artifact)
     check_report(args)
-    return (_run_pieces if args.pieces else _run_search)(args, artifact)
-
-
-def _run_search(args: Namespace, artifact: Artifact) -> int:
-    from enginebay_lab.diagnosis.bisect_artifact import bisect
-
-    found = _called(bisect, args, artifact, against=args.against)
-    if not args.json:
-        _print(found)
-    write_report(args, artifact, found)
-    return int(found.found)
-
-
-def _run_pieces(args: Namespace, artifact: Artifact) -> int:
-    from enginebay_lab.diagnosis.check_pieces import pieces
-
-    found = _called(pieces, args, artifact)
-    if not args.json:
-        _print_pieces(found)
-    return int(not found.passed)
-
-
-def _called(function: Callable[..., Any], args: Namespace, artifact: Artifact, **given: Any) -> Any:
-    """Call ``bisect`` or ``pieces``, and print the JSON where it is wanted."""
-    import msgspec
-
-    import enginebay as eb
-    from enginebay.commands import progress
-
-    given |= eb.VerifyOptions.given_arguments(args)
     with progress() as watch, stdout_on_stderr():
-        inputs = artifact_inputs(artifact, args.inputs)
-        found = function(artifact, args.model, inputs, **given, watch=watch)
-    if args.json:
-        print_json(msgspec.to_builtins(found))
-    return found
+        what = (artifact, args.model, artifact_inputs(artifact, args.inputs))
+        given = {**eb.VerifyOptions.given_arguments(args), "watch": watch}
+        if args.pieces:
+            checked = pieces(*what, **given)
+        else:
+            found = bisect(*what, against=args.against, **given)
+    if args.pieces:
+        show(args, checked, _print_pieces)
+        return int(not checked.passed)
+    show(args, found, _print, artifact)
+    return int(found.found)
 
 
 def _print(found: Bisection) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from enginebay.commands import (
@@ -15,7 +16,6 @@ from enginebay.commands import (
     human_size,
     named_backends,
     print_fields,
-    print_json,
     print_table,
     quiet_verdict,
     repeatable_command,
@@ -26,7 +26,7 @@ from enginebay.commands import (
     verdict_word,
 )
 from enginebay.errors import BackendUnavailableError, UsageError
-from enginebay_lab.commands.report_flag import add_report, check_report, write_report
+from enginebay_lab.commands.results import add_report, check_report, show
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -142,18 +142,12 @@ def run(args: Namespace) -> int:
             overwrite=args.overwrite,
             watch=watch,
         )
-    if args.json:
-        import msgspec
-
-        print_json({"work_dir": str(work_dir.resolve()), **msgspec.to_builtins(comparison)})
-    else:
-        _print(comparison, work_dir)
-    write_report(args, comparison)
+    show(args, comparison, partial(_print, work_dir), work_dir=str(work_dir.resolve()))
     wrong = {"failed", "crashed", "mismatched"} if not args.allow_mismatch else {"failed"}
     return 1 if any(row.verdict in wrong for row in comparison.rows) else 0
 
 
-def _print(comparison: Comparison, work_dir: Path) -> None:
+def _print(work_dir: Path, comparison: Comparison) -> None:
     is_measured = any(row.speed for row in comparison.rows)
     figures = ("CALL", "ITEMS/S", "LOAD", "MEMORY") if is_measured else ()
     header = ("BACKEND", "PRECISION", "VERDICT", "MAX ERROR", "SIZE", "DEPLOY", *figures)

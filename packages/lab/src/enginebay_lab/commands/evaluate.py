@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,15 +10,13 @@ from enginebay.commands import (
     add_data,
     data_set,
     print_fields,
-    print_json,
     print_table,
     repeatable_command,
     stdout_on_stderr,
-    styled,
 )
 from enginebay.errors import UsageError
 from enginebay_lab.commands.executor_flags import add_executor, executor
-from enginebay_lab.commands.report_flag import add_report, check_report, write_report
+from enginebay_lab.commands.results import add_report, check_report, exit_code, show
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -115,14 +112,8 @@ def run(args: Namespace) -> int:
         )
     evaluation = msgspec.structs.replace(evaluation, command=repeatable_command(args.argv))
     failures = evaluation.failures(args.max_drop)
-    if args.json:
-        print_json({**msgspec.to_builtins(evaluation), "failures": failures})
-    else:
-        _print(evaluation)
-    write_report(args, evaluation)
-    for failure in failures:
-        sys.stderr.write(f"{styled('error:', 'red', sys.stderr)} {failure}\n")
-    return 1 if failures else 0
+    show(args, evaluation, _print, failures=failures)
+    return exit_code(failures)
 
 
 def _print(evaluation: Evaluation) -> None:

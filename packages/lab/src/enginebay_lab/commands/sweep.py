@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,19 +13,17 @@ from enginebay.commands import (
     human_seconds,
     human_size,
     print_fields,
-    print_json,
     print_message,
     print_next,
     print_table,
     repeatable_command,
     short_path,
     stdout_on_stderr,
-    styled,
     verdict_word,
 )
 from enginebay.errors import UsageError
 from enginebay_lab.commands.executor_flags import add_executor, executor
-from enginebay_lab.commands.report_flag import add_report, check_report, write_report
+from enginebay_lab.commands.results import add_report, check_report, exit_code, show
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -75,8 +74,6 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
 def run(args: Namespace) -> int:
     """Sweep; a cell that is not verified, a drop or a regression fails with exit code 1."""
-    import msgspec
-
     from enginebay.commands import progress
     from enginebay_lab.sweeps.matrix import read_cells
     from enginebay_lab.sweeps.rows_file import ROWS_FILE
@@ -103,14 +100,8 @@ def run(args: Namespace) -> int:
             rows = short_path(args.output.absolute() / ROWS_FILE)
             print_message(f"rows so far: {rows}; go on with: {_resumed(args)}")
         raise
-    if args.json:
-        print_json({**msgspec.to_builtins(found), "failures": list(found.failures)})
-    else:
-        _print(found, args)
-    write_report(args, found)
-    for failure in _errors(found):
-        sys.stderr.write(f"{styled('error:', 'red', sys.stderr)} {failure}\n")
-    return 1 if found.failures else 0
+    show(args, found, partial(_print, args), failures=list(found.failures))
+    return exit_code(_errors(found))
 
 
 def _own_report(output: Path | None) -> Path | None:
@@ -133,7 +124,7 @@ def _resumed(args: Namespace) -> str:
     return shlex.join(["enginebay", *words])
 
 
-def _print(found: Sweep, args: Namespace) -> None:
+def _print(args: Namespace, found: Sweep) -> None:
     for host, rows in found.hosts.items():
         _print_host(host, rows)
     folder = "" if args.output is None else short_path(args.output.absolute())

@@ -18,8 +18,8 @@ from enginebay_lab.evaluation.evaluation_job import describe_job
 from enginebay_lab.evaluation.evaluation_rows import Evaluation
 from enginebay_lab.evaluation.find import find_metrics
 from enginebay_lab.evaluation.loop import Loop
-from enginebay_lab.evaluation.one_process import evaluate_here
 from enginebay_lab.evaluation.reference import find_torch_model, model_identity, torch_model
+from enginebay_lab.evaluation.resuming import resumed
 from enginebay_lab.evaluation.run import Run
 from enginebay_lab.evaluation.sharded import evaluate_on
 from enginebay_lab.executors.running import check_executor
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from enginebay_lab.evaluation.candidates import Candidate
     from enginebay_lab.evaluation.evaluation_job import EvaluationJob
     from enginebay_lab.evaluation.find import MetricSource
+    from enginebay_lab.evaluation.reference import TorchModel
     from enginebay_lab.evaluation.totals import Totals
 
     _Evaluate: TypeAlias = Callable[[Sequence[Candidate], Callable[[int], None]], Totals]
@@ -145,11 +146,30 @@ def _here(run: Run, loop: Loop, model: Any, steps: Steps) -> Iterator[_Evaluate]
                 bound = stack.enter_context(torch_model(model, run))
                 run.model = bound.identity if run.journal else ""
 
-        def evaluate_items(candidates: Sequence[Candidate], watch: Callable[[int], None]) -> Totals:
-            loop.start(candidates)
-            return evaluate_here(run, candidates, loop, bound, watch)
+        yield partial(_evaluate_here, run, loop, bound)
 
-        yield evaluate_items
+
+def _evaluate_here(
+    run: Run,
+    loop: Loop,
+    model: TorchModel | None,
+    candidates: Sequence[Candidate],
+    watch: Callable[[int], None],
+) -> Totals:
+    loop.start(candidates)
+    totals, reader, begun = resumed(run, candidates, compared=model is not None)
+    loop.begin(model, totals.count, totals.lost)
+    if begun is not None:
+        loop.restore(begun)
+
+    def after_chunk(count: int) -> None:
+        watch(count)
+        if run.journal is not None and run.journal.is_due:
+            totals.save(run.journal, [loop.open_shard(reader)])
+
+    for shard in loop.shards(reader, after_chunk):
+        totals.merge(shard)
+    return totals
 
 
 def _on_executor(executor: Executor, run: Run, job: EvaluationJob, steps: Steps) -> _Evaluate:

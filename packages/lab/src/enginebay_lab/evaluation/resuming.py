@@ -39,7 +39,7 @@ def resumed(
             break
         if shard.count < SHARD:
             return totals, reader, shard
-        totals.add(shard)
+        totals.merge(shard)
     if reader.count != totals.count:
         reader = Reader(run.data, run.inputs, run.unused)
         reader.read(totals.count)
@@ -63,7 +63,7 @@ def first_shards(
     digest.add(items)
     if digest.text != found.digest:
         return totals, Reader(run.data, run.inputs, run.unused), []
-    totals.add(msgspec.structs.replace(found.totals, items=items))
+    totals.merge(msgspec.structs.replace(found.totals, items=items))
     return totals, reader, found.shards
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, chdir, suppress
+from contextlib import ExitStack, chdir
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from enginebay import DataSet, errors
+from enginebay import DataSet
 from enginebay.errors import ArtifactError, EnginebayError, InputError, UsageError
 from enginebay_lab.evaluation.candidates import common_task, find_candidates
 from enginebay_lab.evaluation.chunks import Reader
@@ -41,46 +41,16 @@ class ShardTask(msgspec.Struct, frozen=True):
     stop: int
 
 
-class Failure(msgspec.Struct, frozen=True):
-    """What an evaluation raised in a worker.
-
-    Attributes:
-        kind: Its class, or the nearest one of :mod:`enginebay.errors`.
-        message: The message.
-        hint: The hint.
-    """
-
-    kind: str
-    message: str
-    hint: str | None
-
-    @classmethod
-    def of(cls, err: EnginebayError, where: str = "") -> Failure:
-        """Describe an error; ``where`` is added to its message."""
-        kind = next(one.__name__ for one in type(err).__mro__ if hasattr(errors, one.__name__))
-        return cls(kind, f"{err}{where}", err.hint)
-
-    def error(self) -> EnginebayError:
-        """The same error; a worker's text that names no error of Enginebay is the plain one."""
-        kind = getattr(errors, self.kind, None)
-        if isinstance(kind, type) and issubclass(kind, EnginebayError):
-            with suppress(TypeError):  # one that takes more than a message
-                return kind(self.message, hint=self.hint)
-        return EnginebayError(self.message, hint=self.hint)
-
-
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker found.
 
     Attributes:
         shards: Its shards, in order.
         model: A digest of the model's weights and its source; empty without a model.
-        failure: Why there are no shards.
     """
 
     shards: list[Shard] = []
     model: str = ""
-    failure: Failure | None = None
 
 
 class _Opened(NamedTuple):
@@ -105,6 +75,9 @@ def evaluate_shards(data: bytes) -> bytes:
 
     Returns:
         An encoded :class:`Answer`.
+
+    Raises:
+        EnginebayError: Whatever an evaluation raises; what only this machine does names it.
     """
     task = msgspec.msgpack.decode(data, type=ShardTask)
     where = f" (on {host_name()})"
@@ -112,14 +85,12 @@ def evaluate_shards(data: bytes) -> bytes:
         with _entered(task.job.folder):
             opened = _open(task.job)
             where = ""  # what an item does is the same everywhere
-            answer = _answer(opened, task)
-    except EnginebayError as err:
-        _close()
-        answer = Answer(failure=Failure.of(err, where))
-    except BaseException:
+            return msgspec.msgpack.encode(_answer(opened, task))
+    except BaseException as err:
         _close()  # its engines may have items that nobody waits for
+        if isinstance(err, EnginebayError):
+            err.args = (f"{err}{where}", *err.args[1:])
         raise
-    return msgspec.msgpack.encode(answer)
 
 
 def _entered(folder: str) -> chdir[str]:

@@ -117,14 +117,14 @@ class _Merger:
         """
         if outcome.value is None:
             assert outcome.fault is not None
+            if outcome.fault.error:
+                raise outcome.fault.exception()
             where = f" on {outcome.host}" if outcome.host else ""
             raise EnginebayError(
                 f"{self._names[outcome.key]} were not evaluated{where}: {outcome.fault.reason}",
                 hint=outcome.fault.hint or self._advice(),
             )
         answer = self._read(outcome)
-        if answer.failure is not None:
-            raise answer.failure.error()
         self._check_model(answer.model, outcome.host)
         for shard in answer.shards:
             self._waiting[shard.start] = shard.unpacked()
@@ -173,7 +173,7 @@ class _Merger:
 
     def _merge(self) -> None:
         while self.totals.count in self._waiting:
-            self.totals.add(self._waiting.pop(self.totals.count))
+            self.totals.merge(self._waiting.pop(self.totals.count))
 
     def _stop(self, start: int) -> int:
         return min(start + SHARD, self._count)

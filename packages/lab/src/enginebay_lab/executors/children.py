@@ -29,20 +29,6 @@ IDLE = 30.0
 MOST = 2 << 30
 
 
-class _Call(msgspec.Struct, frozen=True, array_like=True):
-    """What a child is asked for."""
-
-    function: str
-    data: bytes
-
-
-class _Reply(msgspec.Struct, frozen=True, array_like=True):
-    """What it returned, and the bytes that it has in RAM."""
-
-    value: bytes
-    memory: int | None
-
-
 def serve(folder: str) -> Callable[[bytes], bytes]:
     """Wait for calls in this process; called in a child process.
 
@@ -55,10 +41,10 @@ def serve(folder: str) -> Callable[[bytes], bytes]:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
 
     def run(message: bytes) -> bytes:
-        call = msgspec.msgpack.decode(message, type=_Call)
-        module, _, name = call.function.partition(":")
+        named, data = msgspec.msgpack.decode(message, type=tuple[str, bytes])
+        module, _, name = named.partition(":")
         function: Callable[[bytes], bytes] = attrgetter(name)(import_module(module))
-        return msgspec.msgpack.encode(_Reply(function(call.data), resident_memory()))
+        return msgspec.msgpack.encode((function(data), resident_memory()))
 
     return run
 
@@ -79,12 +65,12 @@ def call_in_child(function: str, data: bytes, limit: float) -> bytes:
     end = time.monotonic() + limit
     child = _taken()
     try:
-        reply = child.call(_Call(function, data), end)
+        value, memory = child.call(function, data, end)
     except BaseException:
         child.close()
         raise
-    child.wait() if reply.memory is None or reply.memory <= MOST else child.close()
-    return reply.value
+    child.wait() if memory is None or memory <= MOST else child.close()
+    return value
 
 
 def end_children() -> None:
@@ -107,14 +93,15 @@ class _Child:
         self._is_new = True
         self._timer: threading.Timer | None = None
 
-    def call(self, call: _Call, end: float) -> _Reply:
+    def call(self, function: str, data: bytes, end: float) -> tuple[bytes, int | None]:
+        """The value, and the bytes that the child has in RAM."""
         if self._timer is not None:
             self._timer.cancel()
         if self._is_new:
             self._receive(end)
             self._is_new = False
-        self._worker.send(msgspec.msgpack.encode(call))
-        return msgspec.msgpack.decode(self._receive(end), type=_Reply)
+        self._worker.send(msgspec.msgpack.encode((function, data)))
+        return msgspec.msgpack.decode(self._receive(end), type=tuple[bytes, int | None])
 
     def _receive(self, end: float) -> bytes:
         return self._worker.receive(max(0.001, end - time.monotonic()))

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from enginebay import __version__
 from enginebay.errors import UsageError, one_line
 from enginebay_lab.executors.dask import listening
-from enginebay_lab.executors.performing import Order, listeners, perform
+from enginebay_lab.executors.performing import listeners, order_of, perform
 from enginebay_lab.executors.tasks import Fault, Outcome, Task
 
 if TYPE_CHECKING:
@@ -167,9 +166,8 @@ class _Running:
         if self._broken is not None:
             yield sent.failed(self._broken)
             return
-        order = msgspec.msgpack.encode(Order(__version__, self._topic, task))
         try:
-            future = self._executor.submit(perform, order)
+            future = self._executor.submit(perform, order_of(self._topic, task))
         except Exception as err:  # noqa: BLE001  # executors have errors of their own
             text = f"the executor takes no more work: {one_line(err)}"
             self._broken = Fault("worker died", text)

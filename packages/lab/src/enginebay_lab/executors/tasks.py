@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Literal, TypeAlias
 
 import msgspec
+
+from enginebay import errors
+from enginebay.errors import EnginebayError
 
 #: Why a task has no value: its process crashed or ran past its limit; the worker that had it died,
 #: never answered, has another version of Enginebay, could not run it for another reason, or sent
@@ -37,11 +41,22 @@ class Fault(msgspec.Struct, frozen=True):
         kind: What happened.
         reason: The same as a sentence.
         hint: What to type next; empty where nothing helps.
+        error: The class in :mod:`enginebay.errors` of what its function raised; empty where that
+            is not what happened.
     """
 
     kind: FaultKind
     reason: str
     hint: str = ""
+    error: str = ""
+
+    def exception(self) -> EnginebayError:
+        """The same as an error; a stranger's text that names none of Enginebay is the plain one."""
+        kind = getattr(errors, self.error, None)
+        if isinstance(kind, type) and issubclass(kind, EnginebayError):
+            with suppress(TypeError):  # one that takes more than a message
+                return kind(self.reason, hint=self.hint or None)
+        return EnginebayError(self.reason, hint=self.hint or None)
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):

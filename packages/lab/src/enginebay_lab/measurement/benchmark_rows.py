@@ -6,6 +6,7 @@ import msgspec
 
 from enginebay import Receipt
 from enginebay.authors import Latency
+from enginebay.hooks import TimedLayer
 from enginebay_lab.measurement.machine import Machine
 
 #: What a line is called in a file that is written while a benchmark runs.
@@ -88,24 +89,16 @@ class Ratio(msgspec.Struct, frozen=True):
     high: float
 
 
-class Layer(msgspec.Struct, frozen=True, kw_only=True):
-    """A layer of an engine.
+class Layer(TimedLayer, frozen=True, kw_only=True):
+    """A layer of an engine: an :class:`enginebay.hooks.TimedLayer` with its part of the whole.
 
     Attributes:
-        name: The engine's own name for it.
-        operator: The engine's own word for what it does; empty where it does not say.
-        seconds: The median over some runs, while the engine's profiler watched.
         share: Its part of all layers' time together.
-        nodes: The nodes of the IR that it computes, as far as the engine says.
-        modules: The modules of the source that these come from, as ``named_modules()`` calls
+        modules: The modules of the source that its nodes come from, as ``named_modules()`` calls
             them: ``features.3.0``; empty for the model itself.
     """
 
-    name: str
-    operator: str
-    seconds: float
     share: float
-    nodes: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
 
 

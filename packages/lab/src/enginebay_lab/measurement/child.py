@@ -33,13 +33,13 @@ class Opened(msgspec.Struct, array_like=True):
         receipt: What the engine says that it runs.
         load: Seconds until it could be called.
         first: Seconds of the first call.
-        bare: Bytes of memory before it was loaded.
+        bare_memory: Bytes of memory before it was loaded.
     """
 
     receipt: Receipt
     load: float
     first: float
-    bare: int
+    bare_memory: int
 
 
 class Measured(msgspec.Struct, array_like=True):

@@ -178,11 +178,8 @@ class Contestant:
             return row
         row = msgspec.structs.replace(
             row,
+            **msgspec.structs.asdict(self._opened),
             precision=self._opened.receipt.precision,
-            receipt=self._opened.receipt,
-            load=self._opened.load,
-            first=self._opened.first,
-            bare_memory=self._opened.bare,
             peak_memory=self._peak or None,
         )
         return self._with_figures(row) if self.windows else row

@@ -6,6 +6,8 @@ from pathlib import Path  # noqa: TC003  # the child reads time_here's annotatio
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from enginebay import open_artifact
 from enginebay.authors import LoadRequest, Sample, call, load_samples, save_samples
 from enginebay.hooks import TimedLayer
@@ -56,11 +58,8 @@ def _with_shares(layers: Sequence[TimedLayer], modules: Mapping[str, str]) -> tu
     total = sum(layer.seconds for layer in layers)
     return tuple(
         Layer(
-            name=layer.name,
-            operator=layer.operator,
-            seconds=layer.seconds,
+            **msgspec.structs.asdict(layer),
             share=layer.seconds / total if total else 0.0,
-            nodes=layer.nodes,
             modules=tuple(dict.fromkeys(modules[n] for n in layer.nodes if n in modules)),
         )
         for layer in layers

@@ -6,11 +6,15 @@ import os
 import platform
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from enginebay import __version__
 from enginebay_lab.resources import cores
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 #: Environment variables that change how many threads an engine has, or how long they spin.
 _THREADS = (
@@ -45,6 +49,14 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     def is_busy(self) -> bool:
         """True where something else has half a core or more for each core that there is."""
         return self.load is not None and self.load >= self.cores / 2
+
+    def facts(self) -> Iterator[tuple[str, str]]:
+        """What stays true of it, for a reader: ``("processor", "… , 8 cores")`` and so on."""
+        yield "processor", f"{self.processor}, {self.cores} cores"
+        yield "system", self.system
+        yield "Python", self.python
+        for name, value in self.environment.items():
+            yield "environment", f"{name}={value}"
 
 
 def this_machine() -> Machine:

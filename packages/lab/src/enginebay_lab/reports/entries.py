@@ -2,57 +2,40 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enginebay_lab.measurement.benchmark_rows import Benchmark
+import msgspec
+
+from enginebay.authors import Manifest
+from enginebay_lab.comparison.comparison import ComparisonRow
+from enginebay_lab.evaluation.evaluation_rows import Row
+from enginebay_lab.measurement.benchmark_rows import Benchmark, BenchmarkRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from enginebay import Verification
-    from enginebay.authors import Manifest, OutputComparison
-    from enginebay_lab.comparison.comparison import ComparisonRow
-    from enginebay_lab.evaluation.evaluation_rows import Row
-    from enginebay_lab.measurement.benchmark_rows import BenchmarkRow
+    from enginebay.authors import OutputComparison
     from enginebay_lab.reports.findings import Findings, ReportedArtifact
 
+_replace = msgspec.structs.replace
 
-@dataclass
-class Entry:
-    """One backend at one precision.
+
+class Entry(ComparisonRow, frozen=True, kw_only=True):
+    """One backend at one precision: a comparison's row, with all else that is known of it.
 
     Attributes:
-        backend: The backend's name.
-        path: The artifact's folder, as the record names it; empty where there is none.
-        precision: The precision; empty where it is not known.
-        verdict: ``verified``, ``mismatched``, ``unverified``, ``crashed``, ``failed``, or empty.
-        reason: Why it is not verified; else empty.
-        hint: What to type next, where something does.
-        verification: The figures behind the verdict.
         manifest: The artifact's.
-        size: Bytes of its files.
-        seconds: How long it took to deploy.
-        notes: For the reader.
         metrics: The rows of evaluations.
         speeds: The rows of benchmarks.
         label: How the page names it, unlike all others.
     """
 
-    backend: str
-    path: str = ""
     precision: str = ""
     verdict: str = ""
-    reason: str = ""
-    hint: str = ""
-    verification: Verification | None = None
     manifest: Manifest | None = None
-    size: int | None = None
-    seconds: float | None = None
-    notes: tuple[str, ...] = ()
-    metrics: list[Row] = field(default_factory=list)
-    speeds: list[BenchmarkRow] = field(default_factory=list)
+    metrics: list[Row] = []
+    speeds: list[BenchmarkRow] = []
     label: str = ""
 
     @property
@@ -65,31 +48,24 @@ class Entry:
         """What was compared."""
         return self.verification.outputs if self.verification else ()
 
-    @property
-    def max_abs_error(self) -> float | None:
-        """The largest absolute error of any output; None where nothing was compared."""
-        errors = [one.max_abs_error for one in self.outputs if one.max_abs_error is not None]
-        return max(errors, default=None)
-
 
 def entries_of(report: Findings) -> list[Entry]:
     """Bring the records together, by the artifacts' folders."""
-    compared = [row for comparison in report.comparisons for row in comparison.rows]
-    found = [_compared(row) for row in compared]
-    with_speed = list(zip(found, compared, strict=True))
+    rows = [row for comparison in report.comparisons for row in comparison.rows]
+    found = [Entry(**msgspec.structs.asdict(row)) for row in rows]
     for artifact in report.artifacts:
-        _describe(_entry(found, artifact.path, artifact.manifest.backend), artifact)
+        at = _place(found, artifact.path, artifact.manifest.backend)
+        found[at] = _described(found[at], artifact)
     for metric in (row for evaluation in report.evaluations for row in evaluation.rows):
-        _entry(found, metric.artifact, metric.backend).metrics.append(metric)
+        found[_place(found, metric.artifact, metric.backend)].metrics.append(metric)
     for speed in (row for benchmark in report.benchmarks for row in benchmark.rows):
-        entry = _entry(found, speed.artifact or speed.name, speed.backend)
-        entry.speeds.append(speed)
-        entry.precision = entry.precision or speed.precision
-    for entry, row in with_speed:
-        if row.speed and not entry.speeds:  # a benchmark took longer
-            entry.speeds.append(row.speed)
-    _label(found)
-    return sorted(found, key=lambda entry: not entry.is_pytorch)
+        at = _place(found, speed.artifact or speed.name, speed.backend)
+        found[at].speeds.append(speed)
+        found[at] = _replace(found[at], precision=found[at].precision or speed.precision)
+    for entry in found:
+        if entry.speed and not entry.speeds:  # a benchmark took longer
+            entry.speeds.append(entry.speed)
+    return sorted(_labelled(found), key=lambda entry: not entry.is_pytorch)
 
 
 def benchmarks_of(report: Findings) -> list[Benchmark]:
@@ -115,31 +91,21 @@ def benchmarks_of(report: Findings) -> list[Benchmark]:
     return found
 
 
-def _compared(row: ComparisonRow) -> Entry:
-    return Entry(
-        row.backend,
-        path=row.artifact or "",
-        precision=row.precision,
-        verdict=row.verdict,
-        reason=row.reason,
-        hint=row.hint,
-        verification=row.verification,
-        size=row.size,
-        seconds=row.seconds,
-        notes=row.notes,
-    )
-
-
-def _describe(entry: Entry, artifact: ReportedArtifact) -> None:
-    """Add what the manifest says; its verdict may be newer than a comparison's."""
-    manifest = entry.manifest = artifact.manifest
-    entry.size = artifact.size
-    entry.verification = manifest.verification
-    entry.verdict = manifest.verification.verdict if manifest.verification else "unverified"
-    entry.reason = "" if entry.verdict == "verified" else _reason(manifest)
+def _described(entry: Entry, artifact: ReportedArtifact) -> Entry:
+    """The entry with what the manifest says; its verdict may be newer than a comparison's."""
+    manifest = artifact.manifest
+    verdict = manifest.verification.verdict if manifest.verification else "unverified"
     requested = str(manifest.params.get("precision", ""))
     effective = manifest.receipt.precision if manifest.receipt else ""
-    entry.precision = entry.precision or requested or effective
+    return _replace(
+        entry,
+        manifest=manifest,
+        size=artifact.size,
+        verification=manifest.verification,
+        verdict=verdict,
+        reason="" if verdict == "verified" else _reason(manifest),
+        precision=entry.precision or requested or effective,
+    )
 
 
 def _reason(manifest: Manifest) -> str:
@@ -147,21 +113,19 @@ def _reason(manifest: Manifest) -> str:
     return verification.summary() if verification else "it was never compared with its model"
 
 
-def _entry(entries: list[Entry], path: str, backend: str) -> Entry:
-    """The one entry whose folder this is, or a new one."""
-    entry = _with_path(entries, path)
-    if entry is None:
-        entry = Entry(backend, path)
-        entries.append(entry)
-    return entry
+def _place(entries: list[Entry], path: str, backend: str) -> int:
+    """The place of the one entry with this folder; a new entry's where there is none.
 
-
-def _with_path(entries: list[Entry], path: str) -> Entry | None:
-    """The one entry with this folder; a relative path is the end of an absolute one."""
+    A relative path is the end of an absolute one.
+    """
     absolute = str(Path(path).absolute())
-    same = [entry for entry in entries if entry.path and absolute == entry.path]
-    same = same or [entry for entry in entries if entry.path and _ends_alike(entry.path, path)]
-    return same[0] if len(same) == 1 else None
+    folders = [(n, entry.artifact) for n, entry in enumerate(entries) if entry.artifact]
+    same = [n for n, folder in folders if folder == absolute]
+    same = same or [n for n, folder in folders if _ends_alike(folder, path)]
+    if len(same) == 1:
+        return same[0]
+    entries.append(Entry(backend=backend, artifact=path))
+    return len(entries) - 1
 
 
 def _ends_alike(one: str, other: str) -> bool:
@@ -170,21 +134,27 @@ def _ends_alike(one: str, other: str) -> bool:
     return bool(length) and first[-length:] == second[-length:]
 
 
-def _label(entries: list[Entry]) -> None:
+def _labelled(entries: list[Entry]) -> list[Entry]:
     """Name each by its backend and precision; by its folder too where that says not which."""
     plain = [
         "PyTorch" if entry.is_pytorch else f"{entry.backend} {entry.precision}".rstrip()
         for entry in entries
     ]
-    for entry, text in zip(entries, plain, strict=True):
-        entry.label = text
-        if plain.count(text) > 1 and entry.path:
-            entry.label = f"{text} ({_distinct(entry.path, entries)})"
+    folders = [
+        f" ({_distinct(entry.artifact, entries)})"
+        if plain.count(text) > 1 and entry.artifact
+        else ""
+        for entry, text in zip(entries, plain, strict=True)
+    ]
+    named = zip(entries, plain, folders, strict=True)
+    return [_replace(entry, label=text + folder) for entry, text, folder in named]
 
 
 def _distinct(path: str, entries: list[Entry]) -> str:
     """The shortest end of a path that no other entry's path has."""
-    others = [Path(entry.path).parts for entry in entries if entry.path and entry.path != path]
+    others = [
+        Path(entry.artifact).parts for entry in entries if entry.artifact and entry.artifact != path
+    ]
     ends: Iterator[tuple[str, ...]] = (
         Path(path).parts[-n:] for n in range(1, len(Path(path).parts) + 1)
     )

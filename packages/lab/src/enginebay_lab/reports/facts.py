@@ -78,12 +78,8 @@ def machine(report: Findings) -> Iterator[tuple[str, str]]:
     """Where the artifacts were made and verified, each fact once."""
     found: dict[tuple[str, str], None] = {}
     for one in (benchmark.machine for benchmark in benchmarks_of(report)):
-        found["processor", f"{one.processor}, {one.cores} cores"] = None
-        for name, value in one.environment.items():
-            found["environment", f"{name}={value}"] = None
+        found |= dict.fromkeys(one.facts())
         found["load", f"{one.load:.1f} before the benchmark" if one.load is not None else ""] = None
-        found["system", one.system] = None
-        found["Python", one.python] = None
     for manifest in (artifact.manifest for artifact in report.artifacts):
         found["system", manifest.platform] = None
         found["Python", manifest.python] = None

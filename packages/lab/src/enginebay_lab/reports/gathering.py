@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay import Artifact, Deployment, open_artifact
+from enginebay import Artifact, Deployment, Verification, open_artifact
 from enginebay.errors import ArtifactError, UsageError
 from enginebay_lab.comparison.comparison import ROWS_FILE, Comparison
 from enginebay_lab.diagnosis.bisection import Bisection
@@ -26,9 +26,7 @@ from enginebay_lab.sweeps.sweep_rows import Sweep
 MANIFEST_NAME = "manifest.json"
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from enginebay import Verification
+    from collections.abc import Iterable
 
 
 def report(*sources: Any, command: str = "") -> Report:
@@ -58,17 +56,24 @@ def report(*sources: Any, command: str = "") -> Report:
     gathering.check()
     if len(sources) == 1 and gathering.reports:
         return gathering.reports[0]
+    records: dict[str, Any] = {name: tuple(found) for name, found in gathering.records.items()}
     return Report(
         created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         artifacts=tuple(gathering.artifacts.values()),
-        comparisons=tuple(gathering.comparisons),
-        benchmarks=tuple(gathering.benchmarks),
-        evaluations=tuple(gathering.evaluations),
-        sensitivities=tuple(gathering.sensitivities),
-        bisections=tuple(gathering.bisections),
-        sweeps=tuple(gathering.sweeps),
+        **records,
         command=command,
     )
+
+
+#: The fields of a report that hold results of the lab, by what they hold.
+_FIELDS: dict[type, str] = {
+    Comparison: "comparisons",
+    Benchmark: "benchmarks",
+    Evaluation: "evaluations",
+    Sensitivity: "sensitivities",
+    Bisection: "bisections",
+    Sweep: "sweeps",
+}
 
 
 class _Gathering:
@@ -76,23 +81,13 @@ class _Gathering:
 
     Attributes:
         artifacts: By their folders.
-        comparisons: As they came.
-        benchmarks: As they came.
-        evaluations: As they came.
-        sensitivities: As they came.
-        bisections: As they came.
-        sweeps: As they came.
+        records: All others as they came, by the field of the report that holds them.
         reports: Those that the records came from.
     """
 
     def __init__(self) -> None:
         self.artifacts: dict[str, ReportedArtifact] = {}
-        self.comparisons: list[Comparison] = []
-        self.benchmarks: list[Benchmark] = []
-        self.evaluations: list[Evaluation] = []
-        self.sensitivities: list[Sensitivity] = []
-        self.bisections: list[Bisection] = []
-        self.sweeps: list[Sweep] = []
+        self.records: dict[str, list[Any]] = {field: [] for field in _FIELDS.values()}
         self.reports: list[Report] = []
         self._model = OneModel()
         self._last = ""
@@ -104,37 +99,38 @@ class _Gathering:
             UsageError: It is nothing that a report shows, or of another model.
             ArtifactError: It is an artifact, and damaged.
         """
-        from enginebay import Verification
-
-        kinds: Mapping[Any, Callable[[Any], None]] = {
-            str: self._add_path,
-            Path: self._add_path,
-            Artifact: self._add_artifact,
-            Deployment: lambda found: self._add_artifact(found.artifact),
-            Verification: self._add_verification,
-            Verified: self._add_verified,
-            Comparison: self._add_comparison,
-            Benchmark: self._add_benchmark,
-            Evaluation: self._add_evaluation,
-            Sensitivity: self.sensitivities.append,
-            Bisection: self.bisections.append,
-            Sweep: self.sweeps.append,
-            Report: self._add_report,
-            ReportedArtifact: self._add_reported,
-        }
-        for kind, add in kinds.items():
-            if isinstance(source, kind):
-                add(source)
-                return
-        raise UsageError(
-            f"a report cannot show a {type(source).__name__}; wanted a result of compare, deploy, "
-            "benchmark, evaluate, sensitivity, bisect or sweep, an artifact, a report, or a path"
-        )
+        match source:
+            case str() | Path():
+                self._add_path(source)
+            case Artifact():
+                self._add_artifact(source)
+            case Deployment():
+                self._add_artifact(source.artifact)
+            case ReportedArtifact():
+                self._add_reported(source)
+            case Verification():
+                self._add_verification(source)
+            case Verified():
+                self._add_artifact(open_artifact(source.artifact))
+                self._add_verification(source.verification)
+            case Comparison():
+                self._add_comparison(source)
+            case Report():
+                self._add_report(source)
+            case Benchmark() | Evaluation() | Sensitivity() | Bisection() | Sweep():
+                if isinstance(source, Benchmark | Evaluation):
+                    self._add_folders(row.artifact for row in source.rows)
+                self.records[_FIELDS[type(source)]].append(source)
+            case _:
+                raise UsageError(
+                    f"a report cannot show a {type(source).__name__}; wanted a result of compare, "
+                    "deploy, benchmark, evaluate, sensitivity, bisect or sweep, an artifact, a "
+                    "report, or a path"
+                )
 
     def check(self) -> None:
         """Refuse a report of nothing."""
-        kinds = (self.comparisons, self.benchmarks, self.evaluations, self.sensitivities)
-        if not any((self.artifacts, self.bisections, self.sweeps, *kinds)):
+        if not self.artifacts and not any(self.records.values()):
             raise UsageError(f"there is nothing to report; wanted {WANTED}")
 
     def _add_path(self, source: str | Path) -> None:
@@ -178,10 +174,6 @@ class _Gathering:
         manifest = msgspec.structs.replace(found.manifest, verification=verification)
         self.artifacts[self._last] = msgspec.structs.replace(found, manifest=manifest)
 
-    def _add_verified(self, found: Verified) -> None:
-        self._add_artifact(open_artifact(found.artifact))
-        self._add_verification(found.verification)
-
     def _add_comparison(self, comparison: Comparison, folder: Path | None = None) -> None:
         """Add it with those of its artifacts that are still there, and still the same."""
         rows = []
@@ -199,28 +191,21 @@ class _Gathering:
             if artifact.manifest.verification == row.verification:
                 self._add_artifact(artifact)
                 rows[-1] = msgspec.structs.replace(row, artifact=str(artifact.path))
-        self.comparisons.append(msgspec.structs.replace(comparison, rows=tuple(rows)))
-
-    def _add_evaluation(self, evaluation: Evaluation) -> None:
-        """Add it with those of its artifacts that are still there."""
-        self._add_folders(row.artifact for row in evaluation.rows)
-        self.evaluations.append(evaluation)
-
-    def _add_benchmark(self, benchmark: Benchmark) -> None:
-        """Add it with those of its artifacts that are still there; PyTorch has no folder."""
-        self._add_folders(row.artifact for row in benchmark.rows if row.artifact)
-        self.benchmarks.append(benchmark)
+        found = msgspec.structs.replace(comparison, rows=tuple(rows))
+        self.records["comparisons"].append(found)
 
     def _add_folders(self, names: Iterable[str]) -> None:
-        for name in dict.fromkeys(names):
+        """Add the artifacts that are still there; PyTorch's rows name none."""
+        for name in filter(None, dict.fromkeys(names)):
             path = str(Path(name).resolve())
             if path not in self.artifacts and (Path(path) / MANIFEST_NAME).is_file():
                 self._add_artifact(open_artifact(path))
 
     def _add_report(self, other: Report) -> None:
-        measured = (other.benchmarks, other.evaluations, other.sensitivities, other.bisections)
-        kinds = (other.artifacts, other.sweeps, *measured)
-        for record in (record for group in kinds for record in group):
-            self.add(record)
-        self.comparisons.extend(other.comparisons)
+        records = (other.artifacts, *(getattr(other, field) for field in _FIELDS.values()))
+        for record in (record for group in records for record in group):
+            if isinstance(record, Comparison):  # its artifacts are among the report's
+                self.records["comparisons"].append(record)
+            else:
+                self.add(record)
         self.reports.append(other)

@@ -111,7 +111,7 @@ def _detail(entry: Entry) -> dict[str, Any]:
         ("built for", manifest.built_for if manifest else ""),
         *(("ran on", run.describe()) for run in (manifest.runs if manifest else ())),
         *(("note", text) for text in entry.notes),
-        ("folder", entry.path),
+        ("folder", entry.artifact),
         ("made", manifest.created if manifest else ""),
     ]
     return {

@@ -67,22 +67,3 @@ class Report(Findings, frozen=True, kw_only=True, tag="report"):
             write_whole(path, self.to_html().encode())
         else:
             write_whole(path, msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n")
-
-
-def json_schema() -> dict[str, Any]:
-    """The JSON schema of the document: the same for every Python and every version of Enginebay."""
-    plain = msgspec.json.decode(msgspec.json.encode(msgspec.json.schema(Report)))
-    schema: dict[str, Any] = _stable(plain)
-    return schema
-
-
-def _stable(schema: Any) -> Any:
-    """The same without defaults, one of which is a version, and with the docstrings' first lines.
-
-    Python 3.13 indents the other lines in another way.
-    """
-    if isinstance(schema, list):
-        return [_stable(each) for each in schema]
-    if not isinstance(schema, dict):
-        return schema.partition("\n")[0] if isinstance(schema, str) else schema
-    return {key: _stable(value) for key, value in schema.items() if key != "default"}

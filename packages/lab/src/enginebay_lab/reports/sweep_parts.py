@@ -155,11 +155,7 @@ def _host(rows: Sequence[SweepRow]) -> Iterator[tuple[str, str]]:
     """What is known of a host, each fact once."""
     found: dict[tuple[str, str], None] = {}
     for machine in (row.machine for row in rows if row.machine):
-        found["processor", f"{machine.processor}, {machine.cores} cores"] = None
-        found["system", machine.system] = None
-        found["Python", machine.python] = None
-        for name, value in machine.environment.items():
-            found["environment", f"{name}={value}"] = None
+        found |= dict.fromkeys(machine.facts())
     for row in rows:
         found |= dict.fromkeys(row.versions.items())
         problem = row.environment.failed if row.environment else None

@@ -99,7 +99,7 @@ def _overview_row(
         number(speed.items_per_second if speed else None, human_number),
         number(speed.ratio.value if speed and speed.ratio else None, _times),
         number(entry.size, human_size),
-        number(entry.seconds, lambda seconds: f"{seconds:.1f} s"),
+        number(entry.seconds or None, lambda seconds: f"{seconds:.1f} s"),
     ]
 
 

@@ -12,7 +12,6 @@ import msgspec
 from enginebay.authors import move_artifact
 from enginebay.errors import ArtifactError, ArtifactExistsError, EnginebayError, one_line
 from enginebay_lab.resources import host_name
-from enginebay_lab.sweeps.cell_job import decode_row
 from enginebay_lab.sweeps.faults import lost, lost_to_disk, named
 from enginebay_lab.sweeps.sending import ARTIFACTS, ATTEMPTS
 from enginebay_lab.sweeps.sweep_rows import SweepRow
@@ -45,7 +44,8 @@ def arrived(cell: Cell, reply: bytes, output: Path | None) -> SweepRow:
     asked = SweepRow.of(cell, "lost")
     try:
         row = msgspec.structs.replace(
-            decode_row(reply), **{name: getattr(asked, name) for name in _ASKED}
+            msgspec.msgpack.decode(reply, type=SweepRow),
+            **{name: getattr(asked, name) for name in _ASKED},
         )
         msgspec.json.decode(msgspec.json.encode(row), type=SweepRow)  # as its file will have it
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as err:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from enginebay_lab.sweeps.cells import Cell
-from enginebay_lab.sweeps.sweep_rows import SweepRow
+
+if TYPE_CHECKING:
+    from enginebay_lab.sweeps.sweep_rows import SweepRow
 
 
 class CellJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -64,13 +66,3 @@ def _escaped(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_escaped(each) for each in value]
     return value
-
-
-def decode_job(data: bytes) -> CellJob:
-    """Decode a job."""
-    return msgspec.msgpack.decode(data, type=CellJob)
-
-
-def decode_row(data: bytes) -> SweepRow:
-    """Decode a row."""
-    return msgspec.msgpack.decode(data, type=SweepRow)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay import get_backend, open_artifact
-from enginebay.authors import call, fixed_seed, parse_inputs
+from enginebay import DataSet, ExportOptions, VerifyOptions, get_backend, open_artifact
+from enginebay.authors import call, find_model, fixed_seed, parse_inputs, shapes_of
 from enginebay.commands import typed
 from enginebay.environment import Tier
 from enginebay.errors import (
@@ -32,10 +32,10 @@ from enginebay_lab.measurement.machine import this_machine
 from enginebay_lab.resources import host_name
 from enginebay_lab.shared_params import own_params
 from enginebay_lab.sweeps.backend_check import checked_environment, installed_versions
-from enginebay_lab.sweeps.cell_job import CellJob, decode_job, encode
+from enginebay_lab.sweeps.cell_job import CellJob, encode
 from enginebay_lab.sweeps.faults import CellLostError, is_disk_error, lost, lost_to_disk, named
-from enginebay_lab.sweeps.local_cell import LocalCell, code_folders
 from enginebay_lab.sweeps.measuring import measured
+from enginebay_lab.sweeps.named_files import check_files
 from enginebay_lab.sweeps.process_state import as_found, is_first_cell
 from enginebay_lab.sweeps.sweep_rows import SweepRow
 
@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import Any
 
-    from enginebay.authors import ModelSource
+    from enginebay.authors import ModelSource, Shapes
+    from enginebay_lab.sweeps.cells import Cell
 
 _replace = msgspec.structs.replace
 
@@ -61,7 +62,7 @@ def run_cell(data: bytes) -> bytes:
     Returns:
         What :func:`~enginebay_lab.sweeps.arrival.arrived` takes.
     """
-    job = decode_job(data)
+    job = msgspec.msgpack.decode(data, type=CellJob)
     is_fresh = is_first_cell()
     try:
         return _run(job, is_fresh=is_fresh)
@@ -77,7 +78,7 @@ def _run(job: CellJob, *, is_fresh: bool) -> bytes:
         ModelError: Likewise, its forward.
     """
     try:
-        with _folder(job) as (folder, is_shared), as_found(code_folders(job)):
+        with _folder(job) as (folder, is_shared), as_found(_code_folders(job)):
             with suppress(OSError):  # what is named by the cell and not seen here is its fault
                 os.chdir(job.cell.folder)
             row = _row(job, folder, is_fresh=is_fresh)
@@ -133,12 +134,15 @@ def _row(job: CellJob, folder: Path, *, is_fresh: bool) -> SweepRow:
     try:
         row = _with_environment(row)
         _check_usable(row, job.cell.params)
-        local = LocalCell(job)
+        for files in job.files.values():
+            check_files(files)
         with _same_weights():
-            model = local.find_model()
-            row = _deployed(row, local, model, folder)
+            section = (job.config or {}).get("codebase_config")
+            # Once for all that is done with it: some code runs once in a process.
+            model = find_model(job.cell.model, section, _shapes(job.cell))
+            row = _deployed(row, job, model, folder)
             row = measured(row, job.cell.seconds, job.cell.timeout)
-            return _evaluated(row, local, model)
+            return _evaluated(row, job, model)
     except CellLostError as err:
         return lost(row, err.fault, str(err), err.hint or "")
     except Exception as err:  # whatever is raised is the cell's reason
@@ -191,14 +195,39 @@ def _check_usable(row: SweepRow, params: Mapping[str, Any]) -> None:
         raise CellLostError("backend", message, hint=problem.fix)
 
 
-def _deployed(row: SweepRow, local: LocalCell, model: ModelSource, folder: Path) -> SweepRow:
+def _code_folders(job: CellJob) -> set[Path]:
+    """The folders of a cell and its files."""
+    paths = (path for files in job.files.values() for path in files)
+    return {Path(job.cell.folder), *(Path(path).parent for path in paths)}
+
+
+def _shapes(cell: Cell) -> Shapes:
+    """The shapes of the inputs, as far as the cell says them."""
+    with suppress(EnginebayError):  # deploying says what is wrong with the parameters
+        params = get_backend(cell.backend).params_from(cell.params)
+        if params.input_shapes:
+            return params.input_shapes
+    return shapes_of(parse_inputs(cell.inputs))
+
+
+def _data(job: CellJob) -> DataSet | None:
+    return DataSet(job.data, job.cell.take, job.cell.seed) if job.data else None
+
+
+def _given(cell: Cell, options: type[ExportOptions | VerifyOptions]) -> dict[str, Any]:
+    """The options that a cell has, by their names, as far as it says them."""
+    named = {name: getattr(cell, name, None) for name in options.__struct_fields__}
+    return {name: value for name, value in named.items() if value not in (None, "")}
+
+
+def _deployed(row: SweepRow, job: CellJob, model: ModelSource, folder: Path) -> SweepRow:
     """The row with the verdict and the artifact.
 
     Raises:
         EnginebayError: The model or the cell is wrong, or the disk is full.
     """
-    cell = local.cell
-    with typed(local.command):
+    cell = job.cell
+    with typed(job.command):
         (found,) = compare(
             model,
             parse_inputs(cell.inputs) or None,
@@ -207,7 +236,10 @@ def _deployed(row: SweepRow, local: LocalCell, model: ModelSource, folder: Path)
             precisions=[cell.precision] if cell.precision else (),
             params=cell.params,
             seconds=0,
-            **local.options,
+            config=job.config,
+            data=_data(job),
+            export=ExportOptions(**_given(cell, ExportOptions)),
+            verify=VerifyOptions(**_given(cell, VerifyOptions)),
         ).rows
     if found.verdict == "failed" and names_full_disk(found.reason):
         raise EnginebayError(found.reason)  # the row has no more of it
@@ -218,15 +250,15 @@ def _deployed(row: SweepRow, local: LocalCell, model: ModelSource, folder: Path)
     return _replace(row, receipt=artifact.manifest.receipt, digest=artifact.digest)
 
 
-def _evaluated(row: SweepRow, local: LocalCell, model: ModelSource) -> SweepRow:
+def _evaluated(row: SweepRow, job: CellJob, model: ModelSource) -> SweepRow:
     """The row with the metrics of its artifact; an error that none survives is in each of them."""
-    cell = local.cell
+    cell = job.cell
     if not cell.metrics or row.artifact is None:
         return row
     try:
         rows = evaluate(
             row.artifact,
-            local.data,
+            _data(job),
             list(cell.metrics),
             model=None if model.model is None else model,  # PyTorch runs no ONNX file
             timeout=cell.timeout,

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from enginebay import Backend
-    from enginebay.authors import Problems
     from enginebay_lab.sweeps.matrix_file import KeyPath, Matrix, MatrixTable
 
 #: More are a slip of the pen: a list in a list of parameters multiplies.
@@ -40,22 +39,21 @@ class PlacedCell(NamedTuple):
 Backends = dict[str, "Backend | None"]
 
 
-def expand(matrix: Matrix, backends: Backends, problems: Problems) -> list[PlacedCell]:
+def expand(matrix: Matrix, backends: Backends) -> list[PlacedCell]:
     """Return the cells of a matrix, without those that are excluded, and those that are included.
 
     Args:
-        matrix: The matrix.
+        matrix: The matrix, which collects what is wrong.
         backends: All that it names.
-        problems: The list for what is wrong.
     """
-    cells = {one.cell.key: one for one in _product(matrix, backends, problems)}
+    cells = {one.cell.key: one for one in _product(matrix, backends)}
     left_out = set[str]()
     for entry in matrix.exclude:
         found = {key for key, one in cells.items() if _matches(one.cell, entry.fields)}
         if not entry.fields:
-            problems.wrong(entry.path, "it has no value to match", "write backend = …")
+            matrix.problems.wrong(entry.path, "it has no value to match", "write backend = …")
         elif not found:
-            problems.wrong(entry.path, *_nothing_excluded(entry, cells))
+            matrix.problems.wrong(entry.path, *_nothing_excluded(entry, cells))
         left_out |= found
     kept = {key: one for key, one in cells.items() if key not in left_out}
     added: dict[str, PlacedCell] = {}
@@ -63,19 +61,21 @@ def expand(matrix: Matrix, backends: Backends, problems: Problems) -> list[Place
         key = one.cell.key
         if key in added:
             first = ".".join(map(str, added[key].path))
-            problems.wrong(one.path, f"it is the cell of {first} again", "leave one of them out")
+            matrix.problems.wrong(
+                one.path, f"it is the cell of {first} again", "leave one of them out"
+            )
         added.setdefault(key, one)
     return list({**kept, **{key: one for key, one in added.items() if key not in kept}}.values())
 
 
-def named_backends(matrix: Matrix, problems: Problems) -> Backends:
+def named_backends(matrix: Matrix) -> Backends:
     """Return every backend that a matrix names, loaded where it is installed here."""
     found: Backends = {}
     names = [(("backends",), name) for name in _of_matrix(matrix)]
     names += [((*one.path, "backend"), one.fields["backend"]) for one in matrix.include]
     for path, name in names:
         if name not in found:
-            with problems.collecting(path):
+            with matrix.problems.collecting(path):
                 found[name] = _find_backend(name)
     return found
 
@@ -102,7 +102,7 @@ def _find_backend(name: str) -> Backend | None:
     return None
 
 
-def check_params(matrix: Matrix, backends: Backends, problems: Problems) -> None:
+def check_params(matrix: Matrix, backends: Backends) -> None:
     """Refuse an axis without a value, and a parameter that no backend of the matrix has.
 
     The second only where all of them are installed here.
@@ -114,7 +114,7 @@ def check_params(matrix: Matrix, backends: Backends, problems: Problems) -> None
         given |= {(*entry.path, "params", name): value for name, value in _params(entry).items()}
     for path, value in given.items():
         name = path[-1]
-        with problems.collecting(path):
+        with matrix.problems.collecting(path):
             if name == "precision":
                 raise ParamsError("a sweep has several precisions", hint="precisions = ['fp16']")
             if value in ([], ()):
@@ -123,10 +123,10 @@ def check_params(matrix: Matrix, backends: Backends, problems: Problems) -> None
                 check_shared_param(name, engines)
 
 
-def _product(matrix: Matrix, backends: Backends, problems: Problems) -> Iterator[PlacedCell]:
+def _product(matrix: Matrix, backends: Backends) -> Iterator[PlacedCell]:
     precisions = matrix.keys.precisions
     if not precisions:
-        problems.wrong(
+        matrix.problems.wrong(
             ("precisions",), "there is none", "leave precisions out for each backend's own"
         )
     blocks = [
@@ -136,7 +136,7 @@ def _product(matrix: Matrix, backends: Backends, problems: Problems) -> Iterator
     ]
     sizes = [math.prod(map(len, axes.values())) for _, _, axes in blocks]
     if (count := sum(sizes) * len(precisions)) > MOST_CELLS:
-        problems.wrong(
+        matrix.problems.wrong(
             ("params",), f"the matrix has {count:,} cells: wanted {MOST_CELLS:,} at most"
         )
         return

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from enginebay.authors import Problems, declared_fields, read_table
 from enginebay.errors import ConfigError, ParamsError, UsageError
 from enginebay_lab.sweeps.cells import Cell
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
 
 #: The keys and indices that lead to a value of the file.
 KeyPath = tuple[Any, ...]
@@ -64,6 +67,7 @@ class Matrix(NamedTuple):
         models: The models, each with the fields that its cells have.
         exclude: What is left out.
         include: The cells that are added, or all where a list was given.
+        problems: What is wrong with it, as far as is known.
     """
 
     name: str
@@ -74,6 +78,27 @@ class Matrix(NamedTuple):
     models: list[MatrixTable]
     exclude: list[MatrixTable]
     include: list[MatrixTable]
+    problems: Problems
+
+    def collecting(self, path: KeyPath, *keys: Any) -> AbstractContextManager[None]:
+        """Collect what a check raises of a cell's value."""
+        return self.problems.collecting(self.path_of(path, *keys))
+
+    def path_of(self, path: KeyPath, *keys: Any) -> KeyPath:
+        """The path of a cell's value: in its own table, or else among those of all cells."""
+        shared = ("precisions",) if keys == ("precision",) else keys
+        for candidate in ((*path, *keys), shared):
+            if _is_in(self.table, candidate):
+                return candidate
+        return path
+
+    def raise_first(self) -> None:
+        """Raise the first problem, with the file and the key.
+
+        Raises:
+            ConfigError: There is one.
+        """
+        _raise_first(self.problems, self.table)
 
 
 def read_matrix(given: Any) -> Matrix:
@@ -115,8 +140,8 @@ def _listed(cells: Sequence[Any]) -> Matrix:
     ]
     table = {"cells": tables}
     _check_named(include, problems)
-    raise_first(problems, table)
-    return Matrix("the sweep", table, here, Keys(backends=()), {}, [], [], include)
+    _raise_first(problems, table)
+    return Matrix("the sweep", table, here, Keys(backends=()), {}, [], [], include, problems)
 
 
 def _read(
@@ -127,7 +152,7 @@ def _read(
     shared = {field: kind for field, kind in _CELL.items() if field not in _AXES}
     defaults = _fields(written, (), own | shared, problems)
     keys = Keys(**{field: defaults.pop(field) for field in own.keys() & defaults})
-    raise_first(problems, table)
+    _raise_first(problems, table)
     of_model = {field: kind for field, kind in _CELL.items() if field not in _AXES[1:3]}
     models = [
         MatrixTable(("models", i), _fields(_named(model), ("models", i), of_model, problems))
@@ -142,8 +167,8 @@ def _read(
     )
     _check_named(models, problems, wanted=("model",))
     _check_named(include, problems)
-    raise_first(problems, table)
-    return Matrix(name, table, folder, keys, defaults, models, exclude, include)
+    _raise_first(problems, table)
+    return Matrix(name, table, folder, keys, defaults, models, exclude, include, problems)
 
 
 def _named(model: str | dict[str, Any]) -> dict[str, Any]:
@@ -201,12 +226,7 @@ def _check_named(
                 problems.wrong(entry.path, f"there is no '{key}'", f'write {key} = "…"')
 
 
-def raise_first(problems: Problems, table: Mapping[str, Any]) -> None:
-    """Raise the first problem, with the file and the key.
-
-    Raises:
-        ConfigError: There is one.
-    """
+def _raise_first(problems: Problems, table: Mapping[str, Any]) -> None:
     # Many cells may have the same problem.
     each = Problems({(one.path, str(one)): one for one in problems}.values())
     placed = each.with_places(table)
@@ -216,3 +236,13 @@ def raise_first(problems: Problems, table: Mapping[str, Any]) -> None:
             for one in each
         )
     placed.raise_first()
+
+
+def _is_in(table: Mapping[str, Any], path: KeyPath) -> bool:
+    value: Any = table
+    for key in path:
+        try:
+            value = value[key]
+        except (KeyError, IndexError, TypeError):
+            return False
+    return True

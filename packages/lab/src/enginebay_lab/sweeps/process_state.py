@@ -39,7 +39,7 @@ def as_found(folders: Iterable[Path]) -> Iterator[None]:
     here, environment = Path.cwd(), dict(os.environ)
     own = {folder.resolve() for folder in folders}
     own -= {Path(installed).resolve() for installed in get_paths().values()}
-    functions = _torch_functions()
+    names = _torch_names()
     try:
         yield
     finally:
@@ -53,7 +53,7 @@ def as_found(folders: Iterable[Path]) -> Iterator[None]:
         if environment != os.environ:
             os.environ.clear()
             os.environ.update(environment)
-        _restore_torch(functions)
+        _restore_torch(names)
 
 
 def _home(module: ModuleType) -> Path | None:
@@ -63,23 +63,18 @@ def _home(module: ModuleType) -> Path | None:
     return Path(file).resolve().parent if isinstance(file, str) else None
 
 
-def _torch_functions() -> list[tuple[Any, dict[str, Any]]]:
-    """The functions and methods that models call, by the modules and classes that have them."""
+def _torch_names() -> list[tuple[Any, dict[str, Any]]]:
+    """The modules and classes with the functions that models call, and what each name is."""
     if not find_spec("torch"):
         return []
     import torch
 
     modules = (torch, torch.Tensor, torch.nn.functional, torch.nn.init, torch.nn.Module)
     layers = (getattr(torch.nn.modules, name) for name in torch.nn.modules.__all__)
-    return [(owner, _functions(owner)) for owner in (*modules, *layers)]
+    return [(owner, dict(vars(owner))) for owner in (*modules, *layers)]
 
 
-def _functions(owner: Any) -> dict[str, Any]:
-    named = vars(owner).items()
-    return {name: each for name, each in named if callable(each) and not name.startswith("__")}
-
-
-def _restore_torch(functions: Iterable[tuple[Any, dict[str, Any]]]) -> None:
+def _restore_torch(names: Iterable[tuple[Any, dict[str, Any]]]) -> None:
     """Set back what a model's file may change for all code that uses torch.
 
     A function that it replaced would change the next model's reference, too. What torch replaces
@@ -89,10 +84,12 @@ def _restore_torch(functions: Iterable[tuple[Any, dict[str, Any]]]) -> None:
     if torch is None:
         return
     own = str(Path(torch.__file__ or "").parent)
-    for owner, before in functions:
-        for name, found in _functions(owner).items():
+    for owner, before in names:
+        for name, found in dict(vars(owner)).items():
+            if found is before.get(name) or not callable(found) or name.startswith("__"):
+                continue
             code = getattr(found, "__code__", None)
-            if found is before.get(name) or (code and code.co_filename.startswith(own)):
+            if code and code.co_filename.startswith(own):
                 continue
             if name in before:
                 setattr(owner, name, before[name])

@@ -13,7 +13,6 @@ from enginebay_lab.sweeps.sweep_rows import ROW_KIND, SweepRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
 #: The file's name in a sweep's folder.
 ROWS_FILE = "rows.jsonl"
@@ -76,12 +75,7 @@ class RowsFile(Journal):
     def __enter__(self) -> RowsFile:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
     def _clean(self, path: Path, is_stale: Callable[[SweepRow], bool]) -> None:

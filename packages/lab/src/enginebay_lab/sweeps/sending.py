@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 
 #: The folder of a sweep's artifacts, and the one in it where they are built.
 ARTIFACTS, ATTEMPTS = "artifacts", ".attempts"
+#: The fields of a cell that are flags of ``enginebay deploy`` with one value.
+_FLAGS = (
+    *("precision", "config", "exporter", "ir", "data", "take", "seed"),
+    *("probes", "rtol", "atol"),
+)
 
 
 @contextmanager
@@ -126,19 +131,8 @@ def _texts(value: Any) -> Iterator[str]:
 def _command(cell: Cell) -> str:
     """What to type to make the artifact alone, from any folder."""
     words = ["enginebay", "deploy", cell.model, "--backend", cell.backend]
-    named = {
-        "precision": cell.precision,
-        "config": cell.config,
-        "exporter": cell.exporter,
-        "ir": cell.ir,
-        "data": cell.data,
-        "take": cell.take,
-        "seed": cell.seed or None,
-        "probes": cell.probes,
-        "rtol": cell.rtol,
-        "atol": cell.atol,
-        **cell.params,
-    }
+    given = msgspec.to_builtins(cell)  # without what is at its default
+    named = {name: given[name] for name in _FLAGS if name in given} | cell.params
     for text in cell.inputs:
         words += ["--input", text]
     for name, value in named.items():

@@ -1,0 +1,85 @@
+"""What a command found: printed, written as a report, and its failures named."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from enginebay.commands import (
+    print_json,
+    print_message,
+    repeatable_command,
+    short_path,
+    styled,
+)
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Callable, Iterable
+
+
+def add_report(parser: ArgumentParser) -> None:
+    """Add ``--report``."""
+    parser.add_argument(
+        "--report",
+        type=Path,
+        metavar="FILE",
+        help="write the result as a page too, as .html, or as data for one, as .json",
+    )
+
+
+def check_report(args: Namespace, *artifacts: Any) -> None:
+    """Refuse what could not be reported, before anything is measured.
+
+    Args:
+        args: The parsed command line.
+        artifacts: The artifacts that are to be in one report.
+
+    Raises:
+        UsageError: The file is no place for a report, or the artifacts are of different models.
+        ArtifactError: An artifact is damaged.
+        MissingDependencyError: What a page is made with is not installed.
+    """
+    if args.report is None:
+        return
+    from enginebay_lab.reports.gathering import report
+    from enginebay_lab.reports.saving import check_output
+
+    check_output(args.report)
+    if artifacts:
+        report(*artifacts)
+
+
+def show(
+    args: Namespace, found: Any, print_text: Callable[[Any], None], *artifacts: Any, **more: Any
+) -> None:
+    """Print a result, and write its report where one is wanted.
+
+    Args:
+        args: The parsed command line.
+        found: The result.
+        print_text: Prints it for people.
+        artifacts: What the report has besides.
+        **more: What the JSON document has besides.
+    """
+    import msgspec
+
+    if args.json:
+        print_json({**msgspec.to_builtins(found), **more})
+    else:
+        print_text(found)
+    if args.report is not None:
+        from enginebay_lab.reports.gathering import report
+
+        command = repeatable_command(args.argv)
+        report(*artifacts, found, command=command).save(args.report)
+        print_message(f"report: {short_path(args.report.absolute())}")
+
+
+def exit_code(failures: Iterable[str]) -> int:
+    """Name each failure on stderr; returns 1 where there is one, else 0."""
+    listed = list(failures)
+    for failure in listed:
+        print_message(f"{styled('error:', 'red', sys.stderr)} {failure}")
+    return 1 if listed else 0
