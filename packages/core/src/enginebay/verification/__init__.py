@@ -10,8 +10,8 @@ from enginebay.verification.engine_trial import check_loads, run_trial
 from enginebay.verification.groups import check_comparators
 from enginebay.verification.judgement import judge
 from enginebay.verification.probes import ProbeSettings
+from enginebay.verification.recorder import RecordedReference
 from enginebay.verification.recording import (
-    RecordedReference,
     record_reference,
     sample_model,
 )

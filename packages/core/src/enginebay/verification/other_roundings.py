@@ -96,8 +96,8 @@ def _rounds(func: Any, args: Any) -> bool:
 def _length(func: Any, args: Any, kwargs: Any, result: torch.Tensor) -> float:
     """How many numbers, or products, are summed for one that comes out."""
     if count := flop_registry.get(func.overloadpacket):  # two operations for each product
-        return count(*args, **kwargs, out_val=result) / 2 / max(1, result.numel())
-    return args[0].numel() / max(1, result.numel())
+        return float(count(*args, **kwargs, out_val=result)) / 2 / max(1, result.numel())
+    return float(args[0].numel()) / max(1, result.numel())
 
 
 #: A sum of so many equal values is off by as much as one of others, four roundings of 2**-23.

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from enginebay.models import BoundModel
     from enginebay.tensors import NumpyArray, Sample
     from enginebay.verdict import OutputComparison, Verification
-    from enginebay.verification.recording import RecordedReference
+    from enginebay.verification.recorder import RecordedReference
 
 #: Runs with other roundings, and with other decisions: one may leave a score on its side of a
 #: threshold, or two equal values in their order.
