@@ -59,9 +59,7 @@ class OpenvinoWrapper(eb.Wrapper):
         self._dtypes = tuple(numpy_dtype(spec.dtype) for spec in self.outputs)
         # The CPU plugin converts int64 to int32.
         self._narrowed = [
-            spec.name
-            for spec in self.inputs
-            if receipt.device == "cpu" and spec.dtype == "int64"
+            spec.name for spec in self.inputs if receipt.device == "cpu" and spec.dtype == "int64"
         ]
         self._idle: list[ov.InferRequest] = []
         self._workers = ThreadPoolExecutor(
