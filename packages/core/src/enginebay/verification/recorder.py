@@ -193,7 +193,9 @@ class Recorder(KeptSamples):
             self._record_tiled(probe, None)
 
     def record_non_finite(self, inputs: Arrays) -> None:
-        """NaN and infinity, unless the model raises; what Python reads of them decides nothing."""
+        """NaN and infinity, unless the model raises, or reads numbers: a loop might not end."""
+        if any(one.readings for group in self.observed.values() for one in group):
+            return
         with suppress(ModelError):
             self.add(NON_FINITE, Sample(inputs, self.model.run(inputs), "non_finite"))
 
