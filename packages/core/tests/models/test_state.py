@@ -71,7 +71,7 @@ def in_a_dict(model: Any, x: torch.Tensor) -> torch.Tensor:
 
 def in_a_list(model: Any, x: torch.Tensor) -> torch.Tensor:
     model.list.append(x.mean())
-    return torch.stack(model.list).sum()
+    return sum(model.list, torch.zeros(()))
 
 
 def in_a_number(model: Any, x: torch.Tensor) -> torch.Tensor:

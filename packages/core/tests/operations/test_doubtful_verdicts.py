@@ -274,7 +274,8 @@ def test_a_probe_that_rounding_decides_says_nothing(loopback: str, tmp_path: Pat
     assert basis is not None
     assert basis.dropped == (BY_ROUNDING,)
     assert "zeros" not in basis.labels
-    assert len(deployed.artifact.samples()) == deployed.verification.samples == 4
+    assert deployed.verification.samples == 4
+    assert len([one for one in deployed.artifact.samples() if one.kind != "non_finite"]) == 4
     assert eb.verify(deployed.artifact).verdict == "verified"
     again = eb.verify(deployed.artifact, reference=(Planes(), PLANES))
     assert again.verdict == "verified"

@@ -252,7 +252,7 @@ class Recorder(KeptSamples):
 
     def _unchanging(self) -> Iterator[str]:
         """The outputs that are the same in all samples, among others that are not."""
-        first, *others = (sample.outputs for sample in self.samples)
+        first, *others = (each.outputs for each in self.samples if each.kind != "non_finite")
         if all(equal(first, other) for other in others):
             return  # the verdict says so
         compared = {name for one in self.comparators for name in one.outputs}
