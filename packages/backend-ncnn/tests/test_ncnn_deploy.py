@@ -106,6 +106,7 @@ def test_an_output_whose_batch_is_not_first(deploy):
         torch.testing.assert_close(net({"x": x})["output"], model(x), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:.*the same in all samples")
 def test_integers_and_booleans_come_in_and_go_out(deploy, tokens):
     model, args = tokens
     deployed = deploy(model, args)
@@ -119,6 +120,7 @@ def test_integers_and_booleans_come_in_and_go_out(deploy, tokens):
     np.testing.assert_array_equal(found["is_first"], [[False, True, *[False] * 4]])
 
 
+@pytest.mark.filterwarnings("ignore:.*the same in all samples")
 def test_an_integer_that_a_blob_cannot_hold_is_refused(deploy, tokens):
     model, args = tokens
     with eb.load(deploy(model, args).artifact) as net:

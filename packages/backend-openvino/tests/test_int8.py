@@ -157,7 +157,7 @@ def test_deploy_verifies_int8_with_the_samples_of_an_artifact(tmp_path):
 @nncf
 def test_a_network_with_nothing_to_quantise_says_so(write, tmp_path):
     model = write("(float[n] x) => (float[n] y) { y = Relu(x) }")
-    np.savez(tmp_path / "c.npz", x=np.ones((2, 4), np.float32))
+    np.savez(tmp_path / "c.npz", x=np.eye(2, 4, dtype=np.float32))
     int8(model, tmp_path / "out", tmp_path / "c.npz")
     with eb.load(tmp_path / "out") as wrapper:
         assert wrapper.receipt.precision == "fp32"

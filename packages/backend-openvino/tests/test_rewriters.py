@@ -158,20 +158,6 @@ def test_contraction_with_a_contraction_of_constants(
     assert deployment.verdict == "verified"
 
 
-@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
-def test_a_shift_keeps_the_sign(dtype: torch.dtype, as_model: Any, tmp_path: Path) -> None:
-    def shifted(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return x >> 2, torch.bitwise_right_shift(x, torch.tensor(1, dtype=dtype))
-
-    example = torch.arange(12).to(dtype)
-    deployment = eb.deploy(as_model(shifted), example, backend="openvino", work_dir=tmp_path / "a")
-    assert deployment.verdict == "verified"
-    x = torch.tensor([-(2**24), -9, -8, -5, -4, -1, 0, 3, 4, 7, 2**24, 5]).to(dtype)
-    with eb.load(deployment.artifact) as wrapper:
-        for found, wanted in zip(wrapper({"x": x}).values(), shifted(x), strict=True):
-            assert torch.equal(found, wanted)
-
-
 def test_a_singular_matrix_has_a_determinant_of_zero(as_model: Any, tmp_path: Path) -> None:
     matrices = torch.randn(2, 4, 4)
     model = as_model(torch.linalg.det)

@@ -1,7 +1,7 @@
 """Rewriters for what OpenVINO does not support, or computes in another way.
 
 With ``ceil_mode`` torch and ONNX accept a pooling window larger than the input, which OpenVINO
-2026.4 refuses. Some models write global pooling that way. It shifts zeros into negative integers.
+2026.4 refuses. Some models write global pooling that way.
 """
 
 from __future__ import annotations
@@ -92,17 +92,3 @@ def _each(value: Any, times: int) -> list[int]:
     """Return one number for each dimension."""
     values = list(value) if isinstance(value, tuple | list) else [value]
     return values if len(values) > 1 else values * times
-
-
-@rewriters.function("torch.bitwise_right_shift")
-@rewriters.function("torch.Tensor.bitwise_right_shift")
-@rewriters.function("torch.Tensor.__rshift__")
-def right_shift(ctx: Context, x: Any, other: Any) -> Any:
-    """Shift ones into negative numbers: the complement of the shifted complement."""
-    import torch
-
-    if not isinstance(x, torch.Tensor) or not x.dtype.is_signed or x.dtype.is_floating_point:
-        return ctx.origin_func(x, other)
-    is_negative = x < 0
-    shifted = ctx.origin_func(torch.where(is_negative, ~x, x), other)
-    return torch.where(is_negative, ~shifted, shifted)

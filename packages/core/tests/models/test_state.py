@@ -201,6 +201,15 @@ def test_tensors_of_every_kind_stay(kind: str) -> None:
     assert model.buffer is tensor
 
 
+def test_complex_parameters_are_summed_whole() -> None:
+    model = nn.Module()
+    model.register_parameter("weight", nn.Parameter(torch.tensor([1 + 2j])))
+    state = ModelState(model)
+    with torch.no_grad():
+        model.weight += 1j
+    assert state.changed() == ["weight"]
+
+
 def test_what_a_lazy_module_makes_is_no_state() -> None:
     model = nn.Sequential(nn.LazyLinear(4), nn.LazyBatchNorm1d()).eval()
     state = ModelState(model)

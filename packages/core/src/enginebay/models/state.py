@@ -144,7 +144,8 @@ def _sums(tensor: Tensor) -> tuple[float, ...]:
     import torch
 
     try:
-        values = tensor.detach().to(torch.float64)
+        values = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+        values = values.detach().to(torch.float64)
         return values.sum().item(), values.norm().item()
     except (NotImplementedError, RuntimeError):  # it has no values, or none that can be summed
         return (0.0, 0.0)

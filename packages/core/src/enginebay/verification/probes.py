@@ -179,7 +179,8 @@ class Probes:
         yield self.redrawn()
         if not wide or len(floats) < len(self._example):
             yield self._probe("permuted", lambda _, array: self._permuted(array))
-        if any(self._turns(*each) for each in self._example.items()):
+        # Beside floats, integers are lengths and positions, which have no other side of zero.
+        if not floats and any(self._turns(*each) for each in self._example.items()):
             yield self._probe("integers turned over", self._turned)
         for shapes in between_shapes(dynamic, _shapes(self._example)):
             yield self._at(shapes)
