@@ -168,7 +168,7 @@ def test_quantised_nodes_are_built(
 
 
 def test_fp8_needs_ada(stand_ins: Any, tmp_path: Path) -> None:
-    data = [{"x": np.ones((2, 3), np.float32)}] * 16
+    data = [{"x": np.eye(2, 3, dtype=np.float32)}] * 16
     params = {"precision": "fp8", "compute_capability": ("sm86",), "calibration_data": data}
     with pytest.raises(ConversionError, match=r"sm86, .* HW-specific datatypes: fp8"):
         config_of(stand_ins, tmp_path, **params)
