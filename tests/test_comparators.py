@@ -117,11 +117,12 @@ def deploy(
     )
 
 
+@pytest.mark.filterwarnings("ignore::enginebay.VerdictWarning")  # of the probes that are left out
 @pytest.mark.parametrize("backend", THREADS)
 def test_a_detector_whose_order_is_the_engines_own(
     artifacts: dict[str, Path], backend: str, tmp_path: Path
 ) -> None:
-    """In place by place it is wrong; as a set it is right, now and later."""
+    """In place by place nobody knows; as a set it is right, now and later."""
     verification = eb.verify(artifacts[backend])
     assert verification.passed
     (matching,) = verification.matchings
@@ -133,8 +134,10 @@ def test_a_detector_whose_order_is_the_engines_own(
     (record,) = eb.open_artifact(artifacts[backend]).manifest.comparators
     assert record.comparator == "detections:0.5"
     if backend == "onnxruntime":
-        with pytest.raises(MismatchError):
-            deploy(backend, tmp_path / "elementwise")
+        found = deploy(backend, tmp_path / "elementwise")
+        assert found.verification is not None
+        assert found.verdict == "unverified"
+        assert "name outputs whose order may differ (--compare)" in found.verification.reason
 
 
 def planted():

@@ -55,6 +55,7 @@ compare = partial(lab.compare, seconds=0)
 QUICK = ("--seconds", "0")
 
 
+@pytest.mark.filterwarnings("ignore:inference precision f16")  # the processor may have none
 def test_a_row_for_each_backend_and_precision(tmp_path: Path) -> None:
     found = compare(
         *(Net(), EXAMPLE), work_dir=tmp_path / "all", backends=ENGINES, precisions=["fp32", "fp16"]

@@ -193,7 +193,7 @@ def test_tensors_of_every_kind_stay(kind: str) -> None:
     model, tensor = nn.Module(), BUFFERS[kind]()
     model.register_buffer("buffer", tensor)
     model.inside = {"deep": [(tensor,)]}  # type: ignore[assignment]  # anything may be there
-    state = ModelState(model)
+    state = ModelState(model, fully=True)
     assert state.changed() == []
     model.register_buffer("buffer", torch.ones(2))
     assert state.changed() == ["buffer"]
@@ -201,10 +201,26 @@ def test_tensors_of_every_kind_stay(kind: str) -> None:
     assert model.buffer is tensor
 
 
+class Making(dict[str, type]):
+    """A table of classes that makes an instance for whoever asks, as activations have."""
+
+    def __getitem__(self, name: str) -> Any:
+        return super().__getitem__(name)()
+
+
+def test_a_dict_that_makes_its_values_stays() -> None:
+    model = nn.Module()
+    model.table = Making(linear=nn.Linear)  # type: ignore[assignment]  # anything may be there
+    state = ModelState(model, fully=True)
+    assert state.changed() == []
+    state.restore()
+    assert dict.__getitem__(model.table, "linear") is nn.Linear  # type: ignore[arg-type]
+
+
 def test_complex_parameters_are_summed_whole() -> None:
     model = nn.Module()
     model.register_parameter("weight", nn.Parameter(torch.tensor([1 + 2j])))
-    state = ModelState(model)
+    state = ModelState(model, fully=True)
     with torch.no_grad():
         model.weight += 1j
     assert state.changed() == ["weight"]
@@ -212,14 +228,14 @@ def test_complex_parameters_are_summed_whole() -> None:
 
 def test_what_a_lazy_module_makes_is_no_state() -> None:
     model = nn.Sequential(nn.LazyLinear(4), nn.LazyBatchNorm1d()).eval()
-    state = ModelState(model)
+    state = ModelState(model, fully=True)
     model(X)
     assert state.changed() == []
 
 
 def test_the_sum_of_a_parameter_in_another_order_is_no_change() -> None:
     model = nn.Linear(300, 200)
-    state = ModelState(model)
+    state = ModelState(model, fully=True)
     model.weight.data = model.weight.data.t().contiguous().t()
     assert state.changed() == []
     with torch.no_grad():

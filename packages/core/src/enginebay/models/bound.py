@@ -191,7 +191,7 @@ def bind(
     given = example_inputs(args, source, input_shapes or {}, input_names)
     if source.model is None:
         return _bind_onnx(source, given, smallest, largest)
-    state = ModelState(source.module, surroundings=True)
+    state = ModelState(source.module, fully=True)
     known_inputs, known_outputs = (source.ir.inputs, source.ir.outputs) if source.ir else ((), ())
     read = partial(
         read_signature,

@@ -134,7 +134,10 @@ def _items(holder: Any) -> dict[Any, Any]:
         return dict(enumerate(holder))
     if isinstance(holder, set):
         return dict.fromkeys(holder)
-    return dict(vars(holder) if isinstance(holder, type) else holder)
+    if isinstance(holder, type):
+        return dict(vars(holder))
+    # What a dict of another class gives may be made for whoever asks.
+    return {key: dict.__getitem__(holder, key) for key in holder}
 
 
 def places_around(model: nn.Module) -> Iterator[Place]:

@@ -53,24 +53,23 @@ def unchanged(source: ModelSource) -> Iterator[None]:
 class ModelState:
     """The state of a model when this is made.
 
-    Of parameters only sums are kept: copies would take the model's memory once more.
-
     Args:
         model: The model.
-        surroundings: With the data in its classes, and in the globals that their methods name.
+        fully: With the data in its classes, in the globals that their methods name, and
+            the sums of parameters, whose copies would take the model's memory once more.
     """
 
-    def __init__(self, model: nn.Module, *, surroundings: bool = False) -> None:
+    def __init__(self, model: nn.Module, *, fully: bool = False) -> None:
         self._model = model
-        self._surroundings = surroundings
+        self._fully = fully
         self._places: list[Place] = []
         self._tensors: list[tuple[str, Tensor, Tensor]] = []
         self._sums: list[tuple[str, Tensor, tuple[float, ...]]] = []
-        self._take_down([Found("", model)], list(places_around(model)) if surroundings else [])
+        self._take_down([Found("", model)], list(places_around(model)) if fully else [])
 
     def again(self) -> ModelState:
         """The state now, of the same things."""
-        return ModelState(self._model, surroundings=self._surroundings)
+        return ModelState(self._model, fully=self._fully)
 
     def changed(self) -> list[str]:
         """Where something is no longer as it was: ``encoder.cache['keys']``."""
@@ -134,7 +133,8 @@ class ModelState:
         if is_lazy(tensor):  # the first forward makes it
             return
         if isinstance(tensor, Parameter):
-            self._sums.append((name, tensor, _sums(tensor)))
+            if self._fully:
+                self._sums.append((name, tensor, _sums(tensor)))
         elif has_content(tensor) and not tensor.is_inference():  # detach() puts a copy there
             self._tensors.append((name, tensor, detached(tensor)))
 
@@ -145,8 +145,9 @@ def _sums(tensor: Tensor) -> tuple[float, ...]:
 
     try:
         values = torch.view_as_real(tensor) if tensor.is_complex() else tensor
-        values = values.detach().to(torch.float64)
-        return values.sum().item(), values.norm().item()
+        values = values.detach() if values.is_floating_point() else values.detach().float()
+        norm = torch.linalg.vector_norm(values, dtype=torch.float64)
+        return values.sum(dtype=torch.float64).item(), norm.item()
     except (NotImplementedError, RuntimeError):  # it has no values, or none that can be summed
         return (0.0, 0.0)
 
