@@ -12,7 +12,7 @@ from torch import nn
 
 import enginebay as eb
 from enginebay.comparators import find_comparators
-from enginebay.errors import MismatchError, UsageError
+from enginebay.errors import UsageError
 from enginebay.hooks import ComparisonResult
 from enginebay.verdict import Verification
 from enginebay.verification.group import Measure
