@@ -44,7 +44,7 @@ class Place:
         name: Where it is.
         holder: A container, an object's attributes, a class, or the globals of a module.
         items: What was in it.
-        within: What comes before and after the key in the name of an item.
+        within: The form of an item's name: of the holder's, and the key.
         owner: The module that it belongs to.
         depth: How many objects that are no modules lead to what is in it.
         partly: True if more is in it that is not looked at.
@@ -123,7 +123,7 @@ def place_of(found: Found) -> Place | None:
         return Place(name, value, _items(value), within, owner, depth)
     if isinstance(value, torch.nn.Module):
         return Place(name, vars(value), _items(vars(value)), owner=value, depth=depth)
-    if depth < _OBJECTS_DEEP and hasattr(value, "__dict__") and _is_of_users(type(value)):
+    if depth < _OBJECTS_DEEP and _is_object(value):
         return Place(name, vars(value), _items(vars(value)), owner=owner, depth=depth + 1)
     return None
 
@@ -167,6 +167,11 @@ def _data(scope: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
 def _can_be_state(value: Any) -> bool:
     if isinstance(value, (*PLAIN, dict, list, set, tuple)) or is_tensor(value):
         return True
+    return _is_object(value)
+
+
+def _is_object(value: Any) -> bool:
+    """True for an object with attributes, of a class of the user's or of a library's."""
     return hasattr(value, "__dict__") and _is_of_users(type(value))
 
 

@@ -128,15 +128,13 @@ class ModelState:
                 waiting.extend(place.inside())
 
     def _take_down_tensor(self, name: str, tensor: Tensor) -> None:
-        from torch.nn.parameter import Parameter, is_lazy
+        from torch.nn.parameter import is_lazy
 
-        if is_lazy(tensor):  # the first forward makes it
-            return
-        if isinstance(tensor, Parameter):
-            if self._fully:
-                self._sums.append((name, tensor, _sums(tensor)))
-        elif has_content(tensor) and not tensor.is_inference():  # detach() puts a copy there
-            self._tensors.append((name, tensor, detached(tensor)))
+        if _is_state(tensor):
+            if has_content(tensor) and not tensor.is_inference():  # detach() puts a copy there
+                self._tensors.append((name, tensor, detached(tensor)))
+        elif self._fully and not is_lazy(tensor):  # the first forward makes what is lazy
+            self._sums.append((name, tensor, _sums(tensor)))
 
 
 def _sums(tensor: Tensor) -> tuple[float, ...]:
