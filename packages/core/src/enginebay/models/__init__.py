@@ -21,6 +21,8 @@ if TYPE_CHECKING:
         between_shapes as between_shapes,
         crossed_shapes as crossed_shapes,
         extreme_shapes as extreme_shapes,
+        shapes_at as shapes_at,
+        unlimited_sizes as unlimited_sizes,
     )
     from enginebay.models.examples import shapes_of as shapes_of
     from enginebay.models.forward import (
@@ -59,7 +61,10 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "models.arguments": "Call",
         "models.bound": "BoundModel bind",
-        "models.dynamic": "DynamicDim DynamicShapes between_shapes crossed_shapes extreme_shapes",
+        "models.dynamic": (
+            "DynamicDim DynamicShapes between_shapes crossed_shapes extreme_shapes shapes_at "
+            "unlimited_sizes"
+        ),
         "models.examples": "shapes_of",
         "models.forward": "evaluation output_tensors",
         "models.input_names": "unused",

@@ -146,11 +146,7 @@ def crossed_shapes(
         >>> list(crossed_shapes(image, {"x": (16, 16)}))
         [{'x': (31, 29)}, {'x': (31, 16)}, {'x': (16, 29)}]
     """
-    named = {
-        dim.name: (dim, usual[name][axis])
-        for name, axes in dynamic.items()
-        for axis, dim in axes.items()
-    }
+    named = _by_name(dynamic, usual)
     if len(named) < 2:
         return
     chosen: dict[str, int] = {}
@@ -161,15 +157,41 @@ def crossed_shapes(
         chosen[name] = next((n for n in others if dim.holds(n) and n not in taken), size)
     seen = [dict(usual)]
     for sizes in (chosen, *({name: size} for name, size in chosen.items())):
-        shapes = _resized(dynamic, usual, partial(_named_size, sizes))
+        shapes = shapes_at(dynamic, usual, sizes)
         if shapes not in seen:
             seen.append(shapes)
             yield shapes
 
 
-def _named_size(sizes: Mapping[str, int], dim: DynamicDim, size: int) -> int:
-    """The size that is chosen for a dimension's name; the usual one where none is."""
-    return sizes.get(dim.name, size)
+def shapes_at(
+    dynamic: DynamicShapes, usual: Mapping[str, tuple[int, ...]], sizes: Mapping[str, int]
+) -> dict[str, tuple[int, ...]]:
+    """Each input's shape with open dimensions at the sizes given by name, all else as usual."""
+    return _resized(dynamic, usual, lambda dim, size: sizes.get(dim.name, size))
+
+
+def unlimited_sizes(
+    dynamic: DynamicShapes, shapes: Mapping[str, tuple[int, ...]]
+) -> dict[str, int]:
+    """The sizes that open dimensions without a largest size have in these shapes, by name.
+
+    Example:
+        >>> image = {"x": {0: DynamicDim("batch", 1, 8), 1: DynamicDim("width")}}
+        >>> unlimited_sizes(image, {"x": (2, 16)})
+        {'width': 16}
+    """
+    named = _by_name(dynamic, shapes)
+    return {name: size for name, (dim, size) in named.items() if dim.max is None}
+
+
+def _by_name(
+    dynamic: DynamicShapes, shapes: Mapping[str, tuple[int, ...]]
+) -> dict[str, tuple[DynamicDim, int]]:
+    return {
+        dim.name: (dim, shapes[name][axis])
+        for name, axes in dynamic.items()
+        for axis, dim in axes.items()
+    }
 
 
 def between_shapes(

@@ -67,6 +67,7 @@ class Observation:
         classes: For inputs that index, gather or one-hot something else, its smallest size.
         orders: True if it computes places of values, which equal values leave open.
         random: True if it draws numbers at random.
+        largest: The bytes of the largest tensor that depends on the inputs.
     """
 
     readings: list[Reading] = field(default_factory=list)
@@ -74,6 +75,7 @@ class Observation:
     classes: dict[str, int] = field(default_factory=dict)
     orders: bool = False
     random: bool = False
+    largest: int = 0
 
     @property
     def below(self) -> dict[str, int]:
@@ -143,6 +145,8 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's i
     def _mark(self, values: Iterable[Any], sources: frozenset[str]) -> None:
         for value in values:
             if (reference := _storage(value)) is not None:
+                size = value.untyped_storage().nbytes()
+                self.observation.largest = max(self.observation.largest, size)
                 _, known = self._sources.get(reference.cdata, (None, frozenset()))
                 self._sources[reference.cdata] = (reference, known | sources)
 

@@ -57,7 +57,8 @@ def deploy(
         precision: The backend's parameter ``precision``, such as ``fp16`` or ``int8``.
         dynamic: The open dimensions: ``{"x": {0: "batch"}}`` or ``{"x": {0: ("batch", 1, 8)}}``; by
             default those where the params' smallest and largest shapes differ. The artifact is
-            verified at the example's, the smallest and the largest sizes, and at some in between.
+            verified at the example's, the smallest and the largest sizes, and at some in between;
+            a size without a largest one is tried up to ten times the example's, if that is quick.
         data: An :class:`enginebay.DataSet`, or what one is made of: int8 is calibrated with all of
             it, and every artifact is verified on 64 of its items, or all if there are fewer.
         int8_keep: Nodes, operators and beginnings of nodes' names (up to a ``/``) that stay in

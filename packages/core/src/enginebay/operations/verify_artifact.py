@@ -5,9 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
 
 from enginebay.artifact import (
     SAMPLES_FILE,
@@ -273,6 +276,8 @@ def _referenced(
     model = reference_model(source, names, arrays[0] if arrays else None, output_names or None)
     arrays = arrays or [{name: model.examples[name] for name in names or model.examples}]
     recorded = list(zip(labels or (EXAMPLE,), arrays, strict=True))
-    return sample_model(
+    found = sample_model(
         *(model, artifact.backend, recorded), precision=precision, domain=basis.domain
     )
+    tried = {} if inputs is not None else basis.tried
+    return replace(found, basis=msgspec.structs.replace(found.basis, tried=tried))

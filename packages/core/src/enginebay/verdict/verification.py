@@ -42,6 +42,8 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
         undecided: Labels of the samples on which rounding alone decides. Probes are dropped; what
             the caller gave stays, and its verdict is ``unverified``.
         untried: Inputs that hold the example's one value in every sample.
+        tried: The largest sizes that were compared of open dimensions without a limit, by name.
+        refused: The sizes of such dimensions at which the model itself raises.
         unchanging: Outputs without floats, or without any values, that are the same in all samples.
         warnings: What limits the verdict, a sentence each.
         branches: Lines where Python read values that differ between samples: ``net.py:12``.
@@ -55,6 +57,8 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
     dropped: tuple[str, ...] = ()
     undecided: tuple[str, ...] = ()
     untried: tuple[str, ...] = ()
+    tried: dict[str, int] = {}
+    refused: dict[str, int] = {}
     unchanging: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     branches: tuple[str, ...] = ()
@@ -73,6 +77,11 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
                 f"{count} probes, which are left out: {', '.join(out)}"
             )
         texts += [f"nothing is known about other values of '{name}'" for name in self.untried]
+        texts += [
+            f"the model itself raises where '{name}' is {size}, and the others are the example's: "
+            "give it a largest size"
+            for name, size in self.refused.items()
+        ]
         texts += [
             f"'{name}' is the same in all samples, so that an engine that always gives it would "
             "pass: give an example, or --data, with other results"
@@ -241,7 +250,10 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         text = f"{self.samples} sample{'' if self.samples == 1 else 's'}"
         domain = self.basis.domain if self.basis else {}
         within = " and ".join(f"{name}={low:g},{high:g}" for name, (low, high) in domain.items())
-        return f"{text} within {within}" if within else text
+        tried = self.basis.tried.items() if self.basis else ()
+        sizes = " and ".join(f"'{name}' up to {size}" for name, size in tried)
+        parts = (text, f"within {within}" if within else "", f"with {sizes}" if sizes else "")
+        return " ".join(filter(None, parts))
 
     def __repr__(self) -> str:
         if self.reason or not self.outputs:

@@ -134,7 +134,7 @@ class Probes:
                 smallest and the largest sizes, with the example's own values.
         """
         extremes = (
-            self._at(shapes, required=True)
+            self.at(shapes, required=True)
             for shapes in extreme_shapes(dynamic, _shapes(self._example))
         )
         if precision in CALIBRATED:
@@ -147,7 +147,7 @@ class Probes:
     def _apart(self, dynamic: DynamicShapes) -> Iterator[Probe]:
         """Sizes and inputs that the other probes change together, or not at all."""
         for shapes in crossed_shapes(dynamic, _shapes(self._example)):
-            yield self._at(shapes)
+            yield self.at(shapes)
         for name, array in self._example.items():
             if is_constant(array) and (other := self._other_values(name, array)) is not None:
                 inputs = {**self._example, name: other}
@@ -183,7 +183,7 @@ class Probes:
         if not floats and any(self._turns(*each) for each in self._example.items()):
             yield self._probe("integers turned over", self._turned)
         for shapes in between_shapes(dynamic, _shapes(self._example)):
-            yield self._at(shapes)
+            yield self.at(shapes)
         if floats:
             yield self._scaled("the other sign", -1.0)
             if wide:
@@ -220,7 +220,7 @@ class Probes:
         """Floats with the example's mean and spread, integers in its range."""
         return self._probe("redrawn", self._redrawn)
 
-    def _at(self, shapes: Shapes, *, required: bool = False) -> Probe:
+    def at(self, shapes: Shapes, *, required: bool = False) -> Probe:
         """Values drawn at other sizes."""
         tiled = {name: resize(array, shapes[name]) for name, array in self._example.items()}
         inputs = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ import msgspec
 import numpy as np
 
 from enginebay.errors import ModelError, first_line
+from enginebay.models import unlimited_sizes
 from enginebay.tensors import Sample
 from enginebay.verdict import EXAMPLE, ITEM, Basis
 from enginebay.verification.group import Measure
@@ -29,6 +31,10 @@ if TYPE_CHECKING:
     from enginebay.verification.probes import Domain
 
     Arrays = dict[str, NumpyArray]
+
+#: What one run at a larger size may take: seconds, and bytes of its largest tensor.
+_SECONDS = 0.5
+_BYTES = 1 << 27
 
 #: How many places the verdict names, where the model keeps something.
 _NAMED = 3
@@ -68,6 +74,7 @@ class KeptSamples:
     beyond: list[str] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
     untried: tuple[str, ...] = ()
+    refused: dict[str, int] = field(default_factory=dict)
     targets: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -113,6 +120,7 @@ class KeptSamples:
             beyond=tuple(self.beyond),
             dropped=tuple(self.dropped),
             untried=self.untried,
+            refused=self.refused,
             domain=self.domain,
             targets=self.targets,
         )
@@ -120,12 +128,17 @@ class KeptSamples:
 
 @dataclass
 class Recorder(KeptSamples):
-    """Runs the model on one sample after the other, and keeps what Python saw."""
+    """Runs the model on one sample after the other, and keeps what Python saw.
+
+    Attributes:
+        cost: What the last run took, as a part of what one at a larger size may take.
+    """
 
     model: BoundModel = field(kw_only=True)
     comparators: Sequence[Comparator] = ()
     doubt: str = ""
     orders: bool = False
+    cost: float = 0.0
     #: What Python read, by the sizes of the inputs.
     observed: dict[str, list[Observation]] = field(default_factory=dict)
 
@@ -188,9 +201,19 @@ class Recorder(KeptSamples):
                 self.dropped.append(f"{probe.label}: {first_line(err)}")
             return
         if self.accepts(probe.label, outputs):
-            self._keep(probe, probe.inputs, outputs)
+            self.keep(probe, probe.inputs, outputs)
         elif probe.required:
             self._record_tiled(probe, None)
+
+    def run_probe(self, probe: Probe) -> tuple[Arrays, Arrays] | None:
+        """A probe or the example itself at its sizes, and the outputs; None if both raise."""
+        for inputs in (probe.inputs, probe.tiled or probe.inputs):
+            try:
+                return inputs, self._run(inputs)
+            except ModelError as err:
+                reason = first_line(err)
+        self.dropped.append(f"{probe.label}: {reason}")
+        return None
 
     def record_non_finite(self, inputs: Arrays) -> None:
         """NaN and infinity, unless the model raises, or reads numbers: a loop might not end."""
@@ -203,7 +226,7 @@ class Recorder(KeptSamples):
         """Sizes that the caller wants open: with the example's own values, and else an error."""
         assert probe.tiled is not None
         try:
-            self._keep(probe, probe.tiled, self._run(probe.tiled))
+            self.keep(probe, probe.tiled, self._run(probe.tiled))
         except ModelError as err:
             if probe.tiled is probe.inputs:
                 raise
@@ -212,15 +235,19 @@ class Recorder(KeptSamples):
                 hint="keep the smallest and the largest sizes to what the model takes",
             ) from err
 
-    def _keep(self, probe: Probe, inputs: Arrays, outputs: Arrays) -> None:
+    def keep(self, probe: Probe, inputs: Arrays, outputs: Arrays) -> None:
+        """Keep what the model gives for a probe."""
         sample = Sample(inputs, outputs, kind="example" if probe.required else "probe")
         self.add(probe.label, sample, beyond=probe.beyond)
 
     def _run(self, inputs: Arrays) -> Arrays:
         from enginebay.models import Observer  # imports torch
 
-        observer = Observer()
+        # This thread's time: a busy machine would make the sizes those of chance.
+        observer, start = Observer(), time.thread_time()
         outputs = self.model.run(inputs, observer)
+        spent = (time.thread_time() - start) / _SECONDS
+        self.cost = max(spent, observer.observation.largest / _BYTES)
         sizes = ",".join(str(array.shape) for array in inputs.values())
         self.observed.setdefault(sizes, []).append(observer.observation)
         self.orders |= observer.observation.orders
@@ -247,6 +274,7 @@ class Recorder(KeptSamples):
             unchanging=tuple(self._unchanging()),
             warnings=warnings,
             branches=branches,
+            tried=tried_sizes(self.model, self.samples),
             doubt=self.doubt,
         )
 
@@ -261,6 +289,16 @@ class Recorder(KeptSamples):
                 continue
             if all(np.array_equal(array, other[name]) for other in others):
                 yield name
+
+
+def tried_sizes(model: BoundModel, samples: Iterable[Sample]) -> dict[str, int]:
+    """The largest size of each open dimension without a limit, over some samples."""
+    largest: dict[str, int] = {}
+    for sample in samples:
+        shapes = {name: array.shape for name, array in sample.inputs.items()}
+        for name, size in unlimited_sizes(model.dynamic, shapes).items():
+            largest[name] = max(size, largest.get(name, 0))
+    return largest
 
 
 def _python_values(

@@ -10,6 +10,7 @@ from enginebay.errors import EnginebayError, InputError, first_line, nearest
 from enginebay.tensors import Sample
 from enginebay.verdict import EXAMPLE, Basis
 from enginebay.verification.groups import check_comparators
+from enginebay.verification.larger_sizes import record_larger
 from enginebay.verification.probes import NON_FINITE, Probe, Probes, ProbeSettings
 from enginebay.verification.recorder import KeptSamples, RecordedReference, Recorder
 from enginebay.verification.reference import reference_for
@@ -74,11 +75,12 @@ def record_reference(
         recorder.record_item(item)
     for probe in drawn:
         recorder.record(probe)
-    check_comparators(comparators, recorder.samples[1:])
     if settings.count and precision not in CALIBRATED:
+        record_larger(recorder, probes)
         recorder.note_untried(model.examples)
         if not comparators and (arrays := probes.non_finite()):
             recorder.record_non_finite(arrays)
+    check_comparators(comparators, recorder.samples[1:])
     return recorder.recorded(reference.description)
 
 

@@ -31,6 +31,7 @@ from enginebay.verification.group import Measure
 from enginebay.verification.groups import compare_sample
 from enginebay.verification.output_arrays import is_float
 from enginebay.verification.probes import is_constant
+from enginebay.verification.recorder import tried_sizes
 from enginebay.verification.tolerance import ROUNDING, tolerance_for
 
 if TYPE_CHECKING:
@@ -194,6 +195,7 @@ def _without(recorded: RecordedReference, decided: Collection[str]) -> RecordedR
     pairs = list(zip(basis.labels, recorded.samples, strict=True))
     out = [label for label, one in pairs if label in decided and one.kind == "probe"]
     kept = [(label, sample) for label, sample in pairs if label not in out]
+    samples = tuple(sample for _, sample in kept)
     reasons = (f"{label}: rounding alone decides what the model gives" for label in out)
     basis = msgspec.structs.replace(
         basis,
@@ -201,5 +203,6 @@ def _without(recorded: RecordedReference, decided: Collection[str]) -> RecordedR
         beyond=tuple(label for label in basis.beyond if label not in out),
         dropped=(*basis.dropped, *reasons),
         undecided=(*basis.undecided, *decided),
+        tried=tried_sizes(recorded.model, samples) if recorded.model else {},
     )
-    return replace(recorded, samples=tuple(sample for _, sample in kept), basis=basis)
+    return replace(recorded, samples=samples, basis=basis)

@@ -1,0 +1,115 @@
+"""An open size without a limit is tried up to ten times the example's, and the verdict says so."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from torch import nn
+
+import enginebay as eb
+from enginebay.cli import main
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+pytestmark = pytest.mark.usefixtures("loopback")
+
+X = torch.linspace(-1, 2, 12).view(3, 4)
+OPEN = {"x": {0: "batch", 1: "length"}}
+
+
+class Model(nn.Module):
+    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(x)
+
+
+def double(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+def at_most(length: int) -> Callable[[torch.Tensor], torch.Tensor]:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x * torch.arange(length).index_select(0, torch.arange(x.shape[1]))
+
+    return function
+
+
+def deployed(
+    function: Callable[[torch.Tensor], torch.Tensor],
+    folder: Path,
+    *,
+    engine: Callable[[torch.Tensor], torch.Tensor] | None = None,
+    **options: object,
+) -> eb.Verification:
+    rewriters = eb.RewriterSet()
+    if engine is not None:
+        rewriters.function(f"{__name__}.Model.forward")(lambda ctx, self, x: engine(x))
+    return eb.deploy(
+        Model(function),
+        X,
+        work_dir=folder / "out",
+        dynamic=OPEN,
+        export=eb.ExportOptions(rewriters=[rewriters]),
+        verify=eb.VerifyOptions(allow_mismatch=True, **options),  # type: ignore[arg-type]  # by name
+    ).verification
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_an_engine_that_is_wrong_beyond_twice_the_examples_size(axis: int, tmp_path: Path) -> None:
+    def engine(x: torch.Tensor) -> torch.Tensor:
+        kept = torch.arange(x.shape[axis]) < 2 * X.shape[axis] + 1
+        return x * 2 * (kept if axis else kept[:, None])
+
+    assert deployed(double, tmp_path, engine=engine).verdict == "mismatched"
+
+
+def test_the_verdict_says_how_large_each_size_was(tmp_path: Path, capsys) -> None:
+    found = deployed(double, tmp_path)
+    assert found.verdict == "verified"
+    assert found.extent().endswith(" samples with 'batch' up to 30 and 'length' up to 40")
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text("utf-8"))
+    assert manifest["verification"]["basis"]["tried"] == {"batch": 30, "length": 40}
+    for reference in (None, Model(double)):
+        verified = eb.verify(tmp_path / "out", reference=reference)
+        assert "'batch' up to 30" in verified.extent()
+    for command in ("inspect", "verify"):
+        main([command, str(tmp_path / "out")])
+        assert "'batch' up to 30" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(("length", "refused", "tried"), [(12, 20, 8), (31, 40, 20)])
+def test_a_model_that_refuses_large_sizes_is_named_with_the_size(
+    length: int, refused: int, tried: int, tmp_path: Path
+) -> None:
+    text = f"the model itself raises where 'length' is {refused}, and the others are the example's"
+    with pytest.warns(eb.VerdictWarning, match=text):
+        found = deployed(at_most(length), tmp_path)
+    assert found.verdict == "verified"
+    assert found.extent().endswith(f"'length' up to {tried}")
+
+
+def test_no_larger_size_where_runs_are_slow_or_no_probe_is_wanted(tmp_path: Path) -> None:
+    def slow(x: torch.Tensor) -> torch.Tensor:
+        start = time.thread_time()
+        while not torch.compiler.is_exporting() and time.thread_time() - start < 0.3:
+            pass
+        return x * 2
+
+    assert deployed(slow, tmp_path / "slow").extent().endswith("'length' up to 7")
+    assert deployed(double, tmp_path / "alone", probes=0).extent().endswith("'length' up to 4")
+
+
+def test_no_larger_size_where_tensors_would_be_too_large(tmp_path: Path) -> None:
+    def wide(x: torch.Tensor) -> torch.Tensor:
+        return (x[:, None] + torch.zeros(2_000_000, 1)).amax(1)
+
+    assert deployed(wide, tmp_path).extent().endswith("'batch' up to 5 and 'length' up to 7")
