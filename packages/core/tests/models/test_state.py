@@ -11,6 +11,7 @@ from torch import nn
 
 import enginebay as eb
 from enginebay.models import ModelState
+from enginebay.models.holders import places_around
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -223,7 +224,7 @@ def test_complex_parameters_are_summed_whole() -> None:
     state = ModelState(model, fully=True)
     with torch.no_grad():
         model.weight += 1j
-    assert state.changed() == ["weight"]
+    assert state.changed_parameters() == ["weight"]
 
 
 def test_what_a_lazy_module_makes_is_no_state() -> None:
@@ -237,7 +238,45 @@ def test_the_sum_of_a_parameter_in_another_order_is_no_change() -> None:
     model = nn.Linear(300, 200)
     state = ModelState(model, fully=True)
     model.weight.data = model.weight.data.t().contiguous().t()
-    assert state.changed() == []
+    assert state.changed() == state.changed_parameters() == []
     with torch.no_grad():
         model.weight[0, 0] += 1e-2
-    assert state.changed() == state.changed_parameters() == ["weight"]
+    assert state.changed_parameters() == ["weight"]
+
+
+@pytest.mark.usefixtures("loopback")
+def test_parameters_are_read_for_a_deployment_alone_and_once_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    norm, shapes = torch.linalg.vector_norm, []
+
+    def counted(values: torch.Tensor, **options: Any) -> torch.Tensor:
+        shapes.append(values.shape)
+        return norm(values, **options)
+
+    monkeypatch.setattr(torch.linalg, "vector_norm", counted)
+    model = Keeping(lambda model, x: x)
+    eb.export(model, X, path=tmp_path / "model.onnx")
+    assert shapes == []
+    eb.deploy(Keeping(in_a_buffer), X, backend="loopback", work_dir=tmp_path / "out")
+    assert shapes.count((4, 4)) == 3  # before, after, and what is put back
+
+
+def one_of_a_file(x: torch.Tensor) -> torch.Tensor:
+    return x * TOTAL
+
+
+class Another(Keeping):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return one_of_a_file(x)
+
+
+class Third(Keeping):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return one_of_a_file(x)
+
+
+def test_the_functions_of_a_file_are_read_once_for_all_its_classes() -> None:
+    model = nn.ModuleList([Another(counting), Third(counting)])
+    names = [name for place in places_around(model) for name in place.items]
+    assert names.count("TOTAL") == 1

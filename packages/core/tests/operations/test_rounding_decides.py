@@ -103,6 +103,21 @@ def test_far_ends_of_functions_are_exact_in_double_precision(loopback: str, tmp_
         deploy(engine, torch.randn(2, 8), loopback, tmp_path)
 
 
+def test_one_copy_in_double_precision_is_enough_for_all_samples(
+    loopback: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cancelled(x: torch.Tensor) -> torch.Tensor:
+        return (x.exp() * 1e5 + x) - x.exp() * 1e5
+
+    copied, double = [], nn.Module.double
+    monkeypatch.setattr(nn.Module, "double", lambda self: copied.append(self) or double(self))
+    engine = Engine(cancelled, lambda x: x * 1)
+    found = deploy(engine, torch.randn(2, 8), loopback, tmp_path).verification
+    assert found.basis is not None
+    assert len(found.basis.undecided) > 1
+    assert len(copied) == 1
+
+
 def test_what_cannot_run_in_double_precision_keeps_its_runs_with_other_roundings(
     loopback: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -75,7 +75,7 @@ def test_an_engine_that_is_wrong_beyond_twice_the_examples_size(axis: int, tmp_p
 def test_the_verdict_says_how_large_each_size_was(tmp_path: Path, capsys) -> None:
     found = deployed(double, tmp_path)
     assert found.verdict == "verified"
-    assert found.extent().endswith(" samples with 'batch' up to 30 and 'length' up to 40")
+    assert found.extent().endswith(" samples, 'batch' up to 30, 'length' up to 40")
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text("utf-8"))
     assert manifest["verification"]["basis"]["tried"] == {"batch": 30, "length": 40}
     for reference in (None, Model(double)):
@@ -90,7 +90,7 @@ def test_the_verdict_says_how_large_each_size_was(tmp_path: Path, capsys) -> Non
 def test_a_model_that_refuses_large_sizes_is_named_with_the_size(
     length: int, refused: int, tried: int, tmp_path: Path
 ) -> None:
-    text = f"the model itself raises where 'length' is {refused}, and the others are the example's"
+    text = f"the model itself fails where 'length' is {refused}, and the others are the example's"
     with pytest.warns(eb.VerdictWarning, match=text):
         found = deployed(at_most(length), tmp_path)
     assert found.verdict == "verified"
@@ -112,4 +112,4 @@ def test_no_larger_size_where_tensors_would_be_too_large(tmp_path: Path) -> None
     def wide(x: torch.Tensor) -> torch.Tensor:
         return (x[:, None] + torch.zeros(2_000_000, 1)).amax(1)
 
-    assert deployed(wide, tmp_path).extent().endswith("'batch' up to 5 and 'length' up to 7")
+    assert deployed(wide, tmp_path).extent().endswith("'batch' up to 5, 'length' up to 7")

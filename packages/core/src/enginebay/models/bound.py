@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import contextmanager, suppress
+from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,7 +21,6 @@ from enginebay.models.dynamic import from_profiles, to_profiles
 from enginebay.models.examples import example_inputs, is_made_up, open_dimensions, range_profiles
 from enginebay.models.exported_programs import captured_dimensions, check_captured
 from enginebay.models.signature import Signature, read_signature
-from enginebay.models.state import ModelState
 from enginebay.tensors import host_view, to_numpy, to_torch
 
 if TYPE_CHECKING:
@@ -51,7 +51,6 @@ class BoundModel:
         dynamic: The open dimensions.
         profiles: The smallest, usual and largest shape of each input.
         signature: How PyTorch calls the model; None for an ONNX file, which it cannot run.
-        state: What the model held before it ran for the first time; None for an ONNX file.
     """
 
     source: ModelSource
@@ -61,7 +60,6 @@ class BoundModel:
     dynamic: DynamicShapes
     profiles: dict[str, ShapeProfile]
     signature: Signature | None = None
-    state: ModelState | None = None
 
     @property
     def open_inputs(self) -> tuple[TensorSpec, ...]:
@@ -86,6 +84,12 @@ class BoundModel:
 
         parameters = self.source.module.parameters()
         return next((each.device for each in parameters), torch.device("cpu"))
+
+    @cached_property
+    def doubled(self) -> BoundModel:
+        """The same with a copy of the model in double precision."""
+        module = deepcopy(self.source.module).double()
+        return replace(self, source=replace(self.source, model=module))
 
     @property
     def below(self) -> dict[str, int]:
@@ -191,7 +195,6 @@ def bind(
     given = example_inputs(args, source, input_shapes or {}, input_names)
     if source.model is None:
         return _bind_onnx(source, given, smallest, largest)
-    state = ModelState(source.module, fully=True)
     known_inputs, known_outputs = (source.ir.inputs, source.ir.outputs) if source.ir else ((), ())
     read = partial(
         read_signature,
@@ -217,7 +220,6 @@ def bind(
         dynamic=opened,
         profiles=to_profiles(opened, {name: array.shape for name, array in examples.items()}),
         signature=signature,
-        state=state,
     )
 
 

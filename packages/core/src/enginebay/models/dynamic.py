@@ -146,7 +146,11 @@ def crossed_shapes(
         >>> list(crossed_shapes(image, {"x": (16, 16)}))
         [{'x': (31, 29)}, {'x': (31, 16)}, {'x': (16, 29)}]
     """
-    named = _by_name(dynamic, usual)
+    named = {
+        dim.name: (dim, usual[name][axis])
+        for name, axes in dynamic.items()
+        for axis, dim in axes.items()
+    }
     if len(named) < 2:
         return
     chosen: dict[str, int] = {}
@@ -173,25 +177,9 @@ def shapes_at(
 def unlimited_sizes(
     dynamic: DynamicShapes, shapes: Mapping[str, tuple[int, ...]]
 ) -> dict[str, int]:
-    """The sizes that open dimensions without a largest size have in these shapes, by name.
-
-    Example:
-        >>> image = {"x": {0: DynamicDim("batch", 1, 8), 1: DynamicDim("width")}}
-        >>> unlimited_sizes(image, {"x": (2, 16)})
-        {'width': 16}
-    """
-    named = _by_name(dynamic, shapes)
-    return {name: size for name, (dim, size) in named.items() if dim.max is None}
-
-
-def _by_name(
-    dynamic: DynamicShapes, shapes: Mapping[str, tuple[int, ...]]
-) -> dict[str, tuple[DynamicDim, int]]:
-    return {
-        dim.name: (dim, shapes[name][axis])
-        for name, axes in dynamic.items()
-        for axis, dim in axes.items()
-    }
+    """The sizes that open dimensions without a largest size have in these shapes, by name."""
+    dims = ((dim, shapes[name][n]) for name, axes in dynamic.items() for n, dim in axes.items())
+    return {dim.name: size for dim, size in dims if dim.max is None}
 
 
 def between_shapes(

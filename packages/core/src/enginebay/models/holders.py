@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
 from dataclasses import dataclass
 from operator import is_not
 from types import CodeType, FunctionType, SimpleNamespace
@@ -142,18 +143,19 @@ def _items(holder: Any) -> dict[Any, Any]:
 
 def places_around(model: nn.Module) -> Iterator[Place]:
     """The data in the classes of a model's modules, and in the globals that their files name."""
+    seen: defaultdict[int, set[str]] = defaultdict(set)  # by the globals, which classes share
     for cls in dict.fromkeys(cls for each in model.modules() for cls in type(each).__mro__):
         if not _is_of_users(cls):
             continue
         yield Place(cls.__qualname__, cls, _data(vars(cls), vars(cls)), partly=True)
         waiting = list(vars(cls).values())
-        seen: set[str] = set()
         while waiting:
             function = waiting.pop()
             if not isinstance(function, FunctionType) or function.__module__ != cls.__module__:
                 continue
-            scope, names = function.__globals__, set(_names(function.__code__)) - seen
-            seen |= names
+            scope = function.__globals__
+            names = set(_names(function.__code__)) - seen[id(scope)]
+            seen[id(scope)] |= names
             waiting += [scope[name] for name in names if name in scope]
             yield Place(cls.__module__, scope, _data(scope, names), partly=True)
 

@@ -72,10 +72,10 @@ class ModelState:
         return ModelState(self._model, fully=self._fully)
 
     def changed(self) -> list[str]:
-        """Where something is no longer as it was: ``encoder.cache['keys']``."""
+        """Where something but parameters is no longer as it was: ``encoder.cache['keys']``."""
         names = [name for place in self._places if place.is_there() for name in place.changed()]
         names += [name for name, tensor, copy in self._tensors if not same_content(tensor, copy)]
-        return list(dict.fromkeys([*names, *self.changed_parameters()]))
+        return list(dict.fromkeys(names))
 
     def changed_parameters(self) -> list[str]:
         """The parameters that were written into, which :meth:`restore` cannot put back."""

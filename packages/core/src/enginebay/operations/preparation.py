@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import MissingDependencyError, ModelSourceError, UsageError
+from enginebay.models import ModelState
 from enginebay.tasks import read_task, record_task
 from enginebay.verification import record_reference
 
@@ -76,6 +77,7 @@ def prepare(
         task, notes = _read_own_task(source, data)
     # Not by truth: that would read a stream to its end, to count it.
     some = None if data is None else data.for_task(task).some(items)
+    state = None if source.model is None else ModelState(source.module, fully=True)
     model, fitted = settings.bind(source, args, some, task)
     if data is not None:
         data = data.for_task(fitted)
@@ -83,6 +85,7 @@ def prepare(
     reference = record_reference(
         model,
         settings.backend.name,
+        state=state,
         precision=settings.precision,
         settings=probes,
         items=() if some is None else some.items(model.open_inputs),

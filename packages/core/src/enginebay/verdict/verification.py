@@ -43,7 +43,7 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
             the caller gave stays, and its verdict is ``unverified``.
         untried: Inputs that hold the example's one value in every sample.
         tried: The largest sizes that were compared of open dimensions without a limit, by name.
-        refused: The sizes of such dimensions at which the model itself raises.
+        refused: The sizes of such dimensions at which the model itself fails.
         unchanging: Outputs without floats, or without any values, that are the same in all samples.
         warnings: What limits the verdict, a sentence each.
         branches: Lines where Python read values that differ between samples: ``net.py:12``.
@@ -78,7 +78,7 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
             )
         texts += [f"nothing is known about other values of '{name}'" for name in self.untried]
         texts += [
-            f"the model itself raises where '{name}' is {size}, and the others are the example's: "
+            f"the model itself fails where '{name}' is {size}, and the others are the example's: "
             "give it a largest size"
             for name, size in self.refused.items()
         ]
@@ -251,9 +251,8 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         domain = self.basis.domain if self.basis else {}
         within = " and ".join(f"{name}={low:g},{high:g}" for name, (low, high) in domain.items())
         tried = self.basis.tried.items() if self.basis else ()
-        sizes = " and ".join(f"'{name}' up to {size}" for name, size in tried)
-        parts = (text, f"within {within}" if within else "", f"with {sizes}" if sizes else "")
-        return " ".join(filter(None, parts))
+        sizes = "".join(f", '{name}' up to {size}" for name, size in tried)
+        return (f"{text} within {within}" if within else text) + sizes
 
     def __repr__(self) -> str:
         if self.reason or not self.outputs:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from enginebay.comparators import Comparator
     from enginebay.data import Item
-    from enginebay.models import BoundModel, Observation
+    from enginebay.models import BoundModel, ModelState, Observation
     from enginebay.tensors import NumpyArray
     from enginebay.verdict import OutputComparison
     from enginebay.verification.probes import Domain
@@ -128,25 +128,22 @@ class KeptSamples:
 
 @dataclass
 class Recorder(KeptSamples):
-    """Runs the model on one sample after the other, and keeps what Python saw.
-
-    Attributes:
-        cost: What the last run took, as a part of what one at a larger size may take.
-    """
+    """Runs the model on one sample after the other, and keeps what Python saw."""
 
     model: BoundModel = field(kw_only=True)
     comparators: Sequence[Comparator] = ()
     doubt: str = ""
     orders: bool = False
+    #: What the last run took, as a part of what one at a larger size may take.
     cost: float = 0.0
     #: What Python read, by the sizes of the inputs.
     observed: dict[str, list[Observation]] = field(default_factory=dict)
 
-    def record_example(self) -> None:
+    def record_example(self, state: ModelState | None) -> None:
         """The example, which the model ran on when it was bound; twice, to see chance."""
         first, again = self.model.example_outputs(), self._run(self.model.examples)
         check_comparators(self.comparators, [Sample(self.model.examples, first)])
-        if kept := self._remembered():
+        if kept := self._remembered(state):
             self.doubt = (
                 f"what the model keeps from one run to the next in {kept} changes what it gives; "
                 "an engine keeps nothing"
@@ -155,13 +152,14 @@ class Recorder(KeptSamples):
             self._note_chance(first, again, Measure())
         self.add(EXAMPLE, Sample(self.model.examples, first))
 
-    def _remembered(self) -> str:
+    def _remembered(self, state: ModelState | None) -> str:
         """Where the model keeps what changes its outputs; empty where it keeps no such thing."""
-        state = self.model.state
-        if state is None or not (changed := state.changed()):
+        if state is None:
             return ""
         if written := state.changed_parameters():
             return ", ".join(written[:_NAMED])
+        if not (changed := state.changed()):
+            return ""
         other = Probes(self.model.examples, ProbeSettings(domain=self.domain)).redrawn().inputs
         now = state.again()
         try:
@@ -201,19 +199,9 @@ class Recorder(KeptSamples):
                 self.dropped.append(f"{probe.label}: {first_line(err)}")
             return
         if self.accepts(probe.label, outputs):
-            self.keep(probe, probe.inputs, outputs)
+            self._keep(probe, probe.inputs, outputs)
         elif probe.required:
             self._record_tiled(probe, None)
-
-    def run_probe(self, probe: Probe) -> tuple[Arrays, Arrays] | None:
-        """A probe or the example itself at its sizes, and the outputs; None if both raise."""
-        for inputs in (probe.inputs, probe.tiled or probe.inputs):
-            try:
-                return inputs, self._run(inputs)
-            except ModelError as err:
-                reason = first_line(err)
-        self.dropped.append(f"{probe.label}: {reason}")
-        return None
 
     def record_non_finite(self, inputs: Arrays) -> None:
         """NaN and infinity, unless the model raises, or reads numbers: a loop might not end."""
@@ -226,7 +214,7 @@ class Recorder(KeptSamples):
         """Sizes that the caller wants open: with the example's own values, and else an error."""
         assert probe.tiled is not None
         try:
-            self.keep(probe, probe.tiled, self._run(probe.tiled))
+            self._keep(probe, probe.tiled, self._run(probe.tiled))
         except ModelError as err:
             if probe.tiled is probe.inputs:
                 raise
@@ -235,8 +223,7 @@ class Recorder(KeptSamples):
                 hint="keep the smallest and the largest sizes to what the model takes",
             ) from err
 
-    def keep(self, probe: Probe, inputs: Arrays, outputs: Arrays) -> None:
-        """Keep what the model gives for a probe."""
+    def _keep(self, probe: Probe, inputs: Arrays, outputs: Arrays) -> None:
         sample = Sample(inputs, outputs, kind="example" if probe.required else "probe")
         self.add(probe.label, sample, beyond=probe.beyond)
 
@@ -247,7 +234,7 @@ class Recorder(KeptSamples):
         observer, start = Observer(), time.thread_time()
         outputs = self.model.run(inputs, observer)
         spent = (time.thread_time() - start) / _SECONDS
-        self.cost = max(spent, observer.observation.largest / _BYTES)
+        self.cost = max(spent, observer.observation.largest / _BYTES, 1e-9)
         sizes = ",".join(str(array.shape) for array in inputs.values())
         self.observed.setdefault(sizes, []).append(observer.observation)
         self.orders |= observer.observation.orders
@@ -293,12 +280,9 @@ class Recorder(KeptSamples):
 
 def tried_sizes(model: BoundModel, samples: Iterable[Sample]) -> dict[str, int]:
     """The largest size of each open dimension without a limit, over some samples."""
-    largest: dict[str, int] = {}
-    for sample in samples:
-        shapes = {name: array.shape for name, array in sample.inputs.items()}
-        for name, size in unlimited_sizes(model.dynamic, shapes).items():
-            largest[name] = max(size, largest.get(name, 0))
-    return largest
+    shapes = [{name: array.shape for name, array in one.inputs.items()} for one in samples]
+    found = [unlimited_sizes(model.dynamic, each) for each in shapes]
+    return {name: max(sizes[name] for sizes in found) for name in found[0]}
 
 
 def _python_values(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from enginebay.comparators import Comparator
     from enginebay.data import Item
-    from enginebay.models import BoundModel
+    from enginebay.models import BoundModel, ModelState
     from enginebay.tensors import NumpyArray
     from enginebay.verification.probes import Domain
     from enginebay.verification.reference import Reference
@@ -37,6 +37,7 @@ def record_reference(
     model: BoundModel,
     backend: str,
     *,
+    state: ModelState | None = None,
     precision: str = "fp32",
     settings: ProbeSettings,
     items: Iterable[Item] = (),
@@ -49,6 +50,7 @@ def record_reference(
     Args:
         model: The model.
         backend: The engine that is to be verified, which cannot vouch for itself.
+        state: What the model held before it ran for the first time.
         precision: The coarsest precision that the engine may compute in.
         settings: Which probes to take.
         items: Entries of a data set to compare on as well.
@@ -70,7 +72,7 @@ def record_reference(
             check_comparators(comparators, recorded.samples)
         return recorded
     recorder = Recorder(settings.domain, precision, model=model, comparators=comparators)
-    recorder.record_example()
+    recorder.record_example(state)
     for item in items:
         recorder.record_item(item)
     for probe in drawn:

@@ -19,7 +19,6 @@ such decisions are made otherwise in runs of their own.
 from __future__ import annotations
 
 import math
-from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -150,21 +149,23 @@ def _is_sound(
     def widened(array: NumpyArray, example: NumpyArray, off: float) -> NumpyArray:
         if array.dtype != np.float32:
             return array
-        is_exact = bool((example == np.round(example)).all())
-        size = 0.0 if is_exact else float(np.square(example).mean()) ** 0.5
+        if not off or (example == np.round(example)).all():
+            return array.astype(np.float64)
+        size = float(np.square(example).mean()) ** 0.5
         return np.asarray(array + off * size * random.standard_normal(array.shape))
 
-    module = model.source.module
-    if sum(weights.numel() for weights in module.parameters()) > _COPIED:
+    parameters = list(model.source.module.parameters())
+    if sum(weights.numel() for weights in parameters) > _COPIED:
         return False
     try:
-        module = deepcopy(module).double()
-        doubled = replace(model, source=replace(model.source, model=module))
         for off in (0.0, unit):
-            for weights in module.parameters():
-                errors = torch.as_tensor(off * random.standard_normal(weights.shape))
-                weights.data *= 1 + errors.to(weights)
-            outputs = doubled.run(
+            copies = model.doubled.source.module.parameters()
+            for wide, weights in zip(copies, parameters, strict=True):
+                wide.data.copy_(weights)
+                if off:
+                    errors = torch.as_tensor(random.standard_normal(wide.shape, np.float32))
+                    wide.data *= 1 + off * errors.to(wide)
+            outputs = model.doubled.run(
                 {n: widened(array, model.examples[n], off) for n, array in sample.inputs.items()}
             )
             rounded = {n: array.astype(sample.outputs[n].dtype) for n, array in outputs.items()}
