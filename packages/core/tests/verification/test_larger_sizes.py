@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,6 +22,11 @@ pytestmark = pytest.mark.usefixtures("loopback")
 
 X = torch.linspace(-1, 2, 12).view(3, 4)
 OPEN = {"x": {0: "batch", 1: "length"}}
+
+
+@pytest.fixture(autouse=True)
+def no_time_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "thread_time", lambda: 0.0)
 
 
 class Model(nn.Module):
@@ -97,14 +103,11 @@ def test_a_model_that_refuses_large_sizes_is_named_with_the_size(
     assert found.extent().endswith(f"'length' up to {tried}")
 
 
-def test_no_larger_size_where_runs_are_slow_or_no_probe_is_wanted(tmp_path: Path) -> None:
-    def slow(x: torch.Tensor) -> torch.Tensor:
-        start = time.thread_time()
-        while not torch.compiler.is_exporting() and time.thread_time() - start < 0.3:
-            pass
-        return x * 2
-
-    assert deployed(slow, tmp_path / "slow").extent().endswith("'length' up to 7")
+def test_no_larger_size_where_runs_are_slow_or_no_probe_is_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "thread_time", count(0.0, 0.3).__next__)
+    assert deployed(double, tmp_path / "slow").extent().endswith("'length' up to 7")
     assert deployed(double, tmp_path / "alone", probes=0).extent().endswith("'length' up to 4")
 
 

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     Arrays = dict[str, NumpyArray]
 
-#: What one run at a larger size may take: seconds, and bytes of its largest tensor.
-_SECONDS = 0.5
+#: What the runs at larger sizes may take: seconds, and bytes of the largest tensor.
+_SECONDS = 0.75
 _BYTES = 1 << 27
 
 #: How many places the verdict names, where the model keeps something.
@@ -134,7 +134,7 @@ class Recorder(KeptSamples):
     comparators: Sequence[Comparator] = ()
     doubt: str = ""
     orders: bool = False
-    #: What the last run took, as a part of what one at a larger size may take.
+    #: What the last run took, as a part of what those at larger sizes may take.
     cost: float = 0.0
     #: What Python read, by the sizes of the inputs.
     observed: dict[str, list[Observation]] = field(default_factory=dict)
