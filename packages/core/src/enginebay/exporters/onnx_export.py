@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import ExportError
 from enginebay.exporters.capture import STRICT, compiled_aside, lowered, torch_dims
-from enginebay.exporters.exact_constants import exact_constants
 from enginebay.exporters.job import Job, Written, writing
 from enginebay.exporters.probe import output_dims
+from enginebay.exporters.sound_optimiser import sound_optimiser
 from enginebay.ir import describe, no_graph_dump, quiet, read_onnx
 from enginebay.rewriting import has_symbolic
 from enginebay.tensors import TensorSpec
@@ -32,12 +32,12 @@ def export_dynamo(job: Job) -> Written:
     """
     import torch
 
-    with quiet(), exact_constants() as exact:
+    with quiet(), sound_optimiser() as sound:
         program = torch.onnx.export(
             job.flat,
             job.tensors,
             dynamo=True,
-            optimize=exact,
+            optimize=sound,
             verbose=False,
             input_names=list(job.samples),
             output_names=list(job.output_names),

@@ -1,6 +1,8 @@
-"""Small constants reach the ONNX file: without them zeros give NaN."""
+"""The optimiser changes no result: small constants, products of stacked matrices, clamps."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import pytest
@@ -49,6 +51,29 @@ def test_what_changes_nothing_is_still_removed(tmp_path) -> None:
 
     ir = export(Applied(lambda x: (x + 0) * 1 - 0), (torch.rand(2, 3),), path=tmp_path / "m.onnx")
     assert {node.op_type for node in onnx.load(ir.path).graph.node} == {"Identity"}
+
+
+TABLE = torch.arange(64.0).reshape(2, 8, 4).sin()
+FUSED = {
+    "rows of two images in one": (
+        lambda x: (x.reshape(2, 8, 8) @ TABLE).reshape(2, 2, 4, 4),
+        (2, 2, 4, 8),
+    ),
+    "clamps without a common range": (lambda x: x.clamp(-1.0, 0.0).clamp(0.5, 1.0) + x, (3, 5)),
+    "relu of a negative maximum": (lambda x: torch.relu(x.clamp(max=-0.5)) + x, (3, 5)),
+    "clamps of one input": (
+        lambda x: x.clamp(-2, 2).clamp(-1, 1) + x.clamp(-3, 3).clamp(0, 9),
+        (3, 5),
+    ),
+}
+
+
+@pytest.mark.parametrize(("function", "shape"), FUSED.values(), ids=FUSED)
+def test_fused_operators_compute_the_same(tmp_path, function, shape) -> None:
+    x = torch.linspace(-4, 4, math.prod(shape)).reshape(shape)
+    ir = export(Applied(function), (x,), path=tmp_path / "m.onnx", exporter="dynamo")
+    (found,) = reference_outputs(ir.path, {ir.inputs[0].name: x.numpy()}).values()
+    np.testing.assert_allclose(found, function(x).numpy(), rtol=1e-5, atol=1e-5)
 
 
 def test_an_unknown_optimiser_is_not_used(tmp_path, monkeypatch) -> None:
