@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import enginebay as eb
-from enginebay_ncnn.scalars import give_dimension
+from enginebay_ncnn.onnx_files import save_for_pnnx
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,8 +80,8 @@ def test_the_name_behind_a_scalar_is_its_own(tmp_path: Any) -> None:
     text = "(float s) => (float y) { s_scalar = Exp(s) y = Add(s, s_scalar) }"
     model = onnx.parser.parse_model(header + text)
     model.graph.input[0].type.tensor_type.shape.SetInParent()
-    onnx.save(model, tmp_path / "m.onnx")
-    give_dimension(tmp_path / "m.onnx", ["s"])
+    onnx.save(model, tmp_path / "given.onnx")
+    save_for_pnnx(tmp_path / "given.onnx", tmp_path / "m.onnx", ["s"])
     found = onnx.load(tmp_path / "m.onnx").graph
     assert [list(node.input) for node in found.node] == [
         ["s"],

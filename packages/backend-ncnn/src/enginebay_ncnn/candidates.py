@@ -6,18 +6,18 @@ import math
 import shutil
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from enginebay.authors import time_left
 from enginebay.errors import ConversionError, EnginebayError
-from enginebay_ncnn.scalars import give_dimension
+from enginebay_ncnn.onnx_files import save_for_pnnx
 from enginebay_ncnn.torchscript import first_line, quiet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
 
     from torch.export import ExportedProgram
 
@@ -155,16 +155,16 @@ def _lowered(
 
 
 def _copy_onnx(ir: IRModel, shapes: tuple[InputShape, ...], folder: Path) -> Path:
-    copied = _copy(ir, folder)
-    if scalars := [shape.name for shape in shapes if not shape.smallest]:
-        give_dimension(copied, scalars)
+    copied = _place_for_copy(folder) / ir.path.name
+    save_for_pnnx(ir.path, copied, [shape.name for shape in shapes if not shape.smallest])
     return copied
 
 
 def _copy(ir: IRModel, folder: Path) -> Path:
-    # pnnx writes a file of its own beside the model.
-    for file in ir.files:
-        place = folder / "ir" / file.relative_to(ir.path.parent)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file, place)
-    return folder / "ir" / ir.path.name
+    return Path(shutil.copy(ir.path, _place_for_copy(folder)))
+
+
+def _place_for_copy(folder: Path) -> Path:
+    place = folder / "ir"  # pnnx writes a file of its own beside the model
+    place.mkdir(exist_ok=True)
+    return place

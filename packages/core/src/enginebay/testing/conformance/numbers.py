@@ -12,6 +12,8 @@ from enginebay.errors import UsageError
 from enginebay.hooks import ConvertRequest
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from enginebay.testing.conformance.kit import Kit
 
 _MODELS = (
@@ -43,6 +45,20 @@ class NumberLaws:
         record = deployment.artifact.manifest.ir
         assert record is not None
         assert (deployment.verdict, record.kind) == ("verified", ir)
+
+    def test_weights_may_be_beside_the_onnx_file(self, kit: Kit, tmp_path: Path) -> None:
+        """An ONNX model whose weights are in a second file, as those of large models are, runs."""
+        import onnx
+
+        if "onnx" not in kit.backend.info.irs:
+            kit.skip("the backend lists no onnx among its irs")
+        kit.require_engine()
+        small = onnx.load(kit.ir("convolutions", "onnx").path)
+        path = tmp_path / "large.onnx"
+        onnx.save(small, path, save_as_external_data=True, location="weights", size_threshold=64)
+        inputs = kit.example("convolutions").arrays()
+        work_dir = tmp_path / "out"
+        assert eb.deploy(path, inputs, backend=kit.name, work_dir=work_dir).verdict == "verified"
 
     def test_calibrated_precisions_give_the_numbers(
         self, kit: Kit, tmp_path_factory: pytest.TempPathFactory

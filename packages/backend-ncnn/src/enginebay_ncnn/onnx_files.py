@@ -1,8 +1,10 @@
-"""ONNX files whose scalar inputs have one dimension: pnnx reads no shape without dimensions."""
+"""ONNX files as pnnx reads them: in one piece, and without scalar inputs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from enginebay.errors import ConversionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -10,20 +12,34 @@ if TYPE_CHECKING:
 
     from onnx import GraphProto
 
+#: The size limit of one protobuf message.
+_MAX_BYTES = 2**31 - 1
 
-def give_dimension(path: Path, scalars: Iterable[str]) -> None:
-    """Give scalar inputs the shape [1], and take it away again behind them.
+
+def save_for_pnnx(source: Path, target: Path, scalars: Iterable[str]) -> None:
+    """Save an ONNX file with its weights inside, since pnnx does not find those beside it.
+
+    Scalar inputs get the shape [1], which is taken away again behind them: pnnx reads no shape
+    without dimensions.
 
     Args:
-        path: The file, which is written again. Its external data stays as it is.
-        scalars: The names of the inputs.
+        source: The file.
+        target: Where to save it.
+        scalars: The names of its scalar inputs.
+
+    Raises:
+        ConversionError: It would be larger than a protobuf message can be.
     """
     import onnx
 
-    model = onnx.load(path, load_external_data=False)
+    model = onnx.load(source)
+    if (size := model.ByteSize()) > _MAX_BYTES:
+        raise ConversionError(
+            f"the ONNX model has {size / 1e9:.1f} GB, and pnnx reads one file of at most 2.1 GB"
+        )
     for name in scalars:
         _give_dimension(model.graph, name)
-    onnx.save(model, path)
+    onnx.save(model, target)
 
 
 def _give_dimension(graph: GraphProto, name: str) -> None:
