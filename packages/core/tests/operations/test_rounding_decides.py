@@ -12,6 +12,7 @@ from torch import nn
 import enginebay as eb
 from enginebay.errors import MismatchError
 from enginebay.verification.other_decisions import OtherDecisions
+from enginebay.verification.other_roundings import OtherRoundings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,6 +117,25 @@ def test_one_copy_in_double_precision_is_enough_for_all_samples(
     assert found.basis is not None
     assert len(found.basis.undecided) > 1
     assert len(copied) == 1
+
+
+def test_a_model_of_integers_alone_has_no_equal_floats(loopback: str, tmp_path: Path) -> None:
+    table = torch.randn(10, 4)
+
+    def gated(ids: torch.Tensor) -> torch.Tensor:
+        keep = torch.sigmoid(table[ids] + 100)  # 1, also in double precision
+        return table[ids] - (1 - keep) * 1e30
+
+    with pytest.raises(MismatchError):
+        deploy(Engine(gated, lambda ids: gated(ids) * 1.1), torch.arange(10), loopback, tmp_path)
+
+
+def test_numbers_of_chosen_places_are_exact() -> None:
+    scores = torch.rand(24, 4)
+    with OtherRoundings(2.0**-20, seed=0):
+        chosen = scores.softmax(-1).argmax(-1)
+        rows = torch.histc(chosen.float(), 4, 0, 3).cumsum(0)
+    assert torch.equal(rows, rows.round())
 
 
 def test_what_cannot_run_in_double_precision_keeps_its_runs_with_other_roundings(

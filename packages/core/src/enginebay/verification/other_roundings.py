@@ -55,7 +55,7 @@ class OtherRoundings(TorchDispatchMode):  # type: ignore[no-untyped-call]  # tor
         result = func(*args, **(kwargs or {}))
         if inexact:
             for leaf in tree_leaves(result):
-                if isinstance(leaf, torch.Tensor):
+                if isinstance(leaf, torch.Tensor) and not _is_integer(leaf):
                     self._inexact[leaf] = True
         total = result[0] if isinstance(result, tuple) else result
         if rounds and total.is_floating_point():
@@ -74,6 +74,11 @@ class OtherRoundings(TorchDispatchMode):  # type: ignore[no-untyped-call]  # tor
         if tensor not in self._inexact:
             errors.masked_fill_(is_exact(tensor), 0)
         return (1 + times * self._unit * errors).to(tensor.dtype)
+
+
+def _is_integer(tensor: torch.Tensor) -> bool:
+    """True for places and counts too: the places of rounded scores are not rounded."""
+    return not (tensor.is_floating_point() or tensor.is_complex())
 
 
 def is_exact(tensor: torch.Tensor) -> torch.Tensor:

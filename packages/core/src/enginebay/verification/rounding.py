@@ -115,7 +115,8 @@ def _moved_by_rounding(
     decisions = [OtherDecisions(allowed, seed) for seed in range(_DECISIONS)]
     modes: list[tuple[Any, float]] = [(mode, _WEIGHTIER) for mode in decisions]
     # PyTorch adds equal values in pairs, so that its own doubles do not tell how others drift.
-    equal = all(is_constant(array) for array in sample.inputs.values() if is_float(array))
+    floats = [array for array in sample.inputs.values() if is_float(array)]
+    equal = bool(floats) and all(map(is_constant, floats))
     if equal or not _is_sound(model, sample, measure, comparators):
         modes += [
             (OtherRoundings(_OF_A_SUM * unit, n, equal=equal), _FURTHER) for n in range(_RUNS)
