@@ -102,16 +102,31 @@ def test_an_input_whose_other_values_the_model_refuses_is_named(tmp_path: Path) 
 
 def test_a_mask_gets_holes_in_every_row_and_keeps_a_one_in_each() -> None:
     mask = np.ones((3, 1, 7), np.int64)
-    (probe,) = [
+    probe, mirrored = [
         probe
         for probe in Probes({"mask": mask}, ProbeSettings()).all({}, "fp32")
-        if probe.label == "other values of mask"
+        if probe.label.startswith("other values of mask")
     ]
     holes = probe.inputs["mask"]
+    assert (mirrored.inputs["mask"] == holes[..., ::-1]).all()
     assert holes.dtype == np.int64
     assert (holes[..., -1] == 0).all()
     assert ((holes == 0).sum(-1) == 2).all()
     assert (holes[..., 0] == 1).all()
+
+
+def test_an_engine_that_ignores_padding_at_the_left(tmp_path: Path) -> None:
+    right = lambda x, m: x * m  # noqa: E731
+    wrong = lambda x, m: x * torch.cat([torch.ones_like(m[:, :1]), m[:, 1:]], 1)  # noqa: E731
+    found = verdict(right, wrong, (torch.randn(2, 6), torch.ones(2, 6).long()), tmp_path)
+    assert found.verdict == "mismatched"
+
+
+@pytest.mark.parametrize("value", [torch.tensor(9), torch.tensor([9, 9, 9])])
+def test_the_least_number_is_tried(value: torch.Tensor) -> None:
+    probes = Probes({"n": value.numpy()}, ProbeSettings()).all({}, "fp32")
+    (probe,) = [probe for probe in probes if probe.label == "other values of n"]
+    assert probe.inputs["n"].min() == 1
 
 
 def test_no_other_value_is_tried_where_no_probe_is_wanted() -> None:

@@ -149,28 +149,37 @@ class Probes:
         for shapes in crossed_shapes(dynamic, _shapes(self._example)):
             yield self.at(shapes)
         for name, array in self._example.items():
-            if is_constant(array) and (other := self._other_values(name, array)) is not None:
-                inputs = {**self._example, name: other}
-                yield Probe(f"other values of {name}", inputs, beyond=self._is_beyond(inputs))
+            if not is_constant(array):
+                continue
+            for place, other in self._other_values(name, array):
+                inputs = {**self._example, name: self._clipped(name, other)}
+                label = f"other values of {name}{place}"
+                yield Probe(label, inputs, beyond=self._is_beyond(inputs))
 
-    def _other_values(self, name: str, array: NumpyArray) -> NumpyArray | None:
-        """Other values for an input that holds one; None for floats, which are redrawn anyway.
+    def _other_values(self, name: str, array: NumpyArray) -> Iterator[tuple[str, NumpyArray]]:
+        """Other values for an input that holds one; none for floats, which are redrawn anyway.
 
-        A mask gets holes, in every row but with no whole row of them. Lengths, time steps and
-        positions are taken down, since they mostly have a limit above.
+        A mask gets holes, in every row but with no whole row of them: padding is at the right end
+        of a row, and in decoders at the left one. Lengths, time steps and positions are taken
+        down, the first one as far as they go, since they mostly have a limit above.
         """
         value = array.flat[0]
         is_alone = len(self._example) == 1 and is_float(array)
         if value in (0, 1) and name not in self._below and not is_alone:
-            return self._clipped(name, _with_holes(array))
+            holes = _with_holes(array)
+            yield "", holes
+            if array.ndim and array.shape[-1] > 1:
+                yield ", mirrored", holes[..., ::-1].copy()
+            return
         if is_float(array):
-            return None
+            return
         if name in self._below:
             low, high = 0, max(self._below[name], 2)
         else:  # a length of 0 is refused by many models
             low, high = (1, int(value)) if value > 1 else (int(value) + 1, 1)
         drawn = np.asarray(self._random.integers(low, high, array.shape, array.dtype))
-        return self._clipped(name, drawn)
+        drawn.flat[0] = low
+        yield "", drawn
 
     def _usual(self, dynamic: DynamicShapes, *, wide: bool) -> Iterator[Probe]:
         """Those first that find most."""
