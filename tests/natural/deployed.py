@@ -36,6 +36,15 @@ class Found:
     wrong: dict[str, str]
 
     @property
+    def fate(self) -> str:
+        """What became of it, in a word or three."""
+        if self.verdict != "verified":
+            return "refused"
+        if not self.wrong:
+            return "right"
+        return "wrong in silence" if self.is_silent else "wrong, and told"
+
+    @property
     def is_silent(self) -> bool:
         """True if the engine is wrong, and nothing says that it might be."""
         return self.verdict == "verified" and bool(self.wrong) and not self.words
@@ -74,6 +83,9 @@ def _difference(operator: Operator, wrapper: eb.Wrapper, inputs: tuple[torch.Ten
         (found,) = wrapper(given).values()
     except EnginebayError:
         return ""
-    with np.errstate(all="ignore"):
-        same = np.isclose(found, wanted, rtol=1e-3, atol=1e-9, equal_nan=True)
+    if wanted.dtype.kind in "biu":
+        same = found == wanted
+    else:
+        with np.errstate(all="ignore"):
+            same = np.isclose(found, wanted, rtol=1e-3, atol=1e-9, equal_nan=True)
     return "" if same.all() else f"{wanted[~same][0]} became {found[~same][0]}"

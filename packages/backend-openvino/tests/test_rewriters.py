@@ -50,6 +50,31 @@ def test_pooling_with_a_window_larger_than_the_input(
     assert deployment.verdict == "verified"
 
 
+DIVISORS = torch.tensor([3, -3, 1, -7] * 3, dtype=torch.int32)
+BEYOND_FLOAT32 = {
+    "quotient": lambda x: x // DIVISORS,
+    "quotient by a number": lambda x: torch.div(x, 5, rounding_mode="floor"),
+    "quotient towards zero": lambda x: torch.div(x, DIVISORS, rounding_mode="trunc"),
+    "remainder": lambda x: x % DIVISORS,
+    "remainder by a number": lambda x: torch.remainder(x, 5),
+    "remainder towards zero": lambda x: torch.fmod(x, DIVISORS),
+    "shift": lambda x: x >> 2,
+    "square": lambda x: x**2,
+    "seventh power": lambda x: x.pow(7),
+}
+
+
+@pytest.mark.parametrize("name", BEYOND_FLOAT32)
+@pytest.mark.one_in(3)
+def test_integers_that_float32_does_not_hold(name: str, as_model: Any, tmp_path: Path) -> None:
+    model, x = as_model(BEYOND_FLOAT32[name]), torch.arange(-6, 6, dtype=torch.int32)
+    deployment = eb.deploy(model, x, backend="openvino", work_dir=tmp_path / "out")
+    with eb.load(deployment.artifact) as wrapper:
+        for large in (x + 2**24 + 1, x - 2**24 - 1, x + 2**30 + 1):
+            (found,) = wrapper({wrapper.input_names[0]: large}).values()
+            assert torch.equal(found, model(large))
+
+
 def test_determinants_are_lowered(as_model: Any, tmp_path: Path) -> None:
     """OpenVINO has no ``Det`` of ONNX, of which both exporters would write one."""
     model, x = as_model(lambda x: torch.linalg.det(x @ x.mT + torch.eye(4))), torch.randn(2, 4, 5)

@@ -1,10 +1,10 @@
-"""``linspace``, ``diff``, ``log1p`` and ``expm1``."""
+"""``linspace``, ``diff``, ``div`` towards zero, ``log1p`` and ``expm1``."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from enginebay.rewriting.builtin.common import not_dynamo, rewriters
+from enginebay.rewriting.builtin.common import not_dynamo, not_torchscript, rewriters
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -64,6 +64,21 @@ def diff(
         later, earlier = values.narrow(dim, 1, pairs), values.narrow(dim, 0, pairs)
         values = later ^ earlier if values.dtype == torch.bool else later - earlier
     return values
+
+
+# The default exporter goes through float32, which rounds integers beyond 2**24.
+@rewriters.function("torch.div", ir="onnx", check=not_torchscript)
+@rewriters.function("torch.Tensor.div", ir="onnx", check=not_torchscript)
+def divide(ctx: Context, input: Any, other: Any, **kwargs: Any) -> Any:
+    """Round the quotients of integers down first, and negative ones up again."""
+    import torch
+
+    numbers = [each for each in (input, other) if isinstance(each, torch.Tensor)]
+    is_inexact = any(each.is_floating_point() or each.is_complex() for each in numbers)
+    if kwargs != {"rounding_mode": "trunc"} or is_inexact or isinstance(other, float):
+        return ctx.origin_func(input, other, **kwargs)
+    quotient = input // other
+    return quotient + ((quotient < 0) & (quotient * other != input)).to(quotient.dtype)
 
 
 #: Beyond it ``1 + x`` and ``exp(x)`` hold enough of ``x``. Kahan's way to get it back near zero is
