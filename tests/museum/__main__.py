@@ -1,4 +1,7 @@
-"""``python -m tests.museum [WORD …]``: every exhibit, or those with a word, as a table."""
+"""``python -m tests.museum [WORD …]``: every exhibit, or those with a word, as a table.
+
+All of them together write the table in docs/how-we-know.md.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,16 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import TYPE_CHECKING
 
+from tests.figures import table, write_figures
+
 from .trial import ABSENT, EXHIBITS, ROOMS, visit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from .trial import Outcome
+
+HEAD = ["mistakes of", "there today", "planted", "refused", "module named", "avoided", "verified"]
 
 
 def main() -> int:
@@ -32,31 +39,28 @@ def main() -> int:
             named = f"{'✓' if outcome.names(exhibit) else '✗'} {module}" if module else ""
             cells = (f"{mark}{thread}", exhibit.fault, exhibit.versions, engine, outcome.verdict)
             _row((*cells, named, node, outcome.plain, f"{outcome.seconds:.0f}"))
+    print(text := table(HEAD, _totals(found)))
     if not words:
         print(*(f"not here: {thread}: {reason}" for thread, reason in ABSENT.items()), sep="\n")
-    _totals(found)
+        write_figures("museum", text)
     kept = sum(outcome.keeps(EXHIBITS[thread]) for thread, outcome in found.items())
     print(f"{kept} passed, {len(found) - kept} failed")
     return kept < len(found)
 
 
-def _totals(found: dict[str, Outcome]) -> None:
-    """Print how many there were, and what became of them."""
-    _row(
-        ("mistakes of", "there today", "planted", "refused", "module named", "avoided", "verified")
-    )
-    _row(["---", *["--:"] * 6])
+def _totals(found: dict[str, Outcome]) -> Iterator[list[object]]:
+    """How many there were in each room, and what became of them."""
     for room, exhibits in ROOMS.items():
         pairs = [(each, found[each.thread]) for each in exhibits if each.thread in found]
-        counts = (
+        yield [
+            room,
             sum(each.mistake is None for each, _ in pairs),
             sum(each.mistake is not None for each, _ in pairs),
             sum(outcome.verdict != "verified" for _, outcome in pairs),
             sum(outcome.names(each) for each, outcome in pairs),
             sum(outcome.verdict == "verified" and outcome.right for _, outcome in pairs),
             sum(outcome.verdict == "verified" and not outcome.right for _, outcome in pairs),
-        )
-        _row((room, *map(str, counts)))
+        ]
 
 
 def _row(cells: Iterable[str]) -> None:

@@ -1,21 +1,27 @@
 """``python -m tests.natural [ENGINE …] [WORD …]``: operators that are wrong in silence.
 
-Words choose the operators with one of them in their names. Exit code 1 where one is silent.
+Words choose the operators with one of them in their names; all of them together write the table in
+docs/how-we-know.md. Exit code 1 where one is silent.
 """
 
 from __future__ import annotations
 
 import sys
+from collections import Counter
+
+from tests.figures import table, write_figures
 
 from .deployed import deployed
 from .operators import ENGINES, OPERATORS
+
+FATES = ("right", "refused", "wrong, and told", "wrong in silence")
 
 
 def main() -> int:
     """Print a row for each operator and engine."""
     engines = [word for word in sys.argv[1:] if word in ENGINES] or ENGINES
     words = [word for word in sys.argv[1:] if word not in ENGINES] or [""]
-    silent = count = 0
+    fates = {engine: Counter[str]() for engine in engines}
     print("| operator | engine | verdict | wrong beyond the example | said |")
     print("| --- | --- | --- | --- | --- |")
     for operator in OPERATORS:
@@ -23,11 +29,16 @@ def main() -> int:
             continue
         for engine in engines:
             found = deployed(operator, engine)
-            silent, count = silent + found.is_silent, count + 1
+            fates[engine][found.fate] += 1
             wrong = "; ".join(f"{label}: {text}" for label, text in found.wrong.items())
             said = "**nothing**" if found.is_silent else "; ".join(found.words)[:120]
             print(f"| {operator} | {engine} | {found.verdict} | {wrong} | {said} |", flush=True)
-    print(f"{count - silent} passed, {silent} failed")
+    rows = ([engine, *(of[fate] for fate in FATES)] for engine, of in fates.items())
+    print(text := table(["operators on", *FATES], rows))
+    if len(sys.argv) == 1:
+        write_figures("natural", text)
+    silent = sum(of["wrong in silence"] for of in fates.values())
+    print(f"{sum(map(Counter.total, fates.values())) - silent} passed, {silent} failed")
     return silent > 0
 
 

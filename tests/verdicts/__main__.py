@@ -1,49 +1,55 @@
-"""``python -m tests.verdicts``: every wrong pair, and a table of what became of them."""
+"""``python -m tests.verdicts [WORD …]``: every wrong pair, and a table of what became of them.
+
+Words choose those with one of them in their names; all of them together write the table in
+docs/how-we-know.md. Exit code 1 where something wrong is verified, or something right is not.
+"""
 
 from __future__ import annotations
 
-import argparse
-import random
 import sys
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
-from .models import MODELS
-from .rewriters import pairs
-from .trial import verdict_of_model, verdict_of_rewriter
+from tests.figures import table, write_figures
+
+from .jobs import all_jobs, prepare, verdict_of_job
+
+VERDICTS = ("mismatched", "unverified", "refused", "crashed", "verified")
+HEAD = ["", "wrong", *VERDICTS, "right", "of these verified"]
 
 
 def main() -> int:
-    """Print the table; 1 where a wrong pair was verified."""
-    parser = argparse.ArgumentParser(prog="python -m tests.verdicts")
-    parser.add_argument("--backend", default="onnxruntime")
-    parser.add_argument("--pairs", type=int, default=200, help="wrong rewriters (default: 200)")
-    wanted = parser.parse_args()
-    backend, drawn = wanted.backend, list(pairs())
-    drawn = random.Random(0).sample(drawn, min(wanted.pairs, len(drawn)))  # a choice
-    found: dict[str, Counter[str]] = {}
-    false = []
-    for name, case in MODELS.items():
-        _count(
-            found, false, "models that look at their data", name, verdict_of_model(case, backend)
-        )
-    for pair in drawn:
-        kind = "wrong rewriters, " + ("right at the example" if pair.hidden else "seen there")
-        _count(found, false, kind, pair.name, verdict_of_rewriter(pair, backend))
-    verdicts = ("mismatched", "unverified", "refused", "crashed", "verified")
-    print(f"| {backend} | {' | '.join(verdicts)} |\n|{' --- |' * (len(verdicts) + 1)}")
-    for kind, counts in found.items():
-        print(f"| {kind} | {' | '.join(str(counts[v]) for v in verdicts)} |")
-    print(*(f"verified, and wrong: {name}" for name in false), sep="\n")
-    print(f"{sum(map(Counter.total, found.values())) - len(false)} passed, {len(false)} failed")
-    return 1 if false else 0
-
-
-def _count(
-    found: dict[str, Counter[str]], false: list[str], kind: str, name: str, verdict: str
-) -> None:
-    found.setdefault(kind, Counter())[verdict] += 1
-    if verdict == "verified":
-        false.append(name)
+    """Print the table; 1 where a wrong pair was verified, or a right model was not."""
+    words = sys.argv[1:]
+    jobs = [
+        (number, job)
+        for number, job in enumerate(all_jobs())
+        if not words or any(word in f"{job.kind}: {job.name}" for word in words)
+    ]
+    wrong: dict[str, Counter[str]] = {job.kind: Counter() for _, job in jobs}
+    right: dict[str, Counter[str]] = {job.kind: Counter() for _, job in jobs}
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn"), initializer=prepare) as pool:
+        verdicts = pool.map(verdict_of_job, (number for number, _ in jobs))
+        for (_, job), verdict in zip(jobs, verdicts, strict=True):
+            (right if job.is_right else wrong)[job.kind][verdict] += 1
+            if job.is_right is not (verdict == "verified"):
+                about = "right" if job.is_right else "wrong"
+                print(f"{verdict}, and {about}: {job.kind}: {job.name}", flush=True)
+    rows = [
+        [kind, of.total(), *(of[v] for v in VERDICTS), right[kind].total(), right[kind]["verified"]]
+        for kind, of in wrong.items()
+    ]
+    rows.append(["**all**", *(sum(column) for column in list(zip(*rows, strict=True))[1:])])
+    print(text := table(HEAD, rows))
+    if not words:
+        write_figures("verdicts", text)
+    (_, all_wrong, *_, let_through, all_right, let) = rows[-1]
+    print(f"verified and wrong: {let_through} of {all_wrong}")
+    print(f"refused and right: {all_right - let} of {all_right}")
+    failed = let_through + all_right - let
+    print(f"{all_wrong + all_right - failed} passed, {failed} failed")
+    return failed > 0
 
 
 if __name__ == "__main__":

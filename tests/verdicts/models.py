@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class Function(nn.Module):
-    """A function as a model."""
+    """A function of one input, or of two, as a model."""
 
-    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+    def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
         self.function = function
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.function(x)
+    def forward(self, x: Tensor, other: Tensor | None = None) -> Any:
+        return self.function(x) if other is None else self.function(x, other)
 
 
 class Cached(nn.Module):

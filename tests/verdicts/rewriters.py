@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -128,10 +128,10 @@ def _same(left: Tensor, right: Tensor) -> bool:
     return left.shape == right.shape and torch.allclose(left, right, 1e-3, 1e-3, equal_nan=True)
 
 
-def current(x: Tensor) -> Tensor:
+def current(*inputs: Tensor) -> Any:
     """Calls the operation of the pair that is tried; the rewriter's target."""
-    return CURRENT[0](x)
+    return CURRENT[0](*inputs)
 
 
 #: The operation of the pair that is tried.
-CURRENT: list[Operation] = [torch.relu]
+CURRENT: list[Callable[..., Any]] = [torch.relu]

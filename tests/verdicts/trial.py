@@ -14,37 +14,47 @@ from . import rewriters
 from .models import Function
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from collections.abc import Callable
 
+    from torch import nn
+
+    from .kinds import Plant
     from .models import Case
     from .rewriters import Pair
 
 
 def verdict_of_model(case: Case, backend: str) -> str:
     """The verdict on a model that no engine can follow; ``refused`` where an exporter says so."""
-    return _verdict(case.model, case.example, backend)
+    return _verdict(case.model, case.example, {"backend": backend})
 
 
 def verdict_of_rewriter(pair: Pair, backend: str) -> str:
     """The verdict on a right model that a wrong rewriter changed."""
-    wrong = eb.RewriterSet(backend=backend)
-    wrong.function(f"{rewriters.__name__}.current")(lambda ctx, x: pair.wrong(x))
-    rewriters.CURRENT[0] = pair.right
-    return _verdict(Function(lambda x: rewriters.current(x)), pair.example, backend, [wrong])
+    return _planted(pair.right, pair.wrong, pair.example, {"backend": backend})
 
 
-def _verdict(
-    model: nn.Module, example: Tensor, backend: str, more: list[eb.RewriterSet] | None = None
+def verdict_of_plant(plant: Plant, backend: str) -> str:
+    """The same; ``told`` where a warning says what is not known of the artifact."""
+    return _planted(plant.right, plant.wrong, plant.example, {"backend": backend, **plant.options})
+
+
+def _planted(
+    right: Callable[..., Any], wrong: Callable[..., Any], example: Any, options: dict[str, Any]
 ) -> str:
-    options: dict[str, Any] = {"backend": backend, "exporter": "torchscript", "ir": "onnx"}
+    planted = eb.RewriterSet(backend=options["backend"])
+    planted.function(f"{rewriters.__name__}.current")(lambda ctx, *inputs: wrong(*inputs))
+    rewriters.CURRENT[0] = right
+    more = {**options, "rewriters": [planted]} if wrong is not right else options
+    return _verdict(Function(lambda *inputs: rewriters.current(*inputs)), example, more)
+
+
+def _verdict(model: nn.Module, example: Any, options: dict[str, Any]) -> str:
+    options = {"exporter": "torchscript", "ir": "onnx", **options}
     with TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # tracing warns of what these models do on purpose
         try:
             deployed = eb.deploy(
-                model,
-                example,
-                work_dir=Path(folder) / "a",
-                **split_options({**options, "rewriters": more or []}),
+                model, example, work_dir=Path(folder) / "a", **split_options(options)
             )
         except eb.MismatchError as err:
             return str(err.verdict.verdict)

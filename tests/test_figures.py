@@ -1,0 +1,42 @@
+"""The tables that sessions write into a page of the docs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.figures import PAGE, table, write_figures
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_table_takes_the_place_of_the_last_one_alone(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("a\n<!-- one -->\nold\n<!-- end of one -->\nb\n<!-- two -->\n")
+    for count in (3, 4):
+        write_figures("one", table(["kind", "wrong"], [["masks", count]]), page)
+    text = page.read_text()
+    assert text.startswith("a\n<!-- one -->\n\nFigures of 2")
+    assert text.endswith(
+        ":\n\n| kind | wrong |\n| --- | --: |\n| masks | 4 |\n\n"
+        "<!-- end of one -->\nb\n<!-- two -->\n"
+    )
+    assert "old" not in text
+
+
+def test_a_page_without_a_place_is_left_alone(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("a\n<!-- two -->\n")
+    with pytest.raises(ValueError, match=r"page\.md has no place for the table of 'two'"):
+        write_figures("two", "| x |", page)
+    assert page.read_text() == "a\n<!-- two -->\n"
+
+
+@pytest.mark.parametrize("session", ["verdicts", "natural", "museum"])
+def test_the_page_has_a_place_for_each_session(session: str, tmp_path: Path) -> None:
+    copy = tmp_path / "page.md"
+    copy.write_text(PAGE.read_text())
+    write_figures(session, "| x |", copy)
+    assert "| x |" in copy.read_text()

@@ -1,0 +1,90 @@
+"""What the session deploys, wrong and right, and the processes that do it."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from functools import cache, partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from tests.fork_server import fork_server
+from tests.quick_torch import quicken_torch
+
+from .engines import cases, right_cases, verdict_of_engine
+from .holders import UNREAD, USES, keepers
+from .kinds import plants, right_models
+from .models import MODELS
+from .rewriters import pairs
+from .trial import verdict_of_model, verdict_of_plant, verdict_of_rewriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from .models import Case
+
+BACKEND = "onnxruntime"
+
+
+class Job(NamedTuple):
+    """Something to deploy.
+
+    Attributes:
+        kind: The row of the table.
+        name: What it is.
+        is_right: True if it must be verified, False if it must not.
+        verdict: Deploys it, and returns the verdict.
+    """
+
+    kind: str
+    name: str
+    is_right: bool
+    verdict: Callable[[], str]
+
+
+def _jobs() -> Iterator[Job]:
+    for name, case in MODELS.items():
+        yield Job("models that look at their data", name, False, _of(verdict_of_model, case))
+    for pair in pairs():
+        kind = f"wrong rewriters, {'right at the example' if pair.hidden else 'seen there'}"
+        yield Job(kind, pair.name, False, _of(verdict_of_rewriter, pair))
+    for is_right, uses in ((False, USES), (True, UNREAD)):
+        for name, build in keepers(uses):
+            # Not before its turn: others write into the global that it may keep a number in.
+            yield Job("state", name, is_right, partial(_verdict_of_new, build))
+    for is_right, made in ((False, plants()), (True, right_models())):
+        for plant in made:
+            name = ": ".join(filter(None, (plant.operation, plant.name)))
+            yield Job(plant.kind, name, is_right, _of(verdict_of_plant, plant))
+    for is_right, engines in ((False, cases()), (True, right_cases())):
+        for name, method, case in engines:
+            yield Job("engines", name, is_right, partial(verdict_of_engine, method, case))
+
+
+def _of(verdict: Callable[..., str], case: object) -> Callable[[], str]:
+    return partial(verdict, case, BACKEND)
+
+
+def _verdict_of_new(build: Callable[[], Case]) -> str:
+    return verdict_of_model(build(), BACKEND)
+
+
+@cache
+def all_jobs() -> list[Job]:
+    """All of them, in the same order in every process."""
+    return list(_jobs())
+
+
+_stack = ExitStack()
+
+
+def prepare() -> None:
+    """Start the processes of deployments, and their exports, without what is always the same."""
+    import torch.onnx
+
+    torch.set_num_threads(1)
+    _stack.enter_context(fork_server())
+    quicken_torch()
+
+
+def verdict_of_job(number: int) -> str:
+    """The verdict on one of :func:`all_jobs`."""
+    return all_jobs()[number].verdict()

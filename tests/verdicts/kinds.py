@@ -1,0 +1,32 @@
+"""Wrong rewriters that an example of its own kind does not show, made by rule.
+
+A kind has operations, and mistakes that all of them can make: an input of one value that is not
+read, sizes that are exchanged, a result beside a constant that is lost.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .inputs import biases, masks, numbers
+from .outputs import exact, int8, narrow, ranks
+from .plant import Plant
+from .sizes import pasts, sizes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def plants() -> Iterator[Plant]:
+    """Every plant that is wrong."""
+    makers = (masks, numbers, biases, sizes, pasts, narrow, exact, ranks, int8)
+    yield from (plant for make in makers for plant in make() if plant.is_wrong())
+
+
+def right_models() -> Iterator[Plant]:
+    """The models of all plants with nothing planted, which must be verified."""
+    seen: set[tuple[str, str]] = set()
+    for plant in plants():
+        if plant.right_is_verified and (plant.kind, plant.operation) not in seen:
+            seen.add((plant.kind, plant.operation))
+            yield Plant(**{**vars(plant), "name": "", "wrong": plant.right})
