@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from packages.core.tests.rewriting.lowered import Net, declared, lower, targets
+from torch import nn
 
 OPERATORS = {"aten.mul", "aten.add", "aten.full", "aten.mm"}
 X = torch.arange(6.0).reshape(2, 3)
@@ -56,6 +57,29 @@ def test_an_operator_may_bring_constants_along():
     real = torch.tensor([0.0, 1.0, 2.0])
     program, _ = lower(lambda x: x.relu(), (X,), rewriters)
     assert program.module()(X).tolist() == [[0, 1, 4], [0, 4, 10]]
+
+
+class PlusConstant(nn.Module):
+    """A constant of the code, which torch.export puts among the tensors of this module."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(()))
+
+    def forward(self, x):
+        return self.weight * x + torch.erfinv(torch.tensor(0.5))
+
+
+def test_constants_keep_their_numbers_where_torch_changes_their_order():
+    later = Net(lambda x, scale: x * scale, scale=torch.tensor(0.25))
+    values = []
+
+    def lowering(ctx, x):
+        values.append(ctx.value_of(x).item())
+        return ctx.origin_op(x)
+
+    lower(nn.Sequential(PlusConstant(), later), (X,), declared("aten.erfinv", lowering))
+    assert values == [0.5]
 
 
 @pytest.mark.parametrize(

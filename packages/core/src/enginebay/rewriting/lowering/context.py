@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator  # noqa: TC003 - msgspec reads the annotations
+from collections.abc import Callable, Iterator, Mapping  # noqa: TC003 - msgspec reads the annotations
 from typing import TYPE_CHECKING, Any
 
 from enginebay.rewriting.rewriter import Target
@@ -71,15 +71,17 @@ class LoweringContext(Target, frozen=True, kw_only=True):
 
 
 class GraphValues:
-    """The constants of a graph: the one that is being lowered, or a program's.
+    """The constants of a graph: a program's, or the one that is recorded while it is lowered.
 
     Args:
-        inputs: For each input of the graph its tensor, where it is a weight, a buffer or a
-            constant; None where it is one of the model's inputs.
+        inputs: The tensors of the graph's inputs that are weights, buffers or constants.
+        named: The same tensors by their names in the program.
     """
 
-    def __init__(self, inputs: list[torch.Tensor | None]) -> None:
+    def __init__(self, inputs: dict[Node, torch.Tensor], named: dict[str, torch.Tensor]) -> None:
         self._inputs = inputs
+        self._named = named
+        self._stand_ins: Mapping[str, torch.Tensor] = {}
         self._known: dict[Node, Any] = {}
         self._root: Any = None
 
@@ -93,12 +95,19 @@ class GraphValues:
         known = {**program.state_dict, **program.constants}
         signature = program.graph_signature
         changing = {*signature.buffers_to_mutate.values(), *_written(program)}
-        return cls(
-            [
-                known[spec.target] if spec.kind in kinds and spec.target not in changing else None
-                for spec in signature.input_specs
-            ]
-        )
+        nodes = program.graph.find_nodes(op="placeholder")
+        inputs, named = {}, {}
+        for node, spec in zip(nodes, signature.input_specs, strict=True):
+            if spec.kind in kinds and spec.target is not None and spec.target not in changing:
+                inputs[node] = named[spec.target] = known[spec.target]
+        return cls(inputs, named)
+
+    def follow(self, stand_ins: Mapping[str, torch.Tensor]) -> None:
+        """Take what stands for the named tensors while the program is recorded anew.
+
+        The new graph has its inputs in another order than the program.
+        """
+        self._stand_ins = stand_ins
 
     def is_constant(self, x: torch.Tensor) -> bool:
         """Return True if no input of the model is among what a tensor was computed from."""
@@ -147,7 +156,11 @@ class GraphValues:
         if node is None or mode is None:
             return x if type(x) is torch.Tensor else None  # a fake tensor has no numbers
         tracer: Any = mode.tracer
-        self._root = tracer.root
+        if tracer.root is not self._root:  # a graph that was not met before
+            self._root = tracer.root
+            for name in self._stand_ins.keys() & self._named.keys():
+                if (known := node_of(self._stand_ins[name])) is not None:
+                    self._inputs[known] = self._named[name]
         with _disable_current_modes():
             found: torch.Tensor | None = self.value_at(node)
         return found
@@ -171,8 +184,7 @@ class GraphValues:
         from torch.fx.node import map_arg
 
         if node.op == "placeholder":
-            place = node.graph.find_nodes(op="placeholder").index(node)
-            return self._inputs[place] if place < len(self._inputs) else None
+            return self._inputs.get(node)
         if node.op == "get_attr":
             return getattr(self._root, str(node.target), None)
         inputs = node.all_input_nodes

@@ -1,4 +1,4 @@
-"""torch's way to take a program apart, with one repair and one check."""
+"""torch's way to take a program apart, with one repair, one check, and its constants known."""
 
 from __future__ import annotations
 
@@ -12,12 +12,21 @@ if TYPE_CHECKING:
 
     from torch.export import ExportedProgram
 
+    from enginebay.rewriting.lowering.context import GraphValues
 
-def decompose(program: ExportedProgram, table: dict[Any, Any]) -> ExportedProgram:
+
+def decompose(
+    program: ExportedProgram, table: dict[Any, Any], values: GraphValues
+) -> ExportedProgram:
     """Replace operators by what a table says.
 
     A constant that a decomposition brings along torch makes an input of the program, and forgets
     its value. The program that was given gets it: both have the same constants.
+
+    Args:
+        program: The program, which stays as it is.
+        table: By operator what to call in its place.
+        values: The program's constants, which it follows into the new graph.
 
     Raises:
         ExportError: A constant of the program has no numbers.
@@ -31,9 +40,14 @@ def decompose(program: ExportedProgram, table: dict[Any, Any]) -> ExportedProgra
         program.constants.update(constants)
         return constants
 
+    def stand_in(original: Callable[..., Any], /, *args: Any) -> Any:
+        stand_ins = original(*args)
+        values.follow(stand_ins)
+        return stand_ins
+
     _check_constants(program)
     with ExitStack() as undo:
-        replace_functions(undo, {_LIFT: lift})
+        replace_functions(undo, {_LIFT: lift, _STAND_IN: stand_in})
         found: ExportedProgram = program.run_decompositions(table)
     return found
 
@@ -53,3 +67,6 @@ def _check_constants(program: ExportedProgram) -> None:
 
 #: torch's function that makes inputs of constants; private, as of torch 2.13.
 _LIFT = "torch._export.passes.lift_constants_pass._materialize_and_lift_constants"
+
+#: torch's function that makes tensors without numbers of weights and constants; private likewise.
+_STAND_IN = "torch.export._trace._fakify_params_buffers"

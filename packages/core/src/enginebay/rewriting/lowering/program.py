@@ -66,9 +66,10 @@ def lower_program(
     table: dict[Any, Any] = dict(decompositions)
     if known is not None:
         table.update(_composites(program, known))
-    table.update(lowerings.table(GraphValues.of(program), decompositions, known))
+    values = GraphValues.of(program)
+    table.update(lowerings.table(values, decompositions, known))
     with plain_errors():
-        lowered = decompose(program, table)
+        lowered = decompose(program, table, values)
     if known is not None and not known(torch.ops.aten.complex.default, True):
         complex_as_pairs(lowered)
     if operators is None:

@@ -207,8 +207,9 @@ class LoweringRewriters:
             return overload in (of_complex if is_complex else every)
 
         with plain_errors():
-            own = self.table(GraphValues.of(program), table, known)
-            lowered = decompose(program, {**table, **own})
+            values = GraphValues.of(program)
+            own = self.table(values, table, known)
+            lowered = decompose(program, {**table, **own}, values)
         fold_lacking(lowered, known)
         return lowered
 
