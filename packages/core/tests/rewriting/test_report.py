@@ -5,11 +5,18 @@ import torch
 from torch import nn
 
 from enginebay.errors import RewriterError
-from enginebay.rewriting import AppliedRewriter, RewriteReport, RewriterSet, rewrite
+from enginebay.rewriting import AppliedRewriter, LostRewriter, RewriteReport, RewriterSet, rewrite
 
 
 def applied(name, count, kind="function"):
-    return AppliedRewriter(kind=kind, name=name, condition="always", distribution=None, count=count)
+    return AppliedRewriter(
+        kind=kind,
+        name=name,
+        origin="mine.other",
+        condition="always",
+        distribution=None,
+        count=count,
+    )
 
 
 def test_the_report_for_people():
@@ -17,13 +24,23 @@ def test_the_report_for_people():
         applied=(applied("a.f", 0), applied("a.g", 1), applied("a.M", 7, "module")),
         not_found=("no such thing",),
         not_served=("no such exporter",),
+        lost=(
+            LostRewriter(
+                kind="function",
+                name="a.f",
+                origin="pack.f",
+                distribution="pack",
+                winner="mine.other",
+            ),
+        ),
     )
     assert str(report) == (
         "function a.f: fired never\n"
         "function a.g: fired once\n"
         "module a.M: fired 7 times\n"
         "no such thing\n"
-        "no such exporter"
+        "no such exporter\n"
+        "function a.f: pack.f lost to mine.other"
     )
     assert report.fired == {"a.g": 1, "a.M": 7}
     assert report.never_fired == ("a.f",)
@@ -49,10 +66,12 @@ def test_the_report_grows_inside_the_block_and_stays_after_it():
         torch.relu(torch.zeros(1))
     torch.relu(torch.zeros(1))
     assert before.fired == {"torch.relu": 1}
+    here = "test_the_report_grows_inside_the_block_and_stays_after_it.<locals>"
     assert rewriting.report.applied == (
         AppliedRewriter(
             kind="function",
             name="torch.relu",
+            origin=f"{__name__}.{here}.<lambda>",
             condition="backend any",
             distribution="some-pack",
             count=2,
@@ -60,6 +79,7 @@ def test_the_report_grows_inside_the_block_and_stays_after_it():
         AppliedRewriter(
             kind="function",
             name="torch.sigmoid",
+            origin=f"{__name__}.{here}.<lambda>",
             condition="backend any, ir onnx",
             distribution="some-pack",
             count=0,
@@ -90,6 +110,6 @@ def test_strict_collects_every_line():
     ):
         pass
     assert str(caught.value) == (
-        '"torch.rellu" was not found: "torch" has no "rellu" (did you mean "relu"?)\n'
-        '"torch.nn.Lineaar" was not found: "torch.nn" has no "Lineaar" (did you mean "Linear"?)'
+        '"torch.nn.Lineaar" was not found: "torch.nn" has no "Lineaar" (did you mean "Linear"?)\n'
+        '"torch.rellu" was not found: "torch" has no "rellu" (did you mean "relu"?)'
     )

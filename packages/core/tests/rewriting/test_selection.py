@@ -193,3 +193,46 @@ def test_listing_shows_what_would_apply_until_it_is_certain():
     assert [each.replacement.__qualname__ for each in listed] == ["maybe", "sure"]
     listed = list_rewriters([rewriters], backend="ncnn", ir="torchscript")
     assert [each.replacement.__qualname__ for each in listed] == ["script", "maybe", "sure"]
+
+
+def where_of(label, *, distribution=None, **conditions):
+    rewriters = RewriterSet(distribution=distribution)
+    return declare(rewriters, label, "torch.where", **conditions)
+
+
+def test_the_callers_default_wins_over_a_backends_own_and_the_loser_is_named():
+    backends = where_of("backends", distribution="enginebay-any", backend="any", ir="onnx")
+    mine = where_of("mine")
+    with rewrite(backend="any", rewriters=[backends, mine]) as rewriting:
+        assert torch.where(torch.tensor(True), 1, 2) == "mine"
+    (lost,) = rewriting.report.lost
+    assert str(lost) == f"function torch.where: {__name__}.backends lost to {__name__}.mine"
+    counts = {each.origin: each.count for each in rewriting.report.applied if each.count}
+    assert counts == {f"{__name__}.mine": 1}
+
+
+def test_the_callers_lowering_wins_over_functions_that_would_hide_its_operator():
+    backends = declare(RewriterSet(distribution="enginebay-any"), "backends", "torch.roll")
+    mine = RewriterSet()
+    mine.lowering("aten.roll")(lambda ctx, x, *rest: x)
+    elsewhere = declare(RewriterSet(), "elsewhere", "rewriting_subject.double")
+    with rewrite(
+        backend="any", rewriters=[backends, mine, elsewhere], builtin=False, ir="exported_program"
+    ) as rewriting:
+        assert torch.roll(torch.tensor([1, 2]), 1).tolist() == [2, 1]
+    assert [each.origin for each in rewriting.report.lost] == [f"{__name__}.backends"]
+
+
+def test_what_needs_complex_numbers_gives_way_to_no_symbolic():
+    core = RewriterSet(distribution="enginebay")
+    core.lowering("aten.exp", needs=("complex",))(lambda ctx, x: x)
+    core.lowering("aten.exp")(lambda ctx, x: x)
+    mine = RewriterSet()
+    mine.symbolic("exp", is_pytorch=True)(lambda ctx, g, x: x)
+    with rewrite(backend="any", rewriters=[core, mine], builtin=False) as rewriting:
+        pass
+    (lost,) = rewriting.report.lost
+    assert lost.kind == "lowering"
+    assert [each.condition for each in rewriting.report.applied if each.kind == "lowering"] == [
+        "complex numbers"
+    ]

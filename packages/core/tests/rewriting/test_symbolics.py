@@ -6,6 +6,7 @@ from torch import nn
 
 from enginebay.errors import ExportError, RewriterError
 from enginebay.rewriting import RewriterSet, rewrite
+from enginebay.rewriting.torchscript_symbolics import _NOT_TRACED
 
 both = pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
 NO_SYMBOLIC, SCALE = "rewriting_subject.NoSymbolic", "rewriting_subject.Scale"
@@ -21,11 +22,15 @@ def x():
     return torch.randn(1, 2, 3)
 
 
-def registry():
-    """What the TorchScript exporter knows of each operator."""
+def registry_of_torch():
     from enginebay.rewriting.torchscript_symbolics import _registry
 
-    groups = _registry()._registry
+    return _registry()._registry
+
+
+def registry():
+    """What the TorchScript exporter knows of each operator."""
+    groups = registry_of_torch()
     return {
         name: {opset: group._functions[opset] for opset in group._functions}
         for name, group in groups.items()
@@ -303,7 +308,7 @@ def test_operators_that_the_default_exporter_never_meets_are_said(name, call, re
         def forward(self, x):
             return call(x)
 
-    rewriters = RewriterSet()
+    rewriters = RewriterSet(distribution="a-pack")
     rewriters.symbolic(name, is_pytorch=True)(lambda ctx, g, x, *rest: g.op("Identity", x))
     with in_force(rewriters, exporter="dynamo") as rewriting:
         torch.onnx.export(Model().eval(), (torch.ones(1, 3, 4),), verbose=False)
@@ -343,7 +348,7 @@ def test_operators_that_the_default_exporter_never_meets_are_said(name, call, re
     ],
 )
 def test_what_an_exporter_cannot_serve_is_said(name, is_pytorch, target, line):
-    rewriters = RewriterSet()
+    rewriters = RewriterSet(distribution="a-pack")
     rewriters.symbolic(name, is_pytorch=is_pytorch)(lambda ctx, g, x: x)
     with in_force(rewriters, **target) as rewriting:
         pass
@@ -352,6 +357,129 @@ def test_what_an_exporter_cannot_serve_is_said(name, is_pytorch, target, line):
     with pytest.raises(RewriterError) as caught, in_force(rewriters, strict=True, **target):
         pass
     assert str(caught.value) == line
+
+
+@pytest.mark.parametrize(
+    ("name", "exporter", "reason"),
+    [
+        ("hardshrink", "dynamo", "torch.export takes aten::hardshrink apart before"),
+        ("conv1d", "torchscript", "the tracer records _convolution in its place"),
+    ],
+)
+def test_the_callers_own_that_an_exporter_never_meets_is_an_error(name, exporter, reason):
+    other = {"dynamo": "torchscript", "torchscript": "dynamo"}[exporter]
+    rewriters = RewriterSet()
+    rewriters.symbolic(name, is_pytorch=True)(lambda ctx, g, x, *rest: g.op("Identity", x))
+    with pytest.raises(ExportError) as caught, in_force(rewriters, exporter=exporter):
+        pass
+    assert str(caught.value) == (
+        f'the symbolic of "{name}" does nothing in the {exporter} exporter: {reason}; '
+        f"export with the {other} exporter"
+    )
+    with in_force(rewriters, exporter=other) as rewriting:
+        assert rewriting.report.never_fired == (name,)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch.jit.trace
+@pytest.mark.parametrize("name", sorted(_NOT_TRACED))
+def test_operators_that_the_torchscript_exporter_never_meets(name):
+    """The claim is held against the tracer."""
+    rank = int(name[-2]) if name.endswith("d") else 1
+    weight, x = torch.ones(3, 3, *[1] * rank), torch.ones(1, 3, *[4] * rank)
+    rest = [None, [1] * rank, [0] * rank, [1] * rank, False, [0] * rank, 1]
+    more = rest if name == "aten::convolution" else []
+
+    class Model(nn.Module):
+        def forward(self, x):
+            return getattr(torch, name.removeprefix("aten::"))(x, weight, *more)
+
+    kinds = {node.kind() for node in torch.jit.trace(Model(), (x,)).graph.nodes()}
+    assert "aten::_convolution" in kinds
+    assert name not in kinds
+
+
+class Lowered(nn.Module):
+    """Autograd functions, and an operator that Enginebay lowers for the TorchScript exporter."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor(0.5))
+
+    def forward(self, x):
+        from rewriting_subject import NoSymbolic, Scale
+
+        turned = torch.atan2(NoSymbolic.apply(x), Scale.apply(x, 3.0))
+        return turned + Scale.apply(self.weight, 2.0)
+
+
+@both
+def test_symbolics_fire_beside_operators_that_are_lowered(export, exporter, subject, x):
+    rewriters = RewriterSet()
+    rewriters.symbolic(NO_SYMBOLIC)(lambda ctx, g, x: g.op("my.domain::None", x))
+    rewriters.symbolic(SCALE)(lambda ctx, g, x, factor: g.op("my.domain::Scale", x, by_f=factor))
+    exported = export(
+        Lowered(), (x,), rewriters, exporter=exporter, builtin=True, dynamic={"x": {1: "n"}}
+    )
+    assert exported.report.fired == {NO_SYMBOLIC: 1, SCALE: 2, "aten.atan2": 1}
+    assert {"my.domain::None", "my.domain::Scale", "Atan"} <= set(exported.nodes)
+
+
+def test_a_functions_own_symbolic_is_used_beside_operators_that_are_lowered(export, x):
+    class Own(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return 2 * x
+
+        @staticmethod
+        def symbolic(g, x):
+            return g.op("my.domain::Own", x)
+
+    class Model(nn.Module):
+        def forward(self, x):
+            return torch.atan2(Own.apply(x), x)
+
+    exported = export(Model(), (x,), exporter="torchscript", builtin=True)
+    registry_of_torch().pop("::Own")
+    assert "my.domain::Own" in exported.nodes
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("roll", lambda x: x.roll(1, -1)),
+        ("adaptive_avg_pool2d", lambda x: torch.nn.functional.adaptive_avg_pool2d(x, (1, 2))),
+        ("atan2", lambda x: torch.atan2(x, x)),
+        ("hypot", lambda x: torch.hypot(x, x)),
+        ("linspace", lambda x: torch.linspace(0, 1, x.shape[1])),
+    ],
+)
+@both
+def test_the_callers_symbolic_wins_over_what_core_makes_of_the_operator(
+    export, exporter, x, name, call
+):
+    class Model(nn.Module):
+        def forward(self, x):
+            return call(x) + 1
+
+    rewriters = RewriterSet()
+    rewriters.symbolic(name, is_pytorch=True)(lambda ctx, g, *_: g.op("my.domain::Own"))
+    # The TorchScript exporter computes what no input is part of.
+    dynamic = {"x": {1: "n"}} if (name, exporter) == ("linspace", "torchscript") else None
+    exported = export(Model(), (x,), rewriters, exporter=exporter, builtin=True, dynamic=dynamic)
+    assert exported.report.fired == {name: 1}
+    assert "my.domain::Own" in exported.nodes
+
+
+def test_what_the_torchscript_exporter_translates_is_asked_anew_for_each_context():
+    from enginebay.rewriting import has_symbolic
+
+    rewriters = RewriterSet()
+    rewriters.symbolic("hypot", is_pytorch=True)(lambda ctx, g, x, y: x)
+    hypot = torch.ops.aten.hypot.default
+    found = [has_symbolic(hypot, False)]
+    with in_force(rewriters, exporter="torchscript"):
+        found.append(has_symbolic(hypot, False))
+    assert [*found, has_symbolic(hypot, False)] == [False, True, False]
 
 
 def test_a_name_that_is_no_autograd_function():

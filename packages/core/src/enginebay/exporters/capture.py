@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import operator
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import EnginebayError, ExportError, reason
-from enginebay.rewriting import active_lowerings, capture, lower_program, operators_met
+from enginebay.rewriting import (
+    active_lowerings,
+    capture,
+    functions_kept,
+    lower_program,
+    operators_met,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -88,11 +94,10 @@ def lowered(job: Job, known: Known | None = None) -> tuple[nn.Module, list[str]]
             return job.flat, []
     before = lowerings.fired
     try:
-        program, notes = _captured_or_traced(job)
-        program = lower_program(program, lowerings, known)
-        if lowerings.operators is None and lowerings.fired == before:
-            return job.flat, []
-        return traceable(program), [*notes]
+        # The ONNX exporter behind the tracer has symbolics for autograd functions.
+        with nullcontext() if known is None else functions_kept() as functions:
+            program, notes = _captured_or_traced(job)
+            program = lower_program(program, lowerings, known)
     except EnginebayError:
         raise
     except Exception as err:  # torch.export runs the model's own code, which may raise anything
@@ -100,6 +105,12 @@ def lowered(job: Job, known: Known | None = None) -> tuple[nn.Module, list[str]]
         if lowerings.operators is not None:
             raise ExportError(line) from err
         return job.flat, [line]
+    if lowerings.operators is None and lowerings.fired == before:
+        return job.flat, []
+    module = traceable(program)
+    if functions is not None:
+        functions.put_back(module)
+    return module, [*notes]
 
 
 def _captured_or_traced(job: Job) -> tuple[ExportedProgram, tuple[str, ...]]:
@@ -157,7 +168,7 @@ def _fx_traces(value: bool) -> Iterator[None]:
         tracer._is_fx_tracing_flag = before
 
 
-def traceable(program: ExportedProgram) -> nn.Module:
+def traceable(program: ExportedProgram) -> torch.fx.GraphModule:
     """Return a program as a module whose trace keeps open sizes open.
 
     The tracer follows sizes through torch's Python functions, and takes those that are passed to an

@@ -23,6 +23,7 @@ functions then reach it through ``torch_mode``, and Python functions through ``p
 
 from __future__ import annotations
 
+from enginebay.rewriting.autograd_functions import functions_kept
 from enginebay.rewriting.builtin import builtin_rewriters
 from enginebay.rewriting.declaration import RewriterSet, check_sets
 from enginebay.rewriting.export_patch import ExportPatch
@@ -42,7 +43,7 @@ from enginebay.rewriting.placeholders import (
     placeholder_translations,
     untranslated,
 )
-from enginebay.rewriting.report import AppliedRewriter, RewriteReport, joined
+from enginebay.rewriting.report import AppliedRewriter, LostRewriter, RewriteReport, joined
 from enginebay.rewriting.rewriter import CORE, Context, Rewriter, RewriterKind, Target
 from enginebay.rewriting.rewriting import Rewriting, rewrite
 from enginebay.rewriting.selection import list_rewriters
@@ -57,6 +58,7 @@ __all__ = [
     "Context",
     "Cut",
     "ExportPatch",
+    "LostRewriter",
     "LoweringContext",
     "NameNotFoundError",
     "RewriteReport",
@@ -69,6 +71,7 @@ __all__ = [
     "builtin_rewriters",
     "capture",
     "check_sets",
+    "functions_kept",
     "has_symbolic",
     "joined",
     "list_rewriters",

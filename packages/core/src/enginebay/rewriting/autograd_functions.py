@@ -1,22 +1,25 @@
-"""Symbolics of autograd functions in torch's default exporter, which traces through them.
+"""Symbolics of autograd functions where torch.export captures a model, and looks into them.
 
-While the exporter captures a model, each call of a function with a symbolic becomes one operator
-instead. The operator's translation is the symbolic.
+Each call of a function with a symbolic becomes one operator instead. In torch's default exporter
+the operator's translation is the symbolic; for the TorchScript exporter, which knows autograd
+functions itself, the call is put back into the graph.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from enginebay.rewriting.dynamo_graph import Graph, call_symbolic, without_annotations
+from enginebay.rewriting.patches import replace_functions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import TypeAlias
 
-    from torch import Tensor
+    from torch import Tensor, fx
     from torch._ops import OpOverload
 
     from enginebay.rewriting.patches import Patch
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 
 #: The operators' namespace, which all threads share. Each operator's name ends with a number, so
 #: that two exports at once may use the same autograd function.
-_NAMESPACE = "enginebay_symbolics"
+NAMESPACE = "enginebay_symbolics"
 _numbers = itertools.count()
 
 
@@ -85,33 +88,34 @@ class _Call:
         )
 
     def run(self, tensors: list[Tensor], sizes: list[int]) -> list[Tensor]:
-        """Run the function itself, for the shapes of its outputs."""
+        """Run the function itself."""
         import torch
 
         self.outputs = _Tree(self._run(*self.arguments(tensors, sizes)), torch.Tensor)
-        # torch.library forbids an operator to return one of its inputs.
-        return [each.clone() for each in self.outputs.leaves]
+        return self.outputs.leaves
 
 
 class AutogradOperators:
     """The operators that replace autograd functions inside a context.
 
     Args:
-        functions: Each function's name and the patch that is its symbolic.
+        functions: Each function's name and the patch that is its symbolic; None for all functions
+            that have a symbolic.
 
     Attributes:
         translations: The operators' translations, for the exporter.
     """
 
-    def __init__(self, functions: Mapping[type, tuple[str, Patch]]) -> None:
+    def __init__(self, functions: Mapping[type, tuple[str, Patch]] | None) -> None:
         import torch
 
         library: Any = torch.library.Library  # its constructor is untyped in torch 2.13
-        self._library: Any = library(_NAMESPACE, "FRAGMENT")
+        self._library: Any = library(NAMESPACE, "FRAGMENT")
         self._calls: list[_Call] = []
         self._operators: dict[type, OpOverload] = {}
         self.translations: dict[OpOverload, Callable[..., Any]] = {}
-        for function, (name, patch) in functions.items():
+        self._all = functions is None
+        for function, (name, patch) in (functions or {}).items():
             operator = self._operators[function] = self._define(function)
             self.translations[operator] = self._translation(name, patch)
 
@@ -124,13 +128,24 @@ class AutogradOperators:
         import torch
 
         # Eager calls and jit.trace run the function itself; the latter's exporter has symbolics.
-        operator = self._operators.get(function)
-        if operator is None or kwargs or not torch.compiler.is_exporting():
+        is_wanted = function in self._operators or (self._all and hasattr(function, "symbolic"))
+        if not is_wanted or kwargs or not torch.compiler.is_exporting():
             return original(function, *args, **kwargs)
+        if (operator := self._operators.get(function)) is None:
+            operator = self._operators[function] = self._define(function)
         recorded = _Call(functools.partial(original, function), args)
         self._calls.append(recorded)
         outputs = operator(recorded.tensors, recorded.sizes, len(self._calls) - 1)
         return recorded.outputs.with_leaves(outputs)
+
+    def put_back(self, module: fx.GraphModule) -> None:
+        """Call the functions themselves in a graph, in the place of their operators."""
+        operators = set(self._operators.values())
+        for node in module.graph.nodes:
+            if node.target in operators:
+                tensors, sizes, call = node.args
+                node.target, node.args = self._calls[call].run, (tensors, sizes)
+        module.recompile()
 
     def _define(self, function: type) -> OpOverload:
         import torch
@@ -139,12 +154,13 @@ class AutogradOperators:
         self._library.define(f"{name}(Tensor[] tensors, SymInt[] sizes, int call) -> Tensor[]")
         self._library.impl(name, self._run, "CompositeExplicitAutograd")
         # The same for the fake tensors that a model is captured with.
-        torch.library.register_fake(f"{_NAMESPACE}::{name}", self._run, lib=self._library)
-        operator: OpOverload = getattr(getattr(torch.ops, _NAMESPACE), name).default
+        torch.library.register_fake(f"{NAMESPACE}::{name}", self._run, lib=self._library)
+        operator: OpOverload = getattr(getattr(torch.ops, NAMESPACE), name).default
         return operator
 
     def _run(self, tensors: list[Tensor], sizes: list[int], call: int) -> list[Tensor]:
-        return self._calls[call].run(tensors, sizes)
+        # torch.library forbids an operator to return one of its inputs.
+        return [each.clone() for each in self._calls[call].run(tensors, sizes)]
 
     def _translation(self, name: str, patch: Patch) -> Callable[..., Any]:
         def translation(tensors: Any, sizes: Any, number: int) -> Any:
@@ -154,3 +170,13 @@ class AutogradOperators:
             return result if isinstance(result, tuple | list) else [result]
 
         return without_annotations(translation)
+
+
+@contextmanager
+def functions_kept() -> Iterator[AutogradOperators]:
+    """Inside, torch.export takes each autograd function that has a symbolic for one operator."""
+    with ExitStack() as undo:
+        operators = AutogradOperators(None)
+        undo.callback(operators.close)
+        replace_functions(undo, {"torch.autograd.Function.apply": operators.apply})
+        yield operators

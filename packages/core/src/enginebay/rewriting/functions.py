@@ -26,6 +26,7 @@ class FunctionRewriters:
     Args:
         rewriters: Those that apply, losers included.
         not_found: Gets one line for each name that no loaded module has.
+        lost: Gets the losers, each with its winner.
 
     Attributes:
         active: The winners, which :meth:`enter` activates.
@@ -34,7 +35,12 @@ class FunctionRewriters:
         RewriterError: Two are equally specific, or a name is not that of a function.
     """
 
-    def __init__(self, rewriters: Iterable[Rewriter], not_found: list[str]) -> None:
+    def __init__(
+        self,
+        rewriters: Iterable[Rewriter],
+        not_found: list[str],
+        lost: dict[Rewriter, Rewriter],
+    ) -> None:
         candidates: dict[Hashable, list[Rewriter]] = {}
         # By the function, not by its name: F.gelu and torch._C._nn.gelu are one function.
         self._subjects: dict[Hashable, Patch | tuple[Callable[..., Any], ...]] = {}
@@ -48,7 +54,8 @@ class FunctionRewriters:
             key = subject.key if isinstance(subject, Patch) else subject[0]
             self._subjects[key] = subject
             candidates.setdefault(key, []).append(rewriter)
-        self._layer = {key: ActiveRewriter(one) for key, one in most_specific(candidates).items()}
+        winners = most_specific(candidates, lost)
+        self._layer = {key: ActiveRewriter(one) for key, one in winners.items()}
         self.active = list(self._layer.values())
 
     def enter(self, undo: ExitStack, make_context: Callable[[Callable[..., Any]], Context]) -> None:

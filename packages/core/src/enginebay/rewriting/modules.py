@@ -45,6 +45,7 @@ class ModuleRewriters:
     Args:
         rewriters: Those that apply, losers included.
         not_found: Gets one line for each name that no loaded module has.
+        lost: Gets the losers, each with its winner.
 
     Attributes:
         active: The winners, which :meth:`enter` uses.
@@ -53,7 +54,12 @@ class ModuleRewriters:
         RewriterError: Two are equally specific, or a name is not that of a class.
     """
 
-    def __init__(self, rewriters: Iterable[Rewriter], not_found: list[str]) -> None:
+    def __init__(
+        self,
+        rewriters: Iterable[Rewriter],
+        not_found: list[str],
+        lost: dict[Rewriter, Rewriter],
+    ) -> None:
         candidates: dict[type, list[Rewriter]] = {}
         for rewriter in rewriters:
             try:
@@ -68,7 +74,7 @@ class ModuleRewriters:
                     hint="use .function for a function or a method",
                 )
             candidates.setdefault(value, []).append(rewriter)
-        winners = most_specific(candidates)
+        winners = most_specific(candidates, lost)
         self._by_class = {key: ActiveRewriter(each) for key, each in winners.items()}
         self.active = list(self._by_class.values())
 

@@ -11,6 +11,7 @@ class AppliedRewriter(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         kind: ``function``, ``module``, ``symbolic`` or ``lowering``.
         name: The name of what it rewrites.
+        origin: The dotted name of its own function or class.
         condition: Its conditions, in words.
         distribution: The distribution that ships it; None for one that the caller declared.
         count: Number of times that it fired: calls of a function, instances of a module, nodes of a
@@ -19,9 +20,31 @@ class AppliedRewriter(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: str
     name: str
+    origin: str
     condition: str
     distribution: str | None
     count: int
+
+
+class LostRewriter(msgspec.Struct, frozen=True, kw_only=True):
+    """One rewriter whose conditions held, and in whose place another was active.
+
+    Attributes:
+        kind: ``function``, ``module``, ``symbolic`` or ``lowering``.
+        name: The name of what it rewrites.
+        origin: The dotted name of its own function or class.
+        distribution: The distribution that ships it; None for one that the caller declared.
+        winner: The dotted name of the other's function or class.
+    """
+
+    kind: str
+    name: str
+    origin: str
+    distribution: str | None
+    winner: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}: {self.origin} lost to {self.winner}"
 
 
 class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,11 +55,13 @@ class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
         not_found: One line for each name that no loaded module has.
         not_served: One line for each symbolic that the exporter cannot use, and for each lowering
             of an operator that no captured graph has.
+        lost: The rewriters that others won over.
     """
 
     applied: tuple[AppliedRewriter, ...] = ()
     not_found: tuple[str, ...] = ()
     not_served: tuple[str, ...] = ()
+    lost: tuple[LostRewriter, ...] = ()
 
     @property
     def fired(self) -> dict[str, int]:
@@ -55,7 +80,7 @@ class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
     def lines(self) -> list[str]:
         """Return the report for people, one line for each fact."""
         fired = [f"{each.kind} {each.name}: fired {_times(each.count)}" for each in self.applied]
-        return [*fired, *self.not_found, *self.not_served]
+        return [*fired, *self.not_found, *self.not_served, *map(str, self.lost)]
 
     def __str__(self) -> str:
         return "\n".join(self.lines()) or "no rewriter applied"
@@ -76,6 +101,7 @@ def joined(first: RewriteReport | None, second: RewriteReport | None) -> Rewrite
         applied=tuple(msgspec.structs.replace(each, count=n) for each, n in counts.items()),
         not_found=tuple(dict.fromkeys((*first.not_found, *second.not_found))),
         not_served=tuple(dict.fromkeys((*first.not_served, *second.not_served))),
+        lost=tuple(dict.fromkeys((*first.lost, *second.lost))),
     )
 
 

@@ -105,6 +105,23 @@ class Rewriter:
         return ", ".join(parts) or "always"
 
     @property
+    def rank(self) -> int:
+        """Whose it is, the larger the more it counts: core's, a plugin's, or the caller's own."""
+        return {CORE: 0, None: 2}.get(self.distribution, 1)
+
+    @property
+    def operator(self) -> str:
+        """The operator that it is about, as in ``torch.ops``; else what it rewrites."""
+        if self.kind == "lowering":
+            return ".".join(self.name.split(".")[:2])
+        if self.is_pytorch and "::" in self.name:
+            return self.name.replace("::", ".")
+        if self.is_pytorch or (self.kind == "function" and self.name.startswith("torch.")):
+            last = self.name.rpartition(".")[2]  # torch.roll and torch.Tensor.roll are aten.roll
+            return self.name.removeprefix("torch.ops.") if ".ops." in self.name else f"aten.{last}"
+        return self.name
+
+    @property
     def origin(self) -> str:
         """The replacement's own dotted name, for messages."""
         return f"{self.replacement.__module__}.{_name_of(self.replacement)}"

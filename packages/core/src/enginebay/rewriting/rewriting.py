@@ -12,9 +12,9 @@ from enginebay.rewriting.builtin import builtin_rewriters
 from enginebay.rewriting.functions import FunctionRewriters
 from enginebay.rewriting.lowering import LoweringRewriters
 from enginebay.rewriting.modules import ModuleRewriters
-from enginebay.rewriting.report import AppliedRewriter, RewriteReport
+from enginebay.rewriting.report import AppliedRewriter, LostRewriter, RewriteReport
 from enginebay.rewriting.rewriter import Context, RewriterKind, Target
-from enginebay.rewriting.selection import applicable
+from enginebay.rewriting.selection import applicable, outranked
 from enginebay.rewriting.symbolics import SymbolicRewriters
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class Rewriting:
         self._lowered: LoweringRewriters | None = None
         self._not_found: list[str] = []
         self._not_served: list[str] = []
+        self._lost: dict[Rewriter, Rewriter] = {}
 
     @property
     def report(self) -> RewriteReport:
@@ -65,21 +66,38 @@ class Rewriting:
             applied=tuple(map(_applied, [*self._active, *lowered])),
             not_found=tuple(self._not_found),
             not_served=tuple(self._not_served),
+            lost=tuple(
+                LostRewriter(
+                    kind=one.kind,
+                    name=one.name,
+                    origin=one.origin,
+                    distribution=one.distribution,
+                    winner=winner.origin,
+                )
+                for one, winner in self._lost.items()
+            ),
         )
 
     def __enter__(self) -> Rewriting:
         if self._undo is not None:
             raise RewriterError("this rewriting is already active", hint="call rewrite() again")
-        self._not_found, self._not_served = [], []
+        self._not_found, self._not_served, self._lost = [], [], {}
         chosen = applicable(self._rewriters, self.target)
         # All resolve their names first, and raise there: nothing has been changed then.
-        functions = FunctionRewriters(_of_kind(chosen, "function"), self._not_found)
-        modules = ModuleRewriters(_of_kind(chosen, "module"), self._not_found)
+        not_found, not_served, lost = self._not_found, self._not_served, self._lost
+        modules = ModuleRewriters(_of_kind(chosen, "module"), not_found, lost)
+        # The others from the last to the first that acts, which may have to give way.
         symbolics = SymbolicRewriters(
-            _of_kind(chosen, "symbolic"), self.target, self._not_found, self._not_served
+            _of_kind(chosen, "symbolic"), self.target, not_found, not_served, lost
         )
+        later = [each.rewriter for each in symbolics.active]
         lowerings = LoweringRewriters(
-            _of_kind(chosen, "lowering"), self._fields, self._not_found, self._not_served
+            outranked(_of_kind(chosen, "lowering"), later, lost),
+            *(self._fields, not_found, not_served, lost),
+        )
+        later += [each.rewriter for each in lowerings.active if not each.rewriter.needs]
+        functions = FunctionRewriters(
+            outranked(_of_kind(chosen, "function"), later, lost), not_found, lost
         )
         if self._strict and (lines := [*self._not_found, *self._not_served]):
             raise RewriterError("\n".join(lines))
@@ -179,6 +197,7 @@ def _applied(active: ActiveRewriter) -> AppliedRewriter:
     return AppliedRewriter(
         kind=rewriter.kind,
         name=rewriter.name,
+        origin=rewriter.origin,
         condition=rewriter.condition,
         distribution=rewriter.distribution,
         count=active.count,

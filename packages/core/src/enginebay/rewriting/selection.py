@@ -7,7 +7,6 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, TypeVar
 
 from enginebay.errors import RewriterError
-from enginebay.rewriting.rewriter import CORE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -31,13 +30,51 @@ def applicable(rewriters: Iterable[Rewriter], target: Target) -> list[Rewriter]:
     ]
 
 
-def most_specific(candidates: Mapping[_K, list[Rewriter]]) -> dict[_K, Rewriter]:
+def most_specific(
+    candidates: Mapping[_K, list[Rewriter]], lost: dict[Rewriter, Rewriter] | None = None
+) -> dict[_K, Rewriter]:
     """Return, of the candidates for each key, the one with the strongest conditions.
+
+    Args:
+        candidates: The rewriters for each key.
+        lost: Gets each of the others, with the one that won.
 
     Raises:
         RewriterError: Two of them are equally specific.
     """
-    return {key: _winner(rewriters) for key, rewriters in candidates.items()}
+    winners = {key: _winner(rewriters) for key, rewriters in candidates.items()}
+    if lost is not None:
+        for key, one in winners.items():
+            lost.update((each, one) for each in candidates[key] if each is not one)
+    return winners
+
+
+def outranked(
+    rewriters: Iterable[Rewriter], later: Iterable[Rewriter], lost: dict[Rewriter, Rewriter]
+) -> list[Rewriter]:
+    """Return the rewriters that may act before others for the same operator.
+
+    A function is replaced before its operator is lowered, and both before the operator becomes
+    ONNX. What acts first would hide the others, and gives way where these count more.
+
+    Args:
+        rewriters: Functions and lowerings.
+        later: What acts after them: lowerings and symbolics.
+        lost: Gets each of those that give way, with the one that won.
+    """
+    highest: dict[str, Rewriter] = {}
+    for one in later:
+        if one.operator not in highest or one.rank > highest[one.operator].rank:
+            highest[one.operator] = one
+    kept = []
+    for each in rewriters:
+        winner = highest.get(each.operator)
+        # What is for complex numbers alone is in nobody's way.
+        if winner is None or winner.rank <= each.rank or "complex" in each.needs:
+            kept.append(each)
+        else:
+            lost[each] = winner
+    return kept
 
 
 def list_rewriters(
@@ -68,19 +105,18 @@ def _until_certain(rewriters: list[Rewriter]) -> Iterable[Rewriter]:
             return
 
 
-def _specificity(rewriter: Rewriter) -> tuple[bool, ...]:
+def _specificity(rewriter: Rewriter) -> tuple[int, ...]:
     """Return a key to sort by: the larger, the more specific."""
-    # The order is the contract: a backend's rewriter beats one for its IR, and so on. Core's own
-    # give way to all others, and between two equal ones the caller's wins over a plugin's.
+    # The order is the contract: the caller's own beats a plugin's, and a plugin's core's; among
+    # these a backend's beats one for its IR, and so on.
     return (
-        rewriter.distribution != CORE,
+        rewriter.rank,
         rewriter.backend is not None,
         rewriter.ir is not None,
         bool(rewriter.versions),
         rewriter.check is not None,
         bool(rewriter.needs),
         rewriter.kind == "lowering" and rewriter.name.count(".") > 1,  # one overload by its name
-        rewriter.distribution is None,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from enginebay.errors import RewriterError
+from enginebay.errors import ExportError, RewriterError
 from enginebay.rewriting import names
 from enginebay.rewriting.active_rewriters import ActiveRewriter, activate
 from enginebay.rewriting.patches import Patch, installed, lock
@@ -25,12 +25,14 @@ class SymbolicRewriters:
         target: The target that the model is exported for.
         not_found: Gets one line for each name that no loaded module has.
         not_served: Gets one line for each symbolic that the target's exporter cannot use.
+        lost: Gets the losers, each with its winner.
 
     Attributes:
         active: The winners, which :meth:`enter` activates.
 
     Raises:
         RewriterError: Two are equally specific, or a name is not that of an autograd function.
+        ExportError: The target's exporter cannot use one of the caller's own; another may.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class SymbolicRewriters:
         target: Target,
         not_found: list[str],
         not_served: list[str],
+        lost: dict[Rewriter, Rewriter],
     ) -> None:
         candidates: dict[Hashable, list[Rewriter]] = {}
         self._patches: dict[Hashable, Patch] = {}
@@ -55,12 +58,15 @@ class SymbolicRewriters:
             except names.NameNotFoundError as err:
                 not_found.append(str(err))
                 continue
-            if target.exporter == "dynamo" and (reason := _unknown_to_dynamo(rewriter)):
+            if reason := _unused_by(target.exporter, rewriter):
+                if rewriter.distribution is None:
+                    raise ExportError(reason)
                 not_served.append(reason)
                 continue
             self._patches[patch.key] = patch
             candidates.setdefault(patch.key, []).append(rewriter)
-        self._layer = {key: ActiveRewriter(one) for key, one in most_specific(candidates).items()}
+        winners = most_specific(candidates, lost)
+        self._layer = {key: ActiveRewriter(one) for key, one in winners.items()}
         self.active = list(self._layer.values())
 
     def enter(self, undo: ExitStack, make_context: Callable[[Callable[..., Any]], Context]) -> None:
@@ -102,14 +108,23 @@ def _patch(rewriter: Rewriter) -> Patch:
     return symbolic_of(found.value, rewriter.name)
 
 
-def _unknown_to_dynamo(rewriter: Rewriter) -> str:
-    """Return why the dynamo exporter never meets a symbolic's operator; empty where it may."""
-    from enginebay.rewriting.dynamo_symbolics import why_never_met
+def _unused_by(exporter: str | None, rewriter: Rewriter) -> str:
+    """Return why an exporter never meets a symbolic's operator; empty where it may."""
+    from enginebay.rewriting import dynamo_symbolics, torchscript_symbolics
 
-    reason = why_never_met(rewriter.name) if rewriter.is_pytorch else ""
-    return reason and (
-        f'the symbolic of "{rewriter.name}" does nothing in the dynamo exporter: {reason}; '
-        "export with the torchscript exporter"
+    reasons = {
+        "dynamo": dynamo_symbolics.why_never_met,
+        "torchscript": torchscript_symbolics.why_never_met,
+    }
+    if not rewriter.is_pytorch or exporter not in reasons:
+        return ""
+    if not (reason := reasons.pop(exporter)(rewriter.name)):
+        return ""
+    others = [name for name, why_never_met in reasons.items() if not why_never_met(rewriter.name)]
+    advice = "".join(f"; export with the {name} exporter" for name in others)
+    return (
+        f'the symbolic of "{rewriter.name}" does nothing in the {exporter} exporter: '
+        f"{reason}{advice}"
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import RewriterError
 from enginebay.rewriting import names
+from enginebay.rewriting.autograd_functions import NAMESPACE
 from enginebay.rewriting.dynamo_graph import Graph
 from enginebay.rewriting.names import Found
 from enginebay.rewriting.patches import AttributePatch, Patch, patch_for
@@ -18,6 +19,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from enginebay.rewriting.rewriter import Rewriter
+
+
+#: Operators that ``torch.jit.trace`` looks into, in torch 2.13.
+_NOT_TRACED = frozenset(
+    f"aten::{each}"
+    for each in (
+        *("convolution", "conv1d", "conv2d", "conv3d"),
+        *("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"),
+    )
+)
 
 
 def qualified(operator: str) -> str:
@@ -118,15 +129,25 @@ def with_parsed_arguments(rewriter: Rewriter) -> Callable[..., Any]:
     return replacement
 
 
-@functools.cache
+def why_never_met(operator: str) -> str:
+    """Return why the exporter never translates an operator; empty where it does if it meets it."""
+    if qualified(operator) in _NOT_TRACED:
+        return "the tracer records _convolution in its place"
+    return ""
+
+
 def has_symbolic(overload: Any, is_complex: bool) -> bool:
     """Return True if the TorchScript exporter translates an operator: none of complex numbers."""
     name = overload._schema.name
     if is_complex or name == "aten::stft":  # its stft gives no complex numbers, as torch's does
         return False
-    return name in _registry().all_functions()
+    if name.startswith(f"{NAMESPACE}::"):  # an autograd function, whose symbolic it finds itself
+        return True
+    # Asked anew each time: what a symbolic rewriter adds is there for the length of a context.
+    return _registry().get_function_group(name) is not None
 
 
+@functools.cache
 def _registry() -> Any:
     """Return the TorchScript exporter's registry, with the symbolics of every opset in it."""
     # The exporter imports them when it first runs, and would hide what was registered before.

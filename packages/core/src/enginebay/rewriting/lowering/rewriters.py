@@ -41,6 +41,7 @@ class LoweringRewriters:
         fields: The fields of the target, for the lowerings' context.
         not_found: Gets one line for each operator that torch does not have.
         not_served: Gets one line for each operator that no captured graph has.
+        lost: Gets the losers, each with its winner.
 
     Attributes:
         operators: The operators that the engine has; None where it does not say.
@@ -55,6 +56,7 @@ class LoweringRewriters:
         fields: Mapping[str, Any],
         not_found: list[str],
         not_served: list[str],
+        lost: dict[Rewriter, Rewriter],
     ) -> None:
         self._fields = dict(fields)
         known = fields["operators"]
@@ -82,6 +84,8 @@ class LoweringRewriters:
         tables = (self._winners, self._under, self._spare)
         every = [one for table in tables for winners in table.values() for one in winners]
         self._active = {one: ActiveRewriter(one) for one in dict.fromkeys(every)}
+        for key, group in candidates.items():
+            lost.update((each, self._winners[key][0]) for each in group if each not in self._active)
 
     @property
     def active(self) -> list[ActiveRewriter]:
@@ -239,7 +243,8 @@ def _winners(
 ) -> dict[OpOverload, list[Rewriter]]:
     """The most specific lowering of each operator, and those for where it does not apply.
 
-    One for complex numbers comes first, then one for fixed sizes. Core's give way to a stranger's.
+    One for complex numbers comes first, then one for fixed sizes, where nobody with more say has
+    one for all: the caller before a plugin, and a plugin before core.
     """
     plain = {
         key: left
@@ -256,7 +261,7 @@ def _winners(
     winners = _by_size(plain)
     for key, one in of_complex.items():
         others = winners.get(key, [])
-        if not others or one.distribution != CORE or others[0].distribution == CORE:
+        if not others or one.rank >= others[0].rank:
             winners[key] = [one, *others]
     return winners
 
