@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -30,6 +31,7 @@ def clamped(ctx, x):
 both = [mine, eb.RewriterSet()]
 number = 3
 """
+RELU = "torch.Tensor.relu"
 
 
 def test_every_option_is_a_flag_of_deploy_under_its_heading(cli: Run) -> None:
@@ -101,6 +103,40 @@ def test_rewriters_of_a_file(cli: Run, here: Path, named: str) -> None:
     assert "rewriters fired: torch.Tensor.relu (" in " ".join(ran.out.split())
     exported = cli("export", "net.py:build", "--rewriters", named, "--json")
     assert exported.code == 0, exported.err
+    previewed = cli("preview", "net.py:build", "--backend", "loopback", "--rewriters", named)
+    assert "rewritten already: torch.Tensor.relu (" in previewed.out
+
+
+def test_rewriters_of_a_config(cli: Run, here: Path) -> None:
+    (here / "mine.py").write_text(REWRITERS)
+    (here / "config.toml").write_text('[export_config]\nrewriters = ["mine.py:mine"]\n')
+    ran = cli(*DEPLOY, "--config", "config.toml")
+    assert "rewriters fired: torch.Tensor.relu (" in " ".join(ran.out.split()), ran.err
+
+
+def test_those_that_lose_are_listed_with_the_one_that_wins(cli: Run, here: Path) -> None:
+    from enginebay.testing import temporary_backend
+
+    (here / "mine.py").write_text(REWRITERS)
+    pack = (
+        "import enginebay as eb\n"
+        "pack = eb.RewriterSet()\n"
+        "@pack.function('torch.Tensor.relu', ir='onnx')\n"
+        "def relu(ctx, self): return self\n"
+        "@eb.hookimpl\n"
+        "def rewriters(request): return pack\n"
+    )
+    with temporary_backend("pack", pack, group="enginebay.plugins"):
+        listed = cli("rewriters", "--backend", "loopback", "--rewriters", "mine.py:mine", "--json")
+        ran = cli(*DEPLOY, "--rewriters", "mine.py:mine")
+        document = cli(*DEPLOY, "--rewriters", "mine.py:mine", "--overwrite", "--json").document
+    (mine, packs) = (each for each in listed.document["rewriters"] if each["name"] == RELU)
+    assert (mine["distribution"], mine["lost_to"]) == (None, None)
+    assert packs["lost_to"].endswith(".clamped")
+    line = " ".join(ran.out.split())
+    assert re.search(rf"lost: function {RELU}: \S+\.relu lost to \S+\.clamped ", line), ran.out
+    (lost,) = document["rewriting"]["lost"]
+    assert (lost["name"], lost["winner"]) == (RELU, packs["lost_to"])
 
 
 @pytest.mark.parametrize(
@@ -113,11 +149,18 @@ def test_rewriters_of_a_file(cli: Run, here: Path, named: str) -> None:
             "rewriters holds a int, wanted a sequence of enginebay.RewriterSet",
             "rewriters=[my_set]",
         ),
+        (
+            "raises.py:mine",
+            "importing 'raises.py' raised ZeroDivisionError: division by zero",
+            "",
+        ),
     ],
 )
 def test_what_is_no_set_of_rewriters(
     cli: Run, here: Path, named: str, error: str, hint: str
 ) -> None:
     (here / "mine.py").write_text(REWRITERS)
-    ran = cli(*DEPLOY, "--rewriters", named)
-    assert (ran.code, ran.err) == (2, f"error: {error}\nhint: {hint}\n")
+    (here / "raises.py").write_text("mine = 1 / 0\n")
+    for command in (DEPLOY, ("preview", "net.py:build", "--backend", "loopback")):
+        ran = cli(*command, "--rewriters", named)
+        assert (ran.code, ran.err) == (2, f"error: {error}\n" + (f"hint: {hint}\n" if hint else ""))

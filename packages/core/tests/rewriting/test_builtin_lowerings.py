@@ -50,6 +50,7 @@ CASES = {
     "log1p near zero": lambda x: torch.log1p(x * 1e-6) * 1e6,
     "expm1 near zero": lambda x: torch.expm1(x * 1e-6) * 1e6,
     "lgamma": lambda x: torch.lgamma(x * 4),
+    "erfc far from zero": lambda x: torch.erfc(x.abs() + 4) * 1e8,
     "erfinv": lambda x: torch.erfinv(x.tanh()),
     "angle of a complex number": lambda x: torch.complex(-x.abs(), x * 0).angle(),
     "arithmetic of complex numbers": lambda x: torch.view_as_real(turned(x) * 2j + turned(x)),

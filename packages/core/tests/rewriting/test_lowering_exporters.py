@@ -142,6 +142,24 @@ def test_the_original_is_cores_own_where_the_exporter_lacks_the_operator(export,
     torch.testing.assert_close(exported.run(x)[0], torch.digamma(x) * 2, rtol=1e-5, atol=1e-5)
 
 
+class Triangle(nn.Module):
+    """Which no input is part of, and the TorchScript exporter has no operator for."""
+
+    def forward(self, x):
+        rows, columns = torch.tril_indices(x.shape[-1], x.shape[-1])
+        return x[:, rows] + columns
+
+
+def test_what_the_torchscript_exporter_refuses_is_computed_where_no_input_is_part_of_it(export):
+    x = torch.rand(2, 3)
+    exported = export(
+        Triangle(), (x,), exporter="torchscript", builtin=True, dynamic={"x": {0: "n"}}
+    )
+    assert "Gather" in exported.nodes
+    for each in (x, torch.rand(4, 3)):
+        torch.testing.assert_close(exported.run(each)[0], Triangle()(each))
+
+
 class Chosen(nn.Module):
     """Writes a number into rows that the inputs choose: their count is open in the graph."""
 

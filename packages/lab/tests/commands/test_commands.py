@@ -110,6 +110,21 @@ def test_bisect_every_piece(cli: Run) -> None:
     assert (right.code, right.out.partition(" of ")[0]) == (0, str(len(found["rows"])))
 
 
+def test_bisect_finds_a_rewriter_of_ones_own_that_is_wrong(cli: Run, here: Path) -> None:
+    (here / "mine.py").write_text(
+        "import enginebay as eb\n"
+        "mine = eb.RewriterSet()\n"
+        "@mine.function('torch.Tensor.relu')\n"
+        "def wrong(ctx, x): return ctx.origin_func(x) + 1\n"
+    )
+    wrong = ("--rewriters", "mine.py:mine")
+    assert cli("deploy", "net.py:build", *DEPLOY, "--allow-mismatch", *wrong).code == 0
+    ran = cli("bisect", "net-build-loopback", *wrong)
+    assert (ran.code, "torch.Tensor.relu" in ran.out) == (1, True), ran.out
+    ran = cli("bisect", "net-build-loopback", "--pieces", *wrong)
+    assert (ran.code, "1 wrong" in ran.out) == (1, True), ran.out
+
+
 @pytest.mark.parametrize("flag", ["against", "report"])
 def test_pieces_and_what_has_no_place_beside_them(cli: Run, flag: str) -> None:
     ran = cli("bisect", "net-build-loopback", "--pieces", f"--{flag}", "there.html")

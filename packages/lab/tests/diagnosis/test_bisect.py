@@ -215,7 +215,7 @@ def test_a_right_engine_has_nothing_to_find(tmp_path: Path) -> None:
     assert (found.found, found.step, found.engines) == (False, "none", 1)
     assert found.reason == (
         "the engine is right on this sample when it is built again; what differs from the artifact "
-        "are its open sizes, its other samples, and rewriters of your own (rewriters=[…])"
+        "are its open sizes, its other samples, and rewriters of your own (--rewriters)"
     )
 
 

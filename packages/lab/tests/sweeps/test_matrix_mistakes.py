@@ -85,8 +85,8 @@ WRONG = [
         '[[models]]\nmodel = "tiny.onnx"\nmetric = ["accuracy"]',
         (
             "sweep.toml: models.0.metric: 'metric' is not a key of models.0, which may have atol, "
-            "config, data, exporter, inputs, ir, max_drop, metrics, model, params, probes, rtol, "
-            "seconds, seed, take, timeout"
+            "config, data, exporter, inputs, ir, max_drop, metrics, model, params, probes, "
+            "rewriters, rtol, seconds, seed, take, timeout"
         ),
         "did you mean 'metrics'?",
     ),
@@ -95,7 +95,7 @@ WRONG = [
         (
             "sweep.toml: backend: 'backend' is not a key of the sweep, which may have atol, "
             "backends, config, data, exclude, exporter, include, inputs, ir, max_drop, metrics, "
-            "models, params, precisions, probes, rtol, seconds, seed, take, timeout"
+            "models, params, precisions, probes, rewriters, rtol, seconds, seed, take, timeout"
         ),
         "did you mean 'backends'?",
     ),

@@ -37,12 +37,13 @@ def _write(name: str, content: bytes = b"content") -> Path:
 
 
 def test_every_file_that_a_cell_names_is_in_its_job() -> None:
-    for name in ("net.py", "x.npy", "all.npz", "data.npz", "metric.py", "ops/lib.so"):
+    for name in ("net.py", "x.npy", "all.npz", "data.npz", "metric.py", "mine.py", "ops/lib.so"):
         _write(name, name.encode())
     job = _job(
         model="net.py:build",
         inputs=("x=x.npy", "all.npz", "y=1x3"),
         data="data.npz",
+        rewriters=("mine.py:mine", "package:mine"),
         metrics=("accuracy", "metric.py:Mine", "torchmetrics:Accuracy"),
         params={"custom_ops": ["./ops/lib.so", "a_package"], "device": "cpu", "threads": 2},
     )
@@ -52,6 +53,7 @@ def test_every_file_that_a_cell_names_is_in_its_job() -> None:
         "x=x.npy": "x.npy",
         "all.npz": "all.npz",
         "data.npz": "data.npz",
+        "mine.py:mine": "mine.py",
         "metric.py:Mine": "metric.py",
         "./ops/lib.so": "lib.so",
     }

@@ -29,11 +29,6 @@ def log2(ctx: LoweringContext, x: Tensor) -> Tensor:
     return x.log() * (1 / math.log(2))
 
 
-@lowerings.lowering("aten.erfc", needs=LACKING)
-def erfc(ctx: LoweringContext, x: Tensor) -> Tensor:
-    return 1 - x.erf()
-
-
 @lowerings.lowering("aten.fmax", needs=LACKING)
 def fmax(ctx: LoweringContext, a: Tensor, b: Tensor) -> Tensor:
     return torch.maximum(a, b)

@@ -95,6 +95,7 @@ def _document(deployment: Deployment) -> dict[str, Any]:
             "never_fired": list(rewriting.never_fired),
             "not_found": list(rewriting.not_found),
             "not_served": list(rewriting.not_served),
+            "lost": msgspec.to_builtins(rewriting.lost),
         },
         "manifest": msgspec.to_builtins(deployment.artifact.manifest),
     }
@@ -135,7 +136,7 @@ def _rewriter_lines(deployment: Deployment) -> Iterator[str]:
     report = deployment.rewriting
     if report is None:
         return
-    fired = [f"{name} ({count})" for name, count in report.fired.items()]
+    fired = [f"{each.name} ({each.count})" for each in report.applied if each.count]
     if fired:
         yield f"fired: {join_names(fired)}"
     # Core's and the backend's own rarely fire: most models need few of them. --json has them all.
@@ -145,6 +146,7 @@ def _rewriter_lines(deployment: Deployment) -> Iterator[str]:
         yield f"never fired: {join_names(idle)}"
     yield from report.not_found
     yield from report.not_served
+    yield from (f"lost: {each}" for each in report.lost if each.distribution not in own)
 
 
 def _next(deployment: Deployment) -> Iterator[str]:

@@ -29,6 +29,8 @@ EXAMPLES = (
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
     """Add the command's flags."""
+    from enginebay.config import ExportOptions
+
     parser.usage = "enginebay preview MODEL [--backend NAME,NAME] [--input NAME=SPEC] [flags]"
     parser.add_argument("model", metavar="MODEL", help=MODEL_HELP)
     parser.add_argument(
@@ -39,6 +41,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         help="look at these engines (default: all that are installed)",
     )
     add_inputs(parser, "the model's own")
+    ExportOptions.add_arguments(parser, only=("rewriters",))
     parser.add_argument(
         "--timeout",
         type=float,
@@ -67,6 +70,7 @@ def run(args: Namespace) -> int:
             args.model,
             parse_inputs(args.inputs) if args.inputs else None,
             backends=args.backend,
+            rewriters=args.rewriters or (),
             timeout=args.timeout,
             watch=_watch if sys.stderr.isatty() else None,
         )

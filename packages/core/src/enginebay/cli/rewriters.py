@@ -19,29 +19,31 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
     """Add the command's flags."""
     from enginebay.config import ExportOptions
 
-    parser.usage = "enginebay rewriters [--backend NAME] [--ir IR] [--json]"
+    parser.usage = "enginebay rewriters [--backend NAME] [--ir IR] [--rewriters FILE:ATTR] [--json]"
     parser.add_argument(
         "--backend", metavar="NAME", help="the engine; by default the only one installed"
     )
-    ExportOptions.add_arguments(parser, only=("ir",))
+    ExportOptions.add_arguments(parser, only=("ir", "rewriters"))
 
 
 def run(args: Namespace) -> int:
-    """List the rewriters that would apply, the most specific first for each name."""
+    """List the rewriters that would apply, the most specific first, and those that lose."""
     from enginebay.backend import default_backend, get_backend
+    from enginebay.operations import find_sets
     from enginebay.rewriting import builtin_rewriters, list_rewriters
 
     backend = get_backend(args.backend or default_backend())
     ir = args.ir or backend.info.irs[0]
-    sets = [*backend.rewriters(ir), builtin_rewriters()]
+    sets = [*find_sets(args.rewriters or ()), *backend.rewriters(ir), builtin_rewriters()]
     rows = [
         {
             "kind": rewriter.kind,
             "name": rewriter.name,
             "condition": rewriter.condition,
             "distribution": rewriter.distribution,
+            "lost_to": winner and winner.origin,
         }
-        for rewriter in list_rewriters(sets, backend=backend.name, ir=ir)
+        for rewriter, winner in list_rewriters(sets, backend=backend.name, ir=ir).items()
     ]
     if args.json:
         print_json({"backend": backend.name, "ir": ir, "rewriters": rows})
@@ -50,7 +52,7 @@ def run(args: Namespace) -> int:
         print_message(f"Nothing is rewritten for {backend.name} from {ir}.")
         return 0
     print_table(
-        ("KIND", "NAME", "CONDITION", "DISTRIBUTION"),
+        ("KIND", "NAME", "CONDITION", "DISTRIBUTION", "LOSES TO"),
         [tuple(value or "" for value in row.values()) for row in rows],
     )
     return 0

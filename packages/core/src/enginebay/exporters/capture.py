@@ -71,7 +71,9 @@ def torch_dims(job: Job) -> tuple[dict[int, Any] | None, ...]:
     )
 
 
-def lowered(job: Job, known: Known | None = None) -> tuple[nn.Module, list[str]]:
+def lowered(
+    job: Job, known: Known | None = None, *, always: bool = False
+) -> tuple[nn.Module, list[str]]:
     """Return what a tracer is to trace, with notes: the model, or its lowered graph.
 
     A tracer has no table of decompositions. Where the model meets an operator that has a lowering,
@@ -80,6 +82,7 @@ def lowered(job: Job, known: Known | None = None) -> tuple[nn.Module, list[str]]
     Args:
         job: The export.
         known: Tells which operators the exporter translates; None for all.
+        always: Return the graph also where nothing in it has a lowering.
 
     Raises:
         ExportError: The engine's operators are known, and the model cannot be captured.
@@ -88,7 +91,7 @@ def lowered(job: Job, known: Known | None = None) -> tuple[nn.Module, list[str]]
     lowerings = active_lowerings()
     if lowerings is None:
         return job.flat, []
-    if lowerings.operators is None:
+    if lowerings.operators is None and not always:
         names = lowerings.names(known)
         if not names or names.isdisjoint(operators_met(lambda: job.flat(*job.tensors))):
             return job.flat, []
@@ -105,7 +108,7 @@ def lowered(job: Job, known: Known | None = None) -> tuple[nn.Module, list[str]]
         if lowerings.operators is not None:
             raise ExportError(line) from err
         return job.flat, [line]
-    if lowerings.operators is None and lowerings.fired == before:
+    if lowerings.operators is None and lowerings.fired == before and not always:
         return job.flat, []
     module = traceable(program)
     if functions is not None:

@@ -58,17 +58,17 @@ def export_torchscript(job: Job) -> Written:
     with quiet() as notes, no_graph_dump():
         outputs = output_dims(job)
         model, reasons = lowered(job, has_symbolic)
-        with compiled_aside():
-            torch.onnx.export(
-                _traced(model, job),
-                job.tensors,
-                str(job.target),
-                dynamo=False,
-                input_names=list(job.samples),
-                output_names=list(job.output_names),
-                dynamic_axes=open_axes(job) | (outputs.axes or {}),
-                opset_version=job.opset,
-            )
+        axes = open_axes(job) | (outputs.axes or {})
+        try:
+            _write_traced(model, job, axes)
+        except torch.onnx.errors.UnsupportedOperatorError:
+            if model is not job.flat:
+                raise
+            # torch itself may take the operator apart, or no input may be part of it.
+            model, reasons = lowered(job, has_symbolic, always=True)
+            if model is job.flat:
+                raise
+            _write_traced(model, job, axes)
     _add_metadata(job.target, describe((), (), job.example_shapes))
     written = read_onnx(job.target)
     kept = {spec.name for spec in written.inputs}
@@ -78,6 +78,22 @@ def export_torchscript(job: Job) -> Written:
     return Written(
         "torch.onnx torchscript", written.inputs, written.outputs, written.opset, tuple(notes)
     )
+
+
+def _write_traced(model: Any, job: Job, axes: dict[str, dict[int, str]]) -> None:
+    import torch
+
+    with compiled_aside():
+        torch.onnx.export(
+            _traced(model, job),
+            job.tensors,
+            str(job.target),
+            dynamo=False,
+            input_names=list(job.samples),
+            output_names=list(job.output_names),
+            dynamic_axes=axes,
+            opset_version=job.opset,
+        )
 
 
 def _add_metadata(path: Path, metadata: dict[str, str]) -> None:

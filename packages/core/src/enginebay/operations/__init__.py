@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         python_call as python_call,
         typed as typed,
     )
-    from enginebay.operations.rewrite_model import rewrite as rewrite
+    from enginebay.operations.rewrite_model import find_sets as find_sets, rewrite as rewrite
     from enginebay.operations.shown_steps import show_steps as show_steps
     from enginebay.operations.steps import (
         Step as Step,
@@ -50,7 +50,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "operations.load_artifact": "load",
         "operations.preview_model": "BackendPreview Preview preview",
         "operations.recorded_command": "python_call typed",
-        "operations.rewrite_model": "rewrite",
+        "operations.rewrite_model": "find_sets rewrite",
         "operations.shown_steps": "show_steps",
         "operations.steps": "Step Steps",
         "operations.verify_artifact": "input_sets verify verify_here",

@@ -9,7 +9,7 @@ from enginebay.config import ExportOptions, refuse_options
 from enginebay.errors import ArtifactExistsError, UsageError
 from enginebay.ir import SUFFIXES
 from enginebay.models import shapes_of
-from enginebay.operations.rewrite_model import export_patch, find_sets
+from enginebay.operations.rewrite_model import export_patch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -87,7 +87,7 @@ def export(
         patch = export_patch(
             backend=backend,
             ir=kind,
-            rewriters=find_sets(options.rewriters),
+            rewriters=options.rewriters,
             config=config,
             opset=options.opset,
         )

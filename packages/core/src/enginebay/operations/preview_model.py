@@ -16,11 +16,17 @@ from enginebay.hooks import ConvertRequest
 from enginebay.ir import IRKind, IRModel
 from enginebay.models import bind, find_model, shapes_of, unchanged
 from enginebay.operations.previewed_ir import explained, replacement, unlowered
-from enginebay.operations.rewrite_model import export_patch
+from enginebay.operations.rewrite_model import export_patch, find_sets
 from enginebay.plugins import installed_backends
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import TypeAlias
+
+    from enginebay.rewriting import RewriterSet
+
+    #: The model, its inputs and the caller's rewriters.
+    _Given: TypeAlias = tuple[Any, Any, Sequence[RewriterSet | str]]
 
 _PREVIEW = "enginebay.operations.preview_model:preview_here"
 _ENGINE = "enginebay.operations.preview_model:ask_engine"
@@ -90,6 +96,7 @@ def preview(
     args: Any = None,
     *,
     backends: Sequence[str] = (),
+    rewriters: Sequence[RewriterSet | str] = (),
     timeout: float = 600.0,
     watch: Callable[[str], None] | None = None,
 ) -> Preview:
@@ -104,6 +111,7 @@ def preview(
         model: As :func:`enginebay.deploy` takes it.
         args: Example inputs; by default the model's own.
         backends: Their names; by default all that are installed.
+        rewriters: Rewriters of your own, as :class:`enginebay.ExportOptions` takes them.
         timeout: Seconds that each child process may take. The engines are asked in child
             processes. The export happens in one too, if the model can be sent there: text, or a
             module whose class can be imported.
@@ -113,6 +121,7 @@ def preview(
         BackendUnavailableError: A backend that is named cannot be used.
         UsageError: The model or its inputs are wrong, or no backend is installed.
         ModelError: The model's forward raised.
+        RewriterError: One of ``rewriters`` is no set.
 
     Example:
         >>> import enginebay as eb, torch
@@ -126,21 +135,22 @@ def preview(
         raise UsageError("no backend is installed", hint="pip install 'enginebay-onnxruntime[cpu]'")
     for name in backends:
         get_backend(name)
+    find_sets(rewriters)
     found = []
     for name in names:
         if watch is not None:
             watch(name)
-        found.append(_preview(model, args, name, timeout))
+        found.append(_preview((model, args, rewriters), name, timeout))
     title = model if isinstance(model, str) else type(model).__name__
     return Preview(model=title, backends=tuple(found))
 
 
-def _preview(model: Any, args: Any, name: str, timeout: float) -> BackendPreview:
+def _preview(given: _Given, name: str, timeout: float) -> BackendPreview:
     with TemporaryDirectory(prefix="enginebay-preview-") as text:
         folder, error = Path(text), ""
         asked: list[Obstacle] = []
         try:
-            asked = _asked(model, args, name, folder, timeout)
+            asked = _asked(given, name, folder, timeout)
         except (UsageError, ModelError):
             raise
         except EnginebayError as err:
@@ -161,39 +171,41 @@ def _preview(model: Any, args: Any, name: str, timeout: float) -> BackendPreview
         )
 
 
-def _asked(model: Any, args: Any, name: str, folder: Path, timeout: float) -> list[Obstacle]:
+def _asked(given: _Given, name: str, folder: Path, timeout: float) -> list[Obstacle]:
     """What the engine lacks; all in one child process if the model can be sent to it."""
     from enginebay.isolation import call
 
-    if sent := _sent(model, args):
+    if sent := _sent(given):
         (folder / _SENT).write_bytes(sent)
         function, subject = _PREVIEW, f"the preview on backend '{name}'"
     else:
-        draft(model, args, name, folder)
+        draft(*given, name, folder)
         function, subject = _ENGINE, f"the engine of backend '{name}'"
-    given = (function, name, folder)
-    return call(*given, timeout=timeout, result_type=list[Obstacle], subject=subject)
+    asked = (function, name, folder)
+    return call(*asked, timeout=timeout, result_type=list[Obstacle], subject=subject)
 
 
-def _sent(model: Any, args: Any) -> bytes:
-    """The model and its inputs for a child process; empty where it could not read them."""
-    module = type(model).__module__
+def _sent(given: _Given) -> bytes:
+    """What was given, for a child process; empty where it could not read that."""
+    module = type(given[0]).__module__
     if module == "__main__" or module.startswith("enginebay_source_"):
         return b""
     try:
-        return pickle.dumps((model, args))
+        return pickle.dumps(given)
     except Exception:  # noqa: BLE001  # anything may be in a model that cannot be pickled
         return b""
 
 
 def preview_here(name: str, folder: Path) -> list[Obstacle]:
     """Draft what the parent wrote and ask the engine about it; called in a child process."""
-    model, args = pickle.loads((folder / _SENT).read_bytes())  # noqa: S301  # our own file
-    draft(model, args, name, folder)
+    given: _Given = pickle.loads((folder / _SENT).read_bytes())  # noqa: S301  # our own file
+    draft(*given, name, folder)
     return ask_engine(name, folder)
 
 
-def draft(model: Any, args: Any, name: str, folder: Path) -> None:
+def draft(
+    model: Any, args: Any, rewriters: Sequence[RewriterSet | str], name: str, folder: Path
+) -> None:
     """Write the IR that a backend prefers, whatever stands in its way, and what it is."""
     source = find_model(model, None, shapes_of(args))
     if source.model is None and source.ir is not None:
@@ -202,7 +214,7 @@ def draft(model: Any, args: Any, name: str, folder: Path) -> None:
     kind = get_backend(name).info.irs[0]
     with unchanged(source):
         bound = bind(source, args)
-        patch = export_patch(backend=name, ir=kind, rewriters=(), config=None, opset=None)
+        patch = export_patch(backend=name, ir=kind, rewriters=rewriters, config=None, opset=None)
         ir: IRModel | None = None
         obstacles: tuple[Obstacle, ...] = ()
         if kind == "onnx":

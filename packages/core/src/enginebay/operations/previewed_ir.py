@@ -71,8 +71,8 @@ def replacement(backend: str, operator: str) -> str:
     engine = get_backend(backend)
     for ir in engine.info.irs:
         sets = [*engine.rewriters(ir), builtin_rewriters()]
-        for rewriter in list_rewriters(sets, backend=backend, ir=ir):
-            if _operator(rewriter) == base:
+        for rewriter, winner in list_rewriters(sets, backend=backend, ir=ir).items():
+            if winner is None and _operator(rewriter) == base:
                 return (
                     f"{rewriter.name} ({rewriter.condition})"
                     if rewriter.condition

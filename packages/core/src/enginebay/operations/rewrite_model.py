@@ -24,7 +24,7 @@ def rewrite(
     *,
     backend: str | None,
     ir: IRKind = "onnx",
-    rewriters: Sequence[RewriterSet] = (),
+    rewriters: Sequence[RewriterSet | str] = (),
     config: Mapping[str, Any] | None = None,
     params: BackendParams | None = None,
     **options: Any,
@@ -35,7 +35,8 @@ def rewrite(
         model: Whose modules may be exchanged; without one, functions alone are rewritten.
         backend: The engine; None for the rewriters that serve every engine.
         ir: What the model is exported to.
-        rewriters: Rewriters of your own.
+        rewriters: Rewriters of your own: sets, or text that names some, as
+            :class:`enginebay.ExportOptions` takes them.
         config: The deployment config that rewriters see as ``ctx.config``.
         params: The engine's parameters, where its operators depend on them.
         **options: What :func:`enginebay.rewriting.rewrite` takes besides; anything else is for
@@ -46,6 +47,7 @@ def rewrite(
 
     Raises:
         RewriterError: ``rewriters`` is not a sequence of sets, or one is for an unknown IR.
+        ModelSourceError: A Python file or module that one is named by cannot be imported.
 
     Example:
         >>> import enginebay as eb, torch
@@ -96,12 +98,12 @@ def _resolved(
     *,
     backend: str | None,
     ir: IRKind,
-    rewriters: Sequence[RewriterSet],
+    rewriters: Sequence[RewriterSet | str],
     params: BackendParams | None = None,
     **options: Any,
 ) -> dict[str, Any]:
     """Return what :func:`enginebay.rewriting.rewrite` takes, which knows no backends."""
-    check_sets(rewriters)
+    own = find_sets(rewriters)
     if backend:
         engine = get_backend(backend)
         plugins = engine.rewriters(ir)
@@ -111,4 +113,4 @@ def _resolved(
         options["lacking"] = engine.info.lacking
     else:
         plugins = plugin_rewriters(ir)
-    return {"backend": backend or "", "ir": ir, "rewriters": [*rewriters, *plugins], **options}
+    return {"backend": backend or "", "ir": ir, "rewriters": [*own, *plugins], **options}

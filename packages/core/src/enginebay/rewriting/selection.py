@@ -79,11 +79,12 @@ def outranked(
 
 def list_rewriters(
     rewriters: Iterable[Iterable[Rewriter]], *, backend: str, ir: IRKind = "onnx"
-) -> list[Rewriter]:
-    """List the rewriters that would apply to a backend, the most specific first for each name.
+) -> dict[Rewriter, Rewriter | None]:
+    """List the rewriters for a backend, the most specific first for each name.
 
-    A rewriter with a check of its own is listed, since only an export can call the check, and so
-    is the one that applies where the check returns False. The same holds for what a lowering needs.
+    Those that would apply have None; a rewriter with a check of its own is among them, since only
+    an export can call the check, and so is the one that applies where the check returns False. The
+    same holds for what a lowering needs. The others have the one that they lose to.
 
     Args:
         rewriters: The sets to choose from.
@@ -95,14 +96,21 @@ def list_rewriters(
     for rewriter in (each for group in rewriters for each in group):
         if _static_conditions_hold(rewriter, backend, ir, version_of):
             by_name.setdefault((rewriter.kind, rewriter.name), []).append(rewriter)
-    return [rewriter for key in sorted(by_name) for rewriter in _until_certain(by_name[key])]
-
-
-def _until_certain(rewriters: list[Rewriter]) -> Iterable[Rewriter]:
-    for rewriter in sorted(rewriters, key=_specificity, reverse=True):
-        yield rewriter
-        if rewriter.check is None and not rewriter.needs:
-            return
+    listed: dict[Rewriter, Rewriter | None] = {}
+    for key in sorted(by_name):
+        winner = None
+        for rewriter in sorted(by_name[key], key=_specificity, reverse=True):
+            listed[rewriter] = winner
+            if winner is None and rewriter.check is None and not rewriter.needs:
+                winner = rewriter
+    lost: dict[Rewriter, Rewriter] = {}
+    later: list[Rewriter] = []
+    for kind in ("symbolic", "lowering", "function"):
+        group = [one for one, winner in listed.items() if one.kind == kind and winner is None]
+        kept = outranked(group, later, lost)
+        if kind != "symbolic" or ir == "onnx":
+            later += [one for one in kept if one.check is None and not one.needs]
+    return listed | lost
 
 
 def _specificity(rewriter: Rewriter) -> tuple[int, ...]:

@@ -74,6 +74,12 @@ def test_digamma(draw):
 
 
 @examples(exact=False)
+def test_erfc(draw):
+    x = draw(tensors(dtypes=FLOATS, special=True))
+    return lambda x: (torch.erfc(x), torch.erfc(x.abs() + 3)), x
+
+
+@examples(exact=False)
 def test_erfinv(draw):
     x = draw(tensors(dtypes=FLOATS))
     return lambda x: (torch.erfinv(x / 3), torch.erfinv(torch.tanh(x)), torch.erfinv(x)), x

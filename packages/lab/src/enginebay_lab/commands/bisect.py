@@ -57,6 +57,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         action="store_true",
         help="compare every module alone, right or wrong as the whole is",
     )
+    eb.ExportOptions.add_arguments(parser, only=("rewriters",))
     eb.VerifyOptions.add_arguments(parser, only=("rtol", "atol", "timeout"))
     add_report(parser)
 
@@ -76,7 +77,11 @@ def run(args: Namespace) -> int:
     check_report(args)
     with progress() as watch, stdout_on_stderr():
         what = (artifact, args.model, artifact_inputs(artifact, args.inputs))
-        given = {**eb.VerifyOptions.given_arguments(args), "watch": watch}
+        given = {
+            **eb.ExportOptions.given_arguments(args),
+            **eb.VerifyOptions.given_arguments(args),
+            "watch": watch,
+        }
         if args.pieces:
             checked = pieces(*what, **given)
         else:

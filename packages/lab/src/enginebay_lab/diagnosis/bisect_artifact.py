@@ -26,7 +26,7 @@ def bisect(
     inputs: Any = None,
     *,
     against: str | Path | Artifact | None = None,
-    rewriters: Sequence[RewriterSet] = (),
+    rewriters: Sequence[RewriterSet | str] = (),
     rtol: float | None = None,
     atol: float | None = None,
     timeout: float = 1800.0,

@@ -134,7 +134,7 @@ def _is_wrong(judgement: Judgement) -> bool:
 def _nothing_found(result: Bisection, engines: PieceEngines, doubt: str) -> Bisection:
     reason = doubt or (
         "the engine is right on this sample when it is built again; what differs from the artifact "
-        "are its open sizes, its other samples, and rewriters of your own (rewriters=[…])"
+        "are its open sizes, its other samples, and rewriters of your own (--rewriters)"
     )
     return msgspec.structs.replace(result, reason=reason, engines=engines.count)
 

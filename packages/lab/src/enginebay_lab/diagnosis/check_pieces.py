@@ -25,7 +25,7 @@ def pieces(
     model: Any = None,
     inputs: Any = None,
     *,
-    rewriters: Sequence[RewriterSet] = (),
+    rewriters: Sequence[RewriterSet | str] = (),
     rtol: float | None = None,
     atol: float | None = None,
     timeout: float = 1800.0,

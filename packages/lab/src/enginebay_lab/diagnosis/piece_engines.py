@@ -49,7 +49,7 @@ class Options(NamedTuple):
         timeout: Seconds that each may take.
     """
 
-    rewriters: Sequence[RewriterSet]
+    rewriters: Sequence[RewriterSet | str]
     rtol: float | None
     atol: float | None
     timeout: float

@@ -31,6 +31,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         config: The path of a deploy config; empty for none.
         exporter: The ONNX exporter; empty for the first that works.
         ir: The IR; empty for the backend's preferred ones.
+        rewriters: Rewriters of your own, as text that names them: ``file.py:attr``.
         data: What names a data set; empty for none.
         take: Use so many of its items; None for all.
         seed: Another seed, other items.
@@ -54,6 +55,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     config: str = ""
     exporter: Literal["dynamo", "torchscript", ""] = ""
     ir: Literal["onnx", "torchscript", "exported_program", ""] = ""
+    rewriters: tuple[str, ...] = ()
     data: str = ""
     take: Annotated[int, msgspec.Meta(ge=1, le=2**62)] | None = None
     seed: Count = 0

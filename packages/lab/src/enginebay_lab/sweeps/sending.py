@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ARTIFACTS, ATTEMPTS = "artifacts", ".attempts"
 #: The fields of a cell that are flags of ``enginebay deploy`` with one value.
 _FLAGS = (
-    *("precision", "config", "exporter", "ir", "data", "take", "seed"),
+    *("precision", "config", "exporter", "ir", "rewriters", "data", "take", "seed"),
     *("probes", "rtol", "atol"),
 )
 
@@ -93,7 +93,7 @@ def files_digest(cell: Cell) -> str:
 def _job(cell: Cell, output: Path | None, token: str) -> CellJob:
     config = read_config(Path(cell.folder, cell.config)) if cell.config else None
     data = cell.data or _data_of(config or {})
-    texts = [cell.model, data, *cell.inputs]
+    texts = [cell.model, data, *cell.inputs, *cell.rewriters]
     texts += [name for name in cell.metrics if ":" in name]
     texts += [text for text in _texts(cell.params) if "/" in text]
     named = ((text, find_files(text, cell.folder)) for text in texts if text)
