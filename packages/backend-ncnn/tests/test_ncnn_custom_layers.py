@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import enginebay as eb
-from enginebay.errors import ConversionError
+from enginebay.errors import ConversionError, ParamsError
 
 MODULE = "ncnn_test_layers.Decode"
 
@@ -34,6 +34,44 @@ def test_a_module_becomes_a_layer_of_ones_own(deploy, net):
         for _ in range(20):  # ncnn does not hold the layer: it must not be collected
             x = torch.randn(1, 4)
             torch.testing.assert_close(loaded({"input": x})["output"], net(x))
+
+
+def test_a_module_of_a_file_becomes_a_layer(deploy, net, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "its.py").write_text(
+        "from torch import nn\n"
+        "class Decode(nn.Module):\n"
+        "    def forward(self, x):\n"
+        "        return x * 2 + 1\n"
+        "def build():\n"
+        "    return nn.Sequential(nn.Linear(4, 4), Decode(), nn.ReLU())\n"
+    )
+    name = "its.py:Decode"
+    own = {"module_ops": (name,), "custom_layers": {name: "ncnn_test_layers:DecodeLayer"}}
+    deployed = deploy("its.py:build", torch.randn(1, 4), ir="torchscript", params=own)
+    assert deployed.verdict == "verified"
+    assert f"{name} " in (deployed.artifact.path / "model.param").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "ir", "message", "hint"),
+    [
+        (
+            "ncnn_test_layers.Decoed",
+            "torchscript",
+            (
+                "module_ops: the model has no module of class 'ncnn_test_layers.Decoed'; it has "
+                "ncnn_test_layers.Decode"
+            ),
+            "did you mean 'ncnn_test_layers.Decode'?",
+        ),
+        (MODULE, "onnx", "module_ops: an ONNX file has no modules", "--ir torchscript"),
+    ],
+)
+def test_a_module_op_that_the_model_does_not_have(deploy, net, name, ir, message, hint):
+    with pytest.raises(ParamsError) as caught:
+        deploy(net, torch.randn(1, 4), ir=ir, params={"module_ops": (name,)})
+    assert (str(caught.value), caught.value.hint) == (message, hint)
 
 
 def test_a_module_op_without_a_layer_is_named(deploy, net):

@@ -14,6 +14,8 @@ from enginebay.errors import (
     IsolationError,
     MissingDependencyError,
 )
+from enginebay_ncnn.graph import Graph
+from enginebay_ncnn.module_ops import class_names
 
 if TYPE_CHECKING:
     from enginebay_ncnn.candidates import Candidate
@@ -81,6 +83,7 @@ def convert(candidate: Candidate, folder: Path, params: NcnnParams) -> Converted
 
     Raises:
         ConversionError: It crashed, ran out of time, or wrote no network.
+        ParamsError: The file has no class that ``module_ops`` names.
     """
     outputs = {
         "ncnnparam": "net.param",
@@ -98,8 +101,9 @@ def convert(candidate: Candidate, folder: Path, params: NcnnParams) -> Converted
         words.append("inputshape=" + ",".join(shape.smallest_text for shape in shapes))
     if any(shape.is_open for shape in shapes):
         words.append("inputshape2=" + ",".join(shape.largest_text for shape in shapes))
-    if params.module_ops:
-        words.append("moduleop=" + ",".join(params.module_ops))
+    kept = class_names(candidate.path, params.module_ops) if params.module_ops else {}
+    if kept:
+        words.append("moduleop=" + ",".join(kept))
     try:
         finished = run(
             [program(), candidate.path, *words],
@@ -115,4 +119,10 @@ def convert(candidate: Candidate, folder: Path, params: NcnnParams) -> Converted
         for note in getattr(err, "__notes__", ()):
             error.add_note(note)
         raise error from err
-    return Converted(folder, finished.output)
+    converted = Converted(folder, finished.output)
+    if kept:  # the name of a file's module depends on its folder
+        graph = Graph.read(converted.param)
+        for layer in graph.layers:
+            layer.type = kept.get(layer.type, layer.type)
+        graph.write(converted.param)
+    return converted
