@@ -25,7 +25,7 @@ class NcnnParams(eb.BackendParams):
         custom_layers (dict): Layers of your own, each as Type=package.module:Class, where Class
             is derived from ncnn.Layer. The package must be importable where the artifact runs.
         module_ops (list): Classes of modules that pnnx keeps as one layer each, such as
-            my_models.head.Decode or net.py:Decode; custom_layers provides the layers of these names.
+            my_models.head.Decode or net.py:Decode; custom_layers provides layers of these names.
         pnnx_timeout (float): Time limit of pnnx, and of the first load of its network, in seconds.
         input_shapes (str): Input shapes, such as input:1x3x224x224,mask:1x77.
         min_shapes (str): Smallest input shapes; a dimension that differs becomes dynamic.

@@ -189,10 +189,26 @@ def test_listing_shows_what_would_apply_until_it_is_certain():
     declare(rewriters, "sure", backend="ncnn")
     declare(rewriters, "old", name="a.b", versions={"torch": "<1"})
     declare(rewriters, "script", name="a.b", ir="torchscript")
-    listed = list_rewriters([rewriters], backend="ncnn")
-    assert [each.replacement.__qualname__ for each in listed] == ["maybe", "sure"]
-    listed = list_rewriters([rewriters], backend="ncnn", ir="torchscript")
-    assert [each.replacement.__qualname__ for each in listed] == ["script", "maybe", "sure"]
+
+    def listed(**target):
+        found = list_rewriters([rewriters], backend="ncnn", **target)
+        return [
+            (each.replacement.__qualname__, winner and winner.replacement.__qualname__)
+            for each, winner in found.items()
+        ]
+
+    both = [("maybe", None), ("sure", None), ("default", "sure")]
+    assert listed() == both
+    assert listed(ir="torchscript") == [("script", None), *both]
+
+
+def test_listing_shows_a_function_that_would_hide_a_symbolic_of_the_callers():
+    function = declare(RewriterSet(distribution="a-pack"), "function", "torch.roll")
+    mine = RewriterSet()
+    mine.symbolic("roll", is_pytorch=True)(lambda ctx, g, x, *rest: x)
+    ((symbolic,), (hidden,)) = mine, function
+    assert list_rewriters([function, mine], backend="any") == {hidden: symbolic, symbolic: None}
+    assert list_rewriters([function, mine], backend="any", ir="torchscript")[hidden] is None
 
 
 def where_of(label, *, distribution=None, **conditions):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from enginebay import rewriting
@@ -10,7 +11,7 @@ from enginebay.models import named_object
 from enginebay.rewriting import ExportPatch, RewriterSet, check_sets
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from torch import nn
 
@@ -74,6 +75,8 @@ def find_sets(rewriters: Sequence[RewriterSet | str]) -> list[RewriterSet]:
         RewriterError: One is no set.
         ModelSourceError: A Python file or module cannot be imported.
     """
+    if isinstance(rewriters, str) or not isinstance(rewriters, Sequence):
+        check_sets(rewriters)
     found: list[RewriterSet] = []
     for one in rewriters:
         if not isinstance(one, str):
