@@ -136,7 +136,7 @@ def test_those_that_lose_are_listed_with_the_one_that_wins(cli: Run, here: Path)
     line = " ".join(ran.out.split())
     assert re.search(rf"lost: function {RELU}: \S+\.relu lost to \S+\.clamped ", line), ran.out
     (lost,) = document["rewriting"]["lost"]
-    assert (lost["name"], lost["winner"]) == (RELU, packs["lost_to"])
+    assert (lost["name"], lost["lost_to"]) == (RELU, packs["lost_to"])
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,7 @@ def test_rewriters_lists_lowerings_with_their_conditions_in_words(capsys):
         "name": "aten.sigmoid",
         "condition": "backend small",
         "distribution": "temporary-small",
+        "lost_to": None,
     } in rows
 
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from enginebay.errors import RewriterError
-from enginebay.rewriting import AppliedRewriter, LostRewriter, RewriteReport, RewriterSet, rewrite
+from enginebay.rewriting import AppliedRewriter, RewriteReport, RewriterSet, rewrite
 
 
 def applied(name, count, kind="function"):
@@ -25,12 +25,14 @@ def test_the_report_for_people():
         not_found=("no such thing",),
         not_served=("no such exporter",),
         lost=(
-            LostRewriter(
+            AppliedRewriter(
                 kind="function",
                 name="a.f",
                 origin="pack.f",
+                condition="always",
                 distribution="pack",
-                winner="mine.other",
+                count=0,
+                lost_to="mine.other",
             ),
         ),
     )

@@ -222,7 +222,7 @@ def test_the_callers_default_wins_over_a_backends_own_and_the_loser_is_named():
     with rewrite(backend="any", rewriters=[backends, mine]) as rewriting:
         assert torch.where(torch.tensor(True), 1, 2) == "mine"
     (lost,) = rewriting.report.lost
-    assert str(lost) == f"function torch.where: {__name__}.backends lost to {__name__}.mine"
+    assert lost.loss == f"function torch.where: {__name__}.backends lost to {__name__}.mine"
     counts = {each.origin: each.count for each in rewriting.report.applied if each.count}
     assert counts == {f"{__name__}.mine": 1}
 

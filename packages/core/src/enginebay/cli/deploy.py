@@ -146,7 +146,7 @@ def _rewriter_lines(deployment: Deployment) -> Iterator[str]:
         yield f"never fired: {join_names(idle)}"
     yield from report.not_found
     yield from report.not_served
-    yield from (f"lost: {each}" for each in report.lost if each.distribution not in own)
+    yield from (f"lost: {each.loss}" for each in report.lost if each.distribution not in own)
 
 
 def _next(deployment: Deployment) -> Iterator[str]:

@@ -7,14 +7,9 @@ import sys
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+from enginebay import rewriting
 from enginebay.errors import EnginebayError, ExportError, reason
-from enginebay.rewriting import (
-    active_lowerings,
-    capture,
-    functions_kept,
-    lower_program,
-    operators_met,
-)
+from enginebay.rewriting import active_lowerings, capture, lower_program, operators_met
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -98,7 +93,7 @@ def lowered(
     before = lowerings.fired
     try:
         # The ONNX exporter behind the tracer has symbolics for autograd functions.
-        with nullcontext() if known is None else functions_kept() as functions:
+        with nullcontext() if known is None else rewriting.functions_kept() as functions:
             program, notes = _captured_or_traced(job)
             program = lower_program(program, lowerings, known)
     except EnginebayError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import ExportError
@@ -58,9 +59,18 @@ def export_torchscript(job: Job) -> Written:
     with quiet() as notes, no_graph_dump():
         outputs = output_dims(job)
         model, reasons = lowered(job, has_symbolic)
-        axes = open_axes(job) | (outputs.axes or {})
+        write = partial(
+            torch.onnx.export,
+            f=str(job.target),
+            dynamo=False,
+            input_names=list(job.samples),
+            output_names=list(job.output_names),
+            dynamic_axes=open_axes(job) | (outputs.axes or {}),
+            opset_version=job.opset,
+        )
         try:
-            _write_traced(model, job, axes)
+            with compiled_aside():
+                write(_traced(model, job), job.tensors)
         except torch.onnx.errors.UnsupportedOperatorError:
             if model is not job.flat:
                 raise
@@ -68,7 +78,7 @@ def export_torchscript(job: Job) -> Written:
             model, reasons = lowered(job, has_symbolic, always=True)
             if model is job.flat:
                 raise
-            _write_traced(model, job, axes)
+            write(_traced(model, job), job.tensors)
     _add_metadata(job.target, describe((), (), job.example_shapes))
     written = read_onnx(job.target)
     kept = {spec.name for spec in written.inputs}
@@ -78,22 +88,6 @@ def export_torchscript(job: Job) -> Written:
     return Written(
         "torch.onnx torchscript", written.inputs, written.outputs, written.opset, tuple(notes)
     )
-
-
-def _write_traced(model: Any, job: Job, axes: dict[str, dict[int, str]]) -> None:
-    import torch
-
-    with compiled_aside():
-        torch.onnx.export(
-            _traced(model, job),
-            job.tensors,
-            str(job.target),
-            dynamo=False,
-            input_names=list(job.samples),
-            output_names=list(job.output_names),
-            dynamic_axes=axes,
-            opset_version=job.opset,
-        )
 
 
 def _add_metadata(path: Path, metadata: dict[str, str]) -> None:

@@ -43,7 +43,7 @@ from enginebay.rewriting.placeholders import (
     placeholder_translations,
     untranslated,
 )
-from enginebay.rewriting.report import AppliedRewriter, LostRewriter, RewriteReport, joined
+from enginebay.rewriting.report import AppliedRewriter, RewriteReport, joined
 from enginebay.rewriting.rewriter import CORE, Context, Rewriter, RewriterKind, Target
 from enginebay.rewriting.rewriting import Rewriting, rewrite
 from enginebay.rewriting.selection import list_rewriters
@@ -58,7 +58,6 @@ __all__ = [
     "Context",
     "Cut",
     "ExportPatch",
-    "LostRewriter",
     "LoweringContext",
     "NameNotFoundError",
     "RewriteReport",

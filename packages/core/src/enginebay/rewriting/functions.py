@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
     from contextlib import ExitStack
 
-    from enginebay.rewriting.rewriter import Context, Rewriter
+    from enginebay.rewriting.rewriter import Context, Lost, Rewriter
 
 
 class FunctionRewriters:
@@ -35,12 +35,7 @@ class FunctionRewriters:
         RewriterError: Two are equally specific, or a name is not that of a function.
     """
 
-    def __init__(
-        self,
-        rewriters: Iterable[Rewriter],
-        not_found: list[str],
-        lost: dict[Rewriter, Rewriter],
-    ) -> None:
+    def __init__(self, rewriters: Iterable[Rewriter], not_found: list[str], lost: Lost) -> None:
         candidates: dict[Hashable, list[Rewriter]] = {}
         # By the function, not by its name: F.gelu and torch._C._nn.gelu are one function.
         self._subjects: dict[Hashable, Patch | tuple[Callable[..., Any], ...]] = {}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from enginebay.rewriting.rewriter import Context, Rewriter
+    from enginebay.rewriting.rewriter import Context, Lost, Rewriter
 
     MakeContext: TypeAlias = Callable[[Callable[..., Any]], Context]
 
@@ -54,12 +54,7 @@ class ModuleRewriters:
         RewriterError: Two are equally specific, or a name is not that of a class.
     """
 
-    def __init__(
-        self,
-        rewriters: Iterable[Rewriter],
-        not_found: list[str],
-        lost: dict[Rewriter, Rewriter],
-    ) -> None:
+    def __init__(self, rewriters: Iterable[Rewriter], not_found: list[str], lost: Lost) -> None:
         candidates: dict[type, list[Rewriter]] = {}
         for rewriter in rewriters:
             try:

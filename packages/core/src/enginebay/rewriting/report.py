@@ -16,6 +16,7 @@ class AppliedRewriter(msgspec.Struct, frozen=True, kw_only=True):
         distribution: The distribution that ships it; None for one that the caller declared.
         count: Number of times that it fired: calls of a function, instances of a module, nodes of a
             symbolic, operators of a lowering. Exporters run a model more than once.
+        lost_to: The origin of the one that was active in its place; empty where it was itself.
     """
 
     kind: str
@@ -24,27 +25,12 @@ class AppliedRewriter(msgspec.Struct, frozen=True, kw_only=True):
     condition: str
     distribution: str | None
     count: int
+    lost_to: str = ""
 
-
-class LostRewriter(msgspec.Struct, frozen=True, kw_only=True):
-    """One rewriter whose conditions held, and in whose place another was active.
-
-    Attributes:
-        kind: ``function``, ``module``, ``symbolic`` or ``lowering``.
-        name: The name of what it rewrites.
-        origin: The dotted name of its own function or class.
-        distribution: The distribution that ships it; None for one that the caller declared.
-        winner: The dotted name of the other's function or class.
-    """
-
-    kind: str
-    name: str
-    origin: str
-    distribution: str | None
-    winner: str
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.name}: {self.origin} lost to {self.winner}"
+    @property
+    def loss(self) -> str:
+        """What it lost to, in words."""
+        return f"{self.kind} {self.name}: {self.origin} lost to {self.lost_to}"
 
 
 class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +47,7 @@ class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
     applied: tuple[AppliedRewriter, ...] = ()
     not_found: tuple[str, ...] = ()
     not_served: tuple[str, ...] = ()
-    lost: tuple[LostRewriter, ...] = ()
+    lost: tuple[AppliedRewriter, ...] = ()
 
     @property
     def fired(self) -> dict[str, int]:
@@ -80,7 +66,8 @@ class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
     def lines(self) -> list[str]:
         """Return the report for people, one line for each fact."""
         fired = [f"{each.kind} {each.name}: fired {_times(each.count)}" for each in self.applied]
-        return [*fired, *self.not_found, *self.not_served, *map(str, self.lost)]
+        lost = [each.loss for each in self.lost]
+        return [*fired, *self.not_found, *self.not_served, *lost]
 
     def __str__(self) -> str:
         return "\n".join(self.lines()) or "no rewriter applied"

@@ -21,6 +21,9 @@ _NEEDS = {
     "lacking": "engine without it",
 }
 
+#: The rewriters that gave way, each with its winner.
+Lost: TypeAlias = "dict[Rewriter, Rewriter]"
+
 #: The distribution of the rewriters that core ships.
 CORE = "enginebay"
 

@@ -12,7 +12,7 @@ from enginebay.rewriting.builtin import builtin_rewriters
 from enginebay.rewriting.functions import FunctionRewriters
 from enginebay.rewriting.lowering import LoweringRewriters
 from enginebay.rewriting.modules import ModuleRewriters
-from enginebay.rewriting.report import AppliedRewriter, LostRewriter, RewriteReport
+from enginebay.rewriting.report import AppliedRewriter, RewriteReport
 from enginebay.rewriting.rewriter import Context, RewriterKind, Target
 from enginebay.rewriting.selection import applicable, outranked
 from enginebay.rewriting.symbolics import SymbolicRewriters
@@ -63,19 +63,12 @@ class Rewriting:
         """The work of the rewriters up to now; also after the context has been left."""
         lowered = self._lowered.active if self._lowered else []
         return RewriteReport(
-            applied=tuple(map(_applied, [*self._active, *lowered])),
+            applied=tuple(
+                _applied(each.rewriter, count=each.count) for each in (*self._active, *lowered)
+            ),
             not_found=tuple(self._not_found),
             not_served=tuple(self._not_served),
-            lost=tuple(
-                LostRewriter(
-                    kind=one.kind,
-                    name=one.name,
-                    origin=one.origin,
-                    distribution=one.distribution,
-                    winner=winner.origin,
-                )
-                for one, winner in self._lost.items()
-            ),
+            lost=tuple(_applied(one, lost_to=won.origin) for one, won in self._lost.items()),
         )
 
     def __enter__(self) -> Rewriting:
@@ -192,13 +185,13 @@ def _of_kind(rewriters: Sequence[Rewriter], kind: RewriterKind) -> list[Rewriter
     return [rewriter for rewriter in rewriters if rewriter.kind == kind]
 
 
-def _applied(active: ActiveRewriter) -> AppliedRewriter:
-    rewriter = active.rewriter
+def _applied(rewriter: Rewriter, *, count: int = 0, lost_to: str = "") -> AppliedRewriter:
     return AppliedRewriter(
         kind=rewriter.kind,
         name=rewriter.name,
         origin=rewriter.origin,
         condition=rewriter.condition,
         distribution=rewriter.distribution,
-        count=active.count,
+        count=count,
+        lost_to=lost_to,
     )

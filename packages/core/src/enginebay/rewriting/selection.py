@@ -62,10 +62,7 @@ def outranked(
         later: What acts after them: lowerings and symbolics.
         lost: Gets each of those that give way, with the one that won.
     """
-    highest: dict[str, Rewriter] = {}
-    for one in later:
-        if one.operator not in highest or one.rank > highest[one.operator].rank:
-            highest[one.operator] = one
+    highest = {one.operator: one for one in sorted(later, key=lambda each: each.rank)}
     kept = []
     for each in rewriters:
         winner = highest.get(each.operator)

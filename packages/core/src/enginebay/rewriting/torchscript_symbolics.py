@@ -22,13 +22,8 @@ if TYPE_CHECKING:
 
 
 #: Operators that ``torch.jit.trace`` looks into, in torch 2.13.
-_NOT_TRACED = frozenset(
-    f"aten::{each}"
-    for each in (
-        *("convolution", "conv1d", "conv2d", "conv3d"),
-        *("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"),
-    )
-)
+_NOT_TRACED = {f"aten::conv{kind}{n}d" for kind in ("", "_transpose") for n in (1, 2, 3)}
+_NOT_TRACED |= {"aten::convolution"}
 
 
 def qualified(operator: str) -> str:
@@ -131,9 +126,8 @@ def with_parsed_arguments(rewriter: Rewriter) -> Callable[..., Any]:
 
 def why_never_met(operator: str) -> str:
     """Return why the exporter never translates an operator; empty where it does if it meets it."""
-    if qualified(operator) in _NOT_TRACED:
-        return "the tracer records _convolution in its place"
-    return ""
+    is_met = qualified(operator) not in _NOT_TRACED
+    return "" if is_met else "the tracer records _convolution in its place"
 
 
 def has_symbolic(overload: Any, is_complex: bool) -> bool:

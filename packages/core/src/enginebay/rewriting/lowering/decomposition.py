@@ -21,12 +21,8 @@ def decompose(
     """Replace operators by what a table says.
 
     A constant that a decomposition brings along torch makes an input of the program, and forgets
-    its value. The program that was given gets it: both have the same constants.
-
-    Args:
-        program: The program, which stays as it is.
-        table: By operator what to call in its place.
-        values: The program's constants, which it follows into the new graph.
+    its value. The program that was given gets it: both have the same constants. ``values``, which
+    are known of these, follow them into the new graph.
 
     Raises:
         ExportError: A constant of the program has no numbers.
