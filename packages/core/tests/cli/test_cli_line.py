@@ -148,7 +148,8 @@ def test_deploy_as_a_document(cli: Run) -> None:
         *("reference", "export", "convert", "verify", "publish"),
     ]
     assert not any(step["failed"] for step in document["steps"])
-    assert set(document["rewriting"]) == {"fired", "never_fired", "not_found", "not_served"}
+    report = {"fired", "never_fired", "not_found", "not_served", "lost"}
+    assert set(document["rewriting"]) == report
     assert document["manifest"]["verification"]["verdict"] == "verified"
 
 

@@ -144,12 +144,14 @@ def test_a_config_drives_a_deployment(run, model, folder) -> None:
 
 
 def test_flags_win_over_the_config(run, folder) -> None:
-    code, out, err = run(
+    code, _, err = run(
         *("deploy", "net.py:build", "--config", "mine.py", "--exporter", "torchscript"),
         *("--input", "input=2x3x6x12", "--file-name", "mine", "--work-dir", "out"),
     )
     assert code == 0, err
-    assert "on 11 samples" in out  # the two that were given, the smallest batch, and probes
+    manifest = json.loads((folder / "out" / "manifest.json").read_text())
+    labels = manifest["verification"]["basis"]["labels"]
+    assert "the sizes input:1x3x6x12" in labels  # the flag's, at the smallest batch
     assert (folder / "out" / "mine.onnx").is_file()
 
 
