@@ -27,7 +27,9 @@ def decompose(
     Raises:
         ExportError: A constant of the program has no numbers.
     """
-    import torch._export.passes.lift_constants_pass  # noqa: F401  # for the name to be found
+    # For the names to be found.
+    import torch._export.passes.lift_constants_pass
+    import torch.export._trace  # noqa: F401
 
     from enginebay.rewriting.patches import replace_functions
 
