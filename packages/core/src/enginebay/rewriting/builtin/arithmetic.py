@@ -66,19 +66,14 @@ def diff(
     return values
 
 
-# The default exporter goes through float32, which rounds integers beyond 2**24.
-@rewriters.function("torch.div", ir="onnx", check=not_torchscript)
-@rewriters.function("torch.Tensor.div", ir="onnx", check=not_torchscript)
-def divide(ctx: Context, input: Any, other: Any, **kwargs: Any) -> Any:
-    """Round the quotients of integers down first, and negative ones up again."""
-    import torch
-
-    numbers = [each for each in (input, other) if isinstance(each, torch.Tensor)]
-    is_inexact = any(each.is_floating_point() or each.is_complex() for each in numbers)
-    if kwargs != {"rounding_mode": "trunc"} or is_inexact or isinstance(other, float):
-        return ctx.origin_func(input, other, **kwargs)
-    quotient = input // other
-    return quotient + ((quotient < 0) & (quotient * other != input)).to(quotient.dtype)
+@rewriters.lowering("aten.div.Tensor_mode", ir="onnx", check=not_torchscript)
+def div(ctx: LoweringContext, x: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+    """The default exporter divides towards zero in float32, which rounds integers beyond 2²⁴."""
+    found: Tensor = ctx.origin_op(x, other, rounding_mode=rounding_mode)
+    if rounding_mode != "trunc" or found.dtype.is_floating_point:
+        return found
+    quotient = x // other
+    return quotient + ((quotient < 0) & (quotient * other != x)).to(quotient.dtype)
 
 
 #: Beyond it ``1 + x`` and ``exp(x)`` hold enough of ``x``. Kahan's way to get it back near zero is
