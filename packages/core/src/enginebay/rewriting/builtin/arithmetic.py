@@ -72,8 +72,9 @@ def div(ctx: LoweringContext, x: Tensor, other: Any, *, rounding_mode: str | Non
     found: Tensor = ctx.origin_op(x, other, rounding_mode=rounding_mode)
     if rounding_mode != "trunc" or found.dtype.is_floating_point:
         return found
-    quotient = x // other
-    return quotient + ((quotient < 0) & (quotient * other != x)).to(quotient.dtype)
+    quotient: Tensor = x // other
+    is_below: Tensor = (quotient < 0) & (quotient * other != x)
+    return quotient + is_below.to(quotient.dtype)
 
 
 #: Beyond it ``1 + x`` and ``exp(x)`` hold enough of ``x``. Kahan's way to get it back near zero is
