@@ -68,7 +68,7 @@ def _in_folder(
 
 def _deploy(model: str, folder: str) -> tuple[str, ...]:
     work_dir = ("--work-dir", f"{folder}/artifact")
-    return (str(COMMAND), "deploy", f"{MODELS}:{model}", "--backend", "onnxruntime", *work_dir)
+    return (*COMMAND, "deploy", f"{MODELS}:{model}", "--backend", "onnxruntime", *work_dir)
 
 
 def _script(model: str, folder: str) -> tuple[str, ...]:

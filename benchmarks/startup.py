@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from benchmarks.turns import Side
 
-#: The script that pip has made: what users start.
-COMMAND = Path(sys.executable).parent / "enginebay"
+#: What pip's script does, which may be in the environment that this one shares.
+COMMAND = (sys.executable, "-c", "import sys; from enginebay.cli import main; sys.exit(main())")
 BARE = (sys.executable, "-c", "pass")
 BACKENDS, DISTRIBUTIONS = 50, 300
 TURNS = 40
@@ -40,7 +40,7 @@ def _row(
     what: str, arguments: Sequence[str], limit: float, environment: dict[str, str] | None = None
 ) -> Row:
     found = compare(
-        _starts((str(COMMAND), *arguments), environment),
+        _starts((*COMMAND, *arguments), environment),
         _starts(BARE, environment),
         calls_a_turn=1,
         turns=TURNS,
@@ -94,7 +94,7 @@ def _install(site: Path, number: int, *, is_backend: bool) -> None:
 def _check_crowd(environment: dict[str, str]) -> None:
     """All backends are listed as usable, and none was imported: that would end the command."""
     listed = subprocess.run(
-        (str(COMMAND), "backends"), env=environment, capture_output=True, text=True, check=True
+        (*COMMAND, "backends"), env=environment, capture_output=True, text=True, check=True
     ).stdout
     found = sum("crowd_" in line and "installed" in line for line in listed.splitlines())
     if found != BACKENDS:

@@ -98,4 +98,4 @@ def _row(what: str, against: str, ours: float, bare: float, limit: float) -> Row
 
 def _convert(path: Path) -> tuple[str, ...]:
     work_dir = ("--work-dir", str(path.with_name("artifact")), "--overwrite")
-    return (str(COMMAND), "convert", "tensorrt-rtx", str(path), *work_dir)
+    return (*COMMAND, "convert", "tensorrt-rtx", str(path), *work_dir)
