@@ -145,6 +145,7 @@ EXHIBITS = (
         "TorchScript exporter, torch 2.1 to 2.13",
         lambda: (chain(lambda x: x >> 8), torch.tensor([-3527, 3527, -1])),
         backend="openvino",
+        verdict="verified",
     ),
     Exhibit(
         "microsoft/onnxscript#2479",
