@@ -220,3 +220,9 @@ def test_a_damaged_plan_is_an_artifact_error(deploy, convolutions):
     path.write_text('{"inputs": 1}')
     with pytest.raises(eb.EnginebayError, match="does not hold ncnn's plan"):
         Plan.read(path)
+
+
+def test_an_onnx_model_too_large_for_one_file(deploy, convolutions, monkeypatch):
+    monkeypatch.setattr("enginebay_ncnn.onnx_files._MAX_BYTES", 100)
+    with pytest.raises(ConversionError, match=r"pnnx reads one file of at most 2\.1 GB"):
+        deploy(*convolutions, ir="onnx")

@@ -156,7 +156,7 @@ def _lowered(
 
 def _copy_onnx(ir: IRModel, shapes: tuple[InputShape, ...], folder: Path) -> Path:
     copied = _place_for_copy(folder) / ir.path.name
-    save_for_pnnx(ir.path, copied, [shape.name for shape in shapes if not shape.smallest])
+    save_for_pnnx(ir, copied, [shape.name for shape in shapes if not shape.smallest])
     return copied
 
 

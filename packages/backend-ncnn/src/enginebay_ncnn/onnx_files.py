@@ -12,18 +12,20 @@ if TYPE_CHECKING:
 
     from onnx import GraphProto
 
+    from enginebay import IRModel
+
 #: The size limit of one protobuf message.
 _MAX_BYTES = 2**31 - 1
 
 
-def save_for_pnnx(source: Path, target: Path, scalars: Iterable[str]) -> None:
+def save_for_pnnx(ir: IRModel, target: Path, scalars: Iterable[str]) -> None:
     """Save an ONNX file with its weights inside, since pnnx does not find those beside it.
 
     Scalar inputs get the shape [1], which is taken away again behind them: pnnx reads no shape
     without dimensions.
 
     Args:
-        source: The file.
+        ir: The model.
         target: Where to save it.
         scalars: The names of its scalar inputs.
 
@@ -32,11 +34,12 @@ def save_for_pnnx(source: Path, target: Path, scalars: Iterable[str]) -> None:
     """
     import onnx
 
-    model = onnx.load(source)
-    if (size := model.ByteSize()) > _MAX_BYTES:
+    # By its files: protobuf cannot tell the size of a message that is too large.
+    if (size := sum(file.stat().st_size for file in ir.files)) > _MAX_BYTES:
         raise ConversionError(
             f"the ONNX model has {size / 1e9:.1f} GB, and pnnx reads one file of at most 2.1 GB"
         )
+    model = onnx.load(ir.path)
     for name in scalars:
         _give_dimension(model.graph, name)
     onnx.save(model, target)
