@@ -34,7 +34,7 @@ def verdict_of_rewriter(pair: Pair, backend: str) -> str:
 
 
 def verdict_of_plant(plant: Plant, backend: str) -> str:
-    """The same; ``told`` where a warning says what is not known of the artifact."""
+    """The verdict on a right model with a wrong operation, or with none, in its place."""
     return _planted(plant.right, plant.wrong, plant.example, {"backend": backend, **plant.options})
 
 

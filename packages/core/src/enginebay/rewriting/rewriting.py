@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from enginebay.ir import IRKind
     from enginebay.rewriting.active_rewriters import ActiveRewriter
     from enginebay.rewriting.declaration import RewriterSet
-    from enginebay.rewriting.rewriter import Rewriter
+    from enginebay.rewriting.rewriter import Lost, Rewriter
 
 
 class Rewriting:
@@ -56,7 +56,7 @@ class Rewriting:
         self._lowered: LoweringRewriters | None = None
         self._not_found: list[str] = []
         self._not_served: list[str] = []
-        self._lost: dict[Rewriter, Rewriter] = {}
+        self._lost: Lost = {}
 
     @property
     def report(self) -> RewriteReport:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping
 
     from enginebay.ir import IRKind
-    from enginebay.rewriting.rewriter import Rewriter, Target
+    from enginebay.rewriting.rewriter import Lost, Rewriter, Target
 
     VersionOf = Callable[[str], str | None]
 
@@ -31,7 +31,7 @@ def applicable(rewriters: Iterable[Rewriter], target: Target) -> list[Rewriter]:
 
 
 def most_specific(
-    candidates: Mapping[_K, list[Rewriter]], lost: dict[Rewriter, Rewriter] | None = None
+    candidates: Mapping[_K, list[Rewriter]], lost: Lost | None = None
 ) -> dict[_K, Rewriter]:
     """Return, of the candidates for each key, the one with the strongest conditions.
 
@@ -50,7 +50,7 @@ def most_specific(
 
 
 def outranked(
-    rewriters: Iterable[Rewriter], later: Iterable[Rewriter], lost: dict[Rewriter, Rewriter]
+    rewriters: Iterable[Rewriter], later: Iterable[Rewriter], lost: Lost
 ) -> list[Rewriter]:
     """Return the rewriters that may act before others for the same operator.
 
@@ -100,7 +100,7 @@ def list_rewriters(
             listed[rewriter] = winner
             if winner is None and rewriter.check is None and not rewriter.needs:
                 winner = rewriter
-    lost: dict[Rewriter, Rewriter] = {}
+    lost: Lost = {}
     later: list[Rewriter] = []
     for kind in ("symbolic", "lowering", "function"):
         group = [one for one, winner in listed.items() if one.kind == kind and winner is None]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
     from contextlib import ExitStack
 
-    from enginebay.rewriting.rewriter import Context, Rewriter, Target
+    from enginebay.rewriting.rewriter import Context, Lost, Rewriter, Target
 
 
 class SymbolicRewriters:
@@ -41,7 +41,7 @@ class SymbolicRewriters:
         target: Target,
         not_found: list[str],
         not_served: list[str],
-        lost: dict[Rewriter, Rewriter],
+        lost: Lost,
     ) -> None:
         candidates: dict[Hashable, list[Rewriter]] = {}
         self._patches: dict[Hashable, Patch] = {}

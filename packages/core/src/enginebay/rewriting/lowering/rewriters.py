@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from enginebay.rewriting.lowering.calls import LoweredOperator
     from enginebay.rewriting.lowering.operators import Known
-    from enginebay.rewriting.rewriter import Rewriter
+    from enginebay.rewriting.rewriter import Lost, Rewriter
 
 
 class _Layers(threading.local):
@@ -56,7 +56,7 @@ class LoweringRewriters:
         fields: Mapping[str, Any],
         not_found: list[str],
         not_served: list[str],
-        lost: dict[Rewriter, Rewriter],
+        lost: Lost,
     ) -> None:
         self._fields = dict(fields)
         known = fields["operators"]
