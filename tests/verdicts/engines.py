@@ -1,4 +1,4 @@
-"""Engines that are right for the arrays that a trial used to pass, and for no others."""
+"""Right models on engines with a fault, and on one without."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from enginebay.testing import temporary_backend
+from tests.faulty_engines import FAULTS, RIGHT, SOURCE
 
 from .models import Case, Function
 from .trial import verdict_of_model
@@ -17,85 +18,6 @@ from .trial import verdict_of_model
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-#: The loopback backend with another ``execute``, whose engine is ``self.run``.
-SOURCE = """
-import numpy as np
-from enginebay.testing import loopback
-from enginebay.testing.loopback import *
-
-check_env, to_backend = loopback.check_env, loopback.to_backend
-
-class Engine(LoopbackWrapper):
-    results = {{}}
-
-    def run(self, feed):
-        return super().execute(feed)
-
-    def run_torch(self, feed):
-        import torch
-        outputs = self.run({{name: x.numpy() for name, x in feed.items()}})
-        return [torch.from_numpy(np.array(y)) for y in outputs]
-{method}
-
-@eb.hookimpl
-def build_wrapper(request):
-    return Engine(request)
-
-@eb.hookimpl
-def backend_info():
-    return eb.BackendInfo(name="faulty", irs=("onnx",), params=LoopbackParams)
-"""
-RIGHT = """
-    native_device = "cpu"
-    def execute_torch(self, feed):
-        return self.run_torch(feed)
-"""
-FAULTS = {
-    "writes into arrays": """
-    def execute(self, feed):
-        outputs = [y.copy() for y in self.run(feed)]
-        for x in feed.values():
-            if x.flags.writeable:
-                x[...] = 0
-        return outputs
-""",
-    "reads memory in order": """
-    def execute(self, feed):
-        import ctypes
-        read = lambda x: np.frombuffer(ctypes.string_at(x.ctypes.data, x.nbytes), x.dtype)
-        return self.run({name: read(x).reshape(x.shape) for name, x in feed.items()})
-""",
-    "writes into what is read-only": """
-    def execute(self, feed):
-        for x in feed.values():
-            x *= 1
-        return self.run(feed)
-""",
-    "is twice as large for tensors": """
-    native_device = "cpu"
-    def execute_torch(self, feed):
-        return [y * 2 for y in self.run_torch(feed)]
-""",
-    "writes into tensors": """
-    native_device = "cpu"
-    def execute_torch(self, feed):
-        outputs = self.run_torch(feed)
-        for x in feed.values():
-            x += 1
-        return outputs
-""",
-    "keeps the first result of a shape": """
-    def execute(self, feed):
-        key = tuple(x.shape for x in feed.values())
-        return self.results.setdefault(key, self.run(feed))
-""",
-    "returns one buffer again and again": """
-    def execute(self, feed):
-        for place, y in enumerate(self.run(feed)):
-            self.results.setdefault((place, y.shape), y)[...] = y
-        return [y for y in self.results.values()]
-""",
-}
 OPERATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "softmax": lambda x: torch.softmax(x, 1),
     "cumsum": lambda x: x.cumsum(0),

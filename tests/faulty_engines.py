@@ -1,0 +1,83 @@
+"""Engines that are right for the arrays that a trial used to pass, and for no others."""
+
+from __future__ import annotations
+
+#: The loopback backend with another ``execute``, whose engine is ``self.run``.
+SOURCE = """
+import numpy as np
+from enginebay.testing import loopback
+from enginebay.testing.loopback import *
+
+check_env, to_backend = loopback.check_env, loopback.to_backend
+
+class Engine(LoopbackWrapper):
+    results = {{}}
+
+    def run(self, feed):
+        return super().execute(feed)
+
+    def run_torch(self, feed):
+        import torch
+        outputs = self.run({{name: x.numpy() for name, x in feed.items()}})
+        return [torch.from_numpy(np.array(y)) for y in outputs]
+{method}
+
+@eb.hookimpl
+def build_wrapper(request):
+    return Engine(request)
+
+@eb.hookimpl
+def backend_info():
+    return eb.BackendInfo(name="faulty", irs=("onnx",), params=LoopbackParams)
+"""
+RIGHT = """
+    native_device = "cpu"
+    def execute_torch(self, feed):
+        return self.run_torch(feed)
+"""
+FAULTS = {
+    "writes into arrays": """
+    def execute(self, feed):
+        outputs = [y.copy() for y in self.run(feed)]
+        for x in feed.values():
+            if x.flags.writeable:
+                x[...] = 0
+        return outputs
+""",
+    "reads memory in order": """
+    def execute(self, feed):
+        import ctypes
+        read = lambda x: np.frombuffer(ctypes.string_at(x.ctypes.data, x.nbytes), x.dtype)
+        return self.run({name: read(x).reshape(x.shape) for name, x in feed.items()})
+""",
+    "writes into what is read-only": """
+    def execute(self, feed):
+        for x in feed.values():
+            x *= 1
+        return self.run(feed)
+""",
+    "is twice as large for tensors": """
+    native_device = "cpu"
+    def execute_torch(self, feed):
+        return [y * 2 for y in self.run_torch(feed)]
+""",
+    "writes into tensors": """
+    native_device = "cpu"
+    def execute_torch(self, feed):
+        outputs = self.run_torch(feed)
+        for x in feed.values():
+            x += 1
+        return outputs
+""",
+    "keeps the first result of a shape": """
+    def execute(self, feed):
+        key = tuple(x.shape for x in feed.values())
+        return self.results.setdefault(key, self.run(feed))
+""",
+    "returns one buffer again and again": """
+    def execute(self, feed):
+        for place, y in enumerate(self.run(feed)):
+            self.results.setdefault((place, y.shape), y)[...] = y
+        return [y for y in self.results.values()]
+""",
+}
