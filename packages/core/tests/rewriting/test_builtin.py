@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 from importlib.util import find_spec
@@ -36,6 +37,7 @@ TOWARDS_ZERO = (  # minus the remainder, which float32 holds
     lambda x: torch.div(x, 5, rounding_mode="trunc") * 5 - x,
     lambda x: x.div(3 * torch.ones_like(x), rounding_mode="trunc") * 3 - x,
 )
+DEEPCOPY = "torch.Tensor.__deepcopy__"
 EXPERTS = torch.tensor([0.0, 0, 2, 2, 2, 1, 5, -1])
 GROUPS = (
     lambda rows, matrices, ends: F.grouped_mm(rows, matrices.transpose(1, 2), offs=ends),
@@ -255,6 +257,11 @@ def fallback():
             lambda x: torch.as_strided(x.permute(2, 0, 1), (2, 3), (7, 2), 3) * 2,
             (rand(2, 3, 4),),
             "torch.as_strided",
+        ),
+        *(
+            (exporter, lambda x, copied=copied: copied(x * 2).add_(1) + x, (rand(2, 3),), DEEPCOPY)
+            for exporter in ("dynamo", "torchscript")
+            for copied in (copy.deepcopy, lambda x: copy.deepcopy([{"x": x}, x])[1])
         ),
         ("torchscript", lambda x: (x > 0).cumsum(-1), (rand(2, 5),), "torch.Tensor.cumsum"),
         (
@@ -576,7 +583,7 @@ def test_every_one_is_tested_here():
         *("torch.permute", "torch.Tensor.permute", "torch.diff", "torch.Tensor.diff"),
         *("torch.cumsum", "torch.Tensor.cumsum"),
         *("torch.repeat_interleave", "torch.Tensor.repeat_interleave"),
-        *("torch.as_strided", "torch.Tensor.as_strided"),
+        *("torch.as_strided", "torch.Tensor.as_strided", DEEPCOPY),
         *("torch.histc", "torch.Tensor.histc", "torch.autograd.Function.apply"),
         *("torch.cov", "torch.Tensor.cov", "torch.corrcoef", "torch.Tensor.corrcoef"),
         *("torch.nn.functional.grouped_mm", "torch._grouped_mm", FALLBACK),

@@ -1,4 +1,4 @@
-"""Elements in other places: ``roll``, ``repeat_interleave``, ``as_strided`` and ``copy_``."""
+"""Elements in other places: ``roll``, ``repeat_interleave``, ``as_strided``, and copies."""
 
 from __future__ import annotations
 
@@ -91,6 +91,17 @@ def as_strided(
         along = [-1 if each == axis else 1 for each in range(len(size))]
         place = place + torch.arange(count, device=input.device).view(along) * step
     return in_memory.reshape(-1)[place]
+
+
+# torch.export asks for the memory of a tensor that has none; a trace keeps an empty tensor, which
+# every engine then gives back, and Python's copy.deepcopy(x) comes here.
+@rewriters.function("torch.Tensor.__deepcopy__")
+def deepcopy(ctx: Context, input: Tensor, memo: dict[int, Any]) -> Any:
+    """Clone what the model has computed; its own parameters are copied as torch does it."""
+    if id(input) in memo or input.requires_grad:
+        return ctx.origin_func(input, memo)
+    copied = memo[id(input)] = input.clone()
+    return copied
 
 
 # copy_ reaches the exporters as copy. TorchScript has no translation, and dynamo's does not
