@@ -310,14 +310,21 @@ def test_a_check_finds_everything_in_order_with_places(write) -> None:
     assert (found.backend, found.ir) == ("stranger", "onnx")
 
 
-def test_a_backend_that_is_not_installed_is_a_note(write) -> None:
+def test_a_backend_that_is_not_installed_is_a_problem(write) -> None:
     found = check(read_table(write("a.py", "backend_config = dict(type='tvm', anything=1)")))
-    assert found.problems == ()
-    assert found.notes[0].startswith("the keys of backend_config are not checked: no backend 'tvm'")
+    (problem,) = found.problems
+    assert str(problem).startswith("a.py:1:23: no backend 'tvm' is installed")
+    assert problem.hint
     unnamed = check(read_table(write("b.py", "backend_config = dict(anything=1)")))
     assert unnamed.notes == ("backend_config names no type: its keys are not checked",)
     with pytest.raises(BackendNotFoundError):
         resolve_settings(read_table("a.py"))
+
+
+def test_a_codebase_that_is_not_installed_is_a_note() -> None:
+    found = check({"codebase_config": {"type": "mmseg"}})
+    assert found.problems == ()
+    assert found.notes == ("no installed plugin has models of 'mmseg': name yours as file.py:attr",)
 
 
 def test_ir_config_wins_over_onnx_config() -> None:

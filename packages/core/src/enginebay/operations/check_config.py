@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -9,10 +10,9 @@ import msgspec
 from enginebay.backend import get_backend
 from enginebay.config import Problems, backend_params, read_sections
 from enginebay.errors import BackendUnavailableError, ConfigError
+from enginebay.plugins import contributed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from enginebay.config import Sections
 
 
@@ -21,7 +21,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         problems: Everything that is wrong, each with its place.
-        notes: Keys that have no effect, and what could not be checked.
+        notes: Keys that have no effect, and what was not checked.
         backend: The backend that the config is for; None if it names none.
         ir: The IR that it requests; None if it leaves that to the backend.
     """
@@ -41,6 +41,7 @@ def check(config: Mapping[str, Any]) -> Checked:
     problems = Problems()
     sections = read_sections(config, problems)
     _check_backend(sections, problems)
+    _note_codebase(config, problems)
     return Checked(
         problems=tuple(problems.with_places(config)),
         notes=tuple(problems.notes),
@@ -57,6 +58,16 @@ def _check_backend(sections: Sections, problems: Problems) -> None:
     try:
         engine = get_backend(sections.backend)
     except BackendUnavailableError as err:
-        problems.notes.append(f"the keys of backend_config are not checked: {err}")
+        problems.wrong(("backend_config", "type"), str(err), err.hint)
     else:
         backend_params(engine.Params, sections, problems, over={})
+
+
+def _note_codebase(config: Mapping[str, Any], problems: Problems) -> None:
+    """Say that nothing has the codebase's models; a file with its own needs nothing."""
+    section = config.get("codebase_config")
+    name = section.get("type") if isinstance(section, Mapping) else None
+    if isinstance(name, str) and name not in contributed("model_sources"):
+        problems.notes.append(
+            f"no installed plugin has models of '{name}': name yours as file.py:attr"
+        )
