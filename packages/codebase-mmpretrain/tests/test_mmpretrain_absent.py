@@ -46,14 +46,16 @@ def test_a_missing_library_on_the_command_line(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("enginebay_mmpretrain.library.find_spec", lambda name: None)
     (tmp_path / "mine.py").write_text("codebase_config = dict(type='mmpretrain')")
-    for words in (("mmpretrain:resnet18",), ("resnet18", "--config", "mine.py")):
+    (tmp_path / "old.py").write_text("codebase_config = dict(type='mmcls')")
+    configs = (("resnet18", "--config", name) for name in ("mine.py", "old.py"))
+    for words in (("mmpretrain:resnet18",), ("mmcls:resnet18",), *configs):
         ran = call_command(capfd, "deploy", *words, "--backend", "onnxruntime")
         assert ran.code == 3
         assert ran.err == (
             "error: 'mmpretrain:' names models of mmpretrain, which is not installed\n"
             f"hint: {INSTALL}\n"
         )
-    assert [path.name for path in tmp_path.iterdir()] == ["mine.py"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.py", "old.py"]
 
 
 def test_a_library_that_does_not_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ def model_sources() -> Mapping[str, Callable[[ModelRequest], Any]]:
     """Return the source of mmpretrain, which is imported when one of its models is requested."""
     from enginebay_mmpretrain.source import build
 
-    return {"mmpretrain": build}
+    return {"mmpretrain": build, "mmcls": build}  # as it was called before its version 1
 
 
 @eb.hookimpl

@@ -159,12 +159,16 @@ def test_a_binding_that_no_manifest_can_hold_names_the_plugin(found: str, wanted
 def test_a_missing_runtime_is_told_with_the_command() -> None:
     with variant("", info=", runtime_distributions=('no-such-engine>=2',)"):
         backend = eb.get_backend("odd")
-        report = backend.check_env()
+        lines: list[str] = []
+        report = backend.check_env(log_callback=lines.append)
         assert not backend.is_available()
         with pytest.raises(BackendUnavailableError) as caught:
             backend.get_version()
     assert report.failed is not None
     assert report.failed.fix == 'pip install "no-such-engine>=2"'
+    assert len(lines) == len(report.checks)
+    assert lines[0].startswith("metadata: no-such-engine: failed, ")
+    assert lines[-1] == "smoke: smoke: skipped, no-such-engine failed before"
     assert [check.status for check in report.checks] == ["failed", *["skipped"] * 3]
     assert str(caught.value) == (
         "the engine of backend 'odd' is not installed: wanted no-such-engine>=2"

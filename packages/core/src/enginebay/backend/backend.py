@@ -34,7 +34,7 @@ from enginebay.plugins import wrong_result
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from enginebay.environment import EnvReport
     from enginebay.hooks import BackendInfo, CalibrationData, CheckEnvRequest
@@ -118,6 +118,7 @@ class Backend:
         *,
         with_custom_ops: bool = False,
         timeout: float = 120.0,
+        log_callback: Callable[[str], object] | None = None,
     ) -> EnvReport:
         """Check the environment in four tiers, each in a child process.
 
@@ -125,11 +126,15 @@ class Backend:
             params: What the backend would be used with; the defaults where it is left out.
             with_custom_ops: Whether its custom-op libraries must load too.
             timeout: Seconds that each tier may take.
+            log_callback: Gets a line for each check, when its tier has ended.
         """
         from enginebay.backend.tiers import check_environment
 
         return check_environment(
-            self.name, params or self.Params(), with_custom_ops=with_custom_ops, timeout=timeout
+            *(self.name, params or self.Params()),
+            with_custom_ops=with_custom_ops,
+            timeout=timeout,
+            log=log_callback,
         )
 
     def check_tier(self, request: CheckEnvRequest) -> EnvReport:

@@ -28,6 +28,7 @@ KNOWN_DISTRIBUTIONS = {
 
 #: Model sources that Enginebay's own distributions provide, by their schemes.
 KNOWN_MODEL_SOURCES = {
+    "mmcls": "enginebay-mmpretrain",
     "mmpretrain": "enginebay-mmpretrain",
     "timm": "'enginebay-models[timm]'",
     "torchvision": "'enginebay-models[torchvision]'",
