@@ -120,6 +120,13 @@ def test_a_model_with_nothing_in_the_way(loopback: str, capsys: pytest.CaptureFi
     assert found.backends[0].rewritten == {"torch.logaddexp": 1}
 
 
+@pytest.mark.parametrize("layer", [torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN])
+def test_recurrent_layers(loopback: str, layer: type[torch.nn.RNNBase]) -> None:
+    """torch's fake oneDNN layer has other shapes than the one that ``draft_export`` runs."""
+    found = eb.preview(layer(4, 6).eval(), torch.ones(5, 1, 4), backends=[loopback])
+    assert found.clear, found
+
+
 def test_an_engine_that_dies_or_says_nothing_is_a_row(tmp_path: Path) -> None:
     head = "from enginebay.testing.loopback import *\nfrom enginebay.testing import loopback\n"
     info = (

@@ -361,16 +361,16 @@ _DETAIL = re.compile(r"^\s*- (.+?)(?:\. |\.?$)", re.MULTILINE)
 
 
 def message_of(err: BaseException) -> str:
-    """Return ``str(err)``; what Python's own tracebacks say where that raises."""
+    """Return ``str(err)`` without colours; what Python's own tracebacks say where that raises."""
     try:
-        return str(err)
+        return _COLOUR.sub("", str(err))
     except Exception:  # noqa: BLE001  # a class of anybody's
         return "<exception str() failed>"
 
 
 def first_line(err: BaseException) -> str:
     """Return the first line of the message that is not blank."""
-    text = _COLOUR.sub("", message_of(err))
+    text = message_of(err)
     if _ANNOUNCED.match(text) and (detail := _DETAIL.search(text)):
         return detail[1]
     line = next((line.strip() for line in text.splitlines() if line.strip()), "(no message)")
