@@ -69,6 +69,19 @@ FAULTS = {
             x += 1
         return outputs
 """,
+    "gives tensors for arrays": """
+    def execute(self, feed):
+        import torch
+        return [torch.from_numpy(np.array(y)) for y in self.run(feed)]
+""",
+    "gives lists": """
+    def execute(self, feed):
+        return [y.tolist() for y in self.run(feed)]
+""",
+    "gives an output too much": """
+    def execute(self, feed):
+        return [*self.run(feed), np.zeros(1)]
+""",
     "keeps the first result of a shape": """
     def execute(self, feed):
         key = tuple(x.shape for x in feed.values())

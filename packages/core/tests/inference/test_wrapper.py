@@ -65,6 +65,22 @@ def test_numpy_in_numpy_out_in_the_declared_order(spec: TensorSpec) -> None:
 
 
 @pytest.mark.parametrize("spec", [X, STATIC])
+@pytest.mark.parametrize(
+    ("outputs", "found"),
+    [([np.ones(1)], "1 outputs"), ([np.ones(1)] * 3, "3 outputs"), (None, "None")],
+)
+@pytest.mark.parametrize("x", [np.ones((2, 3), np.float32), torch.ones(2, 3)])
+def test_a_wrong_number_of_outputs_is_the_backends_mistake(
+    spec: TensorSpec, outputs: Any, found: str, x: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Doubler, "execute", lambda self, feed: outputs)
+    with pytest.raises(InferenceError) as caught:
+        Doubler(spec)({"x": x})
+    assert str(caught.value) == f"doubler 1 gave {found}: wanted a list of 2, double, sum"
+    assert caught.value.hint == f"look at execute() of {__name__}.Doubler"
+
+
+@pytest.mark.parametrize("spec", [X, STATIC])
 def test_torch_in_torch_out(spec: TensorSpec) -> None:
     outputs = Doubler(spec)({"x": torch.ones(2, 3)})
     assert all(isinstance(value, torch.Tensor) for value in outputs.values())

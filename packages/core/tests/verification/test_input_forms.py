@@ -54,6 +54,9 @@ def deploy(tmp_path: Path) -> Deploy:
     ("methods", "message"),
     [
         (FAULTS["writes into arrays"], r"onnx\.reference \S+ writes into its input 'input'"),
+        (FAULTS["gives tensors for arrays"], "gives a Tensor for 'output': wanted a NumPy array"),
+        (FAULTS["gives lists"], "gives a list for 'output': wanted a NumPy array"),
+        (FAULTS["gives an output too much"], r"gave 2 outputs: wanted a list of 1, output"),
         (FAULTS["writes into what is read-only"], f"{STRIDED}: .* read-only"),
         (FAULTS["reads memory in order"], f"{STRIDED}, the engine is wrong: .*expected .* found"),
         (
@@ -68,7 +71,8 @@ def test_a_wrapper_that_breaks_its_contract_is_refused(
 ) -> None:
     with pytest.raises(InferenceError, match=message) as caught:
         deploy(methods)
-    assert caught.value.hint == "it is a fault of the backend: report it to its authors"
+    assert caught.value.hint is not None
+    assert caught.value.hint.startswith(("it is a fault of the backend", "look at execute() of"))
     assert not (tmp_path / "out").exists()
 
 

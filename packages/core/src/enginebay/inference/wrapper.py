@@ -150,10 +150,8 @@ class Wrapper(ABC):
                     break
                 feed[name] = array
             else:
-                outputs = self._run(self.execute, feed)
-                if tensors:
-                    outputs = [host_tensor(output) for output in outputs]
-                return dict(zip(self.output_names, outputs, strict=True))
+                found = self._named(self._run(self.execute, feed))
+                return {n: host_tensor(v) for n, v in found.items()} if tensors else found
         return self._call_converting(inputs)
 
     def predict(self, item: Any) -> Sequence[Any]:
@@ -195,10 +193,10 @@ class Wrapper(ABC):
             return self._named(self._run(self.execute_torch, tensors))
         feed = {name: to_numpy(inputs[name]) for name in self.input_names}
         self._input_check.check(feed)
-        outputs = self._run(self.execute, feed)
+        found = self._named(self._run(self.execute, feed))
         if device is None:
-            return self._named(outputs)
-        return self._named([to_torch(output, device) for output in outputs])
+            return found
+        return {name: to_torch(output, device) for name, output in found.items()}
 
     def _check_usable(self) -> None:
         if self._closed:
@@ -212,7 +210,16 @@ class Wrapper(ABC):
             )
 
     def _named(self, outputs: Sequence[Any]) -> dict[str, Any]:
-        return dict(zip(self.output_names, outputs, strict=True))
+        try:
+            return dict(zip(self.output_names, outputs, strict=True))
+        except (TypeError, ValueError) as err:
+            sized = isinstance(outputs, list | tuple)
+            found = f"{len(outputs)} outputs" if sized else repr(outputs)[:80]
+            raise InferenceError(
+                f"{self.receipt.engine} gave {found}: wanted a list of "
+                f"{len(self.outputs)}, {', '.join(self.output_names)}",
+                hint=f"look at execute() of {type(self).__module__}.{type(self).__qualname__}",
+            ) from err
 
     def _run(self, execute: Callable[[Any], Sequence[Any]], feed: Mapping[str, Any]) -> Any:
         if self._counter is not None:

@@ -19,7 +19,7 @@ from enginebay.errors import (
     InferenceError,
 )
 from enginebay.inference import Receipt, coarseness
-from enginebay.tensors import Sample, load_samples, save_samples, to_numpy, to_torch
+from enginebay.tensors import Sample, is_torch, load_samples, save_samples, to_numpy, to_torch
 from enginebay.verification.comparison import compare_outputs
 
 if TYPE_CHECKING:
@@ -123,9 +123,15 @@ def run_here(request: LoadRequest, samples: Path, found: Path, non_finite: bool)
 
 
 def _run_unchanged(wrapper: Wrapper, inputs: Mapping[str, Any]) -> dict[str, NumpyArray]:
-    """Run the engine, which must leave its inputs as they are."""
+    """Run the engine, which must leave its inputs as they are, and give arrays for arrays."""
     before = {name: to_numpy(value).tobytes() for name, value in inputs.items()}
     outputs = wrapper(inputs)
+    tensors = any(map(is_torch, inputs.values()))
+    for name, value in outputs.items():
+        if is_torch(value) != tensors or not (tensors or isinstance(value, np.ndarray)):
+            wanted = "torch tensor" if tensors else "NumPy array"
+            message = f"{wrapper.receipt.engine} gives a {type(value).__name__} for '{name}'"
+            raise InferenceError(f"{message}: wanted a {wanted}", hint=_HINT)
     for name, value in inputs.items():
         if to_numpy(value).tobytes() != before[name]:
             message = f"{wrapper.receipt.engine} writes into its input '{name}'"
