@@ -132,6 +132,49 @@ def test_lacking_is_a_backend_that_names_it_among_what_its_engine_lacks():
     assert targets(program) == ["aten.clamp.default"]
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("aten.rond", '"aten.rond": torch.ops has no "aten.rond" (did you mean "round"?)'),
+        ("aten.max.dims", '"aten.max.dims": "aten.max" has no overload "dims"'),
+        ("round", '"round": wanted "aten.round"'),
+        ("rond", '"rond": torch.ops has no "aten.rond" (did you mean "round"?)'),
+    ],
+)
+def test_a_name_that_no_operator_has_cannot_be_lacking(name, message):
+    with pytest.raises(RewriterError) as caught:
+        lower(torch.relu, (X,), lacking={name})
+    assert str(caught.value).startswith(f"BackendInfo.lacking of 'any' has {message}")
+
+
+@pytest.mark.parametrize(
+    ("function", "operator"),
+    [
+        (lambda x: x.index_put((torch.tensor([1]),), torch.tensor(9.0)), "aten.index_put"),
+        (
+            lambda x: x.scatter_reduce(1, torch.tensor([[0], [2]]), x[:, :1] + 5, "amax"),
+            "aten.scatter_reduce",
+        ),
+        (
+            lambda x: x.scatter_reduce(1, torch.tensor([[0], [2]]), x[:, :1] + 5, "mean"),
+            "aten.scatter_reduce",
+        ),
+    ],
+)
+def test_what_the_engine_lacks_of_onnx_gives_way_to_no_correction_of_an_exporter(
+    function, operator
+):
+    """Core's own for ONNX hand over to ``ctx.origin_op``, which the engine lacks."""
+    lacking = {operator, "aten.scatter_add"}
+    program, _ = lower(function, (X,), ir="onnx", lacking=lacking, builtin=True)
+    assert not [each for each in targets(program) if each.rpartition(".")[0] in lacking]
+    torch.testing.assert_close(program.module()(X), function(X))
+
+
+def test_operators_of_libraries_that_are_not_loaded_may_be_lacking():
+    lower(torch.relu, (X,), lacking={"of_nobody.thing"})
+
+
 def test_without_a_lowering_of_its_own_an_operator_is_taken_apart_by_torch():
     program, _ = lower(
         torch.nn.Hardswish(), (X,), operators={"aten.add", "aten.clamp", "aten.mul", "aten.div"}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 
+import pytest
 import torch
 from hypothesis import strategies as st
+from packages.core.tests.rewriting.lowered import lower, targets
 from packages.core.tests.rewriting.portable.engine import (
     FLOATS,
     NUMBERS,
@@ -28,6 +30,29 @@ def test_of_one_number(draw):
 def test_remainder(draw):
     x = draw(tensors(dtypes=NUMBERS))
     return lambda x: (x % 3, x % -2, x % (x * x + 1), x.fmod(2), x.fmod(x * x + 1)), x
+
+
+ELEMENTWISE = {
+    "remainder": lambda x: x % 3,
+    "fmod": lambda x: x.fmod(2),
+    "round": torch.round,
+    "isnan": torch.isnan,
+    "sign": torch.sign,
+    "trunc": torch.trunc,
+    "ceil": torch.ceil,
+    "reciprocal": torch.reciprocal,
+    "log1p": torch.log1p,
+}
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_open_sizes(name):
+    model, operator = ELEMENTWISE[name], f"aten.{name}"
+    dims = ({0: torch.export.Dim("n", min=2), 1: torch.export.Dim("m", min=2)},)
+    program, _ = lower(model, (torch.rand(3, 4),), dynamic=dims, lacking={operator}, builtin=True)
+    assert not [each for each in targets(program) if each.startswith(f"{operator}.")]
+    x = torch.randn(5, 2).abs() * 4
+    torch.testing.assert_close(program.module()(x), model(x))
 
 
 @examples(exact=False)

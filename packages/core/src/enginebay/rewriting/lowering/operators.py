@@ -34,10 +34,10 @@ def overloads_of(name: str) -> list[OpOverload]:
     if packet is None:
         known = _operators()
         part, names = (operator, known[namespace]) if namespace in known else (namespace, known)
-        raise _missing(name, part, names, f'torch.ops has no "{name}"')
+        raise _missing(part, names, f'torch.ops has no "{name}"')
     if overload and overload[0] not in packet.overloads():
         reason = f'"{namespace}.{operator}" has no overload "{overload[0]}"'
-        raise _missing(name, overload[0], packet.overloads(), reason)
+        raise _missing(overload[0], packet.overloads(), reason)
     every = [getattr(packet, each) for each in overload or packet.overloads()]
     return [each for each in every if not each._schema.is_mutable]
 
@@ -118,7 +118,7 @@ def _operators() -> dict[str, list[str]]:
     return found
 
 
-def _missing(name: str, part: str, known: Collection[str], reason: str) -> NameNotFoundError:
+def _missing(part: str, known: Collection[str], reason: str) -> NameNotFoundError:
     guess = nearest(part, known)
     question = f' (did you mean "{guess}"?)' if guess else ""
-    return NameNotFoundError(f'the lowering of "{name}" was not used: {reason}{question}')
+    return NameNotFoundError(f"{reason}{question}")

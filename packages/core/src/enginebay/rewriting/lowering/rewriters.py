@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
+from enginebay.errors import RewriterError
 from enginebay.rewriting import names
 from enginebay.rewriting.active_rewriters import ActiveRewriter
 from enginebay.rewriting.lowering.met import met_as
@@ -47,7 +48,7 @@ class LoweringRewriters:
         operators: The operators that the engine has; None where it does not say.
 
     Raises:
-        RewriterError: Two are equally specific.
+        RewriterError: Two are equally specific, or the engine lacks an operator that is none.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class LoweringRewriters:
         self._fields = dict(fields)
         known = fields["operators"]
         self.operators: frozenset[str] | None = None if known is None else frozenset(known)
+        _check_lacking(self._fields["lacking"], self._fields["backend"])
         candidates: dict[OpOverload, list[Rewriter]] = {}
         spare: dict[OpOverload, list[Rewriter]] = {}
         for rewriter in rewriters:
@@ -70,12 +72,12 @@ class LoweringRewriters:
                 elif self.operators is None:
                     spare.setdefault(overload, []).append(rewriter)
         self._winners = _winners(candidates)
-        #: For operators that the engine lacks, core's that gave way to others.
+        #: For operators that the engine lacks, core's that gave way to those that ask for nothing.
         self._under = _winners(
             {
                 key: core
                 for key, found in candidates.items()
-                if self._winners[key][0].distribution != CORE
+                if not _is_portable(self._winners[key][0])
                 and (core := [one for one in found if _is_portable(one)])
             }
         )
@@ -226,12 +228,28 @@ def _overloads(rewriter: Rewriter, not_found: list[str], not_served: list[str]) 
         names.find("torch.ops")  # without torch nothing is exported, and nothing imported
         overloads = overloads_of(rewriter.name)
     except names.NameNotFoundError as err:
-        not_found.append(str(err))
+        not_found.append(f'the lowering of "{rewriter.name}" was not used: {err}')
         return []
     if reason := why_never_met(overloads):
         not_served.append(f'the lowering of "{rewriter.name}" does nothing: {reason}')
         return []
     return overloads
+
+
+def _check_lacking(operators: Iterable[str], backend: str) -> None:
+    """Refuse names that torch does not have; those of other libraries may be loaded later."""
+    from enginebay.rewriting.lowering.operators import overloads_of
+
+    for name in operators:
+        full = name if "." in name else f"aten.{name}"
+        reason = f'wanted "{full}"' if full != name else ""
+        try:
+            if full.startswith("aten."):
+                overloads_of(full)
+        except names.NameNotFoundError as err:
+            reason = str(err)
+        if reason:
+            raise RewriterError(f"BackendInfo.lacking of '{backend}' has \"{name}\": {reason}")
 
 
 def _is_portable(rewriter: Rewriter) -> bool:

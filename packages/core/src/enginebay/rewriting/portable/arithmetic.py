@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from enginebay.rewriting.lowering import LoweringContext
 
 
-@lowers("remainder.Tensor", "remainder.Scalar")
+@lowers("remainder.Tensor", "remainder.Scalar", open_sizes=True)
 def remainder(ctx: LoweringContext, x: Tensor, other: Any) -> Tensor:
     """Of finite numbers."""
     found: Tensor = x - torch.div(x, other, rounding_mode="floor") * other
     return found
 
 
-@lowers("fmod.Tensor", "fmod.Scalar")
+@lowers("fmod.Tensor", "fmod.Scalar", open_sizes=True)
 def fmod(ctx: LoweringContext, x: Tensor, other: Any) -> Tensor:
     """Of finite numbers."""
     found: Tensor = x - torch.div(x, other, rounding_mode="trunc") * other
     return found
 
 
-@lowers("round.default")
+@lowers("round.default", open_sizes=True)
 def round_(ctx: LoweringContext, x: Tensor) -> Tensor:
     """Halves to even numbers."""
     if not x.dtype.is_floating_point:
@@ -39,27 +39,27 @@ def round_(ctx: LoweringContext, x: Tensor) -> Tensor:
     return torch.where((above > 0.5) | ((above == 0.5) & is_odd), low + 1, low)
 
 
-@lowers("isnan")
+@lowers("isnan", open_sizes=True)
 def isnan(ctx: LoweringContext, x: Tensor) -> Tensor:
     return x != x
 
 
-@lowers("sign", "sgn")
+@lowers("sign", "sgn", open_sizes=True)
 def sign(ctx: LoweringContext, x: Tensor) -> Tensor:
     return (x > 0).to(x.dtype) - (x < 0).to(x.dtype) if x.dtype is not torch.bool else x.clone()
 
 
-@lowers("trunc")
+@lowers("trunc", open_sizes=True)
 def trunc(ctx: LoweringContext, x: Tensor) -> Tensor:
     return torch.where(x < 0, -(-x).floor(), x.floor()) if x.dtype.is_floating_point else x.clone()
 
 
-@lowers("ceil")
+@lowers("ceil", open_sizes=True)
 def ceil(ctx: LoweringContext, x: Tensor) -> Tensor:
     return -(-x).floor() if x.dtype.is_floating_point else x.clone()
 
 
-@lowers("reciprocal")
+@lowers("reciprocal", open_sizes=True)
 def reciprocal(ctx: LoweringContext, x: Tensor) -> Tensor:
     return torch.ones((), dtype=x.dtype if x.dtype.is_floating_point else None) / x
 
@@ -201,7 +201,7 @@ def erfinv(ctx: LoweringContext, x: Tensor) -> Tensor:
     return torch.where(x.abs() == 1, x * torch.inf, found)
 
 
-@lowers("log1p")
+@lowers("log1p", open_sizes=True)
 def log1p(ctx: LoweringContext, x: Tensor) -> Tensor:
     """Exact near zero too, where ``1 + x`` has lost what ``x`` is."""
     x = x if x.dtype.is_floating_point else x.to(torch.get_default_dtype())
