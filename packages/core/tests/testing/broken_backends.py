@@ -70,9 +70,56 @@ CALIBRATED = """
             return {"node_conv2d": "Conv", "node_linear": "Gemm"}
 """
 
+#: Loopback with fp16, which its receipt claims and its engine ignores.
+HALF = """
+        class Params(loopback.LoopbackParams):
+            precision: str = "fp32"
+
+        PARAMS = Params
+        INFO |= {"precisions": ("fp32", "fp16")}
+
+        class Wrapper(loopback.LoopbackWrapper):
+            def __init__(self, request):
+                super().__init__(request)
+                self.precision = request.params.precision
+
+            @property
+            def receipt(self):
+                return eb.Receipt(engine="half 1", device="cpu", precision=self.precision)
+"""
+
 BROKEN = {
     "its int8 claims to be fp32": Broken(
-        "test_calibrated_precisions_give_the_numbers", "'fp32'.* == .*'int8'", CALIBRATED
+        "test_each_precision_gives_its_numbers",
+        "the receipt says fp32 for int8, and no fallback",
+        CALIBRATED,
+    ),
+    "its fp16 raises": Broken(
+        "test_each_precision_gives_its_numbers",
+        "could not convert .*: NotImplementedError: fp16",
+        HALF
+        + """
+        @eb.hookimpl
+        def to_backend(request):
+            if request.params.precision == "fp16":
+                raise NotImplementedError("fp16")
+            return loopback.to_backend(request)
+        """,
+    ),
+    "its fp16 is three times too large": Broken(
+        "test_each_precision_gives_its_numbers",
+        "mismatched",
+        HALF
+        + """
+        class Wrapper(Wrapper):
+            def execute(self, feed):
+                return [y * (3 if self.precision == "fp16" else 1) for y in super().execute(feed)]
+        """,
+    ),
+    "its fp16 is fp32": Broken(
+        "test_each_precision_gives_its_numbers",
+        "in fp16 the numbers are those of fp32",
+        HALF,
     ),
     "its nodes cannot be kept out of int8": Broken(
         "test_nodes_can_be_kept_in_floating_point",

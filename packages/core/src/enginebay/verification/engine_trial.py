@@ -128,7 +128,7 @@ def _run_unchanged(wrapper: Wrapper, inputs: Mapping[str, Any]) -> dict[str, Num
     outputs = wrapper(inputs)
     tensors = any(map(is_torch, inputs.values()))
     for name, value in outputs.items():
-        if is_torch(value) != tensors or not (tensors or isinstance(value, np.ndarray)):
+        if not (is_torch(value) if tensors else isinstance(value, np.ndarray | np.generic)):
             wanted = "torch tensor" if tensors else "NumPy array"
             message = f"{wrapper.receipt.engine} gives a {type(value).__name__} for '{name}'"
             raise InferenceError(f"{message}: wanted a {wanted}", hint=_HINT)
