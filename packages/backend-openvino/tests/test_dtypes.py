@@ -47,14 +47,25 @@ def test_what_openvino_lays_out_in_another_way_is_refused(load, text, what):
     assert raised.value.hint == "convert it inside the model, as in Cast"
 
 
-@pytest.mark.parametrize("value", [-(2**31) - 1, 2**31])
-def test_integers_that_the_cpu_does_not_hold_are_refused(load, value):
-    wrapper = load("(int64[n] ids) => (int64[n] y) { y = Identity(ids) }")
-    held = np.array([-(2**31), 2**31 - 1])
-    np.testing.assert_array_equal(wrapper({"ids": held})["y"], held)
+@pytest.mark.parametrize(
+    ("dtype", "value", "held"),
+    [
+        ("int64", -(2**31) - 1, [-(2**31), 2**31 - 1]),
+        ("int64", 2**31, [0]),
+        ("uint64", 2**31, [2**31 - 1]),
+        ("uint64", 2**63, [2**64 - 1]),
+        ("double", 1e39, [3e38, np.nan]),
+        ("double", -np.inf, [-3e38]),
+    ],
+)
+def test_numbers_that_the_cpu_does_not_hold_are_refused(load, dtype, value, held):
+    wrapper = load(f"({dtype}[n] ids) => ({dtype}[n] y) {{ y = Identity(ids) }}")
+    kind = np.dtype(dtype)
+    held = np.array(held, kind)
+    np.testing.assert_allclose(wrapper({"ids": held})["y"], held)
     assert wrapper({"ids": held[:0]})["y"].shape == (0,)
     with pytest.raises(InferenceError) as raised:
-        wrapper({"ids": np.array([3, value])})
+        wrapper({"ids": np.array([3, value], kind)})
     assert str(raised.value) == (
-        f"input 'ids' holds {value}, and OpenVINO's CPU computes int64 in 32 bits"
+        f"input 'ids' holds {value}, and OpenVINO's CPU computes {kind} in 32 bits"
     )

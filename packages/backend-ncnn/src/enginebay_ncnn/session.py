@@ -120,11 +120,14 @@ def _encoder(port: Port) -> Callable[[NumpyArray], ncnn.Mat]:
 
 def _stored(port: Port, array: NumpyArray, wanted: np.dtype[Any]) -> NumpyArray:
     converted = array.astype(wanted)
-    if array.dtype.kind in "iu" and array.itemsize >= 4 and (converted != array).any():
-        raise InferenceError(
-            f"input '{port.name}' holds {np.abs(array).max()}, "
-            f"more than ncnn's {port.stored} can hold"
-        )
+    if array.dtype.kind in "iu" and array.itemsize >= 4:
+        with np.errstate(invalid="ignore"):  # 2**63 is no int64
+            changed = array[converted.astype(array.dtype) != array]
+        if changed.size:
+            raise InferenceError(
+                f"input '{port.name}' holds {max(changed.tolist(), key=abs)}, "
+                f"more than ncnn's {port.stored} can hold"
+            )
     return converted
 
 

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from enginebay.hooks import WrapperRequest
     from enginebay_openvino.params import OpenvinoParams
 
+#: The dtypes that the CPU plugin converts to int32 and float32.
+_NARROWED = ("int64", "uint64", "float64")
+
 
 class OpenvinoWrapper(eb.Wrapper):
     """Runs one compiled model; calls that overlap have an infer request each.
@@ -57,10 +60,8 @@ class OpenvinoWrapper(eb.Wrapper):
             (n, spec.name, _extension_type(spec)) for n, spec in enumerate(self.inputs)
         )
         self._dtypes = tuple(numpy_dtype(spec.dtype) for spec in self.outputs)
-        # The CPU plugin converts int64 to int32.
-        self._narrowed = [
-            spec.name for spec in self.inputs if receipt.device == "cpu" and spec.dtype == "int64"
-        ]
+        on_cpu = receipt.device == "cpu"
+        self._narrowed = [s.name for s in self.inputs if on_cpu and s.dtype in _NARROWED]
         self._idle: list[ov.InferRequest] = []
         self._workers = ThreadPoolExecutor(
             compiled.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"), "enginebay-openvino"
@@ -81,7 +82,7 @@ class OpenvinoWrapper(eb.Wrapper):
         """Run the model on the caller's memory; only the outputs are copied.
 
         Raises:
-            InferenceError: An input holds integers that the engine cannot.
+            InferenceError: An input holds numbers that the engine cannot.
         """
         for name in self._narrowed:
             _check_range(name, feed[name])
@@ -158,12 +159,15 @@ class OpenvinoWrapper(eb.Wrapper):
 
 
 def _check_range(name: str, array: NumpyArray) -> None:
-    """Refuse integers of which OpenVINO's CPU plugin makes others."""
-    limits = np.iinfo(np.int32)
-    if array.size and (array.min() < limits.min or array.max() > limits.max):
-        worst = max(int(array.min()), int(array.max()), key=abs)
+    """Refuse numbers of which OpenVINO's CPU plugin makes others."""
+    if array.dtype.kind == "f":
+        changed = array[np.abs(array) > np.finfo(np.float32).max]
+    else:  # the upper half of uint64 comes back from negative numbers
+        changed = array[array.astype(np.int32).astype(array.dtype) != array]
+    if changed.size:
         raise InferenceError(
-            f"input '{name}' holds {worst}, and OpenVINO's CPU computes int64 in 32 bits"
+            f"input '{name}' holds {changed[0]}, and OpenVINO's CPU computes {array.dtype} in "
+            "32 bits"
         )
 
 
