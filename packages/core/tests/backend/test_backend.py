@@ -122,6 +122,38 @@ def test_a_tier_that_fails_skips_the_rest(action: str, found: str, soon: int) ->
 
 
 @pytest.mark.parametrize(
+    ("method", "found", "wanted"),
+    [
+        (
+            "def execute(self, feed): return [y.astype('float64') for y in super().execute(feed)]",
+            "an output float64[1, 3, 4, 4]",
+            "float32[1, 3, 4, 4]",
+        ),
+        (
+            "receipt = eb.Receipt(engine='made up', device='quantum:0')",
+            "it ran on 'quantum:0'",
+            "cpu, quantum2",
+        ),
+    ],
+)
+def test_a_smoke_test_looks_at_the_dtype_and_the_receipt(
+    method: str, found: str, wanted: str
+) -> None:
+    text = (
+        f"class Odd(LoopbackWrapper):\n    {method}\n"
+        "@eb.hookimpl\ndef build_wrapper(request): return Odd(request)\n"
+    )
+    with variant(text, info=", devices=('cpu', 'quantum2')"):
+        report = eb.get_backend("odd").check_env()
+    assert report.failed is not None
+    assert (report.failed.tier, report.failed.found, report.failed.wanted) == (
+        Tier.SMOKE,
+        found,
+        wanted,
+    )
+
+
+@pytest.mark.parametrize(
     ("body", "found"),
     [
         ("from no_such import thing", "raised ModuleNotFoundError: No module named 'no_such'"),

@@ -103,6 +103,13 @@ def _smoke(backend: Backend, params: BackendParams, folder: Path) -> EnvReport:
             y = wrapper({"x": x})["y"]
     except EnginebayError as err:
         return failed(Tier.SMOKE, what, found=str(err), fix=err.hint or "")
+    ran_on, _, _ = receipt.device.partition(":")
+    if ran_on not in backend.info.devices:
+        listed = ", ".join(backend.info.devices)
+        return failed(Tier.SMOKE, what, found=f"it ran on '{receipt.device}'", wanted=listed)
+    if (y.dtype, y.shape) != (x.dtype, x.shape):
+        found, wanted = (f"{each.dtype}{list(each.shape)}" for each in (y, x))
+        return failed(Tier.SMOKE, what, found=f"an output {found}", wanted=wanted)
     error = float(np.max(np.abs(y - np.maximum(2 * x, 0))))
     # 2 x has no rounding error in any binary format that holds x; 1/128 is bfloat16's epsilon.
     if not error <= 2 / 128:
