@@ -85,6 +85,18 @@ def test_a_backend_may_rewrite_what_the_kit_rewrites(request: pytest.FixtureRequ
         assert outcome(fires, "broken", request) is None
 
 
+def test_a_backend_may_print_while_it_loads(request: pytest.FixtureRequest) -> None:
+    change = """
+        @eb.hookimpl
+        def build_wrapper(request):
+            print("engine 1.0")
+            return Wrapper(request)
+    """
+    law = Broken("test_files_that_are_no_model_are_an_error", "", change)
+    with temporary_backend("broken", source(change)):
+        assert outcome(law, "broken", request) is None
+
+
 def test_a_name_that_two_distributions_claim_is_caught(
     request: pytest.FixtureRequest, loopback: str
 ) -> None:

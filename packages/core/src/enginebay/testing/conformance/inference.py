@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import math
+import os
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -11,7 +16,8 @@ import pytest
 import enginebay as eb
 from enginebay.artifact import load_request
 from enginebay.backend import time_layers
-from enginebay.errors import InputError, UsageError
+from enginebay.errors import InferenceError, InputError, UsageError
+from enginebay.tensors import to_numpy
 from enginebay.testing.conformance.kit import compare, error_of
 
 if TYPE_CHECKING:
@@ -22,6 +28,12 @@ _DTYPES = (
     *("float16", "float32", "float64", "bfloat16", "bool"),
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
 )
+
+#: Where Linux says how many pages of a process are in memory, in the second place.
+_STATM = Path("/proc/self/statm")
+
+#: KiB by which a process may grow in 300 calls: a tenth of a MiB in each.
+_GROWTH = 30 << 10
 
 
 class InferenceLaws:
@@ -36,13 +48,16 @@ class InferenceLaws:
 
     @pytest.mark.parametrize("dtype", _DTYPES)
     def test_every_dtype_comes_back_as_it_went_in(self, kit: Kit, dtype: str) -> None:
-        """Values of every listed dtype come through unchanged, as NumPy arrays and as tensors."""
+        """Values of each dtype, NaN and the largest too, come back unchanged or are refused."""
         kit.require_dtypes(dtype)
         example, wrapper = kit.example(f"twice:{dtype}"), kit.wrapper(f"twice:{dtype}")
         kit.check(f"twice:{dtype}", wrapper, example.arrays())
         found = wrapper(example.inputs)["output"]
         assert found.dtype == example.inputs["x"].dtype
         assert (found == example.module(**example.inputs)).all(), found
+        extremes = {"x": _extremes(dtype)}
+        with suppress(InputError, InferenceError):
+            kit.check(f"twice:{dtype}", wrapper, extremes)
 
     @pytest.mark.parametrize("size", [1, 2, 7, 8])
     def test_an_open_dimension_takes_any_size(self, kit: Kit, size: int) -> None:
@@ -133,6 +148,20 @@ class InferenceLaws:
         for name, value in inputs.items():
             assert np.array_equal(value, kept[name]), f"input '{name}' has changed"
 
+    def test_calls_keep_no_memory(self, kit: Kit) -> None:
+        """Hundreds of calls leave the process as large as a few did."""
+        if not _STATM.exists():
+            kit.skip("this system does not say how large a process is")
+        wrapper, inputs = kit.wrapper("fixed"), kit.example("fixed").arrays()
+        sizes = []
+        for calls in (50, 300):
+            for _ in range(calls):
+                wrapper(inputs)
+            gc.collect()
+            sizes.append(int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"))
+        grown = (sizes[1] - sizes[0]) >> 10
+        assert grown < _GROWTH, f"300 calls have left {grown} KiB"
+
     def test_two_wrappers_at_once(self, kit: Kit) -> None:
         """Two wrappers of one artifact, and one of another, do not disturb each other."""
         others = kit.wrapper("pair"), kit.wrapper("names")
@@ -200,6 +229,21 @@ class InferenceLaws:
         names = [layer.name for layer in layers]
         assert len(set(names)) == len(names), f"two layers have the same name: {names}"
         assert sum(layer.seconds for layer in layers) > 0, "the layers take no time"
+
+
+def _extremes(name: str) -> NumpyArray:
+    """Return 2×3 values of a dtype that a cast or a bound on the way would change."""
+    import torch
+
+    dtype = getattr(torch, name)
+    if name == "bool":
+        values: list[Any] = [True, False, True]
+    elif dtype.is_floating_point:
+        values = [math.nan, -math.inf, torch.finfo(dtype).max]
+    else:
+        info = torch.iinfo(dtype)
+        values = [info.min, info.max, info.max // 2]
+    return to_numpy(torch.tensor([values, values[::-1]], dtype=dtype))
 
 
 _NAMES = ("second", "unused", "first")

@@ -23,6 +23,14 @@ class RewriterLaws:
                 for rewriter in rewriters:
                     assert rewriter.name, f"a {rewriter.kind} rewriter has no name"
 
+    def test_what_it_lacks_can_be_listed(self, kit: Kit) -> None:
+        """``enginebay preview`` of a model that runs finds nothing in its way."""
+        kit.require_engine()
+        example = kit.example("fixed")
+        found = eb.preview(example.module, example.inputs, backends=[kit.name])
+        (row,) = found.backends
+        assert row.clear, row.error or ", ".join(one.operator for one in row.obstacles)
+
     def test_rewriters_leave_no_trace(self, kit: Kit) -> None:
         """Once the context is left, torch and the model are exactly what they were."""
         import torch
