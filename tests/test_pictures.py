@@ -1,12 +1,14 @@
-"""A folder of pictures where int8 needs data: calibrated with, ranked on, evaluated on."""
+"""Pictures through real engines: every task from a picture to its answer, and int8 on folders."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+
+import enginebay as eb
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,3 +63,60 @@ def test_int8_is_calibrated_and_ranked_on_pictures(cli: Run, photos: Path) -> No
     ran = cli("sensitivity", "net.py:build", *options)
     assert ran.code == 0, ran.err
     assert "on 12 items" in ran.out
+
+
+TASKS = """
+import torch
+from torch import nn
+import enginebay_vision as vision
+
+SMALL = vision.ImageInput(steps=(vision.Resize(16, 16),))
+
+def masks():
+    task = vision.SemanticSegmentation(image=SMALL, classes=("red", "green", "blue"))
+    return nn.AvgPool2d(2), None, task
+"""
+
+
+def deployed(cli: Run, here: Path, name: str) -> None:
+    """Deploy one of :data:`TASKS` on ONNX Runtime, with the pictures in ``set``."""
+    (here / "tasks.py").write_text(TASKS)
+    line = ("deploy", f"tasks.py:{name}", "--backend", "onnxruntime", "--work-dir", "out")
+    ran = cli(*line, "--data", "set", "--probes", "0", "--exporter", "torchscript")
+    assert ran.code == 0, ran.err
+
+
+def answer(cli: Run, image: str) -> list[dict[str, Any]]:
+    """What the artifact finds in a picture; it is drawn, too."""
+    ran = cli("run", "out", "--image", image, "--draw", "drawn.png", "--json")
+    assert ran.code == 0, ran.err
+    found: list[dict[str, Any]] = json.loads(ran.out)["images"][0]["found"]
+    return found
+
+
+def value(cli: Run, metric: str) -> float:
+    ran = cli("evaluate", "out", "--data", "set", "--metric", metric, "--json")
+    assert ran.code == 0, ran.err
+    return float(json.loads(ran.out)["rows"][0]["value"])
+
+
+def test_segmentation(cli: Run, here: Path) -> None:
+    from PIL import Image
+
+    for name in ("images", "annotations"):
+        (here / "set" / name).mkdir(parents=True)
+    pixels = np.zeros((20, 30, 3), np.uint8)
+    pixels[:, :15, 2] = pixels[:, 15:, 0] = 200
+    Image.fromarray(pixels).save(here / "set" / "images" / "a.png")
+    mask = np.where(np.arange(30) < 15, 2, 0).astype(np.uint8)
+    Image.fromarray(np.tile(mask, (20, 1))).save(here / "set" / "annotations" / "a.png")
+    deployed(cli, here, "masks")
+    assert answer(cli, "set/images/a.png") == [
+        {"name": "red", "index": 0, "share": 0.5},
+        {"name": "blue", "index": 2, "share": 0.5},
+    ]
+    with Image.open(here / "drawn.png") as drawn:
+        assert drawn.size == (30, 20)
+    assert value(cli, "vision:miou") == 1
+    with eb.load("out") as model:
+        assert (model.predict("set/images/a.png").array == mask).all()

@@ -11,7 +11,7 @@ from PIL import Image
 import enginebay as eb
 import enginebay_vision as vision
 from enginebay_vision import RankedClass
-from enginebay_vision.drawing import check_drawing, draw
+from enginebay_vision.drawing import check_drawing, save
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,7 +98,7 @@ def test_a_picture_with_boxes_on_it(tmp_path: Path, name: str) -> None:
     outputs = {"boxes": np.array([[8.0, 8, 32, 32]]), "scores": np.ones(1), "labels": np.zeros(1)}
     Image.new("RGBA", (64, 64)).save(tmp_path / "a.png")
     check_drawing(tmp_path / name)
-    draw(tmp_path / "a.png", task.postprocess(outputs, (64, 64)), tmp_path / name)
+    task.draw(tmp_path / "a.png", task.postprocess(outputs, (64, 64)), tmp_path / name)
     drawn = np.asarray(Image.open(tmp_path / name).convert("RGB"))
     assert drawn[32, 20].max() > 100  # the lower edge of the box
     assert drawn[50:].max() < 20
@@ -107,6 +107,7 @@ def test_a_picture_with_boxes_on_it(tmp_path: Path, name: str) -> None:
 
 def test_a_picture_with_its_class_on_it(tmp_path: Path) -> None:
     picture = Image.new("RGB", (1, 1))
+    draw = vision.ImageClassification(image=vision.ImageInput()).draw
     draw(picture, [RankedClass("cat", 0, 0.9)], tmp_path / "one.png")
     draw(picture, [], tmp_path / "none.png")
     draw(Image.new("RGB", (90, 90)), [RankedClass("cat", 0, 0.9)], tmp_path / "more.png")
@@ -132,5 +133,5 @@ def test_a_file_that_is_a_folder_meanwhile(tmp_path: Path) -> None:
     (tmp_path / "one.png" / "in it").mkdir(parents=True)
     picture: Any = Image.new("RGB", (1, 1))
     with pytest.raises(eb.EnginebayError, match=r"one\.png' cannot be written: "):
-        draw(picture, [], tmp_path / "one.png")
+        save(picture, tmp_path / "one.png")
     assert [file.name for file in tmp_path.iterdir()] == ["one.png"]

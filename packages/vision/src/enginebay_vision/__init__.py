@@ -20,9 +20,12 @@ if TYPE_CHECKING:
     from enginebay_vision.detection import ObjectDetection as ObjectDetection
     from enginebay_vision.found import (
         Box as Box,
+        FoundMap as FoundMap,
         RankedClass as RankedClass,
+        Segment as Segment,
     )
     from enginebay_vision.image_input import ImageInput as ImageInput
+    from enginebay_vision.segmentation import SemanticSegmentation as SemanticSegmentation
     from enginebay_vision.steps import (
         Crop as Crop,
         Resize as Resize,
@@ -36,8 +39,9 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "classification": "ImageClassification",
         "detection": "ObjectDetection",
-        "found": "Box RankedClass",
+        "found": "Box FoundMap RankedClass Segment",
         "image_input": "ImageInput",
+        "segmentation": "SemanticSegmentation",
         "steps": "Crop Resize",
     },
 )

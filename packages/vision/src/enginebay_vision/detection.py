@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 import numpy as np
 
 from enginebay.errors import InferenceError, UsageError
+from enginebay_vision.drawing import paint_boxes
 from enginebay_vision.fitting import check_classes, find_spec, fit_image
 from enginebay_vision.found import Box
-from enginebay_vision.opening import open_image
 from enginebay_vision.outputs import Activation, activated, numbers, one_picture
 from enginebay_vision.task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from PIL.Image import Image as Picture
 
     from enginebay import TensorSpec
     from enginebay.authors import NumpyArray
@@ -73,10 +75,6 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
             check_classes(self.classes, scores, (scores.dims or ())[-1:], extra=1)
         return msgspec.structs.replace(self, image=image)
 
-    def read_outputs(self, outputs: Mapping[str, NumpyArray], item: Any) -> list[Box]:
-        """Find the objects in a picture: a path, or an image of Pillow's."""
-        return self.postprocess(outputs, open_image(item).size)
-
     def postprocess(self, outputs: Mapping[str, NumpyArray], size: tuple[int, int]) -> list[Box]:
         """Find the objects.
 
@@ -110,6 +108,10 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
             Box(self.class_name(int(index)), int(index), float(score), *map(float, edges))
             for index, score, edges in rows
         ]
+
+    def paint(self, picture: Picture, found: Sequence[Box]) -> Picture:
+        """Paint boxes and their names on a picture."""
+        return paint_boxes(picture, found)
 
     def _corners(self, boxes: NumpyArray, size: tuple[int, int]) -> NumpyArray:
         """Left, top, right and bottom by the pixels of the picture, inside of it."""

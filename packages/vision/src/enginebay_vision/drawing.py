@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from colorsys import hsv_to_rgb
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.errors import EnginebayError, UsageError
-from enginebay_vision.found import Box
-from enginebay_vision.opening import open_image
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from PIL.Image import Image as Picture
     from PIL.ImageDraw import ImageDraw
 
-    from enginebay_vision.found import RankedClass
+    from enginebay.authors import NumpyArray
+    from enginebay_vision.found import Box
 
 #: Turns of the colour circle between a class and the next: the golden ratio, so that none meet.
 _TURN = 0.618034
@@ -40,30 +40,14 @@ def check_drawing(path: Path) -> None:
         raise UsageError(f"'{path}' cannot be written: {state}")
 
 
-def draw(image: Any, found: Sequence[Box | RankedClass], path: Path) -> None:
-    """Write a picture with boxes and their names, or with the name of its best class.
-
-    Args:
-        image: The path of the picture, or an image of Pillow's.
-        found: What a task's ``postprocess`` returned.
-        path: The file; an old one stays until the new one is complete.
+def save(picture: Picture, path: Path) -> None:
+    """Write a picture; an old file stays until the new one is complete.
 
     Raises:
         EnginebayError: It cannot be written.
     """
-    from PIL import Image, ImageDraw
+    from PIL import Image
 
-    picture = open_image(image).copy()
-    canvas = ImageDraw.Draw(picture)
-    size = max(10, min(picture.size) // 28)
-    for one in reversed(found):  # the best lies on top
-        if isinstance(one, Box):
-            edges = (one.left, one.top, one.right, one.bottom)
-            canvas.rectangle(edges, outline=_colour(one.index), width=max(1, size // 6))
-            _label(canvas, (one.left, one.top), f"{one.name} {one.score:.2f}", one.index, size)
-    if found and not isinstance(found[0], Box):
-        best = found[0]
-        _label(canvas, (0, size * 2), f"{best.name} {best.probability:.2f}", best.index, size)
     half = path.with_name(f".{path.name}.half")
     try:
         picture.save(half, format=Image.registered_extensions()[path.suffix.lower()])
@@ -71,6 +55,48 @@ def draw(image: Any, found: Sequence[Box | RankedClass], path: Path) -> None:
     except (OSError, ValueError) as err:
         half.unlink(missing_ok=True)
         raise EnginebayError(f"'{path}' cannot be written: {err}") from err
+
+
+def paint_boxes(picture: Picture, found: Sequence[Box]) -> Picture:
+    """Paint boxes and their names on a picture."""
+    from PIL import ImageDraw
+
+    canvas, size = ImageDraw.Draw(picture), _text_size(picture)
+    for one in reversed(found):  # the best lies on top
+        edges = (one.left, one.top, one.right, one.bottom)
+        canvas.rectangle(edges, outline=_colour(one.index), width=max(1, size // 6))
+        _label(canvas, (one.left, one.top), f"{one.name} {one.score:.2f}", one.index, size)
+    return picture
+
+
+def paint_labels(picture: Picture, labels: Sequence[tuple[str, int]]) -> Picture:
+    """Write texts in the upper left corner, each on a bar of its class's colour."""
+    from PIL import ImageDraw
+
+    canvas, size = ImageDraw.Draw(picture), _text_size(picture)
+    for row, (text, index) in enumerate(labels):
+        _label(canvas, (0, size * (2 + 1.6 * row)), text, index, size)
+    return picture
+
+
+def paint_mask(picture: Picture, mask: NumpyArray) -> Picture:
+    """Lay the colours of classes over a picture, half transparent.
+
+    Args:
+        picture: The picture.
+        mask: Its classes' numbers, ``H×W``; negative where the picture stays as it is.
+    """
+    import numpy as np
+    from PIL import Image
+
+    colours = np.asarray(picture).copy()
+    for index in np.unique(mask[mask >= 0]).tolist():
+        colours[mask == index] = _colour(index)
+    return Image.blend(picture, Image.fromarray(colours), 0.5)
+
+
+def _text_size(picture: Picture) -> int:
+    return max(10, min(picture.size) // 28)
 
 
 def _label(

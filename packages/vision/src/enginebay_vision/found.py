@@ -2,7 +2,30 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeVar
+
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from enginebay.authors import NumpyArray
+
+T = TypeVar("T")
+
+
+class FoundMap(list[T]):
+    """What was found in a picture, with a value for each of its pixels.
+
+    A list of what a table shows of the values.
+
+    Attributes:
+        array: The values, ``H×W`` or ``H×W×3``.
+    """
+
+    def __init__(self, rows: Iterable[T], array: NumpyArray) -> None:
+        super().__init__(rows)
+        self.array = array
 
 
 class RankedClass(msgspec.Struct, frozen=True):
@@ -39,3 +62,17 @@ class Box(msgspec.Struct, frozen=True):
     top: float
     right: float
     bottom: float
+
+
+class Segment(msgspec.Struct, frozen=True):
+    """A class that covers a part of a picture.
+
+    Attributes:
+        name: Its name; its number where the task has no names.
+        index: Its number.
+        share: Of the pixels that the model saw, from 0 to 1.
+    """
+
+    name: str
+    index: int
+    share: float

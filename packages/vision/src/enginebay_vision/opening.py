@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from PIL.Image import Image as Picture
 
+    from enginebay.authors import NumpyArray
+
 
 _FILTERS = Lock()
 
@@ -40,6 +42,33 @@ def open_image(image: Any, channels: str = "RGB") -> Picture:
     path = _checked(image)
     with _one_error(f"'{path}'"), _opened(path) as opened:
         return _converted(opened, channels, f"'{path}'")
+
+
+def open_numbers(path: Path, size: tuple[int, int]) -> NumpyArray:
+    """Read a picture whose pixels are numbers and no colours: of classes, or distances.
+
+    Args:
+        path: A file with 8 or 16 bits a pixel, or with a palette.
+        size: The width and height that it must have.
+
+    Returns:
+        ``H×W int32``.
+
+    Raises:
+        InputError: It cannot be read, has colours, or another size.
+    """
+    import numpy as np
+
+    with _one_error(f"'{path}'"), _opened(_checked(path)) as opened:
+        if opened.mode not in ("1", "L", "P", "I") and not opened.mode.startswith("I;16"):
+            raise InputError(
+                f"'{path}' has colours, {opened.mode}; wanted a number for each pixel",
+                hint="save it as PNG, grey or with a palette",
+            )
+        if opened.size != size:
+            found, wanted = (f"{width}x{height}" for width, height in (opened.size, size))
+            raise InputError(f"'{path}' has {found} pixels, and its picture {wanted}")
+        return np.asarray(opened).astype(np.int32)
 
 
 def _checked(image: Any) -> Path:

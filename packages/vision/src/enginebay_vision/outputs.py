@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -17,13 +17,15 @@ if TYPE_CHECKING:
 Activation = Literal["softmax", "sigmoid", "none"]
 
 
-def numbers(outputs: Mapping[str, NumpyArray], name: str) -> NumpyArray:
-    """An output for one picture in float64, without its batch.
+def numbers(
+    outputs: Mapping[str, NumpyArray], name: str, dtype: type[np.floating[Any]] = np.float64
+) -> NumpyArray:
+    """An output for one picture as floats, without its batch.
 
     Raises:
         InferenceError: It is missing, or holds numbers that are not finite.
     """
-    found = one_picture(outputs, name).astype(np.float64)
+    found = one_picture(outputs, name).astype(dtype, copy=False)
     if not np.isfinite(found).all():
         raise InferenceError(f"output '{name}' holds numbers that are not finite")
     return found

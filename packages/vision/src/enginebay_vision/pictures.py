@@ -5,15 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import InputError, nearest
+from enginebay_vision.truth.files import SUFFIXES, find_pictures, is_picture
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
-
-#: Endings of the files that are pictures.
-SUFFIXES = frozenset(
-    (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
-)
 
 
 class Pictures:
@@ -49,12 +45,11 @@ class Pictures:
         folders = sorted(
             entry for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith(".")
         )
-        loose = [(file, None) for file in sorted(path.iterdir()) if _is_picture(file)]
+        loose = [(file, None) for file in sorted(path.iterdir()) if is_picture(file)]
         sorted_in = [
             (file, number)
             for number, folder in enumerate(folders)
-            for file in sorted(folder.rglob("*"))
-            if _is_picture(file)
+            for file in find_pictures(folder)
         ]
         if not loose and not sorted_in:
             raise InputError(
@@ -79,10 +74,6 @@ class Pictures:
         file, folder = self._files[index]
         inputs = self._preprocess(file)
         return inputs.get("", inputs), None if folder is None else self._numbers[folder]
-
-
-def _is_picture(path: Path) -> bool:
-    return path.suffix.lower() in SUFFIXES and not path.name.startswith(".") and path.is_file()
 
 
 def _numbered(

@@ -8,6 +8,7 @@ import numpy as np
 
 from enginebay.authors import numpy_dtype
 from enginebay.errors import InputError
+from enginebay_vision.maps import between
 from enginebay_vision.opening import open_image
 from enginebay_vision.steps import Crop, Placement, Resize
 
@@ -49,22 +50,13 @@ def _resized(step: Resize, picture: Picture, placed: Placement) -> Picture:
 
     if not step.antialias and step.interpolation == "bilinear":
         pixels = np.asarray(picture).astype(np.float32)
-        pixels = _between(_between(pixels, placed.height, 0), placed.width, 1)
+        for axis, size in enumerate((placed.height, placed.width)):
+            places = (np.arange(size) + 0.5) * pixels.shape[axis] / size - 0.5
+            pixels = between(pixels, places, axis)
         resized: Picture = Image.fromarray(pixels.round().astype(np.uint8))
         return resized
     kernel = Image.Resampling[step.interpolation.upper()]
     return picture.resize((placed.width, placed.height), kernel)
-
-
-def _between(pixels: NumpyArray, size: int, axis: int) -> NumpyArray:
-    """Interpolate between the two nearest pixels along an axis; Pillow always takes more."""
-    last = pixels.shape[axis] - 1
-    places = ((np.arange(size) + 0.5) * (last + 1) / size - 0.5).clip(0, last)
-    before = np.floor(places).astype(np.intp)
-    share = (places - before).astype(np.float32).reshape((-1,) + (1,) * (pixels.ndim - axis - 1))
-    after = np.minimum(before + 1, last)
-    found: NumpyArray = pixels.take(before, axis) * (1 - share) + pixels.take(after, axis) * share
-    return found
 
 
 def _cut(step: Crop, picture: Picture, placed: Placement) -> Picture:

@@ -1,7 +1,9 @@
-"""What Enginebay finds here: two kinds of task, and the comparator ``detections``."""
+"""What Enginebay finds here: kinds of tasks, their metrics, and the comparator ``detections``."""
 
 from __future__ import annotations
 
+from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -12,13 +14,26 @@ from enginebay.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from enginebay.hooks import ComparatorRequest, Task
+    from enginebay.hooks import ComparatorRequest, MetricRequest, Task
+
+#: The module and the class of each kind of task.
+_TASKS = {
+    "image-classification": ("classification", "ImageClassification"),
+    "object-detection": ("detection", "ObjectDetection"),
+    "semantic-segmentation": ("segmentation", "SemanticSegmentation"),
+}
 
 
 @eb.hookimpl
 def tasks() -> Mapping[str, Callable[[Mapping[str, Any]], Task]]:
     """The tasks of pictures, by kind."""
-    return {"image-classification": _classification, "object-detection": _detection}
+    return {kind: partial(_read, *place) for kind, place in _TASKS.items()}
+
+
+@eb.hookimpl
+def metrics() -> Mapping[str, Callable[[MetricRequest], Any]]:
+    """The metrics ``vision:NAME``."""
+    return {"vision": _metric}
 
 
 @eb.hookimpl
@@ -27,24 +42,19 @@ def comparators() -> Mapping[str, Callable[[ComparatorRequest], Any]]:
     return {"detections": _detections}
 
 
-def _classification(record: Mapping[str, Any]) -> Task:
-    from enginebay_vision.classification import ImageClassification
-
-    return _read(record, ImageClassification)
-
-
-def _detection(record: Mapping[str, Any]) -> Task:
-    from enginebay_vision.detection import ObjectDetection
-
-    return _read(record, ObjectDetection)
-
-
-def _read(record: Mapping[str, Any], kind: type[Any]) -> Task:
+def _read(module: str, name: str, record: Mapping[str, Any]) -> Task:
+    kind = getattr(import_module(f"enginebay_vision.{module}"), name)
     try:
         read: Task = msgspec.convert(dict(record), kind, strict=True)
     except msgspec.ValidationError as err:
         raise UsageError(str(err)) from err
     return read
+
+
+def _metric(request: MetricRequest) -> Any:
+    from enginebay_vision.metrics import build_metric
+
+    return build_metric(request.name)
 
 
 def _detections(request: ComparatorRequest) -> Any:

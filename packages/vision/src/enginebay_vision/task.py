@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from enginebay_vision.drawing import check_drawing, draw
+from enginebay_vision.drawing import check_drawing, save
+from enginebay_vision.fitting import find_spec, fit_image
 from enginebay_vision.image_input import ImageInput
-from enginebay_vision.pictures import Pictures
+from enginebay_vision.opening import open_image
 from enginebay_vision.pixels import to_array
+from enginebay_vision.truth.annotated import AnnotatedPictures
+from enginebay_vision.truth.files import find_pictures
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from PIL.Image import Image as Picture
+
+    from enginebay import TensorSpec
     from enginebay.authors import NumpyArray
 
 
@@ -45,17 +51,50 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return {self.image.input: to_array(self.image, image)}
 
     def preparation(self) -> Any:
-        """What makes an input and a target of a picture, without names and dtypes."""
-        return msgspec.structs.replace(self.image, input="", dtype=""), self.classes
+        """What makes an input and a target of a picture, without the input's name and dtype."""
+        return msgspec.structs.replace(
+            self, image=msgspec.structs.replace(self.image, input="", dtype="")
+        )
 
-    def open_folder(self, path: Path) -> Pictures:
-        """The pictures in a folder as items, with the numbers of their classes as targets.
+    def open_folder(self, path: Path) -> Any:
+        """The pictures in a folder as items, with what its annotations say as targets.
 
         Raises:
-            InputError: There are none, some lie beside folders, or a folder has not the name of a
-                class.
+            InputError: There are none, or an annotation does not belong to a picture.
         """
-        return Pictures(path, self.preprocess, self.classes)
+        return AnnotatedPictures(self, self.find_items(path))
+
+    def find_items(self, path: Path) -> list[tuple[Path, Any]]:
+        """The pictures in a folder, each with its annotation; None where there are none."""
+        return [(file, None) for file in find_pictures(path)]
+
+    def read_truth(self, picture: Picture, annotation: Any) -> tuple[Picture, Any]:
+        """Read the annotation of a picture, as :meth:`find_items` found it.
+
+        Returns:
+            The part of the picture that the model gets, and what is true of it.
+
+        Raises:
+            InputError: The annotation does not fit the picture or the task.
+        """
+        raise NotImplementedError
+
+    def read_outputs(self, outputs: Mapping[str, NumpyArray], item: Any) -> Sequence[Any]:
+        """Return what the model found in a picture: a path, or an image of Pillow's."""
+        return self.postprocess(outputs, open_image(item).size)
+
+    def postprocess(self, outputs: Mapping[str, NumpyArray], size: Any) -> Sequence[Any]:
+        """Return what the model found.
+
+        Args:
+            outputs: The model's outputs by name, for one picture.
+            size: The picture's width and height, in pixels, turned as its EXIF data say.
+
+        Raises:
+            InferenceError: An output is missing, has another shape, or holds numbers that are
+                not finite.
+        """
+        raise NotImplementedError
 
     def check_drawing(self, path: Path) -> None:
         """Refuse a file that :meth:`draw` cannot write.
@@ -65,8 +104,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """
         check_drawing(path)
 
-    def draw(self, item: Any, found: Sequence[Any], path: Path) -> None:
-        """Write a picture with boxes and their names, or with the name of its best class.
+    def draw(self, item: Any, found: Any, path: Path) -> None:
+        """Write a picture with what was found in it.
 
         Args:
             item: The path of the picture, or an image of Pillow's.
@@ -76,8 +115,38 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         Raises:
             EnginebayError: It cannot be written.
         """
-        draw(item, found, path)
+        save(self.paint(open_image(item).copy(), found), path)
+
+    def paint(self, picture: Picture, found: Any) -> Picture:
+        """Paint what was found on a picture, which may be changed."""
+        raise NotImplementedError
 
     def class_name(self, index: int) -> str:
         """The name of a class; its number where the task has no name for it."""
         return self.classes[index] if 0 <= index < len(self.classes) else str(index)
+
+
+class OneOutputTask(Task, frozen=True, kw_only=True):
+    """A task that reads one output.
+
+    Attributes:
+        output: Its name; empty for the model's first.
+    """
+
+    output: str = ""
+
+    def fit(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> Self:
+        """Check that the task fits a model, and fill in the names and the dtype that it left out.
+
+        Raises:
+            UsageError: It does not; the message says where.
+        """
+        image = fit_image(self.image, find_spec(self.image.input, inputs, "input"))
+        output = find_spec(self.output, outputs, "output")
+        if output.dims is not None:
+            self.check_output(output, output.dims)
+        return msgspec.structs.replace(self, image=image, output=output.name)
+
+    def check_output(self, output: TensorSpec, dims: Sequence[int | str]) -> None:
+        """Refuse an output whose dimensions do not fit, with a ``UsageError``."""
+        raise NotImplementedError

@@ -36,7 +36,9 @@ KNOWN_MODEL_SOURCES = {
 }
 
 #: Tasks that Enginebay's own distributions declare, by their kinds.
-KNOWN_TASKS = dict.fromkeys(("image-classification", "object-detection"), "enginebay-vision")
+KNOWN_TASKS = dict.fromkeys(
+    ("image-classification", "object-detection", "semantic-segmentation"), "enginebay-vision"
+)
 
 #: Comparators that Enginebay's own distributions provide, by what users type.
 KNOWN_COMPARATORS = {"detections": "enginebay-vision"}

@@ -1,0 +1,131 @@
+"""Semantic segmentation: from a network's maps to the class of each pixel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from enginebay.errors import InferenceError, InputError, UsageError
+from enginebay_vision.drawing import paint_labels, paint_mask
+from enginebay_vision.fitting import check_classes
+from enginebay_vision.found import FoundMap, Segment
+from enginebay_vision.maps import find_places, interpolated, nearest
+from enginebay_vision.opening import open_numbers
+from enginebay_vision.outputs import numbers
+from enginebay_vision.task import OneOutputTask
+from enginebay_vision.truth.files import find_pairs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+    from typing import Any
+
+    from PIL.Image import Image as Picture
+
+    from enginebay import TensorSpec
+    from enginebay.authors import NumpyArray
+
+#: A pixel without a class: in masks that are found, and in files of masks.
+NONE, NONE_IN_FILES = -1, 255
+
+
+class SemanticSegmentation(OneOutputTask, frozen=True, kw_only=True, tag="semantic-segmentation"):
+    """The model tells the class of each pixel.
+
+    Attributes:
+        output: The output; empty for the model's first.
+        form: ``scores``: it is ``1×C×h×w``, or ``1×h×w×C`` where the input has such a layout, and
+            the largest number of a place wins; ``classes``: it has the class's number for each
+            place, ``1×h×w`` or ``1×1×h×w``.
+        from_one: True where masks in files count classes from 1 and 0 is none, as ADE20K's.
+    """
+
+    form: Literal["scores", "classes"] = "scores"
+    from_one: bool = False
+
+    def check_output(self, output: TensorSpec, dims: Sequence[int | str]) -> None:
+        """Compare the axes, and the number of names with that of the output's maps."""
+        if len(dims) not in ((4,) if self.form == "scores" else (3, 4)):
+            wanted = "1xCxhxw of scores" if self.form == "scores" else "1xhxw of classes"
+            raise UsageError(
+                f"the task wants maps, {wanted}, and the output is {output.describe()}",
+                hint="look at form, which is 'scores' or 'classes'",
+            )
+        if self.form == "scores":
+            check_classes(self.classes, output, [dims[self.image.layout.index("C")]], extra=0)
+
+    def find_items(self, path: Path) -> list[tuple[Path, Any]]:
+        """Pictures with masks of the same names: ADE20K's layout, or VOC's."""
+        return find_pairs(
+            path, (("images", "annotations"), ("JPEGImages", "SegmentationClass")), (".png",)
+        )
+
+    def read_truth(self, picture: Picture, annotation: Path) -> tuple[Picture, NumpyArray]:
+        """Read a picture's mask: the number of each pixel's class.
+
+        Raises:
+            InputError: It has another size, colours instead of numbers, or a class beyond the
+                task's.
+        """
+        mask = open_numbers(annotation, picture.size).astype(np.int16)
+        mask[mask == NONE_IN_FILES] = NONE
+        if self.from_one:
+            mask = np.where(mask > 0, mask - 1, NONE).astype(np.int16)
+        if self.classes and mask.max() >= len(self.classes):
+            raise InputError(
+                f"'{annotation}' has a pixel of class {mask.max()}, and the task names "
+                f"{len(self.classes)} classes, from 0 on; {NONE_IN_FILES} is none"
+            )
+        return picture, mask
+
+    def postprocess(
+        self, outputs: Mapping[str, NumpyArray], size: tuple[int, int]
+    ) -> FoundMap[Segment]:
+        """Find the class of each pixel.
+
+        Args:
+            outputs: The model's outputs by name, for one picture.
+            size: The picture's width and height, in pixels, turned as its EXIF data say.
+
+        Returns:
+            The classes that cover a part of the picture, the largest first; ``array`` is the mask,
+            ``H×W int16``, with -1 for pixels that were cut off before the network.
+
+        Raises:
+            InferenceError: The output is missing, has another shape, or holds numbers that are
+                not finite.
+        """
+        values = self._maps(outputs)
+        places = find_places(self.image, size, values.shape[-2:])
+        if self.form == "classes":
+            mask = nearest(values, places).astype(np.int16)
+        else:
+            mask = np.empty(size[::-1], np.int16)
+            for band, scores in interpolated(values, places):
+                mask[band] = scores.argmax(0)
+        mask[places.unseen] = NONE
+        indices, counts = np.unique(mask[mask >= 0], return_counts=True)
+        shares = counts / max(1, counts.sum())
+        rows = [
+            Segment(self.class_name(index), index, share)
+            for index, share in zip(indices.tolist(), shares.tolist(), strict=True)
+        ]
+        return FoundMap(sorted(rows, key=lambda one: -one.share), mask)
+
+    def _maps(self, outputs: Mapping[str, NumpyArray]) -> NumpyArray:
+        values = numbers(outputs, self.output, np.float32)
+        if self.form == "classes" and values.ndim == 3 and len(values) == 1:
+            values = values[0]
+        if values.ndim != (3 if self.form == "scores" else 2) or 0 in values.shape:
+            raise InferenceError(
+                f"output '{self.output}' has the shape {values.shape} for a picture, wanted "
+                + ("C×h×w" if self.form == "scores" else "h×w")
+            )
+        by_channel = self.form == "scores" and self.image.layout == "NHWC"
+        return values.transpose(2, 0, 1) if by_channel else values
+
+    def paint(self, picture: Picture, found: FoundMap[Segment]) -> Picture:
+        """Lay the classes' colours over a picture, with the names of the largest."""
+        labels = [(f"{one.name} {one.share:.0%}", one.index) for one in found[:5]]
+        return paint_labels(paint_mask(picture, found.array), labels)

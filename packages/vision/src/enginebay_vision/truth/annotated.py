@@ -1,0 +1,58 @@
+"""Pictures with annotations as items of a data set."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from enginebay_vision.opening import open_image
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from enginebay.authors import NumpyArray
+
+
+class Target(NamedTuple):
+    """What is true of a picture, for the metrics ``vision:NAME``.
+
+    Attributes:
+        task: Reads a model's outputs for the picture.
+        size: The picture's width and height.
+        truth: What is true of it, in the form that the task gives it.
+    """
+
+    task: Any
+    size: tuple[int, int]
+    truth: Any
+
+    def find(self, outputs: Mapping[str, NumpyArray] | NumpyArray) -> Any:
+        """Return what a model found: its outputs by name, or its only one."""
+        named = outputs if isinstance(outputs, dict) else {self.task.output: outputs}
+        return self.task.postprocess(named, self.size)
+
+
+class AnnotatedPictures:
+    """Pictures as items: each is read and preprocessed, with its annotation, when it is wanted.
+
+    Args:
+        task: Makes the model's input of a picture, and reads annotations.
+        items: The pictures' files, each with its annotation; None for none.
+    """
+
+    def __init__(self, task: Any, items: Sequence[tuple[Path, Any]]) -> None:
+        self._task = task
+        self._items = items
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getitem__(self, index: int) -> tuple[Any, Target | None]:
+        """The input of a picture, and what is true of it."""
+        file, annotation = self._items[index]
+        picture, target = open_image(file), None
+        if annotation is not None:
+            picture, truth = self._task.read_truth(picture, annotation)
+            target = Target(self._task, picture.size, truth)
+        inputs = self._task.preprocess(picture)
+        return inputs.get("", inputs), target
