@@ -96,15 +96,11 @@ def test_outputs_that_are_no_maps(form: Any, shape: tuple[int, ...], message: st
 @pytest.mark.parametrize(
     ("fields", "dims", "message"),
     [
-        (
-            {},
-            (1, 8, 8),
-            "the task wants maps, 1xCxhxw of scores, and the output is y float32[1, 8, 8]",
-        ),
+        ({}, (1, 8, 8), "the task wants scores, NxCxHxW, and the output is y float32[1, 8, 8]"),
         (
             {"form": "classes"},
             (1, 8),
-            "the task wants maps, 1xhxw of classes, and the output is y float32[1, 8]",
+            "the task wants classes, 1xhxw or classes, 1x1xhxw, and the output is y float32[1, 8]",
         ),
         (
             {"classes": NAMES},
@@ -191,9 +187,9 @@ def test_a_mask_without_a_picture(tmp_path: Path) -> None:
     )
 
 
-def measured(path: Path, found: Any, named: str = "miou") -> float:
+def measured(path: Path, found: Any) -> float:
     """The metric where the model finds these classes in each picture of a folder."""
-    metric, part = build_metric(named), build_metric(named)
+    metric, part = build_metric("miou"), build_metric("miou")
     fitting = task(form="classes", image=vision.ImageInput())
     for item in eb.DataSet(path).for_task(fitting):
         part.reset()

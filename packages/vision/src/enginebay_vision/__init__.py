@@ -17,19 +17,25 @@ from enginebay.authors import lazy_names
 
 if TYPE_CHECKING:
     from enginebay_vision.classification import ImageClassification as ImageClassification
+    from enginebay_vision.depth import DepthEstimation as DepthEstimation
     from enginebay_vision.detection import ObjectDetection as ObjectDetection
     from enginebay_vision.found import (
         Box as Box,
+        DepthRange as DepthRange,
         FoundMap as FoundMap,
+        MadePicture as MadePicture,
         RankedClass as RankedClass,
         Segment as Segment,
+        Text as Text,
     )
     from enginebay_vision.image_input import ImageInput as ImageInput
+    from enginebay_vision.image_to_image import ImageToImage as ImageToImage
     from enginebay_vision.segmentation import SemanticSegmentation as SemanticSegmentation
     from enginebay_vision.steps import (
         Crop as Crop,
         Resize as Resize,
     )
+    from enginebay_vision.text import TextRecognition as TextRecognition
 
 __version__ = "0.1.0"
 
@@ -38,10 +44,13 @@ __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "classification": "ImageClassification",
+        "depth": "DepthEstimation",
         "detection": "ObjectDetection",
-        "found": "Box FoundMap RankedClass Segment",
+        "found": "Box DepthRange FoundMap MadePicture RankedClass Segment Text",
+        "image_to_image": "ImageToImage",
         "image_input": "ImageInput",
         "segmentation": "SemanticSegmentation",
         "steps": "Crop Resize",
+        "text": "TextRecognition",
     },
 )

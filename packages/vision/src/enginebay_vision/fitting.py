@@ -89,3 +89,19 @@ def check_classes(
     count = len(classes)
     if not count <= prod(known) <= count + extra:
         raise UsageError(f"the task names {count} classes, and the output is {output.describe()}")
+
+
+def check_maps(output: TensorSpec, dims: Sequence[int | str], *wanted: tuple[str, str]) -> None:
+    """Refuse an output that has not as many axes as maps have.
+
+    Args:
+        output: The output.
+        dims: Its dimensions.
+        wanted: What it may be, and a letter for each axis.
+
+    Raises:
+        UsageError: It is none of them.
+    """
+    if len(dims) not in [len(axes) for _, axes in wanted]:
+        listed = " or ".join(f"{name}, {'x'.join(axes)}" for name, axes in wanted)
+        raise UsageError(f"the task wants {listed}, and the output is {output.describe()}")

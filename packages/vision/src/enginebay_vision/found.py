@@ -76,3 +76,59 @@ class Segment(msgspec.Struct, frozen=True):
     name: str
     index: int
     share: float
+
+
+class MadePicture(msgspec.Struct, frozen=True):
+    """A picture that a model made.
+
+    Attributes:
+        width: In pixels.
+        height: The same.
+    """
+
+    width: int
+    height: int
+
+
+class DepthRange(msgspec.Struct, frozen=True):
+    """The depths in a picture, in the output's unit.
+
+    Attributes:
+        low: The smallest number.
+        high: The largest one.
+        mean: Of all pixels.
+    """
+
+    low: float
+    high: float
+    mean: float
+
+
+class Keypoint(msgspec.Struct, frozen=True):
+    """A point of a body or a thing, by the pixels of the picture.
+
+    Attributes:
+        name: Its name; its number where the task has no names.
+        index: Its number.
+        score: How sure the model is; 1 is the most for most models.
+        x: From the picture's left edge.
+        y: From its upper edge.
+    """
+
+    name: str
+    index: int
+    score: float
+    x: float
+    y: float
+
+
+class Text(msgspec.Struct, frozen=True):
+    """A line of text.
+
+    Attributes:
+        text: What it says.
+        score: The mean probability of its characters; 0 where there are none.
+    """
+
+    text: str
+    score: float

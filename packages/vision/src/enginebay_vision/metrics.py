@@ -19,15 +19,13 @@ class PictureMetric:
     """What metrics of pictures share.
 
     Args:
-        name: The metric's name.
-        kinds: The kinds of tasks that it measures.
+        kind: The kind of task that it measures.
     """
 
     higher_is_better = True
 
-    def __init__(self, name: str, *kinds: str) -> None:
-        self._name = name
-        self._kinds = kinds
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
         self.reset()
 
     def reset(self) -> None:
@@ -50,13 +48,11 @@ class PictureMetric:
                 hint="give a folder of pictures and annotations, and deploy the model with a task",
             )
         kind = type(target.task).__struct_config__.tag
-        if kind not in self._kinds:
-            raise InputError(
-                f"it measures {' and '.join(self._kinds)}, and the artifact's task is {kind}"
-            )
-        self.add(target.find(outputs), target.truth)
+        if kind != self._kind:
+            raise InputError(f"it measures {self._kind}, and the artifact's task is {kind}")
+        self.add(target.find(outputs), target)
 
-    def add(self, found: Any, truth: Any) -> None:
+    def add(self, found: Any, target: Target) -> None:
         """Add what was found in a picture, and what is true of it."""
         raise NotImplementedError
 
@@ -71,10 +67,10 @@ class MeanIoU(PictureMetric):
         """Forget all items."""
         self.metric_state = {"counts": np.zeros((3, 0), np.int64)}
 
-    def add(self, found: Any, truth: Any) -> None:
+    def add(self, found: Any, target: Target) -> None:
         """Add a mask."""
-        seen = truth >= 0
-        mask, right = found.array[seen], truth[seen]
+        seen = target.truth >= 0
+        mask, right = found.array[seen], target.truth[seen]
         size = max(mask.max(initial=-1), right.max(initial=-1)) + 1
         each = (mask[mask == right], mask[mask >= 0], right)
         self.merge_state({"counts": np.stack([np.bincount(c, minlength=size) for c in each])})
@@ -98,8 +94,97 @@ def _sum(one: NumpyArray, other: NumpyArray) -> NumpyArray:
     return total
 
 
-_METRICS: dict[str, Callable[[str], PictureMetric]] = {
-    "miou": lambda name: MeanIoU(name, "semantic-segmentation"),
+class PictureMean(PictureMetric):
+    """The quotient of two sums over all pictures.
+
+    Args:
+        measure: Returns what a picture adds to both sums: of what was found, and of its target.
+        kind: The kind of task that it measures.
+        higher_is_better: False for errors.
+    """
+
+    def __init__(
+        self,
+        measure: Callable[[Any, Target], tuple[float, int]],
+        kind: str,
+        *,
+        higher_is_better: bool = False,
+    ) -> None:
+        super().__init__(kind)
+        self._measure = measure
+        self.higher_is_better = higher_is_better
+
+    def reset(self) -> None:
+        """Forget all items."""
+        self.metric_state = {"sum": 0.0, "count": 0}
+
+    def add(self, found: Any, target: Target) -> None:
+        """Add a picture."""
+        total, count = self._measure(found, target)
+        self.merge_state({"sum": float(total), "count": count})
+
+    def merge_state(self, state: Mapping[str, Any]) -> None:
+        """Add the pictures of another metric of this kind."""
+        self.metric_state = {name: self.metric_state[name] + state[name] for name in state}
+
+    def compute(self) -> float:
+        """The quotient; NaN before the first item."""
+        total, count = self.metric_state["sum"], self.metric_state["count"]
+        return total / count if count else float("nan")
+
+
+def _psnr(found: Any, target: Target) -> tuple[float, int]:
+    """The ratio of the largest pixel's power to that of the error, in decibels."""
+    if found.array.shape != target.truth.shape:
+        shapes = ["x".join(map(str, each.shape[1::-1])) for each in (found.array, target.truth)]
+        raise InputError(
+            f"the model makes {shapes[0]} pixels of this picture, and the other one has {shapes[1]}"
+        )
+    error = np.square(found.array.astype(np.float64) - target.truth).mean()
+    return (float("inf") if error == 0 else 10 * np.log10(255**2 / error)), 1
+
+
+def _depths(found: Any, target: Target) -> tuple[NumpyArray, NumpyArray]:
+    """The depths that were found and the true ones, of the pixels where both are known."""
+    known = (target.truth > 0) & np.isfinite(found.array)
+    if not known.any():
+        raise InputError("no pixel of it has a depth that is known")
+    depth, true = (each[known].astype(np.float64) for each in (found.array, target.truth))
+    if target.task.relative:
+        columns = np.stack([depth, np.ones_like(depth)], axis=1)
+        inverse = columns @ np.linalg.lstsq(columns, 1 / true, rcond=None)[0]
+        depth = 1 / np.maximum(inverse, 1 / true.max())  # nothing is behind the last true depth
+    return depth, true
+
+
+def _relative_error(found: Any, target: Target) -> tuple[float, int]:
+    depth, true = _depths(found, target)
+    return float(np.mean(np.abs(depth - true) / true)), 1
+
+
+def _rmse(found: Any, target: Target) -> tuple[float, int]:
+    depth, true = _depths(found, target)
+    return float(np.sqrt(np.mean(np.square(depth - true)))), 1
+
+
+def _edits(found: Any, target: Target) -> tuple[float, int]:
+    """How many characters must be changed, added or left out, and how many there are."""
+    text = found[0].text
+    row = list(range(len(text) + 1))
+    for number, character in enumerate(target.truth, 1):
+        before, row = row, [number]
+        for place, other in enumerate(text):
+            changed = before[place] + (character != other)
+            row.append(min(changed, before[place + 1] + 1, row[place] + 1))
+    return row[-1], len(target.truth)
+
+
+_METRICS: dict[str, Callable[[], PictureMetric]] = {
+    "miou": lambda: MeanIoU("semantic-segmentation"),
+    "psnr": lambda: PictureMean(_psnr, "image-to-image", higher_is_better=True),
+    "abs-rel": lambda: PictureMean(_relative_error, "depth-estimation"),
+    "rmse": lambda: PictureMean(_rmse, "depth-estimation"),
+    "cer": lambda: PictureMean(_edits, "text-recognition"),
 }
 
 
@@ -115,4 +200,4 @@ def build_metric(name: str) -> PictureMetric:
             f"unknown metric 'vision:{name}'; available: {', '.join(_METRICS)}",
             hint=f"did you mean 'vision:{close}'?" if close else None,
         )
-    return _METRICS[name](name)
+    return _METRICS[name]()

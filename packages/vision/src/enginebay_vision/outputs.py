@@ -48,3 +48,34 @@ def activated(values: NumpyArray, activation: Activation) -> NumpyArray:
     powers = np.exp(values - values.max(axis=-1, keepdims=True))
     odds: NumpyArray = powers / powers.sum(axis=-1, keepdims=True)
     return odds
+
+
+def channels_first(outputs: Mapping[str, NumpyArray], name: str, layout: str) -> NumpyArray:
+    """An output of maps for one picture, ``C×h×w float32``.
+
+    Raises:
+        InferenceError: It is missing, has other axes, or holds numbers that are not finite.
+    """
+    values = numbers(outputs, name, np.float32)
+    if values.ndim != 3 or 0 in values.shape:
+        raise _wrong_shape(name, values, "C×h×w" if layout == "NCHW" else "h×w×C")
+    return values if layout == "NCHW" else values.transpose(2, 0, 1)
+
+
+def one_map(outputs: Mapping[str, NumpyArray], name: str) -> NumpyArray:
+    """An output of one map for one picture, ``h×w float32``.
+
+    Raises:
+        InferenceError: It is missing, has other axes, or holds numbers that are not finite.
+    """
+    values = numbers(outputs, name, np.float32)
+    values = values[0] if values.ndim == 3 and len(values) == 1 else values
+    if values.ndim != 2 or 0 in values.shape:
+        raise _wrong_shape(name, values, "h×w")
+    return values
+
+
+def _wrong_shape(name: str, values: NumpyArray, wanted: str) -> InferenceError:
+    return InferenceError(
+        f"output '{name}' has the shape {values.shape} for a picture, wanted {wanted}"
+    )

@@ -18,9 +18,12 @@ if TYPE_CHECKING:
 
 #: The module and the class of each kind of task.
 _TASKS = {
+    "depth-estimation": ("depth", "DepthEstimation"),
     "image-classification": ("classification", "ImageClassification"),
+    "image-to-image": ("image_to_image", "ImageToImage"),
     "object-detection": ("detection", "ObjectDetection"),
     "semantic-segmentation": ("segmentation", "SemanticSegmentation"),
+    "text-recognition": ("text", "TextRecognition"),
 }
 
 

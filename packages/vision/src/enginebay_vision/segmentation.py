@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from enginebay.errors import InferenceError, InputError, UsageError
+from enginebay.errors import InputError
 from enginebay_vision.drawing import paint_labels, paint_mask
-from enginebay_vision.fitting import check_classes
+from enginebay_vision.fitting import check_classes, check_maps
 from enginebay_vision.found import FoundMap, Segment
 from enginebay_vision.maps import find_places, interpolated, nearest
 from enginebay_vision.opening import open_numbers
-from enginebay_vision.outputs import numbers
+from enginebay_vision.outputs import channels_first, one_map
 from enginebay_vision.task import OneOutputTask
 from enginebay_vision.truth.files import find_pairs
 
@@ -46,13 +46,10 @@ class SemanticSegmentation(OneOutputTask, frozen=True, kw_only=True, tag="semant
 
     def check_output(self, output: TensorSpec, dims: Sequence[int | str]) -> None:
         """Compare the axes, and the number of names with that of the output's maps."""
-        if len(dims) not in ((4,) if self.form == "scores" else (3, 4)):
-            wanted = "1xCxhxw of scores" if self.form == "scores" else "1xhxw of classes"
-            raise UsageError(
-                f"the task wants maps, {wanted}, and the output is {output.describe()}",
-                hint="look at form, which is 'scores' or 'classes'",
-            )
-        if self.form == "scores":
+        if self.form == "classes":
+            check_maps(output, dims, ("classes", "1hw"), ("classes", "11hw"))
+        else:
+            check_maps(output, dims, ("scores", self.image.layout))
             check_classes(self.classes, output, [dims[self.image.layout.index("C")]], extra=0)
 
     def find_items(self, path: Path) -> list[tuple[Path, Any]]:
@@ -96,13 +93,15 @@ class SemanticSegmentation(OneOutputTask, frozen=True, kw_only=True, tag="semant
             InferenceError: The output is missing, has another shape, or holds numbers that are
                 not finite.
         """
-        values = self._maps(outputs)
-        places = find_places(self.image, size, values.shape[-2:])
         if self.form == "classes":
-            mask = nearest(values, places).astype(np.int16)
+            classes = one_map(outputs, self.output)
+            places = find_places(self.image, size, classes.shape)
+            mask = nearest(classes, places).astype(np.int16)
         else:
+            maps = channels_first(outputs, self.output, self.image.layout)
+            places = find_places(self.image, size, maps.shape[1:])
             mask = np.empty(size[::-1], np.int16)
-            for band, scores in interpolated(values, places):
+            for band, scores in interpolated(maps, places):
                 mask[band] = scores.argmax(0)
         mask[places.unseen] = NONE
         indices, counts = np.unique(mask[mask >= 0], return_counts=True)
@@ -112,18 +111,6 @@ class SemanticSegmentation(OneOutputTask, frozen=True, kw_only=True, tag="semant
             for index, share in zip(indices.tolist(), shares.tolist(), strict=True)
         ]
         return FoundMap(sorted(rows, key=lambda one: -one.share), mask)
-
-    def _maps(self, outputs: Mapping[str, NumpyArray]) -> NumpyArray:
-        values = numbers(outputs, self.output, np.float32)
-        if self.form == "classes" and values.ndim == 3 and len(values) == 1:
-            values = values[0]
-        if values.ndim != (3 if self.form == "scores" else 2) or 0 in values.shape:
-            raise InferenceError(
-                f"output '{self.output}' has the shape {values.shape} for a picture, wanted "
-                + ("C×h×w" if self.form == "scores" else "h×w")
-            )
-        by_channel = self.form == "scores" and self.image.layout == "NHWC"
-        return values.transpose(2, 0, 1) if by_channel else values
 
     def paint(self, picture: Picture, found: FoundMap[Segment]) -> Picture:
         """Lay the classes' colours over a picture, with the names of the largest."""

@@ -37,7 +37,11 @@ KNOWN_MODEL_SOURCES = {
 
 #: Tasks that Enginebay's own distributions declare, by their kinds.
 KNOWN_TASKS = dict.fromkeys(
-    ("image-classification", "object-detection", "semantic-segmentation"), "enginebay-vision"
+    (
+        *("depth-estimation", "image-classification", "image-to-image", "keypoint-detection"),
+        *("object-detection", "semantic-segmentation", "text-recognition"),
+    ),
+    "enginebay-vision",
 )
 
 #: Comparators that Enginebay's own distributions provide, by what users type.

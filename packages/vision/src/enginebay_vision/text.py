@@ -1,0 +1,106 @@
+"""Text recognition: from a network's scores for each place to a line of text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from enginebay.errors import InferenceError, UsageError
+from enginebay_vision.drawing import paint_labels
+from enginebay_vision.found import Text
+from enginebay_vision.outputs import Activation, activated, numbers
+from enginebay_vision.task import OneOutputTask
+from enginebay_vision.truth.lines import find_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from PIL.Image import Image as Picture
+
+    from enginebay import TensorSpec
+    from enginebay.authors import NumpyArray
+
+
+class TextRecognition(OneOutputTask, frozen=True, kw_only=True, tag="text-recognition"):
+    """The model reads one line of text.
+
+    Attributes:
+        classes: The characters, in the model's order, without the special entry.
+        output: The output, ``1×T×C`` or ``T×1×C``: for each place a number for each character;
+            empty for the model's first.
+        decoding: ``ctc``: equal neighbours are one character, and blanks are left out;
+            ``attention``: the text goes to the first end.
+        special: Which entry is no character: CTC's blank, or the end; -1 for the last.
+        activation: What makes probabilities: ``softmax``, ``sigmoid`` or ``none``.
+    """
+
+    decoding: Literal["ctc", "attention"] = "ctc"
+    special: int = 0
+    activation: Activation = "softmax"
+
+    def __post_init__(self) -> None:
+        if not self.classes:
+            raise UsageError("classes names no character that a text could be made of")
+        if not -1 <= self.special <= len(self.classes):
+            raise UsageError(
+                f"special is {self.special}, wanted the number of an entry: 0 to "
+                f"{len(self.classes)}, or -1 for the last"
+            )
+
+    def check_output(self, output: TensorSpec, dims: Sequence[int | str]) -> None:
+        """Compare the axes, and the number of characters with the output's."""
+        count = dims[-1] if len(dims) == 3 else 0
+        if isinstance(count, int) and count != len(self.classes) + 1:
+            raise UsageError(
+                f"the task names {len(self.classes)} characters and one special entry, and the "
+                f"output is {output.describe()}"
+            )
+
+    def find_items(self, path: Path) -> list[tuple[Path, Any]]:
+        """Pictures that a file names with their texts."""
+        return find_lines(path) or super().find_items(path)
+
+    def read_truth(self, picture: Picture, annotation: str) -> tuple[Picture, str]:
+        """Return the text as it is."""
+        return picture, annotation
+
+    def postprocess(self, outputs: Mapping[str, NumpyArray], size: Any = None) -> list[Text]:  # noqa: ARG002  # as every task's
+        """Read the text.
+
+        Args:
+            outputs: The model's outputs by name, for one picture.
+            size: Of the picture; it does not matter here.
+
+        Returns:
+            The text, and the mean probability of its characters.
+
+        Raises:
+            InferenceError: The output is missing, has another shape, or holds numbers that are
+                not finite.
+        """
+        values = numbers(outputs, self.output)
+        if values.ndim == 3 and values.shape[1] == 1:
+            values = values[:, 0]
+        count = len(self.classes) + 1
+        if values.ndim != 2 or values.shape[1] != count:
+            raise InferenceError(
+                f"output '{self.output}' has the shape {values.shape} for a picture, wanted "
+                f"Tx{count}: {count - 1} characters and one special entry"
+            )
+        odds = activated(values, self.activation)
+        best = odds.argmax(-1)
+        special = self.special % count
+        kept = best != special
+        if self.decoding == "ctc":
+            kept[1:] &= best[1:] != best[:-1]
+        else:
+            kept = np.logical_and.accumulate(kept)
+        characters = [*self.classes[:special], "", *self.classes[special:]]
+        text = "".join(characters[index] for index in best[kept].tolist())
+        return [Text(text, float(odds.max(-1)[kept].mean()) if kept.any() else 0.0)]
+
+    def paint(self, picture: Picture, found: Sequence[Text]) -> Picture:
+        """Write the text on a picture."""
+        return paint_labels(picture, [(f"{one.text} {one.score:.2f}", 0) for one in found])

@@ -1,0 +1,46 @@
+"""Pictures with a line of text each, which one file lists."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from enginebay.errors import InputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def find_lines(path: Path) -> list[tuple[Path, str]]:
+    """The pictures that the only ``.txt`` file of a folder names, with their texts.
+
+    Each of its lines is the name of a picture, from the folder on, a tab or a space, and the text.
+    Empty where there is no such file.
+
+    Raises:
+        InputError: There are several files, it is not in UTF-8, or a line names no picture or no
+            text.
+    """
+    files = sorted(path.glob("*.txt"))
+    if not files:
+        return []
+    if len(files) > 1:
+        raise InputError(
+            f"'{path}' holds {len(files)} .txt files, and one would list the texts",
+            hint=f"keep one of {', '.join(file.name for file in files)}",
+        )
+    try:
+        lines = files[0].read_text("utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as err:
+        raise InputError(f"'{files[0]}' cannot be read as UTF-8: {err}") from err
+    items = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        name, _, text = line.partition("\t" if "\t" in line else " ")
+        where = f"line {number} of '{files[0]}'"
+        if not text:
+            raise InputError(f"{where} is '{line}', wanted a picture, a tab and its text")
+        if not (path / name).is_file():
+            raise InputError(f"{where} names the picture '{name}', which is not in '{path}'")
+        items.append((path / name, text))
+    return items
