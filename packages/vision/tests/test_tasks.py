@@ -10,7 +10,9 @@ import pytest
 import enginebay as eb
 import enginebay_vision as vision
 from enginebay.authors import read_task
+from enginebay.plugins import KNOWN_TASKS
 from enginebay.tasks import record_task
+from enginebay_vision import plugin
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,6 +71,11 @@ def test_a_task_in_a_file(tmp_path: Path) -> None:
     path = tmp_path / "task.json"
     path.write_text(json.dumps(record_task(TASK)))
     assert read_task(path) == TASK
+
+
+def test_core_knows_where_the_tasks_come_from() -> None:
+    """Its hint for each kind, where this package is not installed."""
+    assert set(plugin.tasks()) == set(KNOWN_TASKS)
 
 
 BAD: list[tuple[Any, str]] = [

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Box as Box,
         DepthRange as DepthRange,
         FoundMap as FoundMap,
+        Keypoint as Keypoint,
         MadePicture as MadePicture,
         RankedClass as RankedClass,
         Segment as Segment,
@@ -30,11 +31,13 @@ if TYPE_CHECKING:
     )
     from enginebay_vision.image_input import ImageInput as ImageInput
     from enginebay_vision.image_to_image import ImageToImage as ImageToImage
+    from enginebay_vision.keypoints import KeypointDetection as KeypointDetection
     from enginebay_vision.segmentation import SemanticSegmentation as SemanticSegmentation
     from enginebay_vision.steps import (
         Crop as Crop,
         Resize as Resize,
     )
+    from enginebay_vision.suppression import Suppression as Suppression
     from enginebay_vision.text import TextRecognition as TextRecognition
 
 __version__ = "0.1.0"
@@ -46,11 +49,13 @@ __getattr__, __dir__, __all__ = lazy_names(
         "classification": "ImageClassification",
         "depth": "DepthEstimation",
         "detection": "ObjectDetection",
-        "found": "Box DepthRange FoundMap MadePicture RankedClass Segment Text",
+        "found": "Box DepthRange FoundMap Keypoint MadePicture RankedClass Segment Text",
         "image_to_image": "ImageToImage",
         "image_input": "ImageInput",
+        "keypoints": "KeypointDetection",
         "segmentation": "SemanticSegmentation",
         "steps": "Crop Resize",
+        "suppression": "Suppression",
         "text": "TextRecognition",
     },
 )

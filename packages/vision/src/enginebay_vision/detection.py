@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import numpy as np
@@ -12,19 +12,24 @@ from enginebay_vision.drawing import paint_boxes
 from enginebay_vision.fitting import check_classes, find_spec, fit_image
 from enginebay_vision.found import Box
 from enginebay_vision.outputs import Activation, activated, numbers, one_picture
+from enginebay_vision.suppression import Suppression  # noqa: TC001  # msgspec reads it
 from enginebay_vision.task import Task
+from enginebay_vision.truth.annotated import AnnotatedPictures
+from enginebay_vision.truth.boxes import find_boxes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from PIL.Image import Image as Picture
 
     from enginebay import TensorSpec
     from enginebay.authors import NumpyArray
+    from enginebay_vision.truth.boxes import TrueBoxes
 
 
 class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
-    """The model finds objects in a picture. It has dropped boxes that mean the same object.
+    """The model finds objects in a picture.
 
     Attributes:
         boxes: The output with four numbers for each box.
@@ -37,6 +42,10 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
             are in its pixels.
         activation: What makes scores from 0 to 1: ``softmax``, ``sigmoid`` or ``none``.
         threshold: Boxes with a lower score are left out.
+        every_class: True where a box is an object of each class whose score is high enough, as in
+            torchvision and MMDetection; False where it is one of its best class. Without
+            ``labels``.
+        nms: How boxes that mean the same object are dropped; None where the model does it.
     """
 
     boxes: str = "boxes"
@@ -46,6 +55,8 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
     normalised: bool = False
     activation: Activation = "none"
     threshold: float = 0.5
+    every_class: bool = False
+    nms: Suppression | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.threshold <= 1:
@@ -54,6 +65,11 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
             raise UsageError(
                 "softmax needs a score for each class, and labels names the classes",
                 hint="labels='', or another activation",
+            )
+        if self.labels and self.every_class:
+            raise UsageError(
+                "every_class needs a score for each class, and labels names the classes",
+                hint="labels='', or every_class=False",
             )
 
     def fit(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> ObjectDetection:
@@ -74,6 +90,25 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
         else:
             check_classes(self.classes, scores, (scores.dims or ())[-1:], extra=1)
         return msgspec.structs.replace(self, image=image)
+
+    def open_folder(self, path: Path) -> Any:
+        """The pictures in a folder, with the boxes of their annotations as targets.
+
+        Raises:
+            InputError: There are none, or an annotation does not belong to a picture.
+        """
+        # Metrics want doubtful boxes too.
+        return AnnotatedPictures(
+            msgspec.structs.replace(self, threshold=0.0), self.find_items(path)
+        )
+
+    def find_items(self, path: Path) -> list[tuple[Path, Any]]:
+        """Pictures with boxes, as COCO or VOC has them."""
+        return find_boxes(path, self.classes) or super().find_items(path)
+
+    def read_truth(self, picture: Picture, annotation: TrueBoxes) -> tuple[Picture, TrueBoxes]:
+        """Return the boxes as they are."""
+        return picture, annotation
 
     def postprocess(self, outputs: Mapping[str, NumpyArray], size: tuple[int, int]) -> list[Box]:
         """Find the objects.
@@ -101,12 +136,20 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
                 f"there are {len(corners)} boxes, {len(scores)} scores and {len(classes)} "
                 "classes; wanted one of each for a box"
             )
-        kept = np.flatnonzero(scores >= self.threshold)
-        best = kept[np.argsort(-scores[kept], kind="stable")]
-        rows = zip(classes[best], scores[best], corners[best], strict=True)
+        places, columns = np.nonzero(scores >= self.threshold)
+        order = np.argsort(-scores[places, columns], kind="stable")
+        places, columns = places[order], columns[order]
+        if self.nms is not None:
+            kept = self.nms.keep(corners[places], classes[places, columns])
+            places, columns = places[kept], columns[kept]
         return [
-            Box(self.class_name(int(index)), int(index), float(score), *map(float, edges))
-            for index, score, edges in rows
+            Box(self.class_name(index), index, score, *edges)
+            for index, score, edges in zip(
+                classes[places, columns].tolist(),
+                scores[places, columns].tolist(),
+                corners[places].tolist(),
+                strict=True,
+            )
         ]
 
     def paint(self, picture: Picture, found: Sequence[Box]) -> Picture:
@@ -126,12 +169,14 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
         return np.clip(moved / scale, 0, [*size, *size])
 
     def _scores(self, outputs: Mapping[str, NumpyArray]) -> tuple[NumpyArray, NumpyArray]:
-        """The score and the class of each box."""
+        """For each box a row: a score, or one for each class, and the class of each score."""
         values = numbers(outputs, self.scores)
         if self.labels:
-            labels = one_picture(outputs, self.labels).reshape(-1).astype(np.int64)
-            return activated(values.reshape(-1), self.activation), labels
+            labels = one_picture(outputs, self.labels).reshape(-1, 1).astype(np.int64)
+            return activated(values.reshape(-1, 1), self.activation), labels
         odds = activated(values.reshape(-1, values.shape[-1]), self.activation)
         if self.classes:
             odds = odds[:, : len(self.classes)]
-        return odds.max(axis=1), odds.argmax(axis=1)
+        if self.every_class:
+            return odds, np.broadcast_to(np.arange(odds.shape[1]), odds.shape)
+        return odds.max(axis=1, keepdims=True), odds.argmax(axis=1)[:, None]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from enginebay.errors import EnginebayError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from PIL.Image import Image as Picture
@@ -93,6 +93,23 @@ def paint_mask(picture: Picture, mask: NumpyArray) -> Picture:
     for index in np.unique(mask[mask >= 0]).tolist():
         colours[mask == index] = _colour(index)
     return Image.blend(picture, Image.fromarray(colours), 0.5)
+
+
+def paint_points(
+    picture: Picture,
+    points: Mapping[int, tuple[float, float]],
+    lines: Sequence[tuple[int, int]],
+) -> Picture:
+    """Paint points by their numbers, and the lines between them."""
+    from PIL import ImageDraw
+
+    canvas, size = ImageDraw.Draw(picture), max(1, _text_size(picture) // 5)
+    for start, end in lines:
+        if start in points and end in points:
+            canvas.line((*points[start], *points[end]), fill=_colour(start), width=size)
+    for index, (x, y) in points.items():
+        canvas.ellipse((x - size, y - size, x + size, y + size), fill=_colour(index))
+    return picture
 
 
 def _text_size(picture: Picture) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from enginebay.errors import InputError, nearest
+from enginebay.errors import InputError
+from enginebay_vision.truth.class_numbers import number_classes
 from enginebay_vision.truth.files import SUFFIXES, find_pictures, is_picture
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Pictures:
         self._files: list[tuple[Path, int | None]] = [*loose, *sorted_in]
         if sorted_in:
             names = [folder.name for folder in folders]
-            self.targets, self._numbers = _numbered(names, classes, f"'{path}'")
+            self.targets, self._numbers = number_classes(names, classes, f"'{path}'", "folder")
 
     def __len__(self) -> int:
         return len(self._files)
@@ -74,26 +75,3 @@ class Pictures:
         file, folder = self._files[index]
         inputs = self._preprocess(file)
         return inputs.get("", inputs), None if folder is None else self._numbers[folder]
-
-
-def _numbered(
-    folders: Sequence[str], classes: Sequence[str], description: str
-) -> tuple[str, list[int]]:
-    """Which numbers the folders' classes have, and these numbers."""
-    unknown = [name for name in folders if name not in classes]
-    # As torchvision's ImageFolder: datasets whose folders have codes for names rely on it.
-    if not classes or (len(unknown) == len(folders) == len(classes)):
-        return "sorted folders", list(range(len(folders)))
-    if unknown:
-        close = nearest(unknown[0], classes)
-        raise InputError(
-            f"{description} has a folder '{unknown[0]}', which is none of the task's "
-            f"{len(classes)} classes",
-            hint=f"did you mean '{close}'?" if close else "name the folders as the classes",
-        )
-    for name in folders:
-        if list(classes).count(name) > 1:
-            raise InputError(
-                f"{description} has a folder '{name}', and two classes of the task are called so"
-            )
-    return "class names", [list(classes).index(name) for name in folders]

@@ -21,6 +21,7 @@ _TASKS = {
     "depth-estimation": ("depth", "DepthEstimation"),
     "image-classification": ("classification", "ImageClassification"),
     "image-to-image": ("image_to_image", "ImageToImage"),
+    "keypoint-detection": ("keypoints", "KeypointDetection"),
     "object-detection": ("detection", "ObjectDetection"),
     "semantic-segmentation": ("segmentation", "SemanticSegmentation"),
     "text-recognition": ("text", "TextRecognition"),
@@ -55,7 +56,7 @@ def _read(module: str, name: str, record: Mapping[str, Any]) -> Task:
 
 
 def _metric(request: MetricRequest) -> Any:
-    from enginebay_vision.metrics import build_metric
+    from enginebay_vision.metrics.build import build_metric
 
     return build_metric(request.name)
 

@@ -1,0 +1,152 @@
+"""Keypoints: from a network's heatmaps to the points of one body, top-down."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from enginebay.errors import InferenceError, InputError, UsageError
+from enginebay_vision.drawing import paint_points
+from enginebay_vision.fitting import check_classes, check_maps
+from enginebay_vision.found import Keypoint
+from enginebay_vision.outputs import channels_first
+from enginebay_vision.task import OneOutputTask
+from enginebay_vision.truth.coco import read_coco
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from PIL.Image import Image as Picture
+
+    from enginebay import TensorSpec
+    from enginebay.authors import NumpyArray
+    from enginebay_vision.truth.coco import CocoObject
+
+
+class TruePoints(NamedTuple):
+    """The points of one body.
+
+    Attributes:
+        points: ``K×3``: x and y in pixels of the picture, and 0 where nobody knows them.
+        area: Of the body's outline, in pixels.
+    """
+
+    points: NumpyArray
+    area: float
+
+
+class KeypointDetection(OneOutputTask, frozen=True, kw_only=True, tag="keypoint-detection"):
+    """The model finds the points of the one body that fills a picture.
+
+    Attributes:
+        classes: The names of the points, in the model's order.
+        output: The output with a heatmap for each point, ``1×K×h×w``; empty for the model's first.
+        skeleton: Pairs of points between which a line is drawn.
+        threshold: Points with a lower score are not drawn.
+        sigmas: How exactly people place each point, for metrics; empty for COCO's 17.
+        padding: What a body's box is multiplied by before it is cut out of an annotated picture.
+    """
+
+    skeleton: tuple[tuple[int, int], ...] = ()
+    threshold: float = 0.3
+    sigmas: tuple[float, ...] = ()
+    padding: float = 1.25
+
+    def __post_init__(self) -> None:
+        count = len(self.classes)
+        if count and not all(0 <= point < count for line in self.skeleton for point in line):
+            raise UsageError(f"skeleton has a line to a point beyond the {count} that are named")
+        if self.sigmas and count not in (0, len(self.sigmas)):
+            raise UsageError(f"sigmas has {len(self.sigmas)} numbers, and classes {count} points")
+        if not (all(sigma > 0 for sigma in self.sigmas) and self.padding > 0):
+            raise UsageError("sigmas and padding are numbers above 0")
+
+    def check_output(self, output: TensorSpec, dims: Sequence[int | str]) -> None:
+        """Compare the axes, and the number of names with that of the heatmaps."""
+        check_maps(output, dims, ("heatmaps", "NKhw"))
+        check_classes(self.classes, output, [dims[1]], extra=0)
+
+    def find_items(self, path: Path) -> list[tuple[Path, Any]]:
+        """The bodies in pictures, as COCO has them."""
+        coco = read_coco(path)
+        if coco is None:
+            return super().find_items(path)
+        bodies = [one for one in coco.objects if any(one.keypoints[2::3]) and not one.iscrowd]
+        for one in bodies:
+            if len(one.keypoints) != 3 * len(self.classes or one.keypoints[::3]):
+                raise InputError(
+                    f"'{coco.path}' has an annotation of {len(one.keypoints) / 3:g} points, number "
+                    f"{one.id}, and the task names {len(self.classes)}"
+                )
+        return [(coco.pictures[one.image_id], one) for one in bodies]
+
+    def read_truth(self, picture: Picture, annotation: CocoObject) -> tuple[Picture, TruePoints]:
+        """Cut a body out of a picture, as wide and high as the network's input asks for."""
+        left, top, width, height = annotation.bbox
+        middle = (left + width / 2, top + height / 2)
+        if self.image.size is not None:
+            ratio = self.image.size[1] / self.image.size[0]
+            width, height = max(width, height * ratio), max(height, width / ratio)
+        half_x, half_y = width * self.padding / 2, height * self.padding / 2
+        left, top = round(middle[0] - half_x), round(middle[1] - half_y)
+        right, bottom = round(middle[0] + half_x), round(middle[1] + half_y)
+        points = np.asarray(annotation.keypoints, np.float64).reshape(-1, 3) - [left, top, 0]
+        part = picture.crop((left, top, max(left + 1, right), max(top + 1, bottom)))
+        return part, TruePoints(points, annotation.area)
+
+    def postprocess(
+        self, outputs: Mapping[str, NumpyArray], size: tuple[int, int]
+    ) -> list[Keypoint]:
+        """Find the points.
+
+        Args:
+            outputs: The model's outputs by name, for one picture.
+            size: The picture's width and height, in pixels, turned as its EXIF data say.
+
+        Returns:
+            All points, in the model's order.
+
+        Raises:
+            InferenceError: The output is missing, has another shape, or holds numbers that are
+                not finite.
+        """
+        maps = channels_first(outputs, self.output, "NCHW")
+        if self.classes and len(maps) != len(self.classes):
+            raise InferenceError(
+                f"output '{self.output}' has {len(maps)} heatmaps, and the task names "
+                f"{len(self.classes)} points"
+            )
+        placed = self.image.place(*size)
+        places, scores = _peaks(maps)
+        cells = np.array([placed.width / maps.shape[2], placed.height / maps.shape[1]])
+        moved = places * cells - [placed.left, placed.top]
+        points = (moved / [placed.scale_x, placed.scale_y]).tolist()
+        return [
+            Keypoint(self.class_name(index), index, score, *point)
+            for index, (score, point) in enumerate(zip(scores.tolist(), points, strict=True))
+        ]
+
+    def paint(self, picture: Picture, found: Sequence[Keypoint]) -> Picture:
+        """Paint the points on a picture, and the lines between them."""
+        seen = {one.index: (one.x, one.y) for one in found if one.score >= self.threshold}
+        return paint_points(picture, seen, self.skeleton)
+
+
+def _peaks(maps: NumpyArray) -> tuple[NumpyArray, NumpyArray]:
+    """The place of the largest number in each map, x and y, and the number.
+
+    Inside of a map the place moves by a quarter towards the larger neighbour along each axis, as
+    the simple baselines of Xiao et al. (2018) do it.
+    """
+    count, height, width = maps.shape
+    best = maps.reshape(count, -1).argmax(1)
+    y, x = np.divmod(best, width)
+    all_maps = np.arange(count)
+    padded = np.pad(maps, ((0, 0), (1, 1), (1, 1)), mode="edge")
+    right = padded[all_maps, y + 1, x + 2] - padded[all_maps, y + 1, x]
+    below = padded[all_maps, y + 2, x + 1] - padded[all_maps, y, x + 1]
+    inside = [(x > 0) & (x < width - 1), (y > 0) & (y < height - 1)]
+    moved = [np.sign(right) * 0.25 * inside[0], np.sign(below) * 0.25 * inside[1]]
+    return np.stack([x + moved[0], y + moved[1]], axis=1), maps[all_maps, y, x]

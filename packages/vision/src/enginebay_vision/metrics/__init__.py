@@ -1,0 +1,1 @@
+"""What tasks find, held against annotations."""

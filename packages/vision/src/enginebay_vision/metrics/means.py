@@ -1,0 +1,103 @@
+"""Metrics that are a mean: of pictures made, depths, and texts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from enginebay.errors import InputError
+from enginebay_vision.metrics.picture_metric import PictureMetric
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from enginebay.authors import NumpyArray
+    from enginebay_vision.truth.annotated import Target
+
+
+class PictureMean(PictureMetric):
+    """The quotient of two sums over all pictures.
+
+    Args:
+        measure: Returns what a picture adds to both sums: of what was found, and of its target.
+        kind: The kind of task that it measures.
+        higher_is_better: False for errors.
+    """
+
+    def __init__(
+        self,
+        measure: Callable[[Any, Target], tuple[float, int]],
+        kind: str,
+        *,
+        higher_is_better: bool = False,
+    ) -> None:
+        super().__init__(kind)
+        self._measure = measure
+        self.higher_is_better = higher_is_better
+
+    def reset(self) -> None:
+        """Forget all items."""
+        self.metric_state = {"sum": 0.0, "count": 0}
+
+    def add(self, found: Any, target: Target) -> None:
+        """Add a picture."""
+        total, count = self._measure(found, target)
+        self.merge_state({"sum": float(total), "count": count})
+
+    def merge_state(self, state: Mapping[str, Any]) -> None:
+        """Add the pictures of another metric of this kind."""
+        self.metric_state = {name: self.metric_state[name] + state[name] for name in state}
+
+    def compute(self) -> float:
+        """The quotient; NaN before the first item."""
+        total, count = self.metric_state["sum"], self.metric_state["count"]
+        return total / count if count else float("nan")
+
+
+def psnr(found: Any, target: Target) -> tuple[float, int]:
+    """The ratio of the largest pixel's power to that of the error, in decibels."""
+    if found.array.shape != target.truth.shape:
+        shapes = ["x".join(map(str, each.shape[1::-1])) for each in (found.array, target.truth)]
+        raise InputError(
+            f"the model makes {shapes[0]} pixels of this picture, and the other one has {shapes[1]}"
+        )
+    error = np.square(found.array.astype(np.float64) - target.truth).mean()
+    return (float("inf") if error == 0 else 10 * np.log10(255**2 / error)), 1
+
+
+def _depths(found: Any, target: Target) -> tuple[NumpyArray, NumpyArray]:
+    """The depths that were found and the true ones, of the pixels where both are known."""
+    known = (target.truth > 0) & np.isfinite(found.array)
+    if not known.any():
+        raise InputError("no pixel of it has a depth that is known")
+    depth, true = (each[known].astype(np.float64) for each in (found.array, target.truth))
+    if target.task.relative:
+        columns = np.stack([depth, np.ones_like(depth)], axis=1)
+        inverse = columns @ np.linalg.lstsq(columns, 1 / true, rcond=None)[0]
+        depth = 1 / np.maximum(inverse, 1 / true.max())  # nothing is behind the last true depth
+    return depth, true
+
+
+def relative_error(found: Any, target: Target) -> tuple[float, int]:
+    """The mean error of depths as a part of the true ones."""
+    depth, true = _depths(found, target)
+    return float(np.mean(np.abs(depth - true) / true)), 1
+
+
+def rmse(found: Any, target: Target) -> tuple[float, int]:
+    """The root of the mean squared error of depths."""
+    depth, true = _depths(found, target)
+    return float(np.sqrt(np.mean(np.square(depth - true)))), 1
+
+
+def edits(found: Any, target: Target) -> tuple[float, int]:
+    """How many characters must be changed, added or left out, and how many there are."""
+    text = found[0].text
+    row = list(range(len(text) + 1))
+    for number, character in enumerate(target.truth, 1):
+        before, row = row, [number]
+        for place, other in enumerate(text):
+            changed = before[place] + (character != other)
+            row.append(min(changed, before[place + 1] + 1, row[place] + 1))
+    return row[-1], len(target.truth)

@@ -1,0 +1,120 @@
+"""COCO's files of annotations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from enginebay.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+class CocoImage(msgspec.Struct, frozen=True):
+    """A picture."""
+
+    id: int
+    file_name: str
+
+
+class CocoCategory(msgspec.Struct, frozen=True):
+    """A class."""
+
+    id: int
+    name: str
+
+
+class CocoObject(msgspec.Struct, frozen=True):
+    """An object in a picture.
+
+    Attributes:
+        bbox: Left, top, width and height, in pixels.
+        iscrowd: 1 for a group, which a model may find or not.
+        area: Of its outline, in pixels.
+        keypoints: x, y and 0 (nobody knows), 1 (hidden) or 2 (seen) for each point.
+    """
+
+    image_id: int
+    category_id: int
+    bbox: tuple[float, float, float, float]
+    id: int = 0
+    iscrowd: int = 0
+    area: float = 0.0
+    keypoints: tuple[float, ...] = ()
+
+
+class _Document(msgspec.Struct, frozen=True):
+    images: list[CocoImage]
+    annotations: list[CocoObject]
+    categories: list[CocoCategory]
+
+
+class CocoFile(NamedTuple):
+    """A file of annotations.
+
+    Attributes:
+        path: The file.
+        pictures: The path of each picture by its number.
+        objects: All objects, each in one of the pictures and of one of the categories.
+        categories: In the order of their numbers.
+    """
+
+    path: Path
+    pictures: dict[int, Path]
+    objects: list[CocoObject]
+    categories: list[CocoCategory]
+
+
+def read_coco(folder: Path) -> CocoFile | None:
+    """Read the only ``.json`` file in a folder, or in a folder of it; None where there is none.
+
+    Pictures lie in the folder, in one of its folders, or beside the file.
+
+    Raises:
+        InputError: There are several files, it is none of COCO's, or what it names is missing.
+    """
+    files = sorted([*folder.glob("*.json"), *folder.glob("*/*.json")])
+    if not files:
+        return None
+    if len(files) > 1:
+        raise InputError(
+            f"'{folder}' holds {len(files)} .json files, and one would have the annotations",
+            hint=f"keep one of {', '.join(str(file.relative_to(folder)) for file in files)}",
+        )
+    path = files[0]
+    try:
+        document = msgspec.json.decode(path.read_bytes(), type=_Document)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as err:
+        raise InputError(f"'{path}' holds no annotations as COCO writes them: {err}") from err
+    pictures = {image.id: _find(image.file_name, path, folder) for image in document.images}
+    categories = sorted(document.categories, key=lambda category: category.id)
+    known = {category.id for category in categories}
+    for one in document.annotations:
+        if one.image_id not in pictures:
+            raise InputError(f"'{path}' has an annotation of image {one.image_id}, and lists none")
+        if one.category_id not in known:
+            raise InputError(
+                f"'{path}' has an annotation of category {one.category_id}, and lists none"
+            )
+        if min(one.bbox[2:]) < 0:
+            raise InputError(
+                f"'{path}' has a box of {one.bbox[2]:g}x{one.bbox[3]:g} pixels, annotation {one.id}"
+            )
+    return CocoFile(path, pictures, document.annotations, categories)
+
+
+def _find(name: str, path: Path, folder: Path) -> Path:
+    found = next(
+        (place / name for place in _places(path, folder) if (place / name).is_file()), None
+    )
+    if found is None:
+        raise InputError(f"'{path}' lists the picture '{name}', which is not in '{folder}'")
+    return found
+
+
+def _places(path: Path, folder: Path) -> Iterator[Path]:
+    yield from (folder / "images", folder, path.parent)
+    yield from sorted(place for place in folder.iterdir() if place.is_dir())

@@ -1,0 +1,267 @@
+"""Boxes: suppression, folders of COCO and VOC, average precision."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+from PIL import Image
+
+import enginebay as eb
+import enginebay_vision as vision
+from enginebay.authors import read_task
+from enginebay.tasks import record_task
+from enginebay_vision.metrics.build import build_metric
+from enginebay_vision.truth.annotated import Target
+from enginebay_vision.truth.boxes import TrueBoxes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NAMES = ("cat", "dog", "cow")
+
+
+def task(**fields: Any) -> vision.ObjectDetection:
+    fields = {"image": vision.ImageInput(), "classes": NAMES, **fields}
+    return vision.ObjectDetection(**fields)
+
+
+def iou(one: Any, other: Any) -> float:
+    width = min(one[2], other[2]) - max(one[0], other[0])
+    height = min(one[3], other[3]) - max(one[1], other[1])
+    both = max(0, width) * max(0, height)
+    areas = [(each[2] - each[0]) * (each[3] - each[1]) for each in (one, other)]
+    return float(both / (sum(areas) - both)) if both else 0.0
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    count=st.integers(0, 30),
+    per_class=st.booleans(),
+    least=st.floats(0, 1),
+    most=st.integers(1, 12),
+    seed=st.integers(0, 999),
+)
+def test_suppression_is_the_definition(
+    count: int, per_class: bool, least: float, most: int, seed: int
+) -> None:
+    random = np.random.default_rng(seed)
+    corners = random.uniform(0, 20, (count, 2))
+    boxes = np.concatenate([corners, corners + random.uniform(0, 20, (count, 2))], axis=1)
+    scores, labels = random.permutation(count) / 30, random.integers(0, 3, count)
+    kept: list[int] = []
+    for place in np.argsort(-scores):
+        rivals = [k for k in kept if not per_class or labels[k] == labels[place]]
+        if len(kept) < most and all(iou(boxes[k], boxes[place]) <= least for k in rivals):
+            kept.append(int(place))
+    nms = vision.Suppression(iou=least, per_class=per_class, most=most)
+    found = task(nms=nms, threshold=0).postprocess(
+        {"boxes": boxes[None], "scores": scores[None], "labels": labels[None]}, (40, 40)
+    )
+    assert [box.score for box in found] == scores[kept].tolist()
+    assert [box.index for box in found] == labels[kept].tolist()
+
+
+def test_a_box_may_be_an_object_of_every_class() -> None:
+    outputs = {
+        "boxes": np.array([[[0, 0, 4, 4], [5, 5, 9, 9]]]),
+        "scores": np.array([[[0.9, 0.1, 0.6, 0], [0.2, 0.7, 0.1, 0]]]),
+    }
+    several = task(labels="", every_class=True).postprocess(outputs, (10, 10))
+    assert [(box.name, box.left, box.score) for box in several] == [
+        ("cat", 0, 0.9),
+        ("dog", 5, 0.7),
+        ("cow", 0, 0.6),
+    ]
+    best = task(labels="").postprocess(outputs, (10, 10))
+    assert [(box.name, box.left) for box in best] == [("cat", 0), ("dog", 5)]
+    with pytest.raises(eb.EnginebayError, match="every_class needs a score for each class"):
+        task(every_class=True)
+
+
+def test_suppression_is_data() -> None:
+    record = record_task(task(nms=vision.Suppression(iou=0.6)))
+    assert record["nms"] == {"iou": 0.6, "per_class": True, "most": 100}
+    assert read_task(record) == task(nms=vision.Suppression(iou=0.6))
+    assert record_task(task())["nms"] is None
+    for wrong, message in (
+        ({"iou": 2}, "the task: nms: iou is 2, wanted a number from 0 to 1"),
+        ({"most": 0}, "the task: nms: most is 0, wanted a whole number from 1"),
+        ({"iuo": 1}, "the task: Object contains unknown field `iuo` - at `$.nms`"),
+    ):
+        with pytest.raises(eb.EnginebayError) as caught:
+            read_task({**record, "nms": wrong})
+        assert str(caught.value).startswith(message)
+
+
+def coco(path: Path, *objects: dict[str, Any], **changes: Any) -> Path:
+    """Two pictures of 20×10 pixels and COCO's file about them."""
+    (path / "annotations").mkdir(parents=True)
+    (path / "val2017").mkdir()
+    for name in ("a.jpg", "b.jpg"):
+        Image.new("RGB", (20, 10)).save(path / "val2017" / name)
+    document = {
+        "info": {"year": 2017},
+        "images": [{"id": 7, "file_name": "a.jpg"}, {"id": 9, "file_name": "b.jpg"}],
+        "categories": [{"id": 18, "name": "dog"}, {"id": 17, "name": "cat"}],
+        "annotations": [{"id": 1, "segmentation": [], "iscrowd": 0, **each} for each in objects],
+    }
+    document.update(changes)
+    text = {name: value for name, value in document.items() if value is not None}
+    (path / "annotations" / "instances.json").write_text(json.dumps(text))
+    return path
+
+
+DOG = {"image_id": 9, "category_id": 18, "bbox": [1, 2, 3, 4]}
+
+
+def test_items_of_a_coco_file(tmp_path: Path) -> None:
+    coco(tmp_path, DOG, {**DOG, "category_id": 17, "iscrowd": 1})
+    first, second = eb.DataSet(tmp_path).for_task(task())
+    assert first.target.truth.corners.shape == (0, 4)
+    assert second.target.size == (20, 10)
+    assert second.target.truth.corners.tolist() == [[1, 2, 4, 6]] * 2
+    assert second.target.truth.classes.tolist() == [1, 0]
+    assert second.target.truth.ignored.tolist() == [False, True]
+    assert second.target.task.threshold == 0
+    # Without names, and where none is known, the order of the numbers counts.
+    for names in ((), ("chat", "chien")):
+        _, item = eb.DataSet(tmp_path).for_task(task(classes=names))
+        assert item.target.truth.classes.tolist() == [1, 0]
+
+
+def test_a_category_that_no_picture_has_may_be_unknown(tmp_path: Path) -> None:
+    listed = [{"id": 0, "name": "animals"}, {"id": 18, "name": "dog"}]
+    coco(tmp_path, DOG, categories=listed)
+    _, item = eb.DataSet(tmp_path).for_task(task())
+    assert item.target.truth.classes.tolist() == [1]
+
+
+MISFITS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    (
+        {},
+        {"images": None},
+        ("'{0}' holds no annotations as COCO writes them: Object missing required field `images`"),
+    ),
+    (
+        {"bbox": [1, 2, 3]},
+        {},
+        (
+            "'{0}' holds no annotations as COCO writes them: Expected `array` of length 4 - "
+            "at `$.annotations[0].bbox`"
+        ),
+    ),
+    (
+        {"bbox": [1, 2, -3, 5]},
+        {},
+        "'{0}' has a box of -3x5 pixels, annotation 1",
+    ),
+    ({"image_id": 3}, {}, "'{0}' has an annotation of image 3, and lists none"),
+    ({"category_id": 3}, {}, "'{0}' has an annotation of category 3, and lists none"),
+    (
+        {},
+        {"images": [{"id": 9, "file_name": "c.jpg"}]},
+        "'{0}' lists the picture 'c.jpg', which is not in '{1}'",
+    ),
+    (
+        {},
+        {"categories": [{"id": 18, "name": "horse"}, {"id": 17, "name": "cat"}]},
+        "'{0}' has a category 'horse', which is none of the task's 3 classes",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "changes", "message"), MISFITS)
+def test_a_coco_file_that_does_not_fit(
+    tmp_path: Path, change: dict[str, Any], changes: dict[str, Any], message: str
+) -> None:
+    coco(tmp_path, {**DOG, **change}, **changes)
+    with pytest.raises(eb.EnginebayError) as caught:
+        eb.DataSet(tmp_path).for_task(task())
+    path = tmp_path / "annotations" / "instances.json"
+    assert str(caught.value) == message.format(path, tmp_path)
+
+
+def test_two_coco_files(tmp_path: Path) -> None:
+    coco(tmp_path, DOG)
+    (tmp_path / "other.json").write_text("{")
+    with pytest.raises(eb.EnginebayError, match=r"holds 2 \.json files, and one would have") as c:
+        eb.DataSet(tmp_path).for_task(task())
+    assert c.value.hint == "keep one of annotations/instances.json, other.json"
+    (tmp_path / "annotations" / "instances.json").unlink()
+    with pytest.raises(eb.EnginebayError, match="holds no annotations as COCO writes them: Input"):
+        eb.DataSet(tmp_path).for_task(task())
+
+
+XML = """<annotation><object><name>{0}</name><difficult>1</difficult>
+<bndbox><xmin>3</xmin><ymin>1</ymin><xmax>6</xmax><ymax>4</ymax></bndbox></object></annotation>"""
+
+
+def voc(path: Path, text: str) -> Path:
+    for name in ("JPEGImages", "Annotations"):
+        (path / name).mkdir()
+    Image.new("RGB", (20, 10)).save(path / "JPEGImages" / "a.jpg")
+    (path / "Annotations" / "a.xml").write_text(text)
+    return path
+
+
+def test_items_of_voc(tmp_path: Path) -> None:
+    (item,) = eb.DataSet(voc(tmp_path, XML.format("dog"))).for_task(task())
+    assert item.target.truth.corners.tolist() == [[2, 0, 6, 4]]
+    assert item.target.truth.classes.tolist() == [1]
+    assert item.target.truth.ignored.tolist() == [True]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("<annotation>", "'{0}/Annotations/a.xml' holds no boxes as VOC writes them: no element f"),
+        (
+            XML.format("dog").replace("xmin", "left"),
+            "'{0}/Annotations/a.xml' holds no boxes as VOC writes them: could not convert string",
+        ),
+        (XML.format("dgo"), "'{0}' has a category 'dgo', which is none of the task's 3 classes"),
+    ],
+)
+def test_a_voc_file_that_does_not_fit(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(eb.EnginebayError) as caught:
+        eb.DataSet(voc(tmp_path, text)).for_task(task())
+    assert str(caught.value).startswith(message.format(tmp_path))
+
+
+def test_pictures_without_annotations(tmp_path: Path) -> None:
+    Image.new("RGB", (20, 10)).save(tmp_path / "a.jpg")
+    assert [item.target for item in eb.DataSet(tmp_path).for_task(task())] == [None]
+
+
+def precision(*pictures: tuple[list[list[float]], list[list[float]]]) -> float:
+    """mAP of boxes ``edges, class, score``, where ``edges, class, crowd`` are true."""
+    metric = build_metric("map")
+    for found, true in pictures:
+        boxes, rows = np.asarray(found).reshape(-1, 6), np.asarray(true).reshape(-1, 6)
+        truth = TrueBoxes(rows[:, :4], rows[:, 4].astype(np.int64), rows[:, 5] > 0)
+        outputs = {"boxes": boxes[:, :4], "labels": boxes[:, 4], "scores": boxes[:, 5]}
+        metric.update(outputs, Target(task(threshold=0), (999, 999), truth))
+    return metric.compute()
+
+
+def test_average_precision_of_few_boxes() -> None:
+    true = [[0, 0, 10, 10, 0, 0], [20, 20, 40, 40, 1, 0]]
+    assert precision(([[*each[:5], 0.9] for each in true], true)) == pytest.approx(1)
+    assert precision(([], true)) == 0
+    half = [[0, 0, 10, 7, 0, 0.9]]  # 0.7 of the first: 5 of 10 similarities; nothing of the second
+    assert precision((half, true)) == pytest.approx(0.25)
+    wrong_first = [[50, 50, 60, 60, 0, 0.95], [*true[0][:5], 0.9], [*true[1][:5], 0.5]]
+    assert precision((wrong_first, true)) == pytest.approx(0.75)
+    twice = [[*true[0][:5], 0.9], [*true[0][:5], 0.8], [*true[1][:5], 0.5]]
+    assert precision((twice, true)) == pytest.approx(1)
+
+
+def test_groups_do_not_count() -> None:
+    true = [[0, 0, 10, 10, 0, 0], [20, 20, 60, 60, 0, 1]]
+    inside = [[20 + n, 20, 30 + n, 30, 0, 0.95] for n in range(3)]
+    assert precision(([*inside, [0, 0, 10, 10, 0, 0.9]], true)) == pytest.approx(1)
+    assert np.isnan(precision((inside, true[1:])))
