@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -71,18 +72,60 @@ from torch import nn
 import enginebay_vision as vision
 
 SMALL = vision.ImageInput(steps=(vision.Resize(16, 16),))
+COLOURS = ("red", "green", "blue")
+
+class Of(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.forward = function
+
+def candidates(x):
+    boxes = torch.tensor([[[0.0, 0, 8, 8], [0, 0, 8, 7], [8, 8, 16, 16]]])
+    return {"boxes": boxes, "scores": torch.stack([x.amax((2, 3))] * 3, 1)}
+
+IMAGE = torch.rand(1, 3, 16, 16)
 
 def masks():
-    task = vision.SemanticSegmentation(image=SMALL, classes=("red", "green", "blue"))
-    return nn.AvgPool2d(2), None, task
+    return nn.AvgPool2d(2), IMAGE, vision.SemanticSegmentation(image=SMALL, classes=COLOURS)
+
+def larger():
+    return nn.Upsample(scale_factor=2), IMAGE, vision.ImageToImage(image=SMALL)
+
+def far():
+    return Of(lambda x: x.mean(1)), IMAGE, vision.DepthEstimation(image=SMALL)
+
+def points():
+    return nn.AvgPool2d(2), IMAGE, vision.KeypointDetection(image=SMALL, classes=COLOURS)
+
+def letters():
+    task = vision.TextRecognition(image=SMALL, classes=("g", "b"))
+    return Of(lambda x: 50 * x.mean(2).transpose(1, 2)), IMAGE, task
+
+def boxes():
+    nms = vision.Suppression()
+    task = vision.ObjectDetection(image=SMALL, classes=COLOURS, labels="", nms=nms)
+    return Of(candidates), IMAGE, task
 """
 
 
-def deployed(cli: Run, here: Path, name: str) -> None:
-    """Deploy one of :data:`TASKS` on ONNX Runtime, with the pictures in ``set``."""
+@pytest.fixture
+def picture(here: Path) -> Path:
+    """Blue on the left, and red on the right."""
+    from PIL import Image
+
     (here / "tasks.py").write_text(TASKS)
+    (here / "set" / "images").mkdir(parents=True)
+    pixels = np.zeros((20, 30, 3), np.uint8)
+    pixels[:, :15, 2] = pixels[:, 15:, 0] = 200
+    pixels[5, 25] = 255
+    Image.fromarray(pixels).save(here / "set" / "images" / "a.png")
+    return here / "set" / "images" / "a.png"
+
+
+def deployed(cli: Run, name: str) -> None:
+    """Deploy one of :data:`TASKS` on ONNX Runtime."""
     line = ("deploy", f"tasks.py:{name}", "--backend", "onnxruntime", "--work-dir", "out")
-    ran = cli(*line, "--data", "set", "--probes", "0", "--exporter", "torchscript")
+    ran = cli(*line, "--probes", "0", "--exporter", "torchscript")
     assert ran.code == 0, ran.err
 
 
@@ -100,23 +143,51 @@ def value(cli: Run, metric: str) -> float:
     return float(json.loads(ran.out)["rows"][0]["value"])
 
 
-def test_segmentation(cli: Run, here: Path) -> None:
+#: What is found, those of its fields that are compared, and the size of what is drawn.
+ANSWERS: dict[str, tuple[list[dict[str, Any]], tuple[int, int]]] = {
+    "masks": ([{"name": "red", "share": 0.5}, {"name": "blue", "share": 0.5}], (30, 20)),
+    "larger": ([{"width": 32, "height": 32}], (32, 32)),
+    "far": ([{"low": pytest.approx(200 / 765)}], (30, 20)),
+    "points": ([{"name": "red"}, {"name": "green"}, {"name": "blue"}], (30, 20)),
+    "letters": ([{"text": "b"}], (30, 20)),
+    "boxes": ([{"name": "red", "right": 15.0}, {"name": "red", "right": 30.0}], (30, 20)),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_every_task_goes_from_a_picture_to_an_answer(cli: Run, picture: Path, name: str) -> None:
     from PIL import Image
 
-    for name in ("images", "annotations"):
-        (here / "set" / name).mkdir(parents=True)
-    pixels = np.zeros((20, 30, 3), np.uint8)
-    pixels[:, :15, 2] = pixels[:, 15:, 0] = 200
-    Image.fromarray(pixels).save(here / "set" / "images" / "a.png")
-    mask = np.where(np.arange(30) < 15, 2, 0).astype(np.uint8)
-    Image.fromarray(np.tile(mask, (20, 1))).save(here / "set" / "annotations" / "a.png")
-    deployed(cli, here, "masks")
-    assert answer(cli, "set/images/a.png") == [
-        {"name": "red", "index": 0, "share": 0.5},
-        {"name": "blue", "index": 2, "share": 0.5},
-    ]
-    with Image.open(here / "drawn.png") as drawn:
-        assert drawn.size == (30, 20)
-    assert value(cli, "vision:miou") == 1
+    deployed(cli, name)
+    found = answer(cli, str(picture))
+    wanted, size = ANSWERS[name]
+    named = [{key: one[key] for key in each} for each, one in zip(wanted, found, strict=True)]
+    assert named == wanted
+    with Image.open("drawn.png") as drawn:
+        assert drawn.size == size
     with eb.load("out") as model:
-        assert (model.predict("set/images/a.png").array == mask).all()
+        assert msgspec.to_builtins(model.predict(picture)) == found
+
+
+def test_masks_are_measured(cli: Run, picture: Path) -> None:
+    from PIL import Image
+
+    (picture.parents[1] / "annotations").mkdir()
+    mask = np.where(np.arange(30) < 15, 2, 0).astype(np.uint8)
+    Image.fromarray(np.tile(mask, (20, 1))).save(picture.parents[1] / "annotations" / "a.png")
+    deployed(cli, "masks")
+    assert value(cli, "vision:miou") == 1
+
+
+def test_boxes_are_measured(cli: Run, picture: Path) -> None:
+    document = {
+        "images": [{"id": 1, "file_name": "a.png"}],
+        "categories": [{"id": 5, "name": "red"}],
+        "annotations": [
+            {"id": 1, "image_id": 1, "category_id": 5, "bbox": [0, 0, 15, 10]},
+            {"id": 2, "image_id": 1, "category_id": 5, "bbox": [90, 90, 15, 10]},
+        ],
+    }
+    (picture.parents[1] / "boxes.json").write_text(json.dumps(document))
+    deployed(cli, "boxes")
+    assert value(cli, "vision:map") == pytest.approx(51 / 101)
