@@ -14,7 +14,7 @@ import enginebay as eb
 import enginebay_vision as vision
 from enginebay.authors import read_task
 from enginebay.tasks import record_task
-from enginebay_vision.metrics.build import build_metric
+from enginebay_vision.metrics.named import build_metric
 from enginebay_vision.truth.annotated import Target
 from enginebay_vision.truth.boxes import TrueBoxes
 
@@ -126,7 +126,7 @@ def test_items_of_a_coco_file(tmp_path: Path) -> None:
     assert second.target.truth.corners.tolist() == [[1, 2, 4, 6]] * 2
     assert second.target.truth.classes.tolist() == [1, 0]
     assert second.target.truth.ignored.tolist() == [False, True]
-    assert second.target.task.threshold == 0
+    assert second.target.task.threshold == 0.001
     # Without names, and where none is known, the order of the numbers counts.
     for names in ((), ("chat", "chien")):
         _, item = eb.DataSet(tmp_path).for_task(task(classes=names))
@@ -159,8 +159,9 @@ MISFITS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         {},
         "'{0}' has a box of -3x5 pixels, annotation 1",
     ),
-    ({"image_id": 3}, {}, "'{0}' has an annotation of image 3, and lists none"),
-    ({"category_id": 3}, {}, "'{0}' has an annotation of category 3, and lists none"),
+    ({}, {"images": []}, "'{0}' lists no picture"),
+    ({"image_id": 3}, {}, "'{0}' has an annotation of image 3, which it does not list"),
+    ({"category_id": 3}, {}, "'{0}' has an annotation of category 3, which it does not list"),
     (
         {},
         {"images": [{"id": 9, "file_name": "c.jpg"}]},

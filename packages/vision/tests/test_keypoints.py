@@ -12,7 +12,7 @@ from PIL import Image
 import enginebay as eb
 import enginebay_vision as vision
 from enginebay_vision.keypoints import TruePoints
-from enginebay_vision.metrics.build import build_metric
+from enginebay_vision.metrics.named import build_metric
 from enginebay_vision.truth.annotated import Target
 
 from .test_boxes import coco
@@ -118,7 +118,13 @@ def test_bodies_are_cut_out(tmp_path: Path) -> None:
     assert item.target.truth.points.tolist() == [[2, 1, 2], [-3, -2, 0]]
     assert np.argwhere(item.inputs["x"][0, 0] == 1).tolist() == [[1, 2]]
     (item,) = eb.DataSet(tmp_path).for_task(task())  # 12 wide and 16 high
-    assert item.target.size == (8, 10)
+    assert (item.target.size, item.target.truth.area) == ((8, 10), 20)
+
+
+def test_a_body_without_an_area_has_that_of_its_box(tmp_path: Path) -> None:
+    coco(tmp_path, {**BODY, "area": 0, "keypoints": [5, 3, 2, 0, 0, 0]})
+    (item,) = eb.DataSet(tmp_path).for_task(task())
+    assert item.target.truth.area == 24
 
 
 def test_other_points_than_the_tasks(tmp_path: Path) -> None:

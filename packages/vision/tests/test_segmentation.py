@@ -11,7 +11,7 @@ from PIL import Image
 
 import enginebay as eb
 import enginebay_vision as vision
-from enginebay_vision.metrics.build import build_metric
+from enginebay_vision.metrics.named import build_metric
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from PIL import Image
 
 import enginebay as eb
 import enginebay_vision as vision
-from enginebay_vision.metrics.build import build_metric
+from enginebay_vision.metrics.named import build_metric
 from enginebay_vision.truth.annotated import Target
 
 if TYPE_CHECKING:

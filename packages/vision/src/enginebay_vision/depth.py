@@ -52,11 +52,7 @@ class DepthEstimation(OneOutputTask, frozen=True, kw_only=True, tag="depth-estim
         return find_pairs(path, (("images", "depth"),), (".png",))
 
     def read_truth(self, picture: Picture, annotation: Path) -> tuple[Picture, NumpyArray]:
-        """Read a picture's depths, ``H×W float32``; 0 where nobody knows.
-
-        Raises:
-            InputError: They have another size, or colours.
-        """
+        """Read a picture's depths, ``H×W float32``; 0 where nobody knows."""
         return picture, open_numbers(annotation, picture.size).astype(np.float32) / self.unit
 
     def postprocess(
@@ -64,17 +60,9 @@ class DepthEstimation(OneOutputTask, frozen=True, kw_only=True, tag="depth-estim
     ) -> FoundMap[DepthRange]:
         """Find the depth of each pixel.
 
-        Args:
-            outputs: The model's outputs by name, for one picture.
-            size: The picture's width and height, in pixels, turned as its EXIF data say.
-
         Returns:
             The smallest, the largest and the mean number; ``array`` has that of each pixel,
             ``H×W float32``, NaN for those that were cut off before the network.
-
-        Raises:
-            InferenceError: The output is missing, has another shape, or holds numbers that are
-                not finite.
         """
         values = one_map(outputs, self.output)
         places = find_places(self.image, size, values.shape)

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
     from enginebay import TensorSpec
     from enginebay.authors import NumpyArray
-    from enginebay_vision.truth.boxes import TrueBoxes
+
+#: The least score of the boxes that metrics get, whatever is shown: precision falls slowly.
+_MEASURED = 0.001
 
 
 class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
@@ -92,37 +94,21 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
         return msgspec.structs.replace(self, image=image)
 
     def open_folder(self, path: Path) -> Any:
-        """The pictures in a folder, with the boxes of their annotations as targets.
-
-        Raises:
-            InputError: There are none, or an annotation does not belong to a picture.
-        """
-        # Metrics want doubtful boxes too.
-        return AnnotatedPictures(
-            msgspec.structs.replace(self, threshold=0.0), self.find_items(path)
-        )
+        """The pictures in a folder, with the boxes of their annotations as targets."""
+        least = min(self.threshold, _MEASURED)
+        task = msgspec.structs.replace(self, threshold=least)
+        return AnnotatedPictures(task, self.find_items(path))
 
     def find_items(self, path: Path) -> list[tuple[Path, Any]]:
         """Pictures with boxes, as COCO or VOC has them."""
-        return find_boxes(path, self.classes) or super().find_items(path)
-
-    def read_truth(self, picture: Picture, annotation: TrueBoxes) -> tuple[Picture, TrueBoxes]:
-        """Return the boxes as they are."""
-        return picture, annotation
+        boxes = find_boxes(path, self.classes)
+        return super().find_items(path) if boxes is None else list(boxes)
 
     def postprocess(self, outputs: Mapping[str, NumpyArray], size: tuple[int, int]) -> list[Box]:
         """Find the objects.
 
-        Args:
-            outputs: The model's outputs by name, for one picture.
-            size: The picture's width and height, in pixels, turned as its EXIF data say.
-
         Returns:
             Boxes by the pixels of the picture, the best first.
-
-        Raises:
-            InferenceError: An output is missing, holds numbers that are not finite, or has
-                another number of boxes than the others.
         """
         edges = numbers(outputs, self.boxes)
         if edges.size and edges.shape[-1] != 4:

@@ -61,17 +61,9 @@ class ImageToImage(OneOutputTask, frozen=True, kw_only=True, tag="image-to-image
     ) -> FoundMap[MadePicture]:
         """Make the picture.
 
-        Args:
-            outputs: The model's outputs by name, for one picture.
-            size: The picture's width and height, in pixels, turned as its EXIF data say.
-
         Returns:
             Its size; ``array`` is the picture, ``H×W×3 uint8`` or, of grey ones, ``H×W``, without
             what was filled up around it.
-
-        Raises:
-            InferenceError: The output is missing, has another shape, or holds numbers that are
-                not finite.
         """
         values = channels_first(outputs, self.output, self.image.layout)
         mean, std = (

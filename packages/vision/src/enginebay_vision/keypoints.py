@@ -30,7 +30,7 @@ class TruePoints(NamedTuple):
 
     Attributes:
         points: ``K×3``: x and y in pixels of the picture, and 0 where nobody knows them.
-        area: Of the body's outline, in pixels.
+        area: Of the body's outline, or of its box, in pixels.
     """
 
     points: NumpyArray
@@ -85,7 +85,7 @@ class KeypointDetection(OneOutputTask, frozen=True, kw_only=True, tag="keypoint-
     def read_truth(self, picture: Picture, annotation: CocoObject) -> tuple[Picture, TruePoints]:
         """Cut a body out of a picture, as wide and high as the network's input asks for."""
         left, top, width, height = annotation.bbox
-        middle = (left + width / 2, top + height / 2)
+        middle, area = (left + width / 2, top + height / 2), annotation.area or width * height
         if self.image.size is not None:
             ratio = self.image.size[1] / self.image.size[0]
             width, height = max(width, height * ratio), max(height, width / ratio)
@@ -94,24 +94,12 @@ class KeypointDetection(OneOutputTask, frozen=True, kw_only=True, tag="keypoint-
         right, bottom = round(middle[0] + half_x), round(middle[1] + half_y)
         points = np.asarray(annotation.keypoints, np.float64).reshape(-1, 3) - [left, top, 0]
         part = picture.crop((left, top, max(left + 1, right), max(top + 1, bottom)))
-        return part, TruePoints(points, annotation.area)
+        return part, TruePoints(points, area)
 
     def postprocess(
         self, outputs: Mapping[str, NumpyArray], size: tuple[int, int]
     ) -> list[Keypoint]:
-        """Find the points.
-
-        Args:
-            outputs: The model's outputs by name, for one picture.
-            size: The picture's width and height, in pixels, turned as its EXIF data say.
-
-        Returns:
-            All points, in the model's order.
-
-        Raises:
-            InferenceError: The output is missing, has another shape, or holds numbers that are
-                not finite.
-        """
+        """Find all points, in the model's order."""
         maps = channels_first(outputs, self.output, "NCHW")
         if self.classes and len(maps) != len(self.classes):
             raise InferenceError(

@@ -56,7 +56,7 @@ def _read(module: str, name: str, record: Mapping[str, Any]) -> Task:
 
 
 def _metric(request: MetricRequest) -> Any:
-    from enginebay_vision.metrics.build import build_metric
+    from enginebay_vision.metrics.named import build_metric
 
     return build_metric(request.name)
 

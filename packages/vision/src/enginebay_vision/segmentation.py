@@ -59,12 +59,7 @@ class SemanticSegmentation(OneOutputTask, frozen=True, kw_only=True, tag="semant
         )
 
     def read_truth(self, picture: Picture, annotation: Path) -> tuple[Picture, NumpyArray]:
-        """Read a picture's mask: the number of each pixel's class.
-
-        Raises:
-            InputError: It has another size, colours instead of numbers, or a class beyond the
-                task's.
-        """
+        """Read a picture's mask: the number of each pixel's class."""
         mask = open_numbers(annotation, picture.size).astype(np.int16)
         mask[mask == NONE_IN_FILES] = NONE
         if self.from_one:
@@ -81,17 +76,9 @@ class SemanticSegmentation(OneOutputTask, frozen=True, kw_only=True, tag="semant
     ) -> FoundMap[Segment]:
         """Find the class of each pixel.
 
-        Args:
-            outputs: The model's outputs by name, for one picture.
-            size: The picture's width and height, in pixels, turned as its EXIF data say.
-
         Returns:
             The classes that cover a part of the picture, the largest first; ``array`` is the mask,
             ``H×W int16``, with -1 for pixels that were cut off before the network.
-
-        Raises:
-            InferenceError: The output is missing, has another shape, or holds numbers that are
-                not finite.
         """
         if self.form == "classes":
             classes = one_map(outputs, self.output)

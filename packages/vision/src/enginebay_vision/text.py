@@ -60,26 +60,11 @@ class TextRecognition(OneOutputTask, frozen=True, kw_only=True, tag="text-recogn
 
     def find_items(self, path: Path) -> list[tuple[Path, Any]]:
         """Pictures that a file names with their texts."""
-        return find_lines(path) or super().find_items(path)
-
-    def read_truth(self, picture: Picture, annotation: str) -> tuple[Picture, str]:
-        """Return the text as it is."""
-        return picture, annotation
+        lines = find_lines(path)
+        return super().find_items(path) if lines is None else list(lines)
 
     def postprocess(self, outputs: Mapping[str, NumpyArray], size: Any = None) -> list[Text]:  # noqa: ARG002  # as every task's
-        """Read the text.
-
-        Args:
-            outputs: The model's outputs by name, for one picture.
-            size: Of the picture; it does not matter here.
-
-        Returns:
-            The text, and the mean probability of its characters.
-
-        Raises:
-            InferenceError: The output is missing, has another shape, or holds numbers that are
-                not finite.
-        """
+        """Read the text, with the mean probability of its characters."""
         values = numbers(outputs, self.output)
         if values.ndim == 3 and values.shape[1] == 1:
             values = values[:, 0]

@@ -41,8 +41,8 @@ class _NamedBox(NamedTuple):
     ignored: bool
 
 
-def find_boxes(path: Path, classes: Sequence[str]) -> list[tuple[Path, TrueBoxes]]:
-    """The pictures that have annotations as COCO or VOC writes them; empty where none has.
+def find_boxes(path: Path, classes: Sequence[str]) -> list[tuple[Path, TrueBoxes]] | None:
+    """The pictures that have annotations as COCO or VOC writes them; None where none has.
 
     Args:
         path: The folder.
@@ -68,7 +68,7 @@ def find_boxes(path: Path, classes: Sequence[str]) -> list[tuple[Path, TrueBoxes
         named = {picture: _voc(file) for picture, file in pairs if file is not None}
         listed = sorted({box.name for boxes in named.values() for box in boxes})
     else:
-        return []
+        return None
     if set(listed) & set(classes):  # a category that no picture has may be unknown
         used = {box.name for boxes in named.values() for box in boxes}
         listed = [name for name in listed if name in used]
@@ -92,10 +92,8 @@ def _voc(path: Path) -> list[_NamedBox]:
         root = ElementTree.parse(path).getroot()  # noqa: S314  # expat limits entities since 2.4.1
         found = []
         for one in root.iter("object"):
-            left, top, right, bottom = (
-                float(one.findtext(f"bndbox/{edge}", ""))
-                for edge in ("xmin", "ymin", "xmax", "ymax")
-            )
+            edges = (one.findtext(f"bndbox/{edge}", "") for edge in _VOC_EDGES)
+            left, top, right, bottom = map(float, edges)
             difficult = one.findtext("difficult", "0").strip() == "1"
             name = one.findtext("name", "").strip()
             found.append(_NamedBox(name, (left - 1, top - 1, right, bottom), difficult))

@@ -33,7 +33,7 @@ class CocoObject(msgspec.Struct, frozen=True):
     Attributes:
         bbox: Left, top, width and height, in pixels.
         iscrowd: 1 for a group, which a model may find or not.
-        area: Of its outline, in pixels.
+        area: Of its outline, in pixels; 0 where nobody says.
         keypoints: x, y and 0 (nobody knows), 1 (hidden) or 2 (seen) for each point.
     """
 
@@ -89,15 +89,19 @@ def read_coco(folder: Path) -> CocoFile | None:
         document = msgspec.json.decode(path.read_bytes(), type=_Document)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as err:
         raise InputError(f"'{path}' holds no annotations as COCO writes them: {err}") from err
+    if not document.images:
+        raise InputError(f"'{path}' lists no picture")
     pictures = {image.id: _find(image.file_name, path, folder) for image in document.images}
     categories = sorted(document.categories, key=lambda category: category.id)
     known = {category.id for category in categories}
     for one in document.annotations:
         if one.image_id not in pictures:
-            raise InputError(f"'{path}' has an annotation of image {one.image_id}, and lists none")
+            raise InputError(
+                f"'{path}' has an annotation of image {one.image_id}, which it does not list"
+            )
         if one.category_id not in known:
             raise InputError(
-                f"'{path}' has an annotation of category {one.category_id}, and lists none"
+                f"'{path}' has an annotation of category {one.category_id}, which it does not list"
             )
         if min(one.bbox[2:]) < 0:
             raise InputError(
@@ -107,12 +111,10 @@ def read_coco(folder: Path) -> CocoFile | None:
 
 
 def _find(name: str, path: Path, folder: Path) -> Path:
-    found = next(
-        (place / name for place in _places(path, folder) if (place / name).is_file()), None
-    )
-    if found is None:
-        raise InputError(f"'{path}' lists the picture '{name}', which is not in '{folder}'")
-    return found
+    for place in _places(path, folder):
+        if (place / name).is_file():
+            return place / name
+    raise InputError(f"'{path}' lists the picture '{name}', which is not in '{folder}'")
 
 
 def _places(path: Path, folder: Path) -> Iterator[Path]:

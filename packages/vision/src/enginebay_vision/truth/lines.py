@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def find_lines(path: Path) -> list[tuple[Path, str]]:
+def find_lines(path: Path) -> list[tuple[Path, str]] | None:
     """The pictures that the only ``.txt`` file of a folder names, with their texts.
 
     Each of its lines is the name of a picture, from the folder on, a tab or a space, and the text.
-    Empty where there is no such file.
+    None where there is no such file.
 
     Raises:
         InputError: There are several files, it is not in UTF-8, or a line names no picture or no
@@ -22,7 +22,7 @@ def find_lines(path: Path) -> list[tuple[Path, str]]:
     """
     files = sorted(path.glob("*.txt"))
     if not files:
-        return []
+        return None
     if len(files) > 1:
         raise InputError(
             f"'{path}' holds {len(files)} .txt files, and one would list the texts",

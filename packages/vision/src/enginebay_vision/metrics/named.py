@@ -1,4 +1,4 @@
-"""Metrics that are a mean: of pictures made, depths, and texts."""
+"""The metrics ``vision:NAME``."""
 
 from __future__ import annotations
 
@@ -6,14 +6,45 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from enginebay.errors import InputError
-from enginebay_vision.metrics.picture_metric import PictureMetric
+from enginebay.errors import InputError, UsageError, nearest
+from enginebay_vision.metrics.average_precision import BoxPrecision, KeypointPrecision
+from enginebay_vision.metrics.picture_metric import PictureMetric, add_counts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from enginebay.authors import NumpyArray
+    from enginebay_vision.found import FoundMap, Segment
     from enginebay_vision.truth.annotated import Target
+
+
+class MeanIoU(PictureMetric):
+    """The mean over classes of the shared pixels' part of those that are found or true.
+
+    Pixels without a true class do not count, nor do classes that occur nowhere.
+    """
+
+    def reset(self) -> None:
+        """Forget all items."""
+        self.metric_state = {"counts": np.zeros((3, 0), np.int64)}
+
+    def add(self, found: FoundMap[Segment], target: Target) -> None:
+        """Add a mask."""
+        seen = target.truth >= 0
+        mask, right = found.array[seen], target.truth[seen]
+        size = max(mask.max(initial=-1), right.max(initial=-1)) + 1
+        each = (mask[mask == right], mask[mask >= 0], right)
+        self.merge_state({"counts": np.stack([np.bincount(c, minlength=size) for c in each])})
+
+    def merge_state(self, state: Mapping[str, Any]) -> None:
+        """Add the pixels of another metric of this kind."""
+        self.metric_state = {"counts": add_counts(self.metric_state["counts"], state["counts"])}
+
+    def compute(self) -> float:
+        """The mean; NaN before the first item."""
+        both, found, true = self.metric_state["counts"]
+        union = found + true - both
+        return float((both[union > 0] / union[union > 0]).mean()) if union.any() else np.nan
 
 
 class PictureMean(PictureMetric):
@@ -55,7 +86,7 @@ class PictureMean(PictureMetric):
         return total / count if count else float("nan")
 
 
-def psnr(found: Any, target: Target) -> tuple[float, int]:
+def _psnr(found: Any, target: Target) -> tuple[float, int]:
     """The ratio of the largest pixel's power to that of the error, in decibels."""
     if found.array.shape != target.truth.shape:
         shapes = ["x".join(map(str, each.shape[1::-1])) for each in (found.array, target.truth)]
@@ -79,19 +110,19 @@ def _depths(found: Any, target: Target) -> tuple[NumpyArray, NumpyArray]:
     return depth, true
 
 
-def relative_error(found: Any, target: Target) -> tuple[float, int]:
+def _relative_error(found: Any, target: Target) -> tuple[float, int]:
     """The mean error of depths as a part of the true ones."""
     depth, true = _depths(found, target)
     return float(np.mean(np.abs(depth - true) / true)), 1
 
 
-def rmse(found: Any, target: Target) -> tuple[float, int]:
+def _rmse(found: Any, target: Target) -> tuple[float, int]:
     """The root of the mean squared error of depths."""
     depth, true = _depths(found, target)
     return float(np.sqrt(np.mean(np.square(depth - true)))), 1
 
 
-def edits(found: Any, target: Target) -> tuple[float, int]:
+def _edits(found: Any, target: Target) -> tuple[float, int]:
     """How many characters must be changed, added or left out, and how many there are."""
     text = found[0].text
     row = list(range(len(text) + 1))
@@ -101,3 +132,29 @@ def edits(found: Any, target: Target) -> tuple[float, int]:
             changed = before[place] + (character != other)
             row.append(min(changed, before[place + 1] + 1, row[place] + 1))
     return row[-1], len(target.truth)
+
+
+_METRICS: dict[str, Callable[[], PictureMetric]] = {
+    "miou": lambda: MeanIoU("semantic-segmentation"),
+    "psnr": lambda: PictureMean(_psnr, "image-to-image", higher_is_better=True),
+    "abs-rel": lambda: PictureMean(_relative_error, "depth-estimation"),
+    "rmse": lambda: PictureMean(_rmse, "depth-estimation"),
+    "map": lambda: BoxPrecision("object-detection"),
+    "oks-ap": lambda: KeypointPrecision("keypoint-detection"),
+    "cer": lambda: PictureMean(_edits, "text-recognition"),
+}
+
+
+def build_metric(name: str) -> PictureMetric:
+    """Build the metric of this name.
+
+    Raises:
+        UsageError: There is none.
+    """
+    if name not in _METRICS:
+        close = nearest(name, _METRICS)
+        raise UsageError(
+            f"unknown metric 'vision:{name}'; available: {', '.join(_METRICS)}",
+            hint=f"did you mean 'vision:{close}'?" if close else None,
+        )
+    return _METRICS[name]()
