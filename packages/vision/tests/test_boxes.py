@@ -189,7 +189,7 @@ def test_a_coco_file_that_does_not_fit(
 def test_two_coco_files(tmp_path: Path) -> None:
     coco(tmp_path, DOG)
     (tmp_path / "other.json").write_text("{")
-    with pytest.raises(eb.EnginebayError, match=r"holds 2 \.json files, and one would have") as c:
+    with pytest.raises(eb.EnginebayError, match=r"holds 2 \.json files, wanted one with") as c:
         eb.DataSet(tmp_path).for_task(task())
     assert c.value.hint == "keep one of annotations/instances.json, other.json"
     (tmp_path / "annotations" / "instances.json").unlink()

@@ -147,7 +147,7 @@ def test_two_files_of_texts(tmp_path: Path) -> None:
     (tmp_path / "more.txt").touch()
     with pytest.raises(eb.EnginebayError) as caught:
         eb.DataSet(tmp_path).for_task(task())
-    assert str(caught.value) == f"'{tmp_path}' holds 2 .txt files, and one would list the texts"
+    assert str(caught.value) == f"'{tmp_path}' holds 2 .txt files, wanted one with annotations"
     assert caught.value.hint == "keep one of labels.txt, more.txt"
     (tmp_path / "more.txt").unlink()
     (tmp_path / "labels.txt").write_bytes(b"\xff\xfe")

@@ -30,9 +30,9 @@ class DepthEstimation(OneOutputTask, frozen=True, kw_only=True, tag="depth-estim
 
     Attributes:
         output: The output, ``1×h×w`` or ``1×1×h×w``; empty for the model's first.
-        relative: True where its numbers are inverse depths but for a factor and a summand, as of
-            MiDaS and Depth Anything: metrics find both by least squares for each picture.
-        unit: How many numbers of a file of true depths are one of the output: 1000 for files in
+        relative: True if the output has inverse depths up to a scale and a shift, as MiDaS and
+            Depth Anything do: metrics find both by least squares for each picture.
+        unit: The number in a file of true depths that means 1 in the output: 1000 for files in
             millimetres and an output in metres; 256 for KITTI's files.
     """
 
@@ -52,7 +52,7 @@ class DepthEstimation(OneOutputTask, frozen=True, kw_only=True, tag="depth-estim
         return find_pairs(path, (("images", "depth"),), (".png",))
 
     def read_truth(self, picture: Picture, annotation: Path) -> tuple[Picture, NumpyArray]:
-        """Read a picture's depths, ``H×W float32``; 0 where nobody knows."""
+        """Read a picture's depths, ``H×W float32``; 0 for unknown ones."""
         return picture, open_numbers(annotation, picture.size).astype(np.float32) / self.unit
 
     def postprocess(
@@ -61,8 +61,8 @@ class DepthEstimation(OneOutputTask, frozen=True, kw_only=True, tag="depth-estim
         """Find the depth of each pixel.
 
         Returns:
-            The smallest, the largest and the mean number; ``array`` has that of each pixel,
-            ``H×W float32``, NaN for those that were cut off before the network.
+            The smallest, the largest and the mean depth; ``array`` has the depth of each pixel,
+            ``H×W float32``, NaN for pixels that were cut off before the network.
         """
         values = one_map(outputs, self.output)
         places = find_places(self.image, size, values.shape)

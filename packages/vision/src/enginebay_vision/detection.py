@@ -44,10 +44,10 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
             are in its pixels.
         activation: What makes scores from 0 to 1: ``softmax``, ``sigmoid`` or ``none``.
         threshold: Boxes with a lower score are left out.
-        every_class: True where a box is an object of each class whose score is high enough, as in
-            torchvision and MMDetection; False where it is one of its best class. Without
-            ``labels``.
-        nms: How boxes that mean the same object are dropped; None where the model does it.
+        every_class: True if a box is an object of each class whose score is high enough, as in
+            torchvision and MMDetection; False if it is an object of its best class only. Only
+            without ``labels``.
+        nms: How boxes that mean the same object are dropped; None if the model does it.
     """
 
     boxes: str = "boxes"

@@ -17,7 +17,7 @@ T = TypeVar("T")
 class FoundMap(list[T]):
     """What was found in a picture, with a value for each of its pixels.
 
-    A list of what a table shows of the values.
+    The list has the rows that a table shows of the values.
 
     Attributes:
         array: The values, ``H×W`` or ``H×W×3``.
@@ -126,8 +126,8 @@ class Text(msgspec.Struct, frozen=True):
     """A line of text.
 
     Attributes:
-        text: What it says.
-        score: The mean probability of its characters; 0 where there are none.
+        text: The characters.
+        score: The mean probability of its characters; 0 for an empty text.
     """
 
     text: str

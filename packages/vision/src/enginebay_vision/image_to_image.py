@@ -1,4 +1,4 @@
-"""Pictures out of pictures: super-resolution, and whatever else makes them."""
+"""Pictures out of pictures: super-resolution, denoising and the like."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class ImageToImage(OneOutputTask, frozen=True, kw_only=True, tag="image-to-image
             )
 
     def find_items(self, path: Path) -> list[tuple[Path, Any]]:
-        """Pictures with what should be made of them, under the same names."""
+        """Pictures, each with the wanted one of the same name."""
         return find_pairs(path, (("lr", "hr"), ("input", "target")))
 
     def read_truth(self, picture: Picture, annotation: Path) -> tuple[Picture, NumpyArray]:
-        """Read what should be made of a picture: ``H×W×3 uint8``, or ``H×W`` where it is grey."""
+        """Read the wanted picture: ``H×W×3 uint8``, or ``H×W`` for a grey one."""
         return picture, np.asarray(open_image(annotation, "RGB" if self._colours else "L"))
 
     @property
@@ -62,8 +62,8 @@ class ImageToImage(OneOutputTask, frozen=True, kw_only=True, tag="image-to-image
         """Make the picture.
 
         Returns:
-            Its size; ``array`` is the picture, ``H×W×3 uint8`` or, of grey ones, ``H×W``, without
-            what was filled up around it.
+            Its size; ``array`` is the picture, ``H×W×3 uint8``, or ``H×W`` for a grey one, without
+            the fill around it.
         """
         values = channels_first(outputs, self.output, self.image.layout)
         mean, std = (

@@ -29,7 +29,7 @@ class TruePoints(NamedTuple):
     """The points of one body.
 
     Attributes:
-        points: ``K×3``: x and y in pixels of the picture, and 0 where nobody knows them.
+        points: ``K×3``: x and y in pixels of the picture, and 0 if the place is unknown.
         area: Of the body's outline, or of its box, in pixels.
     """
 
@@ -46,7 +46,7 @@ class KeypointDetection(OneOutputTask, frozen=True, kw_only=True, tag="keypoint-
         skeleton: Pairs of points between which a line is drawn.
         threshold: Points with a lower score are not drawn.
         sigmas: How exactly people place each point, for metrics; empty for COCO's 17.
-        padding: What a body's box is multiplied by before it is cut out of an annotated picture.
+        padding: Factor for the box of a body before it is cut out of an annotated picture.
     """
 
     skeleton: tuple[tuple[int, int], ...] = ()
@@ -83,7 +83,7 @@ class KeypointDetection(OneOutputTask, frozen=True, kw_only=True, tag="keypoint-
         return [(coco.pictures[one.image_id], one) for one in bodies]
 
     def read_truth(self, picture: Picture, annotation: CocoObject) -> tuple[Picture, TruePoints]:
-        """Cut a body out of a picture, as wide and high as the network's input asks for."""
+        """Cut a body out of a picture, with the aspect ratio of the network's input."""
         left, top, width, height = annotation.bbox
         middle, area = (left + width / 2, top + height / 2), annotation.area or width * height
         if self.image.size is not None:

@@ -1,4 +1,4 @@
-"""Maps: values for each place of a network's input, brought to the pixels of the picture."""
+"""Maps over a network's input, interpolated at the pixels of the picture."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class SemanticSegmentation(OneOutputTask, frozen=True, kw_only=True, tag="semant
         form: ``scores``: it is ``1×C×h×w``, or ``1×h×w×C`` where the input has such a layout, and
             the largest number of a place wins; ``classes``: it has the class's number for each
             place, ``1×h×w`` or ``1×1×h×w``.
-        from_one: True where masks in files count classes from 1 and 0 is none, as ADE20K's.
+        from_one: True if masks in files count classes from 1 and 0 means none, as in ADE20K.
     """
 
     form: Literal["scores", "classes"] = "scores"

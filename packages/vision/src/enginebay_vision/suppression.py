@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 class Suppression(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which boxes mean the same object: the best one of them is kept.
+    """Keeps the best of the boxes that mean the same object.
 
     Attributes:
-        iou: A box goes where a better one that is kept shares more than this part of their union.
-        per_class: True where only boxes of one class mean the same object.
-        most: How many boxes are kept.
+        iou: A box is dropped if its overlap with a better box, intersection over union, is larger.
+        per_class: True if only boxes of the same class can mean the same object.
+        most: The number of boxes that are kept.
     """
 
     iou: float = 0.5

@@ -65,14 +65,14 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return AnnotatedPictures(self, self.find_items(path))
 
     def find_items(self, path: Path) -> list[tuple[Path, Any]]:
-        """The pictures in a folder, each with its annotation; None where there are none."""
+        """The pictures in a folder, each with its annotation, or None."""
         return [(file, None) for file in find_pictures(path)]
 
     def read_truth(self, picture: Picture, annotation: Any) -> tuple[Picture, Any]:
         """Read the annotation of a picture, as :meth:`find_items` found it.
 
         Returns:
-            The part of the picture that the model gets, and what is true of it.
+            The part of the picture that the model gets, and its truth, as metrics take it.
 
         Raises:
             InputError: The annotation does not fit the picture or the task.
@@ -118,7 +118,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         save(self.paint(open_image(item).copy(), found), path)
 
     def paint(self, picture: Picture, found: Any) -> Picture:
-        """Paint what was found on a picture, which may be changed."""
+        """Paint the result of ``postprocess`` on a picture, which may be changed."""
         raise NotImplementedError
 
     def class_name(self, index: int) -> str:

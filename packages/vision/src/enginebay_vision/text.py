@@ -33,7 +33,7 @@ class TextRecognition(OneOutputTask, frozen=True, kw_only=True, tag="text-recogn
         decoding: ``ctc``: equal neighbours are one character, and blanks are left out;
             ``attention``: the text goes to the first end.
         special: Which entry is no character: CTC's blank, or the end; -1 for the last.
-        activation: What makes probabilities: ``softmax``, ``sigmoid`` or ``none``.
+        activation: ``softmax`` or ``sigmoid`` makes probabilities; ``none`` if they are some.
     """
 
     decoding: Literal["ctc", "attention"] = "ctc"

@@ -1,1 +1,1 @@
-"""What tasks find, held against annotations."""
+"""Metrics that compare results of tasks with annotations."""

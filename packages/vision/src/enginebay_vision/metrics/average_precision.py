@@ -45,7 +45,7 @@ class AveragePrecision(PictureMetric):
     def add_class(
         self, index: int, scores: NumpyArray, similar: NumpyArray, ignored: NumpyArray
     ) -> None:
-        """Add what was found of one class in a picture.
+        """Add the things found of one class in a picture.
 
         Args:
             index: The class's number.
@@ -130,7 +130,7 @@ def _shared(found: NumpyArray, true: NumpyArray, ignored: NumpyArray) -> NumpyAr
 
 
 def _matches(similar: NumpyArray, ignored: NumpyArray, needed: float) -> NumpyArray:
-    """For each thing found, the best first, if it is one of the true ones that are left."""
+    """For each thing found, the best first: 1 if it matches a true one, 0, or _IGNORED."""
     left = np.ones(len(ignored), bool)
     states = np.zeros(len(similar))
     for place, row in enumerate(similar):

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class MeanIoU(PictureMetric):
-    """The mean over classes of the shared pixels' part of those that are found or true.
+    """The mean over classes of the intersection over union of found and true pixels.
 
-    Pixels without a true class do not count, nor do classes that occur nowhere.
+    Pixels without a true class do not count, nor do classes without any pixel.
     """
 
     def reset(self) -> None:
@@ -51,7 +51,7 @@ class PictureMean(PictureMetric):
     """The quotient of two sums over all pictures.
 
     Args:
-        measure: Returns what a picture adds to both sums: of what was found, and of its target.
+        measure: Returns a picture's part of both sums, from the result and the target.
         kind: The kind of task that it measures.
         higher_is_better: False for errors.
     """
@@ -98,7 +98,7 @@ def _psnr(found: Any, target: Target) -> tuple[float, int]:
 
 
 def _depths(found: Any, target: Target) -> tuple[NumpyArray, NumpyArray]:
-    """The depths that were found and the true ones, of the pixels where both are known."""
+    """The found and the true depths of the pixels that have both."""
     known = (target.truth > 0) & np.isfinite(found.array)
     if not known.any():
         raise InputError("no pixel of it has a depth that is known")
@@ -111,7 +111,7 @@ def _depths(found: Any, target: Target) -> tuple[NumpyArray, NumpyArray]:
 
 
 def _relative_error(found: Any, target: Target) -> tuple[float, int]:
-    """The mean error of depths as a part of the true ones."""
+    """The mean of the errors, each divided by the true depth."""
     depth, true = _depths(found, target)
     return float(np.mean(np.abs(depth - true) / true)), 1
 

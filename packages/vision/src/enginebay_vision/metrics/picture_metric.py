@@ -1,4 +1,4 @@
-"""What metrics of pictures share."""
+"""The base of the metrics of pictures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class PictureMetric:
-    """What metrics of pictures share.
+    """Base class of the metrics of pictures.
 
     Args:
         kind: The kind of task that it measures.
@@ -35,7 +35,7 @@ class PictureMetric:
 
         Args:
             outputs: The model's outputs by name, or its only one.
-            target: What a folder with annotations gives.
+            target: The target of an item in a folder with annotations.
 
         Raises:
             InputError: It comes from elsewhere, or belongs to another task.
@@ -51,12 +51,12 @@ class PictureMetric:
         self.add(target.find(outputs), target)
 
     def add(self, found: Any, target: Target) -> None:
-        """Add what was found in a picture, and what is true of it."""
+        """Add the result of ``postprocess`` for a picture."""
         raise NotImplementedError
 
 
 def add_counts(one: NumpyArray, other: NumpyArray) -> NumpyArray:
-    """The sum of counts of the classes, where each may know of more than the other."""
+    """The sum of two tables of counts, whose numbers of classes may differ."""
     total = np.zeros((len(one), max(one.shape[1], other.shape[1])), np.int64)
     total[:, : one.shape[1]] += one
     total[:, : other.shape[1]] += other

@@ -1,1 +1,1 @@
-"""What is true of pictures: annotations in the usual layouts."""
+"""Annotations of pictures, in the usual layouts."""

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 class Target(NamedTuple):
-    """What is true of a picture, for the metrics ``vision:NAME``.
+    """The truth about a picture, for the metrics ``vision:NAME``.
 
     Attributes:
         task: Reads a model's outputs for the picture.
         size: The picture's width and height.
-        truth: What is true of it, in the form that the task gives it.
+        truth: The annotation, as the task's ``read_truth`` returned it.
     """
 
     task: Any
@@ -27,13 +27,13 @@ class Target(NamedTuple):
     truth: Any
 
     def find(self, outputs: Mapping[str, NumpyArray] | NumpyArray) -> Any:
-        """Return what a model found: its outputs by name, or its only one."""
+        """Return the result of the task for a model's outputs by name, or its only one."""
         named = outputs if isinstance(outputs, dict) else {self.task.output: outputs}
         return self.task.postprocess(named, self.size)
 
 
 class AnnotatedPictures:
-    """Pictures as items: each is read and preprocessed, with its annotation, when it is wanted.
+    """Pictures as items: each is read and preprocessed, with its annotation, when it is used.
 
     Args:
         task: Makes the model's input of a picture, and reads annotations.
@@ -48,7 +48,7 @@ class AnnotatedPictures:
         return len(self._items)
 
     def __getitem__(self, index: int) -> tuple[Any, Target | None]:
-        """The input of a picture, and what is true of it."""
+        """The input of a picture, and its target."""
         file, annotation = self._items[index]
         picture, target = open_image(file), None
         if annotation is not None:

@@ -27,7 +27,7 @@ class TrueBoxes(NamedTuple):
     Attributes:
         corners: ``N×4``: left, top, right, bottom, in pixels of the picture.
         classes: The number of each one's class.
-        ignored: True for those that a model may find or not: groups, and difficult ones.
+        ignored: True for objects that do not count, found or not: groups, and difficult ones.
     """
 
     corners: NumpyArray
@@ -42,11 +42,11 @@ class _NamedBox(NamedTuple):
 
 
 def find_boxes(path: Path, classes: Sequence[str]) -> list[tuple[Path, TrueBoxes]] | None:
-    """The pictures that have annotations as COCO or VOC writes them; None where none has.
+    """The annotated pictures of a folder in COCO's or VOC's layout; None in any other layout.
 
     Args:
         path: The folder.
-        classes: The task's classes; empty where it names none.
+        classes: The task's classes; empty if it names none.
 
     Raises:
         InputError: An annotation is none, or of a class that the task does not name.

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 def number_classes(
     names: Sequence[str], classes: Sequence[str], description: str, kind: str
 ) -> tuple[str, list[int]]:
-    """Return by what a data set's classes are numbered, and their numbers.
+    """Return the rule by which a data set's classes are numbered, and their numbers.
 
     Args:
         names: The data set's names, in its order.
-        classes: The task's names; empty where it has none.
+        classes: The task's names; empty if it has none.
         description: The data set in messages.
-        kind: What has the names: ``folder`` or ``category``.
+        kind: ``folder`` or ``category``, for messages.
 
     Raises:
         InputError: A name is none of the task's, or stands for two of its classes.

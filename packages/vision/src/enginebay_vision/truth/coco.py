@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from enginebay.errors import InputError
+from enginebay_vision.truth.files import only_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,8 +33,8 @@ class CocoObject(msgspec.Struct, frozen=True):
 
     Attributes:
         bbox: Left, top, width and height, in pixels.
-        iscrowd: 1 for a group, which a model may find or not.
-        area: Of its outline, in pixels; 0 where nobody says.
+        iscrowd: 1 for a group of objects.
+        area: Of its outline, in pixels; 0 if unknown.
         keypoints: x, y and 0 (nobody knows), 1 (hidden) or 2 (seen) for each point.
     """
 
@@ -69,22 +70,17 @@ class CocoFile(NamedTuple):
 
 
 def read_coco(folder: Path) -> CocoFile | None:
-    """Read the only ``.json`` file in a folder, or in a folder of it; None where there is none.
+    """Read the only ``.json`` file in a folder, or in one of its folders; None if there is none.
 
-    Pictures lie in the folder, in one of its folders, or beside the file.
+    Pictures are in the folder, in one of its folders, or next to the file.
 
     Raises:
-        InputError: There are several files, it is none of COCO's, or what it names is missing.
+        InputError: There are several files, it is not in COCO's format, or a picture is missing.
     """
     files = sorted([*folder.glob("*.json"), *folder.glob("*/*.json")])
-    if not files:
+    path = only_file(files, folder)
+    if path is None:
         return None
-    if len(files) > 1:
-        raise InputError(
-            f"'{folder}' holds {len(files)} .json files, and one would have the annotations",
-            hint=f"keep one of {', '.join(str(file.relative_to(folder)) for file in files)}",
-        )
-    path = files[0]
     try:
         document = msgspec.json.decode(path.read_bytes(), type=_Document)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as err:

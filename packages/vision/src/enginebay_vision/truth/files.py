@@ -53,3 +53,17 @@ def find_pairs(
                 raise InputError(f"'{file}' belongs to no picture: '{pictures}' holds no '{name}'")
             pairs.append((known[name], file))
     return pairs
+
+
+def only_file(files: Sequence[Path], folder: Path) -> Path | None:
+    """Return the file that has a folder's annotations; None if there is none.
+
+    Raises:
+        InputError: There are several.
+    """
+    if len(files) > 1:
+        raise InputError(
+            f"'{folder}' holds {len(files)} {files[0].suffix} files, wanted one with annotations",
+            hint=f"keep one of {', '.join(str(file.relative_to(folder)) for file in files)}",
+        )
+    return files[0] if files else None

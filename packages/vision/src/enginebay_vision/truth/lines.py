@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from enginebay.errors import InputError
+from enginebay_vision.truth.files import only_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -14,30 +15,25 @@ def find_lines(path: Path) -> list[tuple[Path, str]] | None:
     """The pictures that the only ``.txt`` file of a folder names, with their texts.
 
     Each of its lines is the name of a picture, from the folder on, a tab or a space, and the text.
-    None where there is no such file.
+    None if there is no such file.
 
     Raises:
         InputError: There are several files, it is not in UTF-8, or a line names no picture or no
             text.
     """
-    files = sorted(path.glob("*.txt"))
-    if not files:
+    listing = only_file(sorted(path.glob("*.txt")), path)
+    if listing is None:
         return None
-    if len(files) > 1:
-        raise InputError(
-            f"'{path}' holds {len(files)} .txt files, and one would list the texts",
-            hint=f"keep one of {', '.join(file.name for file in files)}",
-        )
     try:
-        lines = files[0].read_text("utf-8-sig").splitlines()
+        lines = listing.read_text("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as err:
-        raise InputError(f"'{files[0]}' cannot be read as UTF-8: {err}") from err
+        raise InputError(f"'{listing}' cannot be read as UTF-8: {err}") from err
     items = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         name, _, text = line.partition("\t" if "\t" in line else " ")
-        where = f"line {number} of '{files[0]}'"
+        where = f"line {number} of '{listing}'"
         if not text:
             raise InputError(f"{where} is '{line}', wanted a picture, a tab and its text")
         if not (path / name).is_file():
