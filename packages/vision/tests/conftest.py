@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -115,3 +116,21 @@ def cli(made: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixtur
     monkeypatch.chdir(made)
     monkeypatch.setenv("ENGINEBAY_BACKENDS", "loopback")
     return partial(call_command, capfd)
+
+
+def coco(path: Path, *objects: dict[str, Any], **changes: Any) -> Path:
+    """Two pictures of 20×10 pixels and COCO's file about them."""
+    (path / "annotations").mkdir(parents=True)
+    (path / "val2017").mkdir()
+    for name in ("a.jpg", "b.jpg"):
+        Image.new("RGB", (20, 10)).save(path / "val2017" / name)
+    document = {
+        "info": {"year": 2017},
+        "images": [{"id": 7, "file_name": "a.jpg"}, {"id": 9, "file_name": "b.jpg"}],
+        "categories": [{"id": 18, "name": "dog"}, {"id": 17, "name": "cat"}],
+        "annotations": [{"id": 1, "segmentation": [], "iscrowd": 0, **each} for each in objects],
+    }
+    document.update(changes)
+    text = {name: value for name, value in document.items() if value is not None}
+    (path / "annotations" / "instances.json").write_text(json.dumps(text))
+    return path

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +16,8 @@ from enginebay.tasks import record_task
 from enginebay_vision.metrics.named import build_metric
 from enginebay_vision.truth.annotated import Target
 from enginebay_vision.truth.boxes import TrueBoxes
+
+from .conftest import coco
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,24 +96,6 @@ def test_suppression_is_data() -> None:
         with pytest.raises(eb.EnginebayError) as caught:
             read_task({**record, "nms": wrong})
         assert str(caught.value).startswith(message)
-
-
-def coco(path: Path, *objects: dict[str, Any], **changes: Any) -> Path:
-    """Two pictures of 20×10 pixels and COCO's file about them."""
-    (path / "annotations").mkdir(parents=True)
-    (path / "val2017").mkdir()
-    for name in ("a.jpg", "b.jpg"):
-        Image.new("RGB", (20, 10)).save(path / "val2017" / name)
-    document = {
-        "info": {"year": 2017},
-        "images": [{"id": 7, "file_name": "a.jpg"}, {"id": 9, "file_name": "b.jpg"}],
-        "categories": [{"id": 18, "name": "dog"}, {"id": 17, "name": "cat"}],
-        "annotations": [{"id": 1, "segmentation": [], "iscrowd": 0, **each} for each in objects],
-    }
-    document.update(changes)
-    text = {name: value for name, value in document.items() if value is not None}
-    (path / "annotations" / "instances.json").write_text(json.dumps(text))
-    return path
 
 
 DOG = {"image_id": 9, "category_id": 18, "bbox": [1, 2, 3, 4]}

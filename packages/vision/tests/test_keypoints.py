@@ -15,7 +15,7 @@ from enginebay_vision.keypoints import TruePoints
 from enginebay_vision.metrics.named import build_metric
 from enginebay_vision.truth.annotated import Target
 
-from .test_boxes import coco
+from .conftest import coco
 
 if TYPE_CHECKING:
     from pathlib import Path
