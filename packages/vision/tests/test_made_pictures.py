@@ -66,6 +66,12 @@ def test_what_was_filled_up_is_cut_off(tmp_path: Path) -> None:
         assert (made.size, made.getpixel((0, 0))) == ((24, 12), (255, 255, 255))
 
 
+def test_what_was_cut_off_was_not_made() -> None:
+    cover = (vision.Resize(8, 8, fit="cover"), vision.Crop(8, 8))
+    found = enlarging(steps=cover).postprocess({"y": np.ones((1, 3, 16, 16))}, (10, 8))
+    assert found == [vision.MadePicture(16, 16)]
+
+
 def test_psnr_is_in_decibels(tmp_path: Path) -> None:
     for name, size in (("lr", 2), ("hr", 4)):
         (tmp_path / name).mkdir()
@@ -132,6 +138,17 @@ def test_relative_depths_are_right_but_for_two_numbers(
     true = np.random.default_rng(seed).uniform(1, 10, (5, 6))
     found = scale / true + shift
     assert measured("abs-rel", depth(relative=True), found, true) == pytest.approx(0, abs=1e-3)
+
+
+def test_nothing_is_behind_the_last_true_depth() -> None:
+    """An inverse depth that is 0 or less would be beyond infinity."""
+    true = [[1, 2, 4, 4]]
+    found = [[1, 0.5, 0.25, -0.25]]
+    value = measured("abs-rel", depth(relative=True), found, true)
+    scale, shift = np.polyfit(found[0], 1 / np.array(true[0]), 1)
+    fitted = 1 / np.maximum(scale * np.array(found[0]) + shift, 0.25)
+    assert (scale * np.array(found[0]) + shift).min() < 0.25
+    assert value == pytest.approx(np.mean(np.abs(fitted - true[0]) / true[0]))
 
 
 @pytest.mark.parametrize(

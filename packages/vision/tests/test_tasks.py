@@ -162,6 +162,16 @@ def test_a_task_gets_the_names_of_its_model() -> None:
     TASK.fit((anything,), (eb.TensorSpec("y", "float32", None),))
 
 
+def test_two_models_whose_inputs_have_other_names_are_prepared_alike() -> None:
+    task = vision.SemanticSegmentation(image=vision.ImageInput(), output="y")
+    half = vision.SemanticSegmentation(
+        image=vision.ImageInput(input="pixels", dtype="float16"), output="y"
+    )
+    assert task.preparation() == half.preparation()
+    other = vision.SemanticSegmentation(image=vision.ImageInput(), output="z")
+    assert task.preparation() != other.preparation()
+
+
 def image(**fields: Any) -> vision.ImageClassification:
     return vision.ImageClassification(image=vision.ImageInput(**fields))
 
