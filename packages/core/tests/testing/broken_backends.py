@@ -542,6 +542,19 @@ BROKEN = {
             return loopback.to_backend(request)
         """,
     ),
+    "it installs a package": Broken(
+        "test_nothing_is_written_outside_the_work_dir",
+        r"surprise 1\.0: installed by the backend",
+        """
+        @eb.hookimpl
+        def to_backend(request):
+            import pathlib
+            package = pathlib.Path(__file__).parent / "surprise-1.0.dist-info"
+            package.mkdir(exist_ok=True)
+            (package / "METADATA").write_text("Name: surprise\\nVersion: 1.0\\n")
+            return loopback.to_backend(request)
+        """,
+    ),
     "it changes the IR's folder": Broken(
         "test_nothing_is_written_outside_the_work_dir",
         "the IR's folder was changed",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from functools import cached_property
+from importlib.metadata import distributions
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
@@ -31,11 +32,15 @@ class Kit:
     Args:
         name: The backend's name.
         folder: An empty folder for the laws' files.
+
+    Attributes:
+        installed: The distributions that were there before any law ran.
     """
 
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name
         self.folder = folder
+        self.installed = installed_distributions()
         self._artifacts: dict[str, eb.Artifact] = {}
         self._wrappers: dict[str, eb.Wrapper] = {}
 
@@ -196,6 +201,11 @@ class Kit:
         """Close every wrapper."""
         for wrapper in self._wrappers.values():
             wrapper.close()
+
+
+def installed_distributions() -> set[str]:
+    """Return the name and version of each distribution that is installed."""
+    return {f"{each.name} {each.version}" for each in distributions()}
 
 
 def compare(
