@@ -90,6 +90,8 @@ class BackendInfo(msgspec.Struct, frozen=True, kw_only=True):
         name: The name users type; the same as the entry point's.
         irs: The IRs it converts from, the preferred one first.
         params: The class that declares its parameters.
+        opset: The ONNX operator set to export where the caller requests none; None for the
+            exporter's own choice.
         api_version: The :data:`API_VERSION` it was written for. Write the number.
         devices: Kinds of device it can run on; the first is the default.
         dtypes: Input and output dtypes, in NumPy's names.
@@ -113,6 +115,7 @@ class BackendInfo(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     irs: tuple[IRKind, ...]
     params: type[BackendParams] = BackendParams
+    opset: int | None = None
     api_version: int = API_VERSION
     devices: tuple[str, ...] = ("cpu",)
     dtypes: tuple[str, ...] = ("float32",)

@@ -188,6 +188,19 @@ def test_a_binding_that_no_manifest_can_hold_names_the_plugin(found: str, wanted
     )
 
 
+def test_a_backend_says_which_operator_set_it_reads_best(tmp_path: Path) -> None:
+    import torch
+
+    model, x = torch.nn.ReLU(), torch.ones(2)
+    with variant("", info=", opset=17"):
+        export = {"backend": "odd", "overwrite": True, "path": tmp_path / "a.onnx"}
+        assert eb.export(model, x, **export).opset == 17
+        assert eb.export(model, x, options=eb.ExportOptions(opset=21), **export).opset == 21
+        ir = eb.deploy(model, x, backend="odd", work_dir=tmp_path / "out").artifact.manifest.ir
+    assert ir is not None
+    assert ir.opset == 17
+
+
 def test_a_missing_runtime_is_told_with_the_command() -> None:
     with variant("", info=", runtime_distributions=('no-such-engine>=2',)"):
         backend = eb.get_backend("odd")

@@ -281,6 +281,10 @@ def test_a_missing_hook_that_only_lacks_the_mark(
             ),
         ),
         (
+            "return BackendInfo(name='mine', irs=('onnx',), opset='17')",
+            "its opset must be a number from 1 on or None, and is '17'",
+        ),
+        (
             "return BackendInfo(name='mine', irs=('onnx',), params=dict)",
             "its params must be a subclass of BackendParams, not <class 'dict'>",
         ),

@@ -239,7 +239,8 @@ def _export(build: Build, kind: IRKind) -> tuple[IRModel, RewriteReport | None]:
     if (file := build.model.file(kind)) is not None:
         return file, None
     settings = build.settings
-    opset = settings.export.opset if kind == "onnx" else None
+    wanted = settings.export.opset or settings.backend.info.opset
+    opset = wanted if kind == "onnx" else None
     patch = export_patch(
         backend=settings.backend.name,
         ir=kind,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from enginebay.backend import get_backend
 from enginebay.config import ExportOptions, refuse_options
 from enginebay.errors import ArtifactExistsError, UsageError
 from enginebay.ir import SUFFIXES
@@ -84,16 +85,13 @@ def export(
             min_shapes=min_shapes,
             max_shapes=max_shapes,
         )
+        opset = options.opset
+        if opset is None and backend and kind == "onnx":
+            opset = get_backend(backend).info.opset
         patch = export_patch(
-            backend=backend,
-            ir=kind,
-            rewriters=options.rewriters,
-            config=config,
-            opset=options.opset,
+            backend=backend, ir=kind, rewriters=options.rewriters, config=config, opset=opset
         )
-        return write_ir(
-            *(bound, kind, target), exporter=options.exporter, opset=options.opset, patch=patch
-        )
+        return write_ir(bound, kind, target, exporter=options.exporter, opset=opset, patch=patch)
 
 
 def _kind_of(path: str | Path | None) -> IRKind:

@@ -191,5 +191,7 @@ def _check_info(info: BackendInfo, status: BackendStatus) -> None:
         raise PluginError(
             f"its irs must be a tuple out of {', '.join(kinds)}, and are {info.irs!r}"
         )
+    if not (info.opset is None or (type(info.opset) is int and info.opset > 0)):
+        raise PluginError(f"its opset must be a number from 1 on or None, and is {info.opset!r}")
     if not (isinstance(info.params, type) and issubclass(info.params, BackendParams)):
         raise PluginError(f"its params must be a subclass of BackendParams, not {info.params!r}")
