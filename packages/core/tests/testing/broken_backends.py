@@ -565,6 +565,96 @@ BROKEN = {
             return loopback.to_backend(request)
         """,
     ),
+    "it goes to another folder": Broken(
+        "test_the_process_stays_as_it_was",
+        "the folder: not as before",
+        """
+        @eb.hookimpl
+        def build_wrapper(request):
+            import os, tempfile; os.chdir(tempfile.gettempdir())
+            return Wrapper(request)
+        """,
+    ),
+    "it sets a variable": Broken(
+        "test_the_process_stays_as_it_was",
+        "os.environ: not as before",
+        """
+        @eb.hookimpl
+        def build_wrapper(request):
+            import os, uuid; os.environ['ENGINE_RUN'] = uuid.uuid4().hex
+            return Wrapper(request)
+        """,
+    ),
+    "it seeds NumPy": Broken(
+        "test_the_process_stays_as_it_was",
+        "NumPy's random state: not as before",
+        """
+        @eb.hookimpl
+        def build_wrapper(request):
+            import numpy; numpy.random.seed(0)
+            return Wrapper(request)
+        """,
+    ),
+    "it draws numbers": Broken(
+        "test_the_process_stays_as_it_was",
+        "Python's random state: not as before",
+        """
+        @eb.hookimpl
+        def build_wrapper(request):
+            import random; random.random()
+            return Wrapper(request)
+        """,
+    ),
+    "it seeds torch": Broken(
+        "test_the_process_stays_as_it_was",
+        "torch's random state: not as before",
+        """
+        @eb.hookimpl
+        def build_wrapper(request):
+            import torch; torch.rand(1)
+            return Wrapper(request)
+        """,
+    ),
+    "it takes the signals": Broken(
+        "test_the_process_stays_as_it_was",
+        "signal handlers: not as before",
+        """
+        @eb.hookimpl
+        def build_wrapper(request):
+            import signal; signal.signal(signal.SIGTERM, lambda *_: None)
+            return Wrapper(request)
+        """,
+    ),
+    "it makes warnings of NumPy errors": Broken(
+        "test_the_process_stays_as_it_was",
+        "NumPy's errors: not as before",
+        """
+        @eb.hookimpl
+        def build_wrapper(request):
+            import numpy; numpy.seterr(under='raise')
+            return Wrapper(request)
+        """,
+    ),
+    "it turns gradients off": Broken(
+        "test_the_process_stays_as_it_was",
+        "torch's gradients: not as before",
+        """
+        @eb.hookimpl
+        def build_wrapper(request):
+            import torch; torch.set_grad_enabled(False)
+            return Wrapper(request)
+        """,
+    ),
+    "it logs everything": Broken(
+        "test_the_process_stays_as_it_was",
+        "the log level: not as before",
+        """
+        @eb.hookimpl
+        def build_wrapper(request):
+            import logging; logging.getLogger().setLevel(1)
+            return Wrapper(request)
+        """,
+    ),
     "it leaves a daemon": Broken(
         "test_no_process_is_left",
         "left running: .* sleep",

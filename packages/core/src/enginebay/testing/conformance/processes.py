@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import locale
+import logging
 import os
+import random
 import signal
 import subprocess
+import sys
 import time
 import uuid
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 import enginebay as eb
 from enginebay.testing.conformance.kit import installed_distributions
@@ -67,6 +73,24 @@ wrapper.close()
 sys.exit(f"the forked process ended with status {ended[1]}" if ended[1] else 0)
 """
 
+#: In front of the names of the settings that have changed.
+_CHANGED = "changed settings: "
+
+#: Imports the engine's modules, whose own settings are theirs, then converts, loads and runs.
+_SETTINGS = f"""\
+import contextlib, sys, numpy as np, enginebay as eb
+from enginebay.testing.conformance.processes import settings_of_the_process
+_, name, ir, folder, *modules = sys.argv
+for module in modules:
+    with contextlib.suppress(ImportError):
+        __import__(module)
+before = settings_of_the_process()
+with eb.load(eb.convert(ir, backend=name, work_dir=folder)) as wrapper:
+    wrapper({{each.name: np.zeros(each.dims, each.dtype) for each in wrapper.inputs}})
+after = settings_of_the_process()
+print("{_CHANGED}" + ", ".join(name for name in before if before[name] != after[name]))
+"""
+
 #: Marks the processes that belong to one run, through however many generations.
 _MARK = "ENGINEBAY_CONFORMANCE_RUN"
 
@@ -111,6 +135,13 @@ class ProcessLaws:
         ended = _wait_for(lambda: not _marked(mark), seconds=_PATIENCE)
         assert ended, f"left running: {', '.join(_kill(mark))}"
 
+    def test_the_process_stays_as_it_was(self, kit: Kit, tmp_path: Path) -> None:
+        """Converting, loading and running change no setting of the process, and no random state."""
+        ir = kit.ir("fixed").path
+        printed = kit.python(_SETTINGS, ir, tmp_path / "artifact", *kit.engine_modules)
+        changed = printed.rpartition(_CHANGED)[2].strip()  # an engine may print, too
+        assert not changed, f"{changed}: not as before"
+
     def test_a_fork_is_refused(self, kit: Kit) -> None:
         """In a forked process an inherited wrapper is refused, and closing it hangs nothing."""
         if not hasattr(os, "fork"):
@@ -128,6 +159,27 @@ class ProcessLaws:
                 eb.load(target).close()  # whole, or it would be refused
         eb.convert(ir, backend=kit.name, work_dir=target, overwrite=True)
         assert [path.name for path in tmp_path.iterdir()] == ["artifact"]
+
+
+def settings_of_the_process() -> dict[str, object]:
+    """Return what the whole process shares, and a backend has no business with."""
+    import torch
+
+    return {
+        "the folder": Path.cwd(),
+        "os.environ": dict(os.environ),
+        "the locale": locale.setlocale(locale.LC_ALL),
+        "signal handlers": {one: signal.getsignal(one) for one in signal.valid_signals()},
+        "the log level": logging.getLogger().level,
+        "recursion": sys.getrecursionlimit(),
+        "NumPy's errors": np.geterr(),
+        "NumPy's random state": str(np.random.get_state()),
+        "Python's random state": hash(random.getstate()),
+        "torch's random state": torch.get_rng_state().numpy().tobytes(),
+        "torch's dtype": torch.get_default_dtype(),
+        "torch's gradients": torch.is_grad_enabled(),
+        "torch's threads": torch.get_num_threads(),
+    }
 
 
 def _kill_while_converting(kit: Kit, ir: Path, target: Path, seconds: float) -> None:
