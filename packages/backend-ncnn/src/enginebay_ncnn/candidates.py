@@ -98,7 +98,7 @@ def candidates(
     timeout = math.inf if is_only else _FIRST_SHARE * time_left()
     yield (
         "as it is",
-        lambda: Candidate(frozen.save(folder), feeds, frozen.outputs, frozen.places, timeout),
+        lambda: Candidate(frozen.path, feeds, frozen.outputs, frozen.places, timeout),
     )
     if is_only:
         return

@@ -118,7 +118,7 @@ def _best(request: ConvertRequest[NcnnParams], params: NcnnParams, scratch: Path
     if request.ir.kind == "onnx":
         refuse_large_integers(onnx_integers(request.ir.path))
     else:
-        frozen = Frozen.read(request.ir.path, trials)
+        frozen = Frozen.read(request.ir.path, trials, scratch, params.pnnx_timeout)
         examples = frozen.named
         refuse_large_integers(torchscript_integers(frozen.module.graph, frozen.examples))
     failures: dict[str, ConversionError] = {}

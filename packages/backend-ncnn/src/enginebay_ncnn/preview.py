@@ -10,7 +10,7 @@ from enginebay_ncnn import pnnx
 from enginebay_ncnn.candidates import candidates
 from enginebay_ncnn.graph import Graph
 from enginebay_ncnn.shapes import input_shapes
-from enginebay_ncnn.torchscript import Frozen
+from enginebay_ncnn.torchscript import Frozen, foreign_operators
 from enginebay_ncnn.trial_inputs import trial_inputs
 
 if TYPE_CHECKING:
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from enginebay.hooks import ConvertRequest
     from enginebay_ncnn.candidates import Candidate
     from enginebay_ncnn.params import NcnnParams
-
-#: The namespaces of operators that pnnx reads; it ends with a signal where there is another one.
-_KNOWN = ("aten", "prim", "onnx")
 
 
 def unsupported_operators(request: ConvertRequest[NcnnParams]) -> dict[str, str]:
@@ -34,9 +31,9 @@ def unsupported_operators(request: ConvertRequest[NcnnParams]) -> dict[str, str]
     shapes = input_shapes(request.ir.inputs, params)
     frozen = None
     if request.ir.kind == "torchscript":
-        frozen = Frozen.read(request.ir.path, trial_inputs(request.samples, shapes))
-        kinds = {node.kind() for node in frozen.module.inlined_graph.nodes()}
-        if foreign := sorted(kind for kind in kinds if kind.partition("::")[0] not in _KNOWN):
+        trials = trial_inputs(request.samples, shapes)
+        frozen = Frozen.read(request.ir.path, trials, request.work_dir, params.pnnx_timeout)
+        if foreign := foreign_operators(frozen.module):
             return dict.fromkeys(foreign, "pnnx knows no operators of others")
     best: dict[str, str] | None = None
     failure: ConversionError | None = None

@@ -1,4 +1,8 @@
-"""TorchScript, frozen for pnnx and run once, with the source lines of its operators."""
+"""TorchScript, frozen for pnnx and run once, with the source lines of its operators.
+
+It runs in a child process: inputs of our own making may be indices beyond a table, at which not
+every operator raises.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from enginebay.errors import ConversionError, MissingDependencyError
+import numpy as np
+
+from enginebay.authors import call
+from enginebay.errors import ChildCrashedError, ConversionError, MissingDependencyError
+from enginebay_ncnn.child_process import run_frozen
 from enginebay_ncnn.stable import replace_unstable
 
 if TYPE_CHECKING:
@@ -24,6 +32,12 @@ _FRAME = re.compile(r"^(?P<file>.+\.py)\((?P<line>\d+)\)", re.MULTILINE)
 #: Frames that are not the model's own code.
 _FOREIGN = ("/torch/", "/src/enginebay", "-packages/enginebay")
 
+#: The namespaces of operators that pnnx reads; it ends with a signal where there is another one.
+_KNOWN = ("aten", "prim", "onnx")
+
+#: How many sets of inputs to try: up to three random ones come before the caller's example.
+_TRIALS = 5
+
 
 @dataclass(frozen=True)
 class Frozen:
@@ -33,6 +47,7 @@ class Frozen:
 
     Attributes:
         module: The module.
+        path: Its file, for pnnx.
         examples: Inputs in the model's order.
         outputs: The outputs for these inputs.
         named: The inputs by name.
@@ -40,21 +55,27 @@ class Frozen:
     """
 
     module: Any
+    path: Path
     examples: tuple[Tensor, ...]
     outputs: tuple[NumpyArray, ...]
     named: Mapping[str, NumpyArray]
     places: Mapping[str, list[str]]
 
     @classmethod
-    def read(cls, path: Path, trials: Sequence[Mapping[str, NumpyArray]]) -> Frozen:
+    def read(
+        cls, path: Path, trials: Sequence[Mapping[str, NumpyArray]], folder: Path, timeout: float
+    ) -> Frozen:
         """Freeze a TorchScript file.
 
         Args:
             path: The file.
             trials: Sets of inputs by name; the first that the file runs on becomes the examples.
+            folder: The folder for the frozen file.
+            timeout: Seconds that a run may take.
 
         Raises:
-            ConversionError: The file runs on none of them.
+            ConversionError: The file runs on none of them, or takes its process down.
+            ChildTimeoutError: It ran past its time limit.
             MissingDependencyError: torch is not installed.
         """
         try:
@@ -71,33 +92,17 @@ class Frozen:
             # Without numerics: pnnx folds a batch norm into a convolution itself.
             frozen: Any = torch.jit.freeze(model, optimize_numerics=False)
             replace_unstable(frozen.graph)
-        failure: RuntimeError | None = None
-        for named in trials:
-            tensors = tuple(torch.from_numpy(array.copy()) for array in named.values())
-            try:
-                with torch.no_grad(), quiet():
-                    outputs = frozen(*(tensor.clone() for tensor in tensors))
-            except RuntimeError as err:
-                failure = failure or err
-                continue
-            arrays = tuple(tensor.numpy() for tensor in _flat(outputs))
-            return cls(frozen, tensors, arrays, named, _places(frozen.inlined_graph))
-        lines = [line for line in str(failure).splitlines() if line.strip()]
-        raise ConversionError(
-            f"the TorchScript does not run on {_shapes(trials[0])}: {lines[-1]}"
-        ) from failure
+        target = folder / "frozen.pt"
+        save(frozen, target)
+        named, outputs = _first_run(target, trials, timeout, apart=not foreign_operators(frozen))
+        tensors = tuple(torch.from_numpy(array.copy()) for array in named.values())
+        return cls(frozen, target, tensors, outputs, named, _places(frozen.inlined_graph))
 
     @property
     def has_attention(self) -> bool:
         """True if a part of it may be an attention."""
         kinds = {node.kind() for node in self.module.inlined_graph.nodes()}
         return bool(kinds & {"aten::softmax", "aten::scaled_dot_product_attention"})
-
-    def save(self, folder: Path) -> Path:
-        """Write the file for pnnx."""
-        target = folder / "frozen.pt"
-        save(self.module, target)
-        return target
 
 
 def save(module: Any, target: Path) -> None:
@@ -148,11 +153,47 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def _flat(outputs: Any) -> list[Any]:
+def foreign_operators(module: Any) -> list[str]:
+    """The operators of a module that are not torch's own, of which no other process knows."""
+    kinds = {node.kind() for node in module.inlined_graph.nodes()}
+    return sorted(kind for kind in kinds if kind.partition("::")[0] not in _KNOWN)
+
+
+def _first_run(
+    path: Path, trials: Sequence[Mapping[str, NumpyArray]], timeout: float, *, apart: bool
+) -> tuple[Mapping[str, NumpyArray], tuple[NumpyArray, ...]]:
+    """The first inputs that a file runs on, and its outputs; ``apart``, in a child process."""
+    folder = path.with_suffix(".run")
+    folder.mkdir()
+    tried = trials[:_TRIALS]
+    for number, named in enumerate(tried):
+        np.savez(folder / f"{number}.npz", *named.values())
+    first = 0
+    failure: Exception | None = None
+    while first < len(tried):
+        try:
+            if apart:
+                asked = ("enginebay_ncnn.child_process:run_frozen", path, folder, first)
+                number = call(*asked, timeout=timeout, result_type=int, subject="its process")
+            else:
+                number = run_frozen(path, folder, first)
+        except (ChildCrashedError, ConversionError) as err:
+            failure = failure or err
+            started = len([*folder.glob("*.started")])
+            first = started if started > first else len(tried)  # it ends as soon as it is loaded
+            continue
+        with np.load(folder / "outputs.npz", allow_pickle=False) as file:
+            return tried[number], tuple(file[key] for key in file.files)
+    message = f"the TorchScript does not run on {_shapes(trials[0])}: {failure}"
+    raise ConversionError(message) from failure
+
+
+def flat(outputs: Any) -> list[Any]:
+    """The tensors of what TorchScript returns, in order."""
     if isinstance(outputs, dict):
         outputs = list(outputs.values())
     if isinstance(outputs, list | tuple):
-        return [tensor for each in outputs for tensor in _flat(each)]
+        return [tensor for each in outputs for tensor in flat(each)]
     return [outputs]
 
 
