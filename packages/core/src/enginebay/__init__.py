@@ -48,6 +48,10 @@ if TYPE_CHECKING:
         Wrapper as Wrapper,
     )
     from enginebay.ir import IRModel as IRModel
+    from enginebay.models import (
+        RecordedCalls as RecordedCalls,
+        record as record,
+    )
     from enginebay.operations import (
         Deployment as Deployment,
         Preview as Preview,
@@ -92,6 +96,7 @@ _fetch, __dir__, __all__ = lazy_names(
         "hooks": "API_VERSION BackendInfo hookimpl",
         "inference": "Receipt Wrapper",
         "ir": "IRModel",
+        "models": "RecordedCalls record",
         "operations": "Deployment Preview convert deploy export load preview rewrite verify",
         "params": "BackendParams ConfigKey FileName",
         "plugins": "BackendStatus list_backends",

@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     )
     from enginebay.models.plugin_sources import find_model as find_model
     from enginebay.models.python_source import named_object as named_object
+    from enginebay.models.recorded_calls import (
+        RecordedCalls as RecordedCalls,
+        record as record,
+    )
     from enginebay.models.signature import Signature as Signature
     from enginebay.models.source_check import check_source as check_source
     from enginebay.models.source_options import (
@@ -71,6 +75,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "models.observation": "Observation Observer",
         "models.plugin_sources": "find_model",
         "models.python_source": "named_object",
+        "models.recorded_calls": "RecordedCalls record",
         "models.signature": "Signature",
         "models.source_check": "check_source",
         "models.source_options": "Options image_size read_options",

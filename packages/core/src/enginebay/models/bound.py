@@ -20,6 +20,7 @@ from enginebay.inference import InputCheck
 from enginebay.models.dynamic import from_profiles, to_profiles
 from enginebay.models.examples import example_inputs, is_made_up, open_dimensions, range_profiles
 from enginebay.models.exported_programs import captured_dimensions, check_captured
+from enginebay.models.recorded_calls import RecordedCalls
 from enginebay.models.signature import Signature, read_signature
 from enginebay.tensors import host_view, to_numpy, to_torch
 
@@ -177,8 +178,9 @@ def bind(
 
     Args:
         source: The model.
-        args: Example inputs: a tensor, a tuple of positional arguments, or a dict by name, whose
-            values may be specs to make up arrays for; by default the model's own, or made-up ones.
+        args: Example inputs: a tensor, a tuple of positional arguments, a dict by name, whose
+            values may be specs to make up arrays for, or recorded calls; by default the model's
+            own, or made-up ones.
         input_names: Instead of the parameter names of ``forward``, or the file's own names.
         output_names: Instead of the keys of the result, or the file's own names.
         dynamic: The open dimensions, as :func:`~enginebay.models.normalise` takes them; by
@@ -192,6 +194,9 @@ def bind(
         ModelError: Its forward raised.
     """
     smallest, largest = min_shapes or {}, max_shapes or {}
+    seen = args if isinstance(args, RecordedCalls) else None
+    if seen is not None:
+        args = seen.example_for(None if source.model is None else source.module)
     given = example_inputs(args, source, input_shapes or {}, input_names)
     if source.model is None:
         return _bind_onnx(source, given, smallest, largest)
@@ -206,7 +211,7 @@ def bind(
     if made_up := [spec for spec in signature.inputs if is_made_up(spec, args, source)]:
         make = partial(example_inputs, args, source, input_shapes or {}, input_names)
         signature = _with_more_integers(signature, made_up, lambda below: read(make(below=below)))
-    opened = open_dimensions(dynamic, signature, smallest, largest)
+    opened = open_dimensions(dynamic, signature, smallest, largest, seen)
     if source.program is not None:
         captured = captured_dimensions(source.program, signature.inputs, known_inputs)
         check_captured(opened, captured)

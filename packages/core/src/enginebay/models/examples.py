@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from enginebay.models.dynamic import DynamicShapes
+    from enginebay.models.recorded_calls import RecordedCalls
     from enginebay.models.signature import Signature
     from enginebay.models.sources import ModelSource
     from enginebay.params import ShapeProfile, Shapes
@@ -175,18 +176,21 @@ def open_dimensions(
     signature: Signature,
     min_shapes: Shapes,
     max_shapes: Shapes,
+    seen: RecordedCalls | None,
 ) -> DynamicShapes:
     """The open dimensions: as given, or where the smallest and the largest shapes differ.
+
+    Where no such shapes are given, axes that differed between recorded calls are open as well.
 
     Raises:
         InputError: An input or an axis that does not exist.
         ParamsError: The shapes do not fit the example inputs.
     """
     outputs = [spec.name for spec in signature.outputs]
-    if dynamic is not None:
-        return normalise(dynamic, signature.inputs, outputs)
-    if not (min_shapes or max_shapes):
-        return {}
+    if dynamic is not None or not (min_shapes or max_shapes):
+        given = normalise(dynamic, signature.inputs, outputs)
+        names = [spec.name for spec in signature.inputs]
+        return given if seen is None else seen.opened(names, given, dynamic or {})
     usual = {spec.name: _sizes(spec) for spec in signature.inputs}
     resolved = range_profiles(usual, min_shapes, max_shapes)
     profiles = {name: (p.min, p.opt, p.max) for name, p in resolved.items()}

@@ -63,7 +63,7 @@ def evaluation(model: nn.Module) -> Iterator[None]:
     modes = [(module, module.training) for module in model.modules()]
     try:
         _switch(model)
-        with _uncompiled():
+        with uncompiled():
             yield
     finally:
         for module, training in modes:
@@ -71,7 +71,8 @@ def evaluation(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def _uncompiled() -> Iterator[None]:
+def uncompiled() -> Iterator[None]:
+    """Run functions that ``torch.compile`` wraps as they were written."""
     if "torch._dynamo" not in sys.modules:  # nothing is compiled yet, and its import takes a second
         yield
         return

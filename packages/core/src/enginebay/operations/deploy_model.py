@@ -5,8 +5,10 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from enginebay.artifact import staging
-from enginebay.models import unchanged
+from enginebay.models import RecordedCalls, unchanged
 from enginebay.operations.deployment import Deployment, Line
 from enginebay.operations.recorded_command import python_call
 from enginebay.operations.settings import resolve_settings
@@ -49,8 +51,9 @@ def deploy(
     Args:
         model: An ``nn.Module``, a function of tensors, or text: ``file.py:attr``,
             ``module:attr``, or a ``.onnx``, ``.pt`` (TorchScript) or ``.pt2`` file.
-        args: Example inputs: a tensor, a tuple of positional arguments, or a dict by name; by
-            default the model's own, else an item of the data.
+        args: Example inputs: a tensor, a tuple of positional arguments, or a dict by name; or
+            the calls that :func:`enginebay.record` has seen, which say what is open and are the
+            data as well; by default the model's own, else an item of the data.
         backend: The engine; by default the only one installed, else ``onnxruntime``.
         work_dir: The folder that the artifact becomes; it must not exist yet. By default a folder
             in the current one with the names of the model and the backend.
@@ -97,6 +100,8 @@ def deploy(
         export=export,
         verify=verify,
     )
+    if isinstance(args, RecordedCalls) and settings.data is None:
+        settings = msgspec.structs.replace(settings, data=args)
     line = Line(settings, int8_keep=int8_keep, command=python_call())
     target = work_dir or default_work_dir(model, settings.backend.name)
     with staging(target, overwrite=overwrite) as stage, ExitStack() as model_use:

@@ -37,7 +37,8 @@ def export(
     Args:
         model: An ``nn.Module``, or text that names one: ``file.py:attr``, ``module:attr``, a
             ``.pt`` (TorchScript) or ``.pt2`` file, or ``SCHEME:NAME`` for a plugin's.
-        args: Example inputs: a tensor, a tuple of positional arguments, or a dict by name.
+        args: Example inputs: a tensor, a tuple of positional arguments, or a dict by name; or
+            the calls that :func:`enginebay.record` has seen.
         path: The file to write; by default the model's name in the current folder. What it ends
             with says which IR it is, where the options do not; else it is ONNX.
         backend: Apply the rewriters for this engine.

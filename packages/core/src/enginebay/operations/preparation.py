@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from enginebay.data import DataSet
 from enginebay.errors import MissingDependencyError, ModelSourceError, UsageError
-from enginebay.models import ModelState
+from enginebay.models import ModelState, RecordedCalls
 from enginebay.tasks import read_task, record_task
 from enginebay.verification import record_reference
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from enginebay.comparators import Comparator
-    from enginebay.data import DataRecord, DataSet
+    from enginebay.data import DataRecord
     from enginebay.hooks import Task
     from enginebay.models import BoundModel, ModelSource
     from enginebay.operations.settings import Settings
@@ -79,6 +80,10 @@ def prepare(
     some = None if data is None else data.for_task(task).some(items)
     state = None if source.model is None else ModelState(source.module, fully=True)
     model, fitted = settings.bind(source, args, some, task)
+    if isinstance(args, RecordedCalls):
+        probes = replace(probes, domain=args.domain([*model.examples]) | probes.domain)
+        if settings.data is args:
+            data = DataSet(args.fitting(model.example_shapes, model.dynamic))
     if data is not None:
         data = data.for_task(fitted)
         some = data.some(items)

@@ -109,7 +109,7 @@ def preview(
 
     Args:
         model: As :func:`enginebay.deploy` takes it.
-        args: Example inputs; by default the model's own.
+        args: Example inputs, or recorded calls; by default the model's own.
         backends: Their names; by default all that are installed.
         rewriters: Rewriters of your own, as :class:`enginebay.ExportOptions` takes them.
         timeout: Seconds that each child process may take. The engines are asked in child

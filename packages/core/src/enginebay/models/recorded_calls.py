@@ -1,0 +1,324 @@
+"""Calls of a model while an application runs: its example, its open sizes and its data."""
+
+from __future__ import annotations
+
+import reprlib
+import threading
+from collections import Counter
+from contextlib import contextmanager, suppress
+from copy import copy
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+
+from enginebay.errors import InputError
+from enginebay.models.arguments import bind_arguments, eager, forward_parameters
+from enginebay.models.dynamic import from_profiles
+from enginebay.models.forward import uncompiled
+from enginebay.params import inputs_in
+from enginebay.tensors import dtype_name, leaves, to_numpy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from torch import Tensor, nn
+
+    from enginebay.models.arguments import Call
+    from enginebay.models.dynamic import DynamicDim, DynamicShapes
+    from enginebay.tensors import NumpyArray
+
+#: How many calls are kept: as many as an artifact is verified on.
+_KEPT = 64
+
+#: One for all records: a record can be pickled then.
+_LOCK = threading.Lock()
+
+_Shapes: TypeAlias = tuple[tuple[int, ...], ...]
+
+
+@contextmanager
+def record(model: Any) -> Iterator[RecordedCalls]:
+    """Record how an application calls a model, as the example inputs of a deployment.
+
+    What has run in the block then says what the artifact must take: see :class:`RecordedCalls`.
+    The model computes as before, but what ``torch.compile`` has made of it runs uncompiled.
+
+    Args:
+        model: The module that the application calls, which may be a part of another one.
+
+    Raises:
+        InputError: It is no ``nn.Module``.
+
+    Example:
+        >>> import torch
+        >>> model = torch.nn.Linear(2, 1)
+        >>> with record(model) as seen:
+        ...     outputs = [model(torch.ones(rows, 2)) for rows in (1, 4, 3)]
+        >>> seen
+        <RecordedCalls: 3 of 3 calls of Linear>
+    """
+    import torch
+
+    if not isinstance(model, torch.nn.Module):
+        parts = getattr(model, "__dict__", {}).items()
+        modules = [f".{name}" for name, part in parts if isinstance(part, torch.nn.Module)]
+        raise InputError(
+            f"an object of type {type(model).__name__} cannot be recorded; wanted an nn.Module",
+            hint=f"it has {', '.join(modules)}: record the one that is called" if modules else None,
+        )
+    seen = RecordedCalls(model)
+    hook = model.register_forward_pre_hook(seen.add, with_kwargs=True, prepend=True)
+    try:
+        with uncompiled():
+            yield seen
+    finally:
+        hook.remove()
+        seen.close()
+
+
+@dataclass(frozen=True)
+class _KeptCall:
+    """One call that is kept: its arguments, and copies of its tensors in the CPU's memory."""
+
+    number: int
+    call: Call
+    tensors: tuple[Tensor, ...]
+
+    @property
+    def shapes(self) -> _Shapes:
+        return tuple(tuple(tensor.shape) for tensor in self.tensors)
+
+
+class _Kind(str):
+    """What a tensor is, but for its sizes and its values."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
+class RecordedCalls:
+    """What :func:`record` has seen: ``args`` of ``deploy``, ``export`` and ``preview``.
+
+    A call with the most frequent sizes becomes the example, and sizes that differed between calls
+    are open, from the smallest to the largest one. In ``deploy`` the calls are the data as well,
+    and probes stay between the least and the greatest number of each input. What the caller says by
+    name wins: an axis in ``dynamic``, the data, the domain of an input.
+
+    At most 64 calls are kept, with copies of their tensors: a random choice of all, and always one
+    with the smallest and one with the largest size of each axis, even if these are more. It is a
+    sequence of data items, which :class:`enginebay.DataSet` takes too.
+
+    Args:
+        model: The model whose calls are recorded.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+        self._is_open = True
+        self._count = 0
+        self._first: dict[str, Any] = {}
+        self._difference = ""
+        self._sizes: Counter[_Shapes] = Counter()
+        self._kept: dict[int, _KeptCall] = {}
+        self._random = Random(0)  # noqa: S311  # no secret
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> RecordedCalls:
+        """Itself: a copy of the model that the application makes is recorded here as well."""
+        return self
+
+    def __repr__(self) -> str:
+        kept = f"{len(self._kept)} of {self._count} calls"
+        return f"<RecordedCalls: {kept} of {type(self._model).__name__}>"
+
+    def __len__(self) -> int:
+        """How many calls are kept."""
+        return len(self._calls())
+
+    def __getitem__(self, index: int) -> tuple[list[NumpyArray], None]:
+        """A call as an item of a data set: its inputs in order, and no target."""
+        return [to_numpy(tensor) for tensor in self._calls()[index].tensors], None
+
+    @property
+    def example(self) -> tuple[Any, ...]:
+        """The last call with the most frequent sizes: positional arguments, then a dict."""
+        kept = self._usual()
+        device = next((each.device for each in self._model.parameters()), "cpu")
+        args, kwargs = kept.call.fill([tensor.to(device) for tensor in kept.tensors])
+        return (*args, kwargs)
+
+    def example_for(self, model: Any) -> tuple[Any, ...]:
+        """The example of a model.
+
+        Raises:
+            InputError: Another model was recorded, or its calls cannot be used.
+        """
+        if eager(self._model) is not model:
+            raise InputError(
+                f"the calls are those of another model, a {type(self._model).__name__}",
+                hint="give the module that was recorded; for a copy of it pass seen.example",
+            )
+        return self.example
+
+    def opened(
+        self, names: Sequence[str], given: DynamicShapes, dynamic: Mapping[str, Any]
+    ) -> DynamicShapes:
+        """The axes that differed between calls, and those that the caller has opened.
+
+        Axes that had the same size in every call share one name.
+
+        Args:
+            names: The inputs, in order.
+            given: The axes that the caller has opened.
+            dynamic: What the caller wrote, where an axis may also be closed.
+        """
+        every = dict(zip(names, zip(*self._sizes, strict=True), strict=True))
+        profiles = {}
+        for name, usual in zip(names, self._usual().shapes, strict=True):
+            axes = [*zip(*every[name], strict=True)]
+            profiles[name] = [*map(min, axes)], usual, [*map(max, axes)]
+        seen = from_profiles(profiles)
+        said = {
+            (name, axis)
+            for name, axes in seen.items()
+            for axis in axes
+            for key, own in dynamic.items()
+            if key == name or inputs_in(key, [name])
+            if own is None or axis in own or axis - len(every[name][0]) in own
+        }
+        found = {name: dict(axes) for name, axes in given.items()}
+        shared: dict[tuple[int, ...], DynamicDim | None] = {}
+        places = [(name, axis) for name, axes in seen.items() for axis in axes]
+        for name, axis in sorted(places, key=lambda place: place not in said):
+            sizes = tuple(shape[axis] for shape in every[name])
+            if (name, axis) in said:
+                shared.setdefault(sizes, given.get(name, {}).get(axis))
+            elif (dim := shared.setdefault(sizes, seen[name][axis])) is not None:
+                found.setdefault(name, {})[axis] = dim
+        return found
+
+    def fitting(self, example: Mapping[str, Sequence[int]], dynamic: DynamicShapes) -> Self:
+        """The calls with the example's sizes, by input, wherever an axis is not open."""
+        closed = [
+            (place, axis, size)
+            for place, (name, shape) in enumerate(example.items())
+            for axis, size in enumerate(shape)
+            if axis not in dynamic.get(name, {})
+        ]
+        other = copy(self)
+        other._kept = {
+            each.number: each
+            for each in self._calls()
+            if all(each.shapes[place][axis] == size for place, axis, size in closed)
+        }
+        return other
+
+    def domain(self, names: Sequence[str]) -> dict[str, tuple[float, float]]:
+        """The least and the greatest number of each input in the calls that are kept."""
+        found = {}
+        for name, *tensors in zip(names, *(each.tensors for each in self._calls()), strict=True):
+            arrays = map(to_numpy, tensors)
+            numbers = [each for each in arrays if each.size and each.dtype.kind not in "bc"]
+            low = min((float(each.min()) for each in numbers), default=0.0)
+            high = max((float(each.max()) for each in numbers), default=0.0)
+            if low < high:
+                found[name] = low, high
+        return found
+
+    def add(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Record a call; this is the hook in the model."""
+        import torch
+
+        is_traced = torch._C._get_tracing_state() is not None
+        is_over = not self._is_open or self._difference
+        if is_over or is_traced or torch.compiler.is_compiling():
+            return
+        model = eager(self._model)
+        with suppress(InputError):  # no tensor is in it, or the forward is about to refuse it
+            call, named = bind_arguments(model, (*args, dict(sorted(kwargs.items()))))
+            tensors = [*named.values()]
+            kinds = [_Kind(f"{dtype_name(each)} of rank {each.ndim}") for each in tensors]
+            positional, keywords = call.fill(kinds)  # type: ignore[arg-type]  # any leaf will do
+            bound = forward_parameters(model).bind(*positional, **keywords).arguments
+            with _LOCK:
+                self._add(call, tensors, dict(leaves(bound)))
+
+    def close(self) -> None:
+        """End the recording."""
+        self._is_open = False
+
+    def _add(self, call: Call, tensors: Sequence[Tensor], form: dict[str, Any]) -> None:
+        number, self._count = self._count, self._count + 1
+        self._first = self._first or form
+        if difference := _difference(self._first, form):
+            self._difference = f"{difference} in call {number}"
+            return
+        found = _KeptCall(number, call, tuple(tensor.cpu() for tensor in tensors))
+        self._sizes[found.shapes] += 1
+        self._kept[number] = found
+        if len(self._kept) > _KEPT:
+            needed = _extremes([*self._kept.values()])
+            spare = [each for each in self._kept if each not in needed]
+            if number in spare and self._random.randrange(self._count) >= _KEPT:
+                del self._kept[number]
+            elif spare:
+                del self._kept[self._random.choice(spare)]
+
+    def _usual(self) -> _KeptCall:
+        return max(self._calls(), key=lambda each: (self._sizes[each.shapes], each.number))
+
+    def _calls(self) -> list[_KeptCall]:
+        """The calls that are kept, in order.
+
+        Raises:
+            InputError: There is none, they differ in more than sizes, or the recording goes on.
+        """
+        name = type(self._model).__name__
+        if self._is_open:
+            raise InputError(
+                f"the calls of the {name} are still being recorded",
+                hint="use them behind the with, not inside",
+            )
+        if not self._count:
+            raise InputError(
+                f"nothing has called the {name} with a tensor while it was recorded",
+                hint="record the module that the application calls, such as pipeline.model: "
+                "it may be a part of this one, or a copy",
+            )
+        if self._difference:
+            raise InputError(
+                f"the calls of the {name} differ in more than sizes and values: {self._difference}",
+                hint="an artifact takes one form of call: record each form in a with of its own",
+            )
+        return list(self._kept.values())
+
+
+def _extremes(calls: Sequence[_KeptCall]) -> set[int]:
+    """The first call with the smallest and with the largest size of each axis."""
+    return {
+        choose(calls, key=lambda each: each.shapes[place][axis]).number
+        for place, shape in enumerate(calls[0].shapes)
+        for axis in range(len(shape))
+        for choose in (min, max)
+    }
+
+
+def _difference(first: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """Where a call differs from the first one: ``'use_cache' is True in call 0, and False``."""
+    for path in {**first, **other}:
+        if path not in first or path not in other or not _is_same(first[path], other[path]):
+            one, found = (
+                reprlib.repr(form[path]) if path in form else "missing" for form in (first, other)
+            )
+            return f"'{path}' is {one} in call 0, and {found}"
+    return "" if list(first) == list(other) else "the arguments come in another order"
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """True for equal values, and for objects of one class that nobody can compare."""
+    if type(one) is not type(other):
+        return False
+    if getattr(type(one), "__eq__", None) is object.__eq__:
+        return one is other or copy(one) is not one
+    with suppress(Exception):
+        return bool(one == other)
+    return True
