@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,12 +19,11 @@ import torch
 from torch import nn
 
 import enginebay as eb
+import enginebay_lab as lab
 
 from .conftest import MODELS, derived
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from .conftest import Run
 
 
@@ -475,3 +475,30 @@ def test_a_pt2_with_keywords_takes_inputs_by_name(cli: Run, here: Path) -> None:
     )
     assert ran.code == 0, ran.err
     assert [spec["name"] for spec in ran.document["manifest"]["inputs"]] == ["x", "scale"]
+
+
+class Named:
+    """A path of the kind that ``os.scandir`` gives: neither text nor of pathlib."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __fspath__(self) -> str:
+        return self.path
+
+
+def test_every_kind_of_path_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("config.toml").write_text('[backend_config]\ntype = "onnxruntime"\n')
+    model, x = nn.Linear(4, 2).eval(), torch.randn(2, 4)
+    np.savez("data.npz", input=np.random.default_rng(0).normal(size=(4, 2, 4)).astype(np.float32))
+    eb.export(model, x, path=Named("net.onnx"))
+    given = {"config": Named("config.toml"), "data": Named("data.npz"), "work_dir": Named("out")}
+    made = eb.deploy(Named("net.onnx"), **given)
+    assert made.verdict == "verified"
+    record = made.artifact.manifest.data
+    assert record is not None
+    assert record.source == "data.npz"
+    eb.load(Named("out")).close()
+    assert eb.verify(Named("out"), Named("data.npz"), Named("net.onnx")).verdict == "verified"
+    assert lab.benchmark(Named("out"), seconds=0.1)

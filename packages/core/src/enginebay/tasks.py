@@ -6,6 +6,7 @@ that declares the kind with the hook ``tasks``.
 
 from __future__ import annotations
 
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,8 +46,9 @@ def record_task(task: Any, origin: str = "the task") -> dict[str, Any]:
         >>> record_task({"type": "image-classification", "classes": ("cat", "dog")})
         {'type': 'image-classification', 'classes': ['cat', 'dog']}
     """
-    if isinstance(task, str | Path):
-        origin, task = f"'{task}'", _from_file(Path(task))
+    if isinstance(task, str | PathLike):
+        task = Path(task)
+        origin, task = f"'{task}'", _from_file(task)
     try:
         record = msgspec.json.decode(msgspec.json.encode(task))
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as err:
@@ -75,8 +77,8 @@ def read_task(task: Any, origin: str = "the task") -> Task:
         PluginError: The plugin that declares it is broken, or two declare it.
     """
     record = record_task(task, origin)
-    if isinstance(task, str | Path):
-        origin = f"'{task}'"
+    if isinstance(task, str | PathLike):
+        origin = f"'{Path(task)}'"
     kind = record["type"]
     kinds = contributed("tasks")
     if kind not in kinds:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from contextlib import contextmanager
+from os import PathLike
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -73,7 +74,7 @@ def open_numbers(path: Path, size: tuple[int, int]) -> NumpyArray:
 
 def _checked(image: Any) -> Path:
     """The path of a file."""
-    if not isinstance(image, str | Path):
+    if not isinstance(image, str | PathLike):
         raise InputError(
             f"a picture is of type {type(image).__name__}, wanted a path or an image of Pillow's",
             hint="PIL.Image.fromarray makes one of an array, H×W×3 uint8",

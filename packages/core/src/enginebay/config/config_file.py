@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ SUFFIXES = (".py", ".toml", ".json", ".yaml", ".yml")
 
 
 def read_config(
-    path: str | Path, *, environment: Mapping[str, str] | None = None
+    path: str | PathLike[str], *, environment: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """Read a deploy config, without executing anything.
 
@@ -53,7 +54,7 @@ def read_config(
     return config
 
 
-def read_table(path: str | Path, *, environment: Mapping[str, str] | None = None) -> Table:
+def read_table(path: str | PathLike[str], *, environment: Mapping[str, str] | None = None) -> Table:
     """Like :func:`read_config`, with the places of all keys."""
     return _Loader(environment).file(_absolute(path), None)
 
@@ -140,6 +141,6 @@ def _bases(path: Path, config: PythonConfig | ValueConfig) -> list[tuple[Path, P
     return [(_absolute(os.path.join(folder, name)), place) for name in names]  # noqa: PTH118  # half the time of Path's
 
 
-def _absolute(path: str | Path) -> Path:
+def _absolute(path: str | PathLike[str]) -> Path:
     # Not resolve(): a link's file inherits from what lies beside the link, as elsewhere.
     return Path(os.path.abspath(path))  # noqa: PTH100

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from hashlib import blake2b
-from pathlib import Path
+from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -94,8 +94,8 @@ class DataSet:
             raise UsageError(f"{take} items cannot be taken; wanted 1 or more")
         named = None
         self.targets = ""
-        is_named = isinstance(source, str | Path)
-        self.named = NamedData(str(source), take, seed) if is_named else None
+        is_named = isinstance(source, str | PathLike)
+        self.named = NamedData(fspath(source), take, seed) if is_named else None
         if isinstance(source, str):
             from enginebay.data.named_data import find_data
 

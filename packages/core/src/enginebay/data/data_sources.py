@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from io import SEEK_CUR, BufferedReader
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 from zipfile import ZIP_STORED, BadZipFile, ZipFile
@@ -195,7 +196,7 @@ def open_source(source: Any, named: str | None = None) -> Source:
     Raises:
         InputError: It is none of these, or cannot be read.
     """
-    if isinstance(source, str | Path):
+    if isinstance(source, str | PathLike):
         return _open_path(Path(source))
     described = named or f"the {type(source).__name__} given as data"
     is_sequence = hasattr(source, "__getitem__") and isinstance(source, Sized)

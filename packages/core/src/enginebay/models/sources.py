@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -124,9 +125,9 @@ def load_model(source: Any, *, schemes: Schemes | None = None) -> ModelSource:
     """
     if isinstance(source, ModelSource):
         return source
-    if isinstance(source, (str, Path)):
-        check_text(str(source))
-    if isinstance(source, Path) or (isinstance(source, str) and is_file(source)):
+    if isinstance(source, str | PathLike):
+        check_text(fspath(source))
+    if isinstance(source, PathLike) or (isinstance(source, str) and is_file(source)):
         return replace(_from_file(Path(source)), named=str(Path(source).absolute()))
     if not isinstance(source, str):
         return _from_object(source, _describe(source))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,6 +17,8 @@ from enginebay.operations.rewrite_model import find_sets
 from enginebay.params import BackendParams
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from enginebay.hooks import Task
 
 
@@ -150,7 +152,7 @@ def resolve_settings(
         read_table,
     )
 
-    table = read_table(config) if isinstance(config, str | Path) else config
+    table = read_table(config) if isinstance(config, str | PathLike) else config
     if not isinstance(table, Mapping):
         raise UsageError(f"config is a {type(config).__name__}: wanted a mapping or a path")
     problems = Problems()

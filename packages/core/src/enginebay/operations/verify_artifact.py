@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -187,7 +188,7 @@ def input_sets(opened: Artifact, inputs: Any) -> list[dict[str, NumpyArray]] | N
     """The sets of inputs that were given; None where there are none."""
     if inputs is None:
         return None
-    if isinstance(inputs, list | tuple | str | Path | DataSet):
+    if isinstance(inputs, list | tuple | str | PathLike | DataSet):
         if isinstance(inputs, list | tuple):
             inputs = [one.inputs if isinstance(one, Sample) else one for one in inputs]
         return [item.inputs for item in DataSet.of(inputs).items(opened.inputs)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,10 @@ def default_work_dir(model: Any, backend: str) -> Path:
     The file's name is in it, since many files call their function ``build``. A module is called by
     its class.
     """
-    if not isinstance(model, str | Path):
+    if not isinstance(model, str | PathLike):
         name = getattr(model, "__name__", type(model).__name__)
         return Path(f"{name.lower()}-{backend}")
-    left, _, attribute = str(model).rpartition(":")
+    left, _, attribute = fspath(model).rpartition(":")
     if not left:
         return Path(f"{Path(model).stem}-{backend}")
     source = Path(left).name

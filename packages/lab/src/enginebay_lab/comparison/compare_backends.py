@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -217,7 +218,7 @@ def _checked(folder: Path, cells: Sequence[Combination], *, overwrite: bool) -> 
 
 def _find(model: Any, args: Any, params: Mapping[str, Any], config: Any) -> ModelSource:
     """Find the model once, for all rows: what builds it may give it other weights each time."""
-    table = read_config(config) if isinstance(config, str | Path) else config or {}
+    table = read_config(config) if isinstance(config, str | PathLike) else config or {}
     shapes = params.get("input_shapes")
     if isinstance(shapes, str):
         shapes = parse_shapes(shapes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hashlib import blake2b
-from pathlib import Path
+from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -14,6 +14,7 @@ from enginebay.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from enginebay import TensorSpec
     from enginebay.hooks import Task
@@ -45,7 +46,7 @@ def find_candidates(
         ArtifactError: One is damaged, or bound to another engine or device.
         BackendUnavailableError: The backend of one cannot be used here.
     """
-    listed = [artifacts] if isinstance(artifacts, str | Path | Artifact) else list(artifacts)
+    listed = [artifacts] if isinstance(artifacts, str | PathLike | Artifact) else list(artifacts)
     if not listed:
         raise UsageError("there is no artifact to evaluate", hint="name its folder")
     found: dict[str, Candidate] = {}

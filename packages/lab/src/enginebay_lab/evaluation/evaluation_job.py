@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hashlib import blake2b, file_digest
+from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import ZipFile, is_zipfile
@@ -127,9 +128,9 @@ def _digest(lines: Any) -> str:
 
 
 def _name(given: Any, what: str, example: str) -> str:
-    if not isinstance(given, str | Path):
+    if not isinstance(given, str | PathLike):
         raise _unnamed(f"{what}, of type {type(given).__qualname__},", example)
-    return str(given)
+    return fspath(given)
 
 
 def _unnamed(what: str, example: str) -> UsageError:

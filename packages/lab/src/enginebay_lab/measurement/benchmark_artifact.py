@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -152,7 +153,7 @@ def _entries(
     strict: bool,
 ) -> list[Entrant]:
     """Check every artifact, and give all of them the same inputs where they take the same."""
-    listed = [artifacts] if isinstance(artifacts, str | Path | Artifact) else list(artifacts)
+    listed = [artifacts] if isinstance(artifacts, str | PathLike | Artifact) else list(artifacts)
     if not listed:
         raise UsageError("there is no artifact to measure", hint="name its folder")
     given = None if inputs is None else {name: to_numpy(each) for name, each in inputs.items()}

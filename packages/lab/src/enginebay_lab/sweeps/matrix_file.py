@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -112,7 +113,7 @@ def read_matrix(given: Any) -> Matrix:
         ConfigError: The file cannot be read, a key is unknown, or a value is of another type.
         UsageError: ``given`` is something else.
     """
-    if isinstance(given, str | Path):
+    if isinstance(given, str | PathLike):
         table = read_table(given)
         written = {k: v for k, v in table.items() if k not in table.variables}
         return _read(Path(given).absolute().parent, table, written, name=f"'{given}'")

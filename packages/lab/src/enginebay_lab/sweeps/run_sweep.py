@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack, nullcontext
 from functools import partial
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,7 +85,7 @@ def sweep(
     """
     check_executor(executor)
     listed = read_cells(cells)
-    earlier = read_rows(baseline) if isinstance(baseline, str | Path) else baseline
+    earlier = read_rows(baseline) if isinstance(baseline, str | PathLike) else baseline
     if resume and output is None:
         raise UsageError("there is nothing to go on with", hint="name the folder: --output FOLDER")
     folder = None if output is None else Path(output)
