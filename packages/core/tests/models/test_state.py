@@ -280,3 +280,26 @@ def test_the_functions_of_a_file_are_read_once_for_all_its_classes() -> None:
     model = nn.ModuleList([Another(counting), Third(counting)])
     names = [name for place in places_around(model) for name in place.items]
     assert names.count("TOTAL") == 1
+
+
+class Managed(type):
+    """A metaclass, as managers of shared objects have."""
+
+
+class Shared(metaclass=Managed):
+    """A class that a model keeps, and that is itself no object."""
+
+    scale = 2.0
+
+
+class KeepsAClass(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.kind = Shared
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.kind.scale
+
+
+def test_a_class_with_a_metaclass_is_no_object() -> None:
+    assert ModelState(KeepsAClass()).changed() == []

@@ -173,8 +173,9 @@ def _can_be_state(value: Any) -> bool:
 
 
 def _is_object(value: Any) -> bool:
-    """True for an object with attributes, of a class of the user's or of a library's."""
-    return hasattr(value, "__dict__") and _is_of_users(type(value))
+    """True for an object with attributes, of a class of the user's or of a library's; no class."""
+    is_class = isinstance(value, type)  # one of a metaclass of theirs too
+    return not is_class and hasattr(value, "__dict__") and _is_of_users(type(value))
 
 
 def _names(code: CodeType) -> Iterator[str]:
