@@ -60,6 +60,30 @@ def test_it_fires_and_open_sizes_stay_open(export, exporter, model):
         torch.testing.assert_close(found, expected)
 
 
+class Mapped(nn.Module):
+    """Norm and softmax, which decomposing takes apart, and a vmap whose sizes are asserted."""
+
+    def __init__(self):
+        super().__init__()
+        self.maps = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Softmax(1))
+
+    def forward(self, x):
+        def best(maps):
+            return maps.permute(1, 2, 0).reshape(-1, 4).sum(1).topk(2).values
+
+        maps = self.maps(x)
+        return torch.vmap(best)(maps * 2), torch.logsumexp(maps.flatten(2), dim=2)
+
+
+def test_norms_and_asserted_sizes_of_a_graph_are_traced(export):
+    model, x = Mapped().eval(), torch.rand(2, 3, 6, 7)
+    open_ = {"x": {0: BATCH, 2: DynamicDim("height", min=4), 3: DynamicDim("width", min=5)}}
+    exported = export(model, (x,), sets(), exporter="torchscript", dynamic=open_)
+    other = torch.rand(3, 3, 8, 6)
+    for found, expected in zip(exported.run(other), model(other), strict=True):
+        torch.testing.assert_close(found, expected)
+
+
 @pytest.mark.parametrize("exporter", ["torchscript", "jit.trace"])
 def test_a_model_that_meets_none_is_exported_as_ever(export, exporter):
     class Branches(nn.Module):

@@ -181,7 +181,13 @@ def traceable(program: ExportedProgram) -> torch.fx.GraphModule:
         aten._to_copy.default: _to_copy,  # which the tracer has no name for
         aten._unsafe_view.default: torch.Tensor.reshape,  # likewise
         aten.fill.Tensor: _fill,  # likewise for what it calls
+        aten._native_batch_norm_legit_no_training.default: _batch_norm,  # which has no symbolic
+        aten._softmax.default: _softmax,  # likewise
     }
+    for node in module.graph.nodes:
+        if node.target is aten._assert_scalar.default:  # what a size must be for the example's path
+            module.graph.erase_node(node)
+    module.graph.eliminate_dead_code()
     for node in module.graph.nodes:
         if node.target in functions:
             node.target = functions[node.target]
@@ -222,6 +228,16 @@ def _to_copy(x: Any, *, dtype: Any = None, **_: Any) -> Any:
 
 def _fill(x: Any, value: Any) -> Any:
     return value.to(x.dtype).expand_as(x)
+
+
+def _batch_norm(x: Any, weight: Any, bias: Any, mean: Any, variance: Any, *rest: float) -> Any:
+    from torch.nn.functional import batch_norm
+
+    return (batch_norm(x, mean, variance, weight, bias, False, *rest),)
+
+
+def _softmax(x: Any, dim: int, _: bool) -> Any:
+    return x.softmax(dim)
 
 
 def _sym_float(size: Any) -> Any:

@@ -66,6 +66,7 @@ def lower_program(
     table: dict[Any, Any] = dict(decompositions)
     if known is not None:
         table.update(_composites(program, known))
+    _without_checks(program)  # torch.vmap, which decomposing runs, knows no open sizes in them
     values = GraphValues.of(program)
     table.update(lowerings.table(values, decompositions, known))
     with plain_errors():
