@@ -38,6 +38,7 @@ PACKAGES = {
     "enginebay-tensorrt": "packages/backend-tensorrt",
     "enginebay-models": "packages/codebase-models",
     "enginebay-mmpretrain": "packages/codebase-mmpretrain",
+    "enginebay-mmdet": "packages/codebase-mmdet",
     "enginebay-lab": "packages/lab",
     "enginebay-vision": "packages/vision",
     "enginebay-build-cache": "examples/build-cache",

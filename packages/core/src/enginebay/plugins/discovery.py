@@ -29,6 +29,7 @@ KNOWN_DISTRIBUTIONS = {
 #: Model sources that Enginebay's own distributions provide, by their schemes.
 KNOWN_MODEL_SOURCES = {
     "mmcls": "enginebay-mmpretrain",
+    "mmdet": "enginebay-mmdet",
     "mmpretrain": "enginebay-mmpretrain",
     "timm": "'enginebay-models[timm]'",
     "torchvision": "'enginebay-models[torchvision]'",

@@ -1,0 +1,88 @@
+"""A model's config: found by name or path, and checked."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from enginebay.errors import ModelSourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_WANTED = "wanted a detector of mmdet: model = dict(type='RetinaNet', backbone=…, bbox_head=…)"
+
+
+def read_config(mmdet: Any, name: str) -> Any:
+    """Read the config that mmdet has under a name, or that a ``.py`` file holds.
+
+    Args:
+        mmdet: The library.
+        name: The name of one of the config files that come with it, or a path.
+
+    Raises:
+        ModelSourceError: There is none, mmengine cannot read it, or it is of no detector.
+    """
+    path = Path(name)
+    if not name.endswith(".py"):
+        known = _known(Path(mmdet.__file__).parent)
+        if name not in known:
+            raise ModelSourceError(f"mmdet has no model '{name}'", hint=_nearest(name, [*known]))
+        path = known[name]
+    elif not path.is_file():
+        raise ModelSourceError(f"no file '{name}'")
+    from mmengine.config import Config
+
+    try:
+        config = Config.fromfile(str(path))
+    except Exception as err:  # the config is code
+        why = str(err).partition("\n")[0]
+        raise ModelSourceError(
+            f"the config of '{name}' does not load: {type(err).__name__}: {why}"
+        ) from err
+    _check_detector(config, name)
+    return config
+
+
+@cache
+def _known(folder: Path) -> dict[str, Path]:
+    """Return the configs in mmdet's wheel, by their names; parts of configs are in ``_base_``."""
+    files = sorted((folder / ".mim" / "configs").glob("*/*.py"))
+    return {file.stem: file for file in files if file.parent.name != "_base_"}
+
+
+def _nearest(name: str, known: list[str]) -> str | None:
+    """Return a hint with similar names, those that start with it first."""
+    close = [each for each in known if each.startswith(name)][:3]
+    close = close or get_close_matches(name, known, n=3, cutoff=0.5)
+    return f"nearest are {', '.join(close)}" if close else None
+
+
+def _check_detector(config: Mapping[str, Any], name: str) -> None:
+    from mmdet.models.detectors import BaseDetector
+    from mmdet.registry import MODELS
+
+    model: Any = config.get("model")
+    if not hasattr(model, "get"):
+        raise ModelSourceError(f"'{name}' holds no model", hint=_WANTED)
+    kind = model.get("type")
+    found = kind if isinstance(kind, type) else MODELS.get(str(kind))
+    if found is None or not issubclass(found, BaseDetector):
+        text = getattr(kind, "__name__", kind)
+        raise ModelSourceError(f"'{name}' is of type '{text}', no detector", hint=_WANTED)
+
+
+def image_size_of(config: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Return the channels, height and width of a test image: what its pipeline resizes to, padded.
+
+    Example:
+        >>> resize = {"type": "Resize", "scale": (1333, 800), "keep_ratio": True}
+        >>> image_size_of({"model": {}, "test_pipeline": [resize]})
+        (3, 800, 1344)
+    """
+    sizes = [step["scale"] for step in config.get("test_pipeline", ()) if "scale" in step]
+    width, height = sizes[-1] if sizes else (640, 640)
+    by = config["model"].get("data_preprocessor", {}).get("pad_size_divisor", 32)
+    return 3, -(-height // by) * by, -(-width // by) * by

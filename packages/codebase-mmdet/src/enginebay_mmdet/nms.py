@@ -1,0 +1,78 @@
+"""Non-maximum suppression as one operator, which becomes ONNX's.
+
+It returns a mask and not a list of places: all shapes are then known before it runs, and what
+follows can be captured and computed for many images at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@torch.library.custom_op("enginebay_mmdet::nms", mutates_args=())
+def kept(boxes: Tensor, scores: Tensor, iou_threshold: float, most: int) -> Tensor:
+    """Return 1 for each box that stays, and 0 for one that overlaps a better one or scores 0.
+
+    Args:
+        boxes: ``B×N×4 float32``: left, top, right, bottom.
+        scores: ``B×N float32``.
+        iou_threshold: The intersection over union above which a box is dropped.
+        most: How many boxes stay, at most.
+    """
+    from enginebay_mmdet.operators import nms
+
+    mask = torch.zeros_like(scores)
+    for row, (corners, values) in enumerate(zip(boxes, scores, strict=True)):
+        places = (values > 0).nonzero().flatten()
+        chosen = nms(corners[places], values[places], iou_threshold, 0)[:most]
+        mask[row, places[chosen]] = 1
+    return mask
+
+
+@kept.register_fake
+def _(boxes: Tensor, scores: Tensor, iou_threshold: float, most: int) -> Tensor:  # noqa: ARG001  # of the operator
+    return torch.empty_like(scores)
+
+
+def _for_each(
+    info: Any, in_dims: Any, boxes: Tensor, scores: Tensor, iou_threshold: float, most: int
+) -> tuple[Tensor, int]:
+    """Compute a batch of batches: torch.vmap's rule for the operator."""
+    boxes, scores = (
+        x.movedim(dim, 0) if dim is not None else x.expand(info.batch_size, *x.shape)
+        for x, dim in zip((boxes, scores), in_dims, strict=False)
+    )
+    mask = kept(boxes.flatten(0, 1), scores.flatten(0, 1), iou_threshold, most)
+    return mask.reshape(scores.shape), 0
+
+
+kept.register_vmap(_for_each)
+
+
+def symbolic(ctx: Any, g: Any, boxes: Any, scores: Any, iou_threshold: float, most: int) -> Any:  # noqa: ARG001  # as all rewriters
+    """Write ``NonMaxSuppression``, and a mask with ones in the places that it returns."""
+
+    def constant(*values: Any) -> Any:
+        return g.op("Constant", value_t=torch.tensor(values))
+
+    shape = g.op("Shape", scores)
+    batch, count = (g.op("Gather", shape, constant(i), axis_i=0) for i in (0, 1))
+    classes = g.op("Concat", batch, constant(1), count, axis_i=0)  # one class: N is the last
+    selected = g.op(
+        "NonMaxSuppression",
+        boxes,
+        g.op("Reshape", scores, classes),
+        constant(most),
+        constant(float(iou_threshold)),
+        constant(0.0),
+    )
+    places = g.op("Gather", selected, constant(0, 2), axis_i=1)  # the image, and the box
+    number = g.op("Gather", g.op("Shape", selected), constant(0), axis_i=0)
+    zeros = g.op("ConstantOfShape", shape, value_t=torch.zeros(1))
+    ones = g.op("ConstantOfShape", number, value_t=torch.ones(1))
+    mask = g.op("ScatterND", zeros, places, ones)
+    mask.setType(scores.type())
+    return mask

@@ -1,0 +1,34 @@
+"""The plugin: a model source, and the rewriters that its models need."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import enginebay as eb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from enginebay.hooks import ModelRequest, RewritersRequest
+
+
+@eb.hookimpl
+def model_sources() -> Mapping[str, Callable[[ModelRequest], Any]]:
+    """Return the source of mmdet, which is imported when one of its models is requested."""
+    from enginebay_mmdet.source import build
+
+    return {"mmdet": build}
+
+
+@eb.hookimpl
+def rewriters(request: RewritersRequest) -> eb.RewriterSet:  # noqa: ARG001  # the same for every engine
+    """Return the rewriters of detectors, if this process has built one.
+
+    Otherwise every export would report rewriters that never fired.
+    """
+    if "enginebay_mmdet.detector" not in sys.modules:
+        return eb.RewriterSet()
+    from enginebay_mmdet.rewriters import REWRITERS
+
+    return REWRITERS

@@ -1,0 +1,98 @@
+"""RoIAlign as one operator for the regions of many images, which becomes ONNX's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@torch.library.custom_op("enginebay_mmdet::roi_align", mutates_args=())
+def pooled(
+    features: Tensor,
+    boxes: Tensor,
+    scale: float,
+    height: int,
+    width: int,
+    samples: int,
+    shift: bool,
+) -> Tensor:
+    """Average the features in each cell of each region.
+
+    Args:
+        features: ``B×C×H×W float32``.
+        boxes: ``B×N×4 float32``: left, top, right, bottom, in pixels of the image.
+        scale: The width of the features, divided by that of the image.
+        height: How many cells a region has from top to bottom.
+        width: How many from left to right.
+        samples: How many points of a cell are averaged along each side; 0 for one a feature.
+        shift: True where the middle of the first feature is at 0.5: mmcv's ``aligned``.
+
+    Returns:
+        ``(B·N)×C×height×width float32``.
+    """
+    from torchvision.ops.roi_align import _roi_align
+
+    images = torch.arange(boxes.shape[0], device=boxes.device).to(boxes.dtype)
+    rois = torch.cat([images.repeat_interleave(boxes.shape[1])[:, None], boxes.flatten(0, 1)], 1)
+    found: Tensor = _roi_align(features, rois, scale, height, width, samples, shift)
+    return found.clone()
+
+
+@pooled.register_fake
+def _(features: Tensor, boxes: Tensor, _: float, height: int, width: int, *__: Any) -> Tensor:
+    return features.new_empty((boxes.shape[0] * boxes.shape[1], features.shape[1], height, width))
+
+
+def _for_each(info: Any, in_dims: Any, features: Tensor, boxes: Tensor, *rest: Any) -> Any:  # noqa: ARG001  # torch's
+    """Pool for a batch of batches: torch.vmap's rule for the operator."""
+    features, boxes = features.movedim(in_dims[0], 0), boxes.movedim(in_dims[1], 0)
+    found = pooled(features.flatten(0, 1), boxes.flatten(0, 1), *rest)
+    return found.reshape(features.shape[0], -1, *found.shape[1:]), 0
+
+
+pooled.register_vmap(_for_each)
+
+
+def symbolic(
+    ctx: Any,  # noqa: ARG001  # as all rewriters
+    g: Any,
+    features: Any,
+    boxes: Any,
+    scale: float,
+    height: int,
+    width: int,
+    samples: int,
+    shift: bool,
+) -> Any:
+    """Write ``RoiAlign``; before operator set 16 it has no shift, and the boxes are moved."""
+
+    def constant(values: Any) -> Any:
+        return g.op("Constant", value_t=torch.tensor(values))
+
+    shape = g.op("Shape", boxes)
+    batch, count = (g.op("Gather", shape, constant(i), axis_i=0) for i in (0, 1))
+    images = g.op("Range", constant(0), batch, constant(1))
+    column = g.op("Reshape", images, constant([-1, 1]))
+    counts = g.op("Concat", constant([1]), g.op("Reshape", count, constant([1])), axis_i=0)
+    indices = g.op("Reshape", g.op("Expand", column, counts), constant([-1]))
+    flat = g.op("Reshape", boxes, constant([-1, 4]))
+    attributes: dict[str, Any] = {}
+    if g.opset >= 16:
+        attributes["coordinate_transformation_mode_s"] = (
+            "half_pixel" if shift else "output_half_pixel"
+        )
+    elif shift:
+        flat = g.op("Sub", flat, constant([0.5 / scale]))
+    return g.op(
+        "RoiAlign",
+        features,
+        flat,
+        indices,
+        output_height_i=height,
+        output_width_i=width,
+        spatial_scale_f=scale,
+        sampling_ratio_i=samples,
+        **attributes,
+    )

@@ -1,0 +1,102 @@
+"""What the package says of itself, and where mmdet is missing: these run without it."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import enginebay as eb
+from enginebay.hooks import ModelRequest, RewritersRequest
+from enginebay.testing.command_runs import call_command
+from enginebay_mmdet import plugin
+from enginebay_mmdet.model_config import image_size_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+INSTALL = "pip install 'enginebay-mmdet[mmdet]'"
+
+
+def fault(name: str = "retinanet_r18_fpn_1x_coco", **section: Any) -> tuple[str, str | None]:
+    with pytest.raises(eb.EnginebayError) as caught:
+        plugin.model_sources()["mmdet"](ModelRequest(name=name, codebase_config=section))
+    return str(caught.value), caught.value.hint
+
+
+def test_the_distribution_announces_one_plugin() -> None:
+    (found,) = entry_points(group="enginebay.plugins", name="mmdet")
+    assert found.value == "enginebay_mmdet.plugin"
+
+
+def test_a_missing_library_on_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("enginebay_mmdet.library.find_spec", lambda name: None)
+    (tmp_path / "mine.py").write_text("codebase_config = dict(type='mmdet')")
+    for words in (("mmdet:retinanet",), ("retinanet", "--config", "mine.py")):
+        ran = call_command(capfd, "deploy", *words, "--backend", "onnxruntime")
+        assert ran.code == 3
+        assert ran.err == (
+            f"error: 'mmdet:' names models of mmdet, which is not installed\nhint: {INSTALL}\n"
+        )
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.py"]
+
+
+def test_a_library_that_does_not_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mmcv").mkdir()
+    (tmp_path / "mmcv" / "__init__.py").write_text("")
+    (tmp_path / "mmdet.py").write_text("raise AssertionError('MMCV==3 is used, but …\\n2')")
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("mmdet", "mmcv")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert fault() == (
+        "mmdet is installed and does not import: AssertionError: MMCV==3 is used, but …",
+        f"{INSTALL}, with builds of torch and torchvision that belong together",
+    )
+
+
+@pytest.mark.parametrize(
+    ("task", "hint"),
+    [
+        ("Classification", "task='ObjectDetection', or leave it out"),
+        ("objectdetection", "did you mean 'ObjectDetection'?"),
+    ],
+)
+def test_another_task(task: str, hint: str) -> None:
+    message = f"codebase_config.task: '{task}' is no task of mmdet; there is ObjectDetection"
+    assert fault(task=task) == (message, hint)
+
+
+def test_a_misspelled_key() -> None:
+    message, hint = fault(model_typ="end2end")
+    assert message.startswith("codebase_config: 'model_typ' is not a key of it; there is type")
+    assert hint is None or "model_type" in hint
+
+
+RATIO = {"type": "Resize", "scale": (1333, 800), "keep_ratio": True}
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "preprocessor", "size"),
+    [
+        ([RATIO], {}, (3, 800, 1344)),
+        ([RATIO], {"pad_size_divisor": 1}, (3, 800, 1333)),
+        ([{"type": "LoadImageFromFile"}], {}, (3, 640, 640)),
+    ],
+)
+def test_the_size_that_a_config_tests_with(
+    pipeline: Any, preprocessor: Any, size: tuple[int, int, int]
+) -> None:
+    model = {"data_preprocessor": preprocessor}
+    assert image_size_of({"model": model, "test_pipeline": pipeline}) == size
+
+
+def test_other_models_are_not_told_about_our_rewriters(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("detector", "candidates"):
+        monkeypatch.delitem(sys.modules, f"enginebay_mmdet.{name}", raising=False)
+    request = RewritersRequest(backend="onnxruntime", ir="onnx")
+    assert list(plugin.rewriters(request)) == []

@@ -1,0 +1,50 @@
+"""Small detectors of mmdet through deploy configs like MMDeploy's, on three engines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import enginebay as eb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+CASES = [
+    ("retinanet_r18_fpn_1x_coco", "onnxruntime"),
+    ("rtmdet_tiny_8xb32-300e_coco", "onnxruntime"),
+    ("fcos_r50-caffe_fpn_gn-head_1x_coco", "openvino"),
+    ("detr_r18_8xb2-500e_coco", "openvino"),
+]
+
+
+@pytest.mark.filterwarnings("ignore:torch.meshgrid")  # of mmdet's
+@pytest.mark.parametrize(("name", "backend"), CASES)
+def test_a_config_of_mmdeploy_deploys_a_detector(
+    build: Callable[..., Any],
+    config: Callable[[str], Path],
+    tmp_path: Path,
+    name: str,
+    backend: str,
+) -> None:
+    compare = eb.VerifyOptions(compare={"dets,labels": "detections"})
+    deployment = eb.deploy(
+        build(name), config=config(backend), work_dir=tmp_path / "out", verify=compare
+    )
+    assert deployment.verdict == "verified"
+    assert deployment.rewriting is not None
+    assert deployment.rewriting.fired["enginebay_mmdet.detector.Detector"] == 1
+    assert [spec.name for spec in deployment.artifact.manifest.outputs] == ["dets", "labels"]
+
+
+@pytest.mark.filterwarnings("ignore:torch.meshgrid")  # of mmdet's
+def test_ncnn_gets_every_box(
+    build: Callable[..., Any], config: Callable[[str], Path], tmp_path: Path
+) -> None:
+    model = build("fcos_r50-caffe_fpn_gn-head_1x_coco", model_type="ncnn_end2end")
+    deployment = eb.deploy(model, config=config("ncnn"), work_dir=tmp_path / "out")
+    assert deployment.verdict == "verified"
+    (output,) = deployment.artifact.manifest.outputs
+    assert (output.name, output.dims) == ("detection_output", (1, 194, 10))

@@ -1,0 +1,100 @@
+"""What mmdet's detectors become, without an engine; and what is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+import enginebay as eb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+NAMES = (
+    "retinanet_r18_fpn_1x_coco",
+    "fcos_r50-caffe_fpn_gn-head_1x_coco",
+    "rtmdet_tiny_8xb32-300e_coco",
+    "yolox_tiny_8xb8-300e_coco",
+    "detr_r18_8xb2-500e_coco",
+    "faster-rcnn_r50_fpn_1x_coco",
+)
+
+
+@pytest.mark.filterwarnings("ignore:torch.meshgrid")  # of mmdet's
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_deployed_finds_the_same_objects(build: Callable[..., Any], name: str) -> None:
+    model, image = build(name)
+    images = torch.cat([image, torch.randn_like(image)])
+    with torch.no_grad():
+        dets, labels = model(images)
+        with eb.rewrite(model, backend=None) as rewriting:
+            found, kinds = rewriting.model(images)
+    assert dets.shape == (2, model.rows, 5)
+    assert (dets[..., 4] > 0).any()
+    assert torch.equal(dets[..., 4] > 0, kinds >= 0)
+    torch.testing.assert_close(found[..., 4], dets[..., 4], rtol=1e-3, atol=1e-4)
+    same = (labels == kinds) & torch.isclose(found, dets, rtol=1e-2, atol=0.05).all(-1)
+    assert same.float().mean() > 0.95  # two of nearly the same score may change places
+
+
+def fault(build: Callable[..., Any], name: str, **section: Any) -> tuple[str, str | None]:
+    with pytest.raises(eb.EnginebayError) as caught:
+        build(name, **section)
+    return str(caught.value), caught.value.hint
+
+
+WANTED = "wanted a detector of mmdet: model = dict(type='RetinaNet', backbone=…, bbox_head=…)"
+
+
+def test_an_unknown_name(build: Callable[..., Any]) -> None:
+    message, hint = fault(build, "retinanet_r18_fpn")
+    assert message == "mmdet has no model 'retinanet_r18_fpn'"
+    assert hint == (
+        "nearest are retinanet_r18_fpn_1x_coco, retinanet_r18_fpn_1xb8-1x_coco, "
+        "retinanet_r18_fpn_8xb8-amp-lsj-200e_coco"
+    )
+    assert fault(build, "none.py") == ("no file 'none.py'", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("model = dict(type='ResNet')", "'bad.py' is of type 'ResNet', no detector"),
+        ("model = dict(type='mmx.Net')", "'bad.py' is of type 'mmx.Net', no detector"),
+        ("onnx_config = dict(type='onnx')", "'bad.py' holds no model"),
+    ],
+)
+def test_configs_that_are_refused(
+    build: Callable[..., Any], text: str, message: str, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad.py").write_text(text)
+    assert fault(build, "bad.py") == (message, WANTED)
+
+
+def test_operators_that_nothing_replaces_are_all_named(build: Callable[..., Any]) -> None:
+    changes = {"test_cfg": {"rcnn": {"nms": {"type": "soft_nms"}}}}
+    message, hint = fault(build, "faster-rcnn_r50-dconv-c3-c5_fpn_1x_coco", arguments=changes)
+    assert message == (
+        "'faster-rcnn_r50-dconv-c3-c5_fpn_1x_coco' needs operators of mmcv that nothing "
+        "replaces: DeformConv2dPack, soft_nms"
+    )
+    assert hint == "replaced are MultiScaleDeformableAttention, RoIAlign, nms"
+
+
+def test_other_model_types(build: Callable[..., Any]) -> None:
+    message, _ = fault(build, "retinanet_r18_fpn_1x_coco", model_type="end2edn")
+    assert message == (
+        "codebase_config.model_type: 'end2edn' is no model_type of mmdet; there is end2end, "
+        "ncnn_end2end"
+    )
+    message, hint = fault(build, "faster-rcnn_r50_fpn_1x_coco", model_type="ncnn_end2end")
+    assert message == (
+        "codebase_config.model_type: ncnn_end2end is for single-stage detectors, and this is a "
+        "FasterRCNN"
+    )
+    assert hint == "model_type='end2end', on another backend"
