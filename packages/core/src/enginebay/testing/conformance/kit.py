@@ -40,7 +40,8 @@ class Kit:
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name
         self.folder = folder
-        self.installed = installed_distributions()
+        self._path = list(sys.path)  # setuptools, where it is imported, adds its own copies to it
+        self.installed = self.find_distributions()
         self._artifacts: dict[str, eb.Artifact] = {}
         self._wrappers: dict[str, eb.Wrapper] = {}
 
@@ -80,6 +81,10 @@ class Kit:
             for module, distributions in packages_distributions().items()
             if module.isidentifier() and wanted.intersection(map(canonicalize_name, distributions))
         }
+
+    def find_distributions(self) -> set[str]:
+        """Return the name and version of each distribution that is installed now."""
+        return {f"{each.name} {each.version}" for each in distributions(path=self._path)}
 
     # -- laws that do not apply -----------------------------------------------------------------
 
@@ -201,11 +206,6 @@ class Kit:
         """Close every wrapper."""
         for wrapper in self._wrappers.values():
             wrapper.close()
-
-
-def installed_distributions() -> set[str]:
-    """Return the name and version of each distribution that is installed."""
-    return {f"{each.name} {each.version}" for each in distributions()}
 
 
 def compare(

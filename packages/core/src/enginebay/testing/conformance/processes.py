@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import enginebay as eb
-from enginebay.testing.conformance.kit import installed_distributions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,7 +116,7 @@ class ProcessLaws:
         kit.python(_IMPORT, *kit.engine_modules, **where)  # some keep statistics about their users
         before = set(_content(tmp_path))
         kit.python(_CONVERT, ir.path, places["out"] / "artifact", 1, **where)
-        new = installed_distributions() - kit.installed
+        new = kit.find_distributions() - kit.installed
         assert not new, f"{', '.join(sorted(new))}: installed by the backend"
         assert _content(ir.path.parent) == source, "the IR's folder was changed"
         assert [path.name for path in places["out"].iterdir()] == ["artifact"]
