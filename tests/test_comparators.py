@@ -109,6 +109,7 @@ def deploy(
         **split_options(
             {
                 "output_names": OUTPUTS.split(","),
+                "allow_unverified": True,
                 **options,
                 "ir": "torchscript" if backend == "ncnn" else None,
                 "exporter": None if backend == "ncnn" else "torchscript",
@@ -208,7 +209,14 @@ def rows(least: float, work_dir: Path, **options):
         torch.from_numpy(np.random.default_rng(0).normal(size=(9, 2)).astype(np.float32)),
         backend="onnxruntime",
         work_dir=work_dir,
-        **split_options({**options, "exporter": "torchscript", "output_names": ["boxes"]}),
+        **split_options(
+            {
+                **options,
+                "exporter": "torchscript",
+                "output_names": ["boxes"],
+                "allow_unverified": True,
+            }
+        ),
     )
 
 

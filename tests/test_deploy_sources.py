@@ -380,7 +380,11 @@ def test_without_any_reference_the_engine_still_must_run(
     cli: Run, unknown_to_the_evaluator: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ENGINEBAY_BACKENDS", "onnxruntime,broken")
-    ran = cli("deploy", "gelu.onnx", "--backend", "onnxruntime", "--work-dir", "out")
+    words = ("deploy", "gelu.onnx", "--backend", "onnxruntime", "--work-dir", "out")
+    ran = cli(*words)
+    assert ran.code == 1
+    assert "error: unverified: nothing here can say what 'gelu.onnx' should give: " in ran.err
+    ran = cli(*words, "--allow-unverified")
     assert ran.code == 0, ran.err
     assert "\nverdict   unverified: nothing here can say what 'gelu.onnx' should give: " in ran.out
     assert "\nengine    onnxruntime " in ran.out, "it ran all the same"

@@ -13,7 +13,7 @@ from torch import nn
 
 import enginebay as eb
 import enginebay_lab as lab
-from enginebay.errors import ArtifactExistsError, MismatchError, UsageError
+from enginebay.errors import ArtifactExistsError, NotVerifiedError, UsageError
 from tests.flat_options import split_options
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def test_the_costliest_layers_come_first(model: nn.Module, items: list[Any], eng
 def test_layers_are_given_back_until_the_engine_is_right(
     model: nn.Module, items: list[Any], tmp_path: Path, engine: str
 ) -> None:
-    with pytest.raises(MismatchError, match="give the worst layers back"):
+    with pytest.raises(NotVerifiedError, match="give the worst layers back"):
         deploy(model, items, tmp_path / "out", backend=engine)
     found = quantize(
         model, items, tmp_path / "out", backend=engine, metric="accuracy", max_drop=0.01
@@ -134,7 +134,7 @@ def test_an_engine_that_is_right_gives_nothing_back(items: list[Any], tmp_path: 
 
 def test_no_mix_is_good_enough(model: nn.Module, tmp_path: Path) -> None:
     items = [({"x": image}, 0) for image in IMAGES]
-    with pytest.raises(MismatchError, match="dB above noise"):
+    with pytest.raises(NotVerifiedError, match="dB above noise"):
         quantize(model, items, tmp_path / "out", metric="cosine", max_drop=0, rtol=1e-5)
     assert not (tmp_path / "out").exists()
 

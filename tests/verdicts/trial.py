@@ -56,7 +56,7 @@ def _verdict(model: nn.Module, example: Any, options: dict[str, Any]) -> str:
             deployed = eb.deploy(
                 model, example, work_dir=Path(folder) / "a", **split_options(options)
             )
-        except eb.MismatchError as err:
+        except eb.NotVerifiedError as err:
             return str(err.verdict.verdict)
         except eb.EnginebayError:
             return "refused"

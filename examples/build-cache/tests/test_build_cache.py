@@ -166,7 +166,7 @@ def test_the_verdict_is_computed_for_a_hit(
     about = json.loads((a / "entry.json").read_bytes())
     about["files"] = json.loads((b / "entry.json").read_bytes())["files"]
     (a / "entry.json").write_text(json.dumps(about))
-    with pytest.raises(eb.MismatchError):
+    with pytest.raises(eb.NotVerifiedError):
         deploy(ir, backend, "again")
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import enginebay as eb
-from enginebay.errors import ConversionError, MismatchError
+from enginebay.errors import ConversionError, NotVerifiedError
 from enginebay_ncnn import convert, torchscript
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def _powers_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_bare", "_powers_kept")
 def test_a_network_that_pnnx_simplifies_too_far_is_a_mismatch(deploy):
-    with pytest.raises(MismatchError):
+    with pytest.raises(NotVerifiedError):
         deploy(Apply(written_out_gelu), 4 * torch.randn(1, 16, 8), ir="torchscript")
 
 

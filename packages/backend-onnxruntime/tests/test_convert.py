@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import enginebay as eb
-from enginebay.errors import ConversionError, MismatchError
+from enginebay.errors import ConversionError, NotVerifiedError
 
 
 @pytest.fixture
@@ -168,7 +168,7 @@ def test_weights_beyond_half_precision_are_a_mismatch(tmp_path):
         def forward(self, x):
             return x * self.scale
 
-    with pytest.raises(MismatchError):
+    with pytest.raises(NotVerifiedError):
         eb.deploy(
             Large(),
             torch.ones(1, 4),

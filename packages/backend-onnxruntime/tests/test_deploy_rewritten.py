@@ -11,7 +11,7 @@ from tests.flat_options import split_options
 from torch import nn
 
 import enginebay as eb
-from enginebay.errors import ExportError, MismatchError
+from enginebay.errors import ExportError, NotVerifiedError
 
 both = pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
 
@@ -151,7 +151,7 @@ def test_a_model_is_verified_with_and_without(tmp_path, model, image, exporter):
 @both
 @pytest.mark.parametrize("kind", ["function", "module", "symbolic"])
 def test_a_wrong_rewriter_is_caught(tmp_path, model, image, exporter, kind):
-    with pytest.raises(MismatchError, match="output"):
+    with pytest.raises(NotVerifiedError, match="output"):
         deploy(model, image, tmp_path / "out", exporter, wrong(kind))
     assert not (tmp_path / "out").exists()
     assert deploy(model, image, tmp_path / "out", exporter).verdict == "verified"
@@ -170,7 +170,7 @@ def test_a_model_that_only_its_rewriter_makes_deployable(tmp_path, monkeypatch, 
     x = torch.rand(2, 3) + 1
     with pytest.raises(ExportError):
         deploy(Asking(), x, tmp_path / "out", "dynamo")
-    with pytest.raises(MismatchError, match="--domain"):
+    with pytest.raises(NotVerifiedError, match="--domain"):
         deploy(Asking(), x, tmp_path / "out", exporter, rewriters)
     bright_only = {"x": (0.6, 2)}
     deployed = deploy(Asking(), x, tmp_path / "out", exporter, rewriters, domain=bright_only)

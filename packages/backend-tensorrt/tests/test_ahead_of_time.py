@@ -10,7 +10,7 @@ from tests.flat_options import split_options
 from torch import nn
 
 import enginebay as eb
-from enginebay.errors import BackendUnavailableError, MismatchError
+from enginebay.errors import BackendUnavailableError, NotVerifiedError
 from enginebay.hooks import BuiltFor
 from enginebay_tensorrt.params import TensorrtRtxParams
 from enginebay_tensorrt.portability import built_for
@@ -112,7 +112,7 @@ def test_a_wrong_rewriter_is_found_without_a_gpu(
     def relu(ctx: Any, x: torch.Tensor, inplace: bool = False) -> torch.Tensor:
         return torch.clamp(x, min=0.5)
 
-    with pytest.raises(MismatchError) as caught:
+    with pytest.raises(NotVerifiedError) as caught:
         deployed(tmp_path, rewriters=[wrong])
     assert "output" in str(caught.value)
     assert not (tmp_path / "a").exists()

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
+import enginebay as eb
+from enginebay.authors import find_model
 from enginebay.hooks import ModelRequest
 from enginebay_models.plugin import model_sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    import enginebay as eb
 
 TINY = {
     "hidden_size": 32,
@@ -68,8 +68,7 @@ MODELS: list[tuple[str, dict[str, Any], dict[str, tuple[int, ...]]]] = [
 def build(model: str, shapes: dict[str, tuple[int, ...]] | None = None, **section: Any) -> Any:
     scheme, _, name = model.partition(":")
     request = ModelRequest(name=name, codebase_config=section, input_shapes=shapes or {})
-    found = model_sources()[scheme](request)
-    return found[:2] if isinstance(found, tuple) else found  # test_tasks.py tries the third
+    return model_sources()[scheme](request)[:2]  # test_tasks.py tries the others
 
 
 @pytest.mark.parametrize(("name", "arguments", "shapes"), MODELS, ids=[m[0] for m in MODELS])
@@ -115,8 +114,9 @@ def test_a_size_is_known_before_the_model_is_built() -> None:
 
 
 def test_a_model_whose_inputs_nobody_knows_comes_alone() -> None:
-    model = build("transformers:time_series_transformer", arguments={"prediction_length": 4})
-    assert isinstance(model, torch.nn.Module)
+    found = build("transformers:time_series_transformer", arguments={"prediction_length": 4})
+    assert isinstance(found[0], torch.nn.Module)
+    assert found[1] is None
 
 
 @pytest.mark.parametrize("suffix", ["pt", "pth", "safetensors"])
@@ -133,6 +133,42 @@ def test_weights_of_a_local_file(suffix: str, tmp_path: Path) -> None:
         torch.save({"state_dict": state, "epoch": 3} if suffix == "pth" else state, path)
     loaded, _ = build("torchvision:squeezenet1_1", checkpoint=str(path))
     assert torch.equal(loaded(image), model(image))
+
+
+@pytest.mark.parametrize(
+    ("model", "origin"),
+    [("timm:resnet10t", "random (seed 0)"), ("torchvision:squeezenet1_1", "random (seed 0)")],
+)
+def test_the_origin_of_weights(model: str, origin: str) -> None:
+    assert find_model(model).weights == origin
+
+
+def test_weights_that_a_name_asks_for(tmp_path: Path) -> None:
+    model, image = build("torchvision:squeezenet1_1")
+    torch.nn.init.ones_(model.classifier[1].bias)
+    torch.save(model.state_dict(), path := tmp_path / "best.pth")
+    found = find_model(f"torchvision:squeezenet1_1?weights={path}")
+    assert torch.equal(found.module(image), model(image))
+    assert found.weights.startswith(f"{path}, sha256 ")
+
+
+def test_a_folder_has_weights_of_its_own(tmp_path: Path) -> None:
+    model, _ = build("transformers:ResNetForImageClassification", arguments=RESNET)
+    model.save_pretrained(tmp_path)
+    assert find_model(f"transformers:{tmp_path}").weights == str(tmp_path)
+
+
+@pytest.mark.parametrize("model", ["timm:resnet10t", "transformers:google/vit-of-nobody"])
+def test_a_download_that_fails_is_one_line(
+    model: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(eb.EnginebayError) as caught:
+        find_model(f"{model}?pretrained")
+    message = f"the pretrained weights of '{model}' cannot be downloaded: "
+    assert str(caught.value).startswith(message)
+    assert caught.value.exit_code == 1
+    assert capfd.readouterr().err == ""
 
 
 def test_a_local_folder_of_transformers(tmp_path: Path) -> None:
@@ -167,8 +203,6 @@ def test_engines_run_a_model_of_transformers(
 def test_a_cache_of_transformers_stays_as_it_was(tmp_path: Path) -> None:
     """A forward advances it, and the exporter used to leave its fake tensors in it."""
     from transformers import DynamicCache
-
-    import enginebay as eb
 
     class WithCache(torch.nn.Linear):
         def forward(self, x: torch.Tensor, cache: DynamicCache) -> torch.Tensor:

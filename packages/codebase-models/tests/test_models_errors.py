@@ -113,7 +113,7 @@ def test_models_that_take_more_than_a_tensor() -> None:
             "codebase_config: both pretrained and checkpoint say where the weights come from",
             "leave one of them out",
         ),
-        ({"checkpoint": "a.pth"}, "codebase_config.checkpoint: no file 'a.pth'", None),
+        ({"checkpoint": "a.pth"}, "there is no file of weights 'a.pth'", "--weights FILE"),
     ],
 )
 def test_a_wrong_section(section: dict[str, Any], wanted: str, hint: str | None) -> None:

@@ -69,9 +69,8 @@ def _build(request: ModelRequest, options: Options, mmpretrain: Any) -> Any:
     from enginebay_mmpretrain.classifier import Classifier
 
     model = Classifier(network).eval()
-    if image is None:
-        return model
-    return model, image, classification_task(network, config, size)
+    task = classification_task(network, config, size) if size else None
+    return model, image, task, options.weights
 
 
 def _check_task(task: str | None) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
+from logging import ERROR, getLogger
 from typing import TYPE_CHECKING, Any
 
-from enginebay.errors import MissingDependencyError, ModelSourceError
+from enginebay.errors import EnginebayError, MissingDependencyError, ModelSourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 
 def library(name: str) -> Any:
@@ -31,6 +33,28 @@ def library(name: str) -> Any:
             f"{name} is installed and does not import: {type(err).__name__}: {err}",
             hint="install builds of torch and torchvision that belong together",
         ) from err
+
+
+@contextmanager
+def downloads(model: str) -> Iterator[None]:
+    """Turn the errors of a download into one line; the Hub's client logs each of its attempts.
+
+    Raises:
+        EnginebayError: What the block downloads cannot be had.
+    """
+    log = getLogger("huggingface_hub")
+    level = log.level
+    log.setLevel(ERROR)
+    try:
+        yield
+    except OSError as err:  # all of urllib's, requests' and the Hub's
+        why = " ".join(str(err).split())
+        raise EnginebayError(
+            f"the pretrained weights of '{model}' cannot be downloaded: {why[:200]}",
+            hint="look at the connection; weights that are here are read by --weights FILE",
+        ) from err
+    finally:
+        log.setLevel(level)
 
 
 def unknown(scheme: str, name: str, known: Iterable[str]) -> ModelSourceError:

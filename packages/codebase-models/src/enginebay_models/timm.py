@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from enginebay.authors import fixed_seed, image_size, load_weights, measure_norms, read_options
-from enginebay_models.library import library, unknown
+from enginebay_models.library import downloads, library, unknown
 from enginebay_models.tasks import timm_task
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from enginebay_models.records import Record
 
 
-def build(request: ModelRequest) -> tuple[nn.Module, Tensor, Record | None]:
+def build(request: ModelRequest) -> tuple[nn.Module, Tensor, Record | None, str]:
     """Build a model; an image, ``1×C×H×W float32``, as large as its weights want it; its task.
 
     Raises:
@@ -32,14 +32,15 @@ def build(request: ModelRequest) -> tuple[nn.Module, Tensor, Record | None]:
     wanted = image_size(request)
     arguments = _sized(trained_at, wanted) | options.arguments
     with fixed_seed():
-        model = timm.create_model(request.name, pretrained=options.pretrained, **arguments)
+        with downloads(f"timm:{request.name}"):
+            model = timm.create_model(request.name, pretrained=options.pretrained, **arguments)
         shape = wanted or model.pretrained_cfg["input_size"]
         image = torch.rand(1, *shape)
         if options.checkpoint:
             load_weights(model, options.checkpoint)
         elif not options.pretrained:
             measure_norms(model, torch.rand(4, *image.shape[1:]))
-    return model.eval(), image, timm_task(timm.data, model, tuple(shape))
+    return model.eval(), image, timm_task(timm.data, model, tuple(shape)), options.weights
 
 
 def _sized(trained_at: Any, wanted: tuple[int, int, int] | None) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay.authors import fixed_seed, image_size, load_weights, measure_norms, read_options
 from enginebay.errors import ModelSourceError
-from enginebay_models.library import library, unknown
+from enginebay_models.library import downloads, library, unknown
 from enginebay_models.tasks import torchvision_task
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ IMAGE_SIZE = 224
 _NOT_ONE_TENSOR = {"detection": "a list of images", "optical_flow": "two images"}
 
 
-def build(request: ModelRequest) -> tuple[nn.Module, Tensor, Record | None]:
+def build(request: ModelRequest) -> tuple[nn.Module, Tensor, Record | None, str]:
     """Build a model; an image, ``1×3×H×W float32``, or a video, ``1×3×16×H×W float32``; its task.
 
     Raises:
@@ -48,7 +48,8 @@ def build(request: ModelRequest) -> tuple[nn.Module, Tensor, Record | None]:
         arguments.setdefault("weights_backbone", None)  # else the backbone's are downloaded
     with fixed_seed():
         weights = best if options.pretrained else None
-        model = models.get_model(name, weights=weights, **arguments)
+        with downloads(f"torchvision:{name}"):
+            model = models.get_model(name, weights=weights, **arguments)
         size = image_size(request) or (3, *_trained_at(best))
         video = name in models.list_models(module=models.video)
         example = torch.rand(1, size[0], *([FRAMES] if video else []), *size[1:])
@@ -56,7 +57,7 @@ def build(request: ModelRequest) -> tuple[nn.Module, Tensor, Record | None]:
             load_weights(model, options.checkpoint)
         elif not options.pretrained:
             measure_norms(model, torch.rand(4, *example.shape[1:]))
-    return model.eval(), example, torchvision_task(best, arguments, size)
+    return model.eval(), example, torchvision_task(best, arguments, size), options.weights
 
 
 def _trained_at(weights: Any) -> tuple[int, int]:

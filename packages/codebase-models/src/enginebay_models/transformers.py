@@ -9,14 +9,14 @@ from enginebay.authors import Options, fixed_seed, image_size, load_weights, rea
 from enginebay.errors import ModelSourceError
 from enginebay_models.example_inputs import example_inputs
 from enginebay_models.image_processors import transformers_task
-from enginebay_models.library import library, unknown
+from enginebay_models.library import downloads, library, unknown
 
 if TYPE_CHECKING:
     from enginebay.hooks import ModelRequest
 
 
 def build(request: ModelRequest) -> Any:
-    """Build a model with its example inputs and task, or alone if its inputs are not known here.
+    """Build a model with its example inputs, task and weights' origin; None for what is not known.
 
     Raises:
         ModelSourceError: transformers has no such model, or the config is wrong.
@@ -30,10 +30,10 @@ def build(request: ModelRequest) -> Any:
         if options.checkpoint:
             load_weights(model, options.checkpoint)
         inputs = example_inputs(model, size)
-    if not inputs:
-        return model
     image = inputs.get("pixel_values") if len(inputs) == 1 else None
-    return model, inputs, transformers_task(model, request.name, image)
+    task = transformers_task(model, request.name, image) if inputs else None
+    own = request.name if _has_weights(request.name) and not options.checkpoint else ""
+    return model, inputs or None, task, own or options.weights
 
 
 def _model(
@@ -81,10 +81,14 @@ def _from_folder(transformers: Any, folder: str, options: Options) -> Any:
         raise ModelSourceError(
             f"'{folder}' is for {names[0]}, which this transformers does not have"
         )
-    if any(Path(folder).glob("*.safetensors")):
+    if _has_weights(folder):
         return kind.from_pretrained(folder, config=_without_cache(config), local_files_only=True)
     make = kind.from_config if names == ["AutoModel"] else kind
     return make(_without_cache(config))
+
+
+def _has_weights(folder: str) -> bool:
+    return Path(folder, "config.json").is_file() and any(Path(folder).glob("*.safetensors"))
 
 
 def _from_hub(transformers: Any, name: str, options: Options) -> Any:
@@ -92,11 +96,12 @@ def _from_hub(transformers: Any, name: str, options: Options) -> Any:
         raise ModelSourceError(
             f"'{name}' is neither a local folder with a config.json nor an architecture; the model "
             "of the Hub with this name is downloaded only where you ask for it",
-            hint="codebase_config = dict(type='transformers', pretrained=True) in a config",
+            hint=f"--pretrained (transformers:{name}?pretrained)",
         )
-    config = transformers.AutoConfig.from_pretrained(name, **options.arguments)
-    names = config.architectures or ["AutoModel"]
-    return getattr(transformers, names[0]).from_pretrained(name, config=_without_cache(config))
+    with downloads(f"transformers:{name}"):
+        config = transformers.AutoConfig.from_pretrained(name, **options.arguments)
+        names = config.architectures or ["AutoModel"]
+        return getattr(transformers, names[0]).from_pretrained(name, config=_without_cache(config))
 
 
 def _without_cache(config: Any) -> Any:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     )
     from enginebay.errors import (
         EnginebayError as EnginebayError,
-        MismatchError as MismatchError,
+        NotVerifiedError as NotVerifiedError,
     )
     from enginebay.hooks import (
         API_VERSION as API_VERSION,
@@ -92,7 +92,7 @@ _fetch, __dir__, __all__ = lazy_names(
         "config": "ExportOptions VerifyOptions",
         "data": "DataSet",
         "environment": "Check EnvReport",
-        "errors": "EnginebayError MismatchError",
+        "errors": "EnginebayError NotVerifiedError",
         "hooks": "API_VERSION BackendInfo hookimpl",
         "inference": "Receipt Wrapper",
         "ir": "IRModel",

@@ -17,6 +17,7 @@ from enginebay.cli.arguments import (
     artifact_inputs,
     data_set,
     flag_values,
+    read_model,
     repeatable_command,
 )
 from enginebay.cli.model_arguments import (
@@ -77,6 +78,7 @@ __all__ = [
     "progress",
     "python_call",
     "quiet_verdict",
+    "read_model",
     "receipt_fields",
     "repeatable_command",
     "shared_options",

@@ -502,8 +502,10 @@ def model_sources() -> Mapping[str, Callable[[ModelRequest], Any]]:
     """Return model sources by scheme: ``{"zoo": build}`` makes ``zoo:NAME`` call ``build``.
 
     The callable takes a :class:`ModelRequest` and returns an ``nn.Module``; or a pair of it and
-    its example inputs; or a triple, with a task that says what it is for, as plain data. It raises
-    a ``ModelSourceError`` for a name that it does not know. A deploy config with
+    its example inputs; or a triple, with a task that says what it is for, as plain data; or four,
+    with the origin of its weights, ``read_options(request).weights``, which the artifact keeps: who
+    reads ``random (seed 0)`` does not trust its answers. It raises a ``ModelSourceError`` for a
+    name that it does not know. A deploy config with
     ``codebase_config = dict(type="zoo")`` lets users leave the scheme out.
     """
     raise NotImplementedError

@@ -167,14 +167,14 @@ def test_a_mismatch_is_exit_code_1_and_publishes_nothing(cli: Run, here: Path) -
         r"error: mismatched against .+ on 1 output, [25] samples; worst: \"y\".* at \[.+\]: "
         r"expected \S+, found \S+; \d+ of 48 places differ; allowed rtol \S+, atol \S+; "
         r"rtol \S+ would pass\n"
-        r"hint: look at the model or the params; --allow-mismatch "
+        r"hint: look at the model, the rewriters or the params; --allow-mismatch "
         r"publishes the artifact with this verdict, and then enginebay bisect tiny-loopback "
         r"names the layer\n",
         ran.err,
     )
     assert sorted(path.name for path in here.iterdir()) == ["net.py", "tiny.onnx"]
     document = cli("deploy", "tiny.onnx", "--gain", "1.5", "--json").document
-    assert document["error"]["type"] == "MismatchError"
+    assert document["error"]["type"] == "NotVerifiedError"
     assert document["verification"]["verdict"] == "mismatched"
     assert 0.1 < document["verification"]["outputs"][0]["rtol_that_passes"] <= 0.5
 

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from enginebay.errors import ConversionError, EnginebayError, InputError, MismatchError
+from enginebay.errors import ConversionError, EnginebayError, InputError, NotVerifiedError
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -94,7 +94,7 @@ def raises(name: str, message: str, hint: str | None):
     raise getattr(enginebay.errors, name)(message, hint=hint)
 
 def raises_mismatch():
-    raise MismatchError("worst element is off by 2", verdict=None, hint="look")
+    raise NotVerifiedError("worst element is off by 2", verdict=None, hint="look")
 
 def raises_own():
     raise PluginOwnError("no such layer", hint="use another")
@@ -402,7 +402,7 @@ def all_errors() -> list[str]:
         return [kind, *(each for child in kind.__subclasses__() for each in below(child))]
 
     ours = [kind for kind in below(EnginebayError) if kind.__module__ == "enginebay.errors"]
-    return [kind.__name__ for kind in ours if kind is not errors.MismatchError]
+    return [kind.__name__ for kind in ours if kind is not errors.NotVerifiedError]
 
 
 class TestRaised:

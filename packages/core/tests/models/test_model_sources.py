@@ -80,6 +80,7 @@ def test_a_source_sees_the_shapes_of_the_example(zoo: None, loopback: str) -> No
         backend=loopback,
         work_dir="net",
         export=eb.ExportOptions(exporter="torchscript"),
+        verify=eb.VerifyOptions(allow_unverified=True),
     )
     assert done.artifact.inputs[0].dims == (4, 5)
 

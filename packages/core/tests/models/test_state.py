@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import enginebay as eb
+from enginebay.errors import NotVerifiedError
 from enginebay.models import ModelState
 from enginebay.models.holders import places_around
 
@@ -136,6 +137,7 @@ def test_what_changes_the_next_run_is_named(case: str, tmp_path: Path) -> None:
         backend="loopback",
         work_dir=tmp_path / "out",
         export=eb.ExportOptions(exporter="torchscript"),
+        verify=eb.VerifyOptions(allow_unverified=True),
     )
     assert found.verdict == "unverified"
     assert found.verification is not None
@@ -168,6 +170,7 @@ def test_chance_is_not_taken_for_state(tmp_path: Path) -> None:
         backend="loopback",
         work_dir=tmp_path / "out",
         export=eb.ExportOptions(exporter="torchscript"),
+        verify=eb.VerifyOptions(allow_unverified=True),
     )
     assert found.verdict == "unverified"
     assert found.verification is not None
@@ -258,7 +261,8 @@ def test_parameters_are_read_for_a_deployment_alone_and_once_each_time(
     model = Keeping(lambda model, x: x)
     eb.export(model, X, path=tmp_path / "model.onnx")
     assert shapes == []
-    eb.deploy(Keeping(in_a_buffer), X, backend="loopback", work_dir=tmp_path / "out")
+    with pytest.raises(NotVerifiedError, match="keeps from one run to the next"):
+        eb.deploy(Keeping(in_a_buffer), X, backend="loopback", work_dir=tmp_path / "out")
     assert shapes.count((4, 4)) == 3  # before, after, and what is put back
 
 

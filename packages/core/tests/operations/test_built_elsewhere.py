@@ -12,7 +12,7 @@ from tests.flat_options import split_options
 from torch import nn
 
 import enginebay as eb
-from enginebay.errors import BackendUnavailableError, MismatchError, UsageError
+from enginebay.errors import BackendUnavailableError, NotVerifiedError, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,7 +56,7 @@ def test_the_graph_agrees_and_the_engine_stays_unverified(ahead: str, tmp_path: 
 
 
 def test_a_wrong_rewriter_is_found_though_nothing_ran(ahead: str, tmp_path: Path) -> None:
-    with pytest.raises(MismatchError) as caught:
+    with pytest.raises(NotVerifiedError) as caught:
         deploy(tmp_path / "out", rewriters=[SLIPS])
     assert str(caught.value).startswith(
         "mismatched: the graph that the engine is built from is wrong, as onnx.reference "

@@ -20,8 +20,8 @@ from enginebay.errors import (
     ArtifactExistsError,
     ConversionError,
     InputError,
-    MismatchError,
     ModelError,
+    NotVerifiedError,
     ParamsError,
     UsageError,
 )
@@ -241,7 +241,7 @@ def test_verify_with_inputs_alone_says_what_is_missing(
 
 
 def test_a_broken_engine_is_caught_and_nothing_is_published(tmp_path: Path) -> None:
-    with pytest.raises(MismatchError) as caught:
+    with pytest.raises(NotVerifiedError) as caught:
         eb.deploy(
             nn.Linear(3, 2),
             torch.ones(1, 3),
@@ -291,7 +291,7 @@ def test_an_engine_that_takes_its_process_down_is_never_a_pass(
         "def build_wrapper(request): return Crashing(request)\n"
         "check_env, to_backend = loopback.check_env, loopback.to_backend\n"
     )
-    with temporary_backend("crashing", source), pytest.raises(MismatchError) as caught:
+    with temporary_backend("crashing", source), pytest.raises(NotVerifiedError) as caught:
         eb.deploy(
             nn.ReLU(),
             torch.ones(1, 3),
@@ -345,7 +345,7 @@ def test_the_old_artifact_survives_a_failed_overwrite(tmp_path: Path) -> None:
     options: dict[str, Any] = {"backend": "loopback", "work_dir": tmp_path / "out"}
     eb.deploy(nn.ReLU(), torch.ones(1, 3), **split_options(options))
     before = (tmp_path / "out" / "manifest.json").read_bytes()
-    with pytest.raises(MismatchError):
+    with pytest.raises(NotVerifiedError):
         eb.deploy(
             nn.Linear(3, 3),
             torch.ones(1, 3),
@@ -516,7 +516,7 @@ def test_a_wrong_rewriter_does_not_verify_itself(tmp_path: Path) -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return torch.relu(x)
 
-    with pytest.raises(MismatchError):
+    with pytest.raises(NotVerifiedError):
         eb.deploy(
             Relu(),
             torch.ones(1, 3),

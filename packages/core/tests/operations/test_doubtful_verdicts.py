@@ -12,7 +12,7 @@ from tests.flat_options import split_options
 from torch import nn
 
 import enginebay as eb
-from enginebay.errors import InputError, MismatchError, UsageError
+from enginebay.errors import InputError, NotVerifiedError, UsageError
 from enginebay.testing import temporary_backend
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ class Function(nn.Module):
 @pytest.fixture
 def deploy(tmp_path: Path, loopback: str) -> Deploy:
     def deploy(function: Any, args: Any, **options: Any) -> eb.Deployment:
-        options = {"backend": loopback, "exporter": "torchscript"} | options
+        given = {"backend": loopback, "exporter": "torchscript", "allow_unverified": True}
+        options = given | options
         return eb.deploy(
             Function(function), args, work_dir=tmp_path / "out", **split_options(options)
         )
@@ -46,12 +47,24 @@ def deploy(tmp_path: Path, loopback: str) -> Deploy:
 
 @pytest.mark.filterwarnings("ignore:Converting a tensor:torch.jit.TracerWarning")
 def test_a_baked_in_branch_is_a_mismatch_that_names_the_line(deploy: Deploy) -> None:
-    with pytest.raises(MismatchError) as caught:
+    with pytest.raises(NotVerifiedError) as caught:
         deploy(lambda x: x * 2 if x.sum() > 0 else x - 100, ONES)
     message = str(caught.value)
     assert "on the probe 'the other sign'" in message
     assert "Python reads values at operations/test_doubtful_verdicts.py:" in message
     assert "--domain NAME=LOW,HIGH" in message
+
+
+def test_what_nothing_proves_is_not_published(deploy: Deploy, tmp_path: Path) -> None:
+    with pytest.raises(NotVerifiedError, match="no output changes between the 5 samples") as caught:
+        deploy(lambda x: x * 0, ONES, allow_unverified=False)
+    assert caught.value.verdict.verdict == "unverified"
+    assert caught.value.hint == "--allow-unverified publishes the artifact with this verdict"
+    assert not (tmp_path / "out").exists()
+    assert deploy(lambda x: x * 0, ONES).verdict == "unverified"
+    assert deploy(
+        lambda x: x * 0, ONES, overwrite=True, allow_mismatch=True, allow_unverified=False
+    )
 
 
 @pytest.mark.filterwarnings("ignore:Converting a tensor:torch.jit.TracerWarning")
@@ -90,7 +103,7 @@ def test_without_probes_the_verdict_is_on_the_example_alone(deploy: Deploy) -> N
 def test_one_row_is_compared_with_rows_that_differ(deploy: Deploy) -> None:
     wrong = eb.RewriterSet(backend="loopback")
     wrong.function(f"{__name__}.target")(lambda ctx, x: x[:1].expand_as(x) + x.mean(0))
-    with pytest.raises(MismatchError, match="the sizes x:"):
+    with pytest.raises(NotVerifiedError, match="the sizes x:"):
         deploy(
             lambda x: target(x),
             torch.randn(1, 4),
@@ -189,7 +202,7 @@ def test_a_receipt_that_claims_a_coarser_precision_is_a_mismatch(tmp_path: Path)
     )
     with (
         temporary_backend("coarse", module),
-        pytest.raises(MismatchError, match="computed in int8, and fp32 was requested"),
+        pytest.raises(NotVerifiedError, match="computed in int8, and fp32 was requested"),
     ):
         eb.deploy(nn.ReLU(), ONES, backend="coarse", work_dir=tmp_path / "out")
 
@@ -231,7 +244,7 @@ def test_large_values_on_request(deploy: Deploy) -> None:
 
     x = torch.rand(2, 4)
     assert deploy(unstable, x).verdict == "verified"
-    with pytest.raises(MismatchError, match="large floats"):
+    with pytest.raises(NotVerifiedError, match="large floats"):
         deploy(unstable, x, overwrite=True, probes_extreme=True)
 
 
@@ -262,7 +275,7 @@ BY_ROUNDING = "zeros: rounding alone decides what the model gives"
 
 
 def deploy_planes(folder: Path, model: Planes, backend: str, **given: Any) -> eb.Deployment:
-    options = {"args": PLANES, "exporter": "torchscript"} | given
+    options = {"args": PLANES, "exporter": "torchscript", "allow_unverified": True} | given
     return eb.deploy(model, backend=backend, work_dir=folder / "out", **split_options(options))
 
 
@@ -301,7 +314,7 @@ def test_a_probe_that_rounding_decides_says_nothing(loopback: str, tmp_path: Pat
 def test_rounding_excuses_nothing_else(
     loopback: str, tmp_path: Path, wrong: Any, given: Any
 ) -> None:
-    with pytest.raises(MismatchError):
+    with pytest.raises(NotVerifiedError):
         deploy_planes(tmp_path, Planes(wrong), loopback, **given)
 
 
@@ -309,7 +322,7 @@ def test_rounding_excuses_no_engine_that_a_stable_model_finds_wrong(deploy: Depl
     def slips(x: torch.Tensor) -> torch.Tensor:
         return torch.tanh(x @ x.mT) * (1.001 if torch.jit.is_tracing() else 1.0)
 
-    with pytest.raises(MismatchError):
+    with pytest.raises(NotVerifiedError):
         deploy(slips, torch.randn(2, 4))
 
 
@@ -356,7 +369,7 @@ def test_a_difference_is_no_more_than_the_rounding_of_its_numbers(
     assert deployed.verdict == "verified"
     assert deployed.verification.basis is not None
     assert BY_ROUNDING in deployed.verification.basis.dropped
-    with pytest.raises(MismatchError, match="on the probe 'zeros'"):
+    with pytest.raises(NotVerifiedError, match="on the probe 'zeros'"):
         eb.deploy(Remainder(pair, 1e-3), work_dir=tmp_path / "wrong", **split_options(options))
 
 
@@ -375,7 +388,7 @@ def test_what_rounding_decides_on_one_probe_hides_nothing_on_another(
     def wrong(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return torch.where(x.abs().max() > 2, y + 1e-2, y)  # where the spread is ten times as large
 
-    with pytest.raises(MismatchError, match="on the probe 'ten times the spread'") as caught:
+    with pytest.raises(NotVerifiedError, match="on the probe 'ten times the spread'") as caught:
         deploy_planes(tmp_path, Planes(wrong), loopback)
     basis = caught.value.verdict.basis
     assert basis.dropped == (BY_ROUNDING,)

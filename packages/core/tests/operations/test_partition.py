@@ -17,7 +17,7 @@ from torch import nn
 
 import enginebay as eb
 from enginebay.cli import main
-from enginebay.errors import ArtifactError, MismatchError, ParamsError, UsageError
+from enginebay.errors import ArtifactError, NotVerifiedError, ParamsError, UsageError
 from enginebay.inference.chain import ChainedWrapper
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def test_without_cuts_marks_change_nothing(tmp_path: Path) -> None:
 
 
 def test_a_wrong_part_is_a_mismatch(tmp_path: Path) -> None:
-    with pytest.raises(MismatchError):
+    with pytest.raises(NotVerifiedError):
         deploy(Network(), tmp_path / "net", "neck", params={"gain": 1.5})
     assert not (tmp_path / "net").exists()
 
@@ -295,7 +295,7 @@ def test_an_onnx_file_is_cut_at_its_tensors(
 
 
 def test_a_wrong_part_of_a_file_is_a_mismatch(onnx_file: Path, tmp_path: Path) -> None:
-    with pytest.raises(MismatchError):
+    with pytest.raises(NotVerifiedError):
         eb.deploy(
             onnx_file,
             {"x": np.ones((2, 3), np.float32)},

@@ -87,5 +87,5 @@ def test_native_tensors_that_are_right_pass(deploy: Deploy) -> None:
 
 
 def test_an_engine_that_differs_each_time_is_left_to_the_verdict(deploy: Deploy) -> None:
-    with pytest.raises(eb.errors.MismatchError):
+    with pytest.raises(eb.errors.NotVerifiedError):
         deploy(RANDOM)

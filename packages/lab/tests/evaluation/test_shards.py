@@ -255,7 +255,7 @@ def test_a_shard_travels_as_messagepack() -> None:
     assert shard.count == 1
 
 
-@pytest.mark.parametrize("kind", ["os", "", "MismatchError", "__name__", "InputError"])
+@pytest.mark.parametrize("kind", ["os", "", "NotVerifiedError", "__name__", "InputError"])
 def test_a_workers_failure_is_an_error_of_enginebay_whatever_it_says(kind: str) -> None:
     found = Fault("raised", "it failed", "try again", kind).exception()
     assert isinstance(found, EnginebayError)

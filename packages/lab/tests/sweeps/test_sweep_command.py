@@ -102,7 +102,7 @@ def test_rows_are_grouped_by_host(cli: Any, found: Any) -> None:
         row(
             "one", size=5 << 20, seconds=2.0, metrics=(DROPPED,), params={"threads": 2}, attempts=2
         ),
-        row("two", "unverified", reason="nothing to compare with"),
+        row("two", "unverified", reason="nothing to compare with", artifact="two"),
         row("one", "mismatched", precision="fp16", reason="it is wrong", hint="look"),
         row("", "lost", fault="worker died", reason="the worker died"),
         row("", "lost", precision="fp16", fault="worker died", reason="the worker died"),
@@ -138,10 +138,20 @@ def test_drops_and_regressions_fail(cli: Any, found: Any) -> None:
 
 
 def test_what_passes(cli: Any, found: Any) -> None:
-    found(row("one", metrics=(DROPPED,), max_drop=0.1), row("one", "unverified"))
+    allowed = row("one", "unverified", artifact="tiny")
+    found(row("one", metrics=(DROPPED,), max_drop=0.1), allowed)
     ran: Ran = cli("sweep.toml")
     assert (ran.code, ran.err) == (0, "")
     assert "Next:" not in ran.out
+
+
+def test_unverified_fails_where_the_cell_does_not_allow_it(cli: Any, found: Any) -> None:
+    found(row("one", "unverified", reason="no output changes"))
+    ran: Ran = cli("sweep.toml")
+    assert (ran.code, ran.err) == (
+        1,
+        "error: 1 of 1 cells failed: 1 unverified\n",
+    )
 
 
 @pytest.mark.parametrize(

@@ -190,6 +190,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         verification: The verdict with its figures.
         model: What leads to the model from any folder, ``/models/net.py:build`` or
             ``timm:resnet18``; empty where it was a Python object.
+        weights: Where the model's weights come from, ``random (seed 0)``, ``pretrained`` or a file
+            with its digest; empty where nobody said.
         command: What to type to make the artifact again.
         pinned: Fields that must have these values where the artifact is loaded.
         built_for: The machines that the engine is built for; empty where that is the one that it
@@ -222,6 +224,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     receipt: Receipt | None = None
     verification: Verification | None = None
     model: str = ""
+    weights: str = ""
     command: str = ""
     pinned: dict[str, str] = {}
     built_for: str = ""
@@ -267,7 +270,9 @@ def encode(manifest: Manifest) -> bytes:
 
     try:
         plain = msgspec.to_builtins(manifest, order="deterministic")
-        for name in ("parts", "data", "kept", "task", "comparators", "built_for", "runs"):
+        for name in (
+            *("parts", "data", "kept", "task", "comparators", "weights", "built_for", "runs"),
+        ):
             if not plain[name]:
                 del plain[name]  # a model in one piece has a manifest without a word of pieces
         text = json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False)

@@ -28,6 +28,7 @@ def build_manifest(
     verification: Verification,
     receipt: Receipt | None = None,
     model: str = "",
+    weights: str = "",
     command: str = "",
     parts: tuple[Part, ...] = (),
     data: DataRecord | None = None,
@@ -45,6 +46,7 @@ def build_manifest(
         verification: The verdict with its figures.
         receipt: What the engine says that it ran; None where it did not run.
         model: What leads to the model from any folder; empty where it is a Python object.
+        weights: Where its weights come from; empty where nobody said.
         command: The command that makes the artifact again.
         parts: The engines that the files belong to, where there are several.
         data: What it was calibrated with, or verified on besides its example.
@@ -74,6 +76,7 @@ def build_manifest(
         receipt=receipt,
         verification=verification,
         model=model,
+        weights=weights,
         command=command,
         pinned=backend.bound_to(params),
         built_for=built_for.machines if built_for else "",

@@ -118,6 +118,7 @@ class Artifact(msgspec.Struct, frozen=True):
         pairs = [
             ("folder", f"{self.path} ({len(manifest.files)} files, {size:,} bytes)"),
             ("verdict", self.verdict),
+            ("weights", manifest.weights),
             ("engine", f"{manifest.backend} {manifest.engine_version}"),
             *(("input", spec.describe()) for spec in self.inputs),
             *(("output", spec.describe()) for spec in self.outputs),
@@ -149,7 +150,7 @@ class Artifact(msgspec.Struct, frozen=True):
                 f"'{self.path}' does not say which model it was made from",
                 hint="name it: --model MODEL",
             )
-        before, colon, _ = named.rpartition(":")
+        before, colon, _ = named.partition("?")[0].rpartition(":")
         path = Path(before if colon and before.endswith(".py") else named)
         if path.is_absolute() and not path.exists():
             raise UsageError(

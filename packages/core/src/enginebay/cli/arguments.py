@@ -20,6 +20,30 @@ MODEL_HELP = (
 )
 
 
+def add_model_name(parser: ArgumentParser) -> None:
+    """Add ``MODEL``, ``--pretrained`` and ``--weights``."""
+    parser.add_argument("model", metavar="MODEL", help=MODEL_HELP)
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
+        "--pretrained",
+        action="store_true",
+        help="take the weights that the model source publishes; it may download them",
+    )
+    group.add_argument(
+        "--weights",
+        metavar="FILE",
+        default="",
+        help="load these weights into the model: a state_dict by torch.save, or .safetensors",
+    )
+
+
+def read_model(args: Namespace) -> str:
+    """Return the model that a command line names, with its weights."""
+    from enginebay.models import name_weights
+
+    return name_weights(args.model, pretrained=args.pretrained, file=args.weights)
+
+
 def add_inputs(parser: ArgumentParser, default: str) -> None:
     """Add ``--input``, repeatable."""
     parser.add_argument(

@@ -6,7 +6,7 @@ import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
-from enginebay.cli.arguments import add_work_dir, repeatable_command
+from enginebay.cli.arguments import add_work_dir, read_model, repeatable_command
 from enginebay.cli.model_arguments import (
     add_backend_parameters,
     add_model,
@@ -29,6 +29,7 @@ from enginebay.cli.summaries import (
     print_outputs,
     quiet_verdict,
     verdict_text,
+    weights_text,
 )
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def run(args: Namespace) -> int:
         flags = [] if args.backend else ["--backend", options["backend"]]
         with typed(repeatable_command(args.argv, *flags)):
             deployment = deploy(
-                args.model,
+                read_model(args),
                 **options,
                 verify=VerifyOptions.from_args(args),
                 work_dir=args.work_dir,
@@ -119,6 +120,7 @@ def _print(deployment: Deployment) -> None:
         (
             ("verdict", verdict_text(deployment.verification)),
             *basis_fields(deployment.verification),
+            ("weights", weights_text(deployment.artifact.manifest.weights)),
             ("engine", engine_text(deployment.receipt)),
             *(("note", note) for note in deployment.notes),
             ("kept", join_names(deployment.artifact.manifest.kept)),

@@ -14,7 +14,7 @@ from enginebay.cli.standard_streams import discard, own_stdout
 from enginebay.errors import (
     NOTE,
     EnginebayError,
-    MismatchError,
+    NotVerifiedError,
     disk_error,
     disk_failure,
     forget_interruption,
@@ -229,7 +229,7 @@ def _report(arguments: list[str], err: BaseException, message: str, hint: str | 
         document: dict[str, Any] = {
             "error": {"type": type(err).__name__, "message": message, "hint": hint}
         }
-        if isinstance(err, MismatchError):
+        if isinstance(err, NotVerifiedError):
             import msgspec
 
             document["verification"] = msgspec.to_builtins(err.verdict)

@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enginebay.cli.arguments import MODEL_HELP, add_inputs
+from enginebay.cli.arguments import add_inputs, add_model_name, read_model
 from enginebay.cli.output import print_json, print_next, short_path, stdout_on_stderr
 from enginebay.cli.summaries import ir_document, print_ir
 
@@ -26,7 +26,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
     from enginebay.config import ONLY_OF_DEPLOY, ExportOptions
 
     parser.usage = "enginebay export MODEL [--output FILE] [--input NAME=SPEC] [flags]"
-    parser.add_argument("model", metavar="MODEL", help=MODEL_HELP)
+    add_model_name(parser)
     add_inputs(parser, "the model's own")
     parser.add_argument(
         "--output",
@@ -51,7 +51,7 @@ def run(args: Namespace) -> int:
 
     with stdout_on_stderr():
         model = export(
-            args.model,
+            read_model(args),
             parse_inputs(args.inputs) if args.inputs else None,
             path=args.output,
             backend=args.backend,

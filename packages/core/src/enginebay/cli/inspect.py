@@ -17,6 +17,7 @@ from enginebay.cli.summaries import (
     print_outputs,
     receipt_fields,
     verdict_text,
+    weights_text,
 )
 from enginebay.display import human_size
 
@@ -72,6 +73,7 @@ def _print(artifact: Artifact) -> None:
             ("artifact", short_path(artifact.path)),
             ("verdict", verdict_text(verification) if verification else "unverified"),
             *(basis_fields(verification) if verification else ()),
+            ("weights", weights_text(manifest.weights)),
             ("backend", f"{manifest.backend} {manifest.engine_version}"),
             ("plugin", f"{manifest.plugin.distribution} {manifest.plugin.version}"),
             *receipt_fields(manifest.receipt),

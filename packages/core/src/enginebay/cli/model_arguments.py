@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from enginebay.cli.arguments import (
-    MODEL_HELP,
     add_allow_env,
     add_backend_flags,
     add_data,
     add_inputs,
     add_int8_keep,
+    add_model_name,
     data_set,
     environment,
     flag_values,
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 def add_model(parser: ArgumentParser) -> None:
-    """Add the model, its inputs and its data."""
+    """Add the model, its weights, inputs and data."""
     from enginebay.backend import DEFAULT_BACKEND
 
-    parser.add_argument("model", metavar="MODEL", help=MODEL_HELP)
+    add_model_name(parser)
     parser.add_argument(
         "--backend",
         action="append",

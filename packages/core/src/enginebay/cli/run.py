@@ -13,6 +13,7 @@ from enginebay.cli.run_items import (
     ItemRun,
     add_item_arguments,
     check_item_flags,
+    check_weights,
     item_document,
     print_found,
 )
@@ -55,6 +56,8 @@ def run(args: Namespace) -> int:
         _check_output(args.output)
     check_item_flags(args)
     artifact = open_artifact(args.artifact)
+    if args.images and not args.allow_random_weights:
+        check_weights(artifact)
     given = parse_inputs(args.inputs)
     items = ItemRun(artifact, args.images, given, args.draw) if args.images else None
     with stdout_on_stderr(), load(artifact, device=args.device, strict=args.strict) as wrapper:

@@ -27,7 +27,7 @@ class Seen(NamedTuple):
 
 
 def add_item_arguments(parser: ArgumentParser) -> None:
-    """Add ``--image`` and ``--draw``."""
+    """Add ``--image``, ``--draw`` and ``--allow-random-weights``."""
     parser.add_argument(
         "--image",
         dest="images",
@@ -43,6 +43,11 @@ def add_item_arguments(parser: ArgumentParser) -> None:
         type=Path,
         metavar="FILE.png",
         help="write the picture with what was found in it to this file",
+    )
+    parser.add_argument(
+        "--allow-random-weights",
+        action="store_true",
+        help="name what a model finds whose weights are random, and so means nothing",
     )
 
 
@@ -60,6 +65,22 @@ def check_item_flags(args: Namespace) -> None:
                 f"--{flag} keeps one file, and there are {len(args.images)} pictures",
                 hint="run them one by one",
             )
+
+
+def check_weights(artifact: Artifact) -> None:
+    """Refuse to name what a model with random weights finds.
+
+    Raises:
+        UsageError: The artifact's weights are random.
+    """
+    from enginebay.models import RANDOM_WEIGHTS
+
+    if artifact.manifest.weights == RANDOM_WEIGHTS:
+        raise UsageError(
+            f"the weights of '{artifact.path}' are {RANDOM_WEIGHTS}: what it finds means nothing",
+            hint="deploy with --pretrained or --weights FILE; --allow-random-weights names it "
+            "all the same",
+        )
 
 
 class ItemRun:

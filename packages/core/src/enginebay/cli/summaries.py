@@ -65,6 +65,16 @@ def quiet_verdict() -> Iterator[None]:
         yield
 
 
+def weights_text(weights: str) -> str:
+    """Where the weights come from; of random ones, what that means and what to type."""
+    from enginebay.models import RANDOM_WEIGHTS
+
+    if weights != RANDOM_WEIGHTS:
+        return weights
+    text = f"{weights}: its answers mean nothing; --pretrained or --weights FILE brings others"
+    return styled(text, "yellow", sys.stdout)
+
+
 def print_outputs(verification: Verification) -> None:
     """Print a row for each output that was compared, and a line for each that differs.
 

@@ -70,6 +70,8 @@ class VerifyOptions(Declared):
         rtol: Replaces the relative tolerance, which follows the dtype and the precision.
         atol: Replaces the absolute tolerance.
         allow_mismatch: Publish the artifact although its numbers differ or its engine crashed.
+        allow_unverified: Publish the artifact although nothing shows that its numbers are right.
+            An engine that is built for other machines is published without this.
         strict: Refuse what the engine falls back on.
         timeout: Seconds that the child processes of a conversion may take, and again those that
             load and run the engine.
@@ -85,6 +87,7 @@ class VerifyOptions(Declared):
     rtol: float | None = None
     atol: float | None = None
     allow_mismatch: bool = False
+    allow_unverified: bool = False
     strict: bool = False
     timeout: float = 1800.0
 
@@ -98,8 +101,8 @@ OPTIONS: dict[str, type[ExportOptions | VerifyOptions]] = {
 #: Options that only a deployment has: what is published, and which samples it is verified on.
 ONLY_OF_DEPLOY = frozenset(
     (
-        *("allow_mismatch", "cuts", "domain", "keep_ir", "probes", "probes_extreme"),
-        *("strict", "task"),
+        *("allow_mismatch", "allow_unverified", "cuts", "domain", "keep_ir", "probes"),
+        *("probes_extreme", "strict", "task"),
     )
 )
 

@@ -21,7 +21,7 @@
     ├── InferenceError                1   the engine failed on good inputs
     ├── ArtifactError                 1   an artifact is damaged, foreign or from the future
     ├── FallbackError                 1   strict mode, and the engine fell back
-    ├── MismatchError                 1   the numbers are not the model's; carries ``.verdict``
+    ├── NotVerifiedError                 1   nothing shows the model's numbers; carries ``.verdict``
     └── IsolationError                1   a child process did not do its work
         ├── ChildCrashedError         1   it ended with a signal or an exit code
         └── ChildTimeoutError         1   it ran past its time limit
@@ -62,10 +62,10 @@ __all__ = [
     "InputError",
     "IsolationError",
     "LackingOperatorsError",
-    "MismatchError",
     "MissingDependencyError",
     "ModelError",
     "ModelSourceError",
+    "NotVerifiedError",
     "ParamsError",
     "PluginError",
     "RewriterError",
@@ -232,8 +232,8 @@ class FallbackError(EnginebayError):
     """Strict mode, and the engine did not run everything on the requested device and precision."""
 
 
-class MismatchError(EnginebayError):
-    """The artifact does not give the model's numbers.
+class NotVerifiedError(EnginebayError):
+    """The artifact is not verified: its numbers differ, it crashed, or nothing proves them.
 
     Attributes:
         verdict: The whole :class:`~enginebay.Verification`.

@@ -21,11 +21,14 @@ _ARGUMENTS = frozenset(
 _OBJECTS = {
     **dict.fromkeys(("cuts", "exporter", "input_names", "ir", "keep_ir"), "eb.ExportOptions"),
     **dict.fromkeys(("opset", "output_names", "rewriters", "task"), "eb.ExportOptions"),
-    **dict.fromkeys(("allow_mismatch", "compare", "domain"), "eb.VerifyOptions"),
-    **dict.fromkeys(("probes", "probes_extreme"), "eb.VerifyOptions"),
+    **dict.fromkeys(("allow_mismatch", "allow_unverified", "compare"), "eb.VerifyOptions"),
+    **dict.fromkeys(("domain", "probes", "probes_extreme"), "eb.VerifyOptions"),
 }
 _SWITCHES = frozenset(
-    ("allow_mismatch", "keep_ir", "overwrite", "probes_extreme", "resume", "strict")
+    (
+        *("allow_mismatch", "allow_unverified", "keep_ir", "overwrite", "probes_extreme"),
+        *("resume", "strict"),
+    )
 )
 #: Arguments that hold something by name: ``--compare boxes=set`` is ``compare={"boxes": "set"}``.
 _BY_NAME = frozenset(("compare", "domain"))

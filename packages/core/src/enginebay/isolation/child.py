@@ -225,11 +225,11 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 def _describe(error: Exception) -> Raised:
     if isinstance(error, OSError) and errors.disk_error(error):  # no fault of the function
         error = errors.disk_failure(error).with_traceback(error.__traceback__)
-    # MismatchError carries a verdict that does not travel: the parent gets its base class.
+    # NotVerifiedError carries a verdict that does not travel: the parent gets its base class.
     kinds = [
         kind.__name__
         for kind in type(error).__mro__
-        if kind.__module__ == errors.__name__ and kind is not errors.MismatchError
+        if kind.__module__ == errors.__name__ and kind is not errors.NotVerifiedError
     ]
     hint = getattr(error, "hint", None) if kinds else None
     name, text = type(error).__qualname__, errors.message_of(error)

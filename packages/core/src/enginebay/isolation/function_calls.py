@@ -56,7 +56,7 @@ def call(
 
     Raises:
         EnginebayError: The function raised it: the same class, message and hint. Of a class from
-            outside ``enginebay.errors``, and of ``MismatchError``, the nearest base class.
+            outside ``enginebay.errors``, and of ``NotVerifiedError``, the nearest base class.
         IsolationError: The function raised anything else, which the message names; the child's
             traceback is in the notes. Or an argument or the result cannot travel.
         ChildCrashedError: It ended the process: by a signal, by ``sys.exit``, by ``os._exit``.

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         output_tensors as output_tensors,
     )
     from enginebay.models.input_names import unused as unused
+    from enginebay.models.named_weights import name_weights as name_weights
     from enginebay.models.observation import (
         Observation as Observation,
         Observer as Observer,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
         unchanged as unchanged,
     )
     from enginebay.models.weights import (
+        RANDOM_WEIGHTS as RANDOM_WEIGHTS,
         fixed_seed as fixed_seed,
         load_weights as load_weights,
         measure_norms as measure_norms,
@@ -72,6 +74,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "models.examples": "shapes_of",
         "models.forward": "evaluation output_tensors",
         "models.input_names": "unused",
+        "models.named_weights": "name_weights",
         "models.observation": "Observation Observer",
         "models.plugin_sources": "find_model",
         "models.python_source": "named_object",
@@ -81,6 +84,6 @@ __getattr__, __dir__, __all__ = lazy_names(
         "models.source_options": "Options image_size read_options",
         "models.sources": "ModelSource",
         "models.state": "ModelState unchanged",
-        "models.weights": "fixed_seed load_weights measure_norms take_weights",
+        "models.weights": "RANDOM_WEIGHTS fixed_seed load_weights measure_norms take_weights",
     },
 )

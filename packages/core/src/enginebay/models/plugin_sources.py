@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import ModelSourceError
 from enginebay.hooks import ModelRequest
+from enginebay.models.named_weights import name_weights, split_weights
 from enginebay.models.sources import is_file, load_model
+from enginebay.models.weights import describe_weights, load_weights
 from enginebay.plugins import KNOWN_MODEL_SOURCES, contributed
 
 if TYPE_CHECKING:
@@ -24,7 +27,8 @@ def find_model(
 
     Args:
         model: An object, a file, or text as for :func:`~enginebay.models.sources.load_model`; or
-            ``SCHEME:NAME`` for the model source of a plugin.
+            ``SCHEME:NAME`` for the model source of a plugin. Text may ask for weights:
+            ``SCHEME:NAME?pretrained``, ``file.py:attr?weights=FILE``.
         codebase_config: Whose model it is: a bare name, or a ``.py`` file without an attribute,
             stands for ``TYPE:NAME``.
         shapes: The usual shapes that were requested.
@@ -32,36 +36,70 @@ def find_model(
     Raises:
         ModelSourceError: The text leads nowhere, or no plugin serves the codebase.
     """
-    if not isinstance(model, str) or is_file(model):
+    if not isinstance(model, str):
         return load_model(model)
+    name, asked = split_weights(model)
+    if is_file(name):
+        _refuse_weights(name, asked, "is a file with weights of its own")
+        return load_model(name)
+    section = dict(codebase_config or {})
     schemes = contributed("model_sources")
-    codebase = (codebase_config or {}).get("type")
-    if codebase and codebase not in schemes and names_codebase(model, codebase):
+    codebase = section.get("type")
+    if codebase and codebase not in schemes and names_codebase(name, codebase):
         known = ", ".join(schemes) or "none"
         raise ModelSourceError(
-            f"'{model}' is a model of '{codebase}', as the config says, and no installed plugin "
+            f"'{name}' is a model of '{codebase}', as the config says, and no installed plugin "
             f"has this model source; there is {known}",
             hint=f"{_how_to_install(codebase)}, or name the model as file.py:attr",
         )
-    if codebase and _is_bare(model):
-        model = f"{codebase}:{model}"
-    scheme = model.partition(":")[0]
-    request = partial(
-        ModelRequest,
-        codebase_config=codebase_config if codebase_config and scheme == codebase else {},
-        input_shapes=shapes or {},
-    )
+    if codebase and _is_bare(name):
+        name = f"{codebase}:{name}"
+    scheme = name.partition(":")[0]
     if build := schemes.get(scheme):
-        return load_model(model, schemes={scheme: lambda name: build(request(name=name))})
+        chosen = (section if scheme == codebase else {}) | asked
+        request = partial(ModelRequest, codebase_config=chosen, input_shapes=shapes or {})
+        found = load_model(name, schemes={scheme: lambda text: build(request(name=text))})
+        return _with_weights(found, chosen)
+    if "pretrained" in asked:
+        _refuse_weights(name, asked, "is code of your own: nobody publishes weights for it")
+    found = _load(name, scheme)
+    if "checkpoint" in asked:
+        load_weights(found.module, asked["checkpoint"])
+    return _with_weights(found, asked)
+
+
+def _load(name: str, scheme: str) -> ModelSource:
+    """Load a model that no plugin serves; of a known plugin's, say how to install it."""
     try:
-        return load_model(model)
+        return load_model(name)
     except ModelSourceError as err:
         if scheme not in KNOWN_MODEL_SOURCES:
             raise
         raise ModelSourceError(
-            f"'{model}' names a model of {scheme}, and no installed plugin has this model source",
+            f"'{name}' names a model of {scheme}, and no installed plugin has this model source",
             hint=_how_to_install(scheme),
         ) from err
+
+
+def _with_weights(found: ModelSource, chosen: Mapping[str, Any]) -> ModelSource:
+    """Return the source with a name that leads to the same weights, and with what they are."""
+    file, pretrained = chosen.get("checkpoint"), bool(chosen.get("pretrained"))
+    weights = describe_weights(file) if file else found.weights
+    named = name_weights(found.named, pretrained=pretrained, file=file or "")
+    return replace(found, named=named, weights=weights)
+
+
+def _refuse_weights(name: str, asked: Mapping[str, Any], why: str) -> None:
+    """Refuse weights that a name asks for, where it asks for some.
+
+    Raises:
+        ModelSourceError: It does.
+    """
+    if asked:
+        hint = f"leave out what follows it: {name}"
+        if "pretrained" in asked:
+            hint = f"--weights FILE loads yours: {name}?weights=FILE"
+        raise ModelSourceError(f"'{name}' {why}", hint=hint)
 
 
 def _how_to_install(scheme: str) -> str:

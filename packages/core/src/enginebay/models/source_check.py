@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from enginebay.errors import ModelSourceError, check_text, nearest
+from enginebay.models.named_weights import split_weights
 from enginebay.models.plugin_sources import names_codebase
 from enginebay.models.python_source import missing_attribute, missing_file, missing_module
 from enginebay.models.sources import is_file, is_weights, unreadable
@@ -34,6 +35,9 @@ def check_source(text: str, folder: Path, codebase: str = "") -> None:
         ModelSourceError: The text leads nowhere.
     """
     check_text(text)
+    text, asked = split_weights(text)
+    if "checkpoint" in asked and not (folder / asked["checkpoint"]).exists():
+        raise missing_file(asked["checkpoint"], folder)
     if is_file(text):
         if not (folder / text).exists():
             raise missing_file(text, folder)

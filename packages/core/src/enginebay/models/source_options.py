@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from enginebay.errors import ModelSourceError, nearest
+from enginebay.models.weights import RANDOM_WEIGHTS
 
 if TYPE_CHECKING:
     from enginebay.hooks import ModelRequest
@@ -28,6 +29,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     arguments: dict[str, Any] = {}
     pretrained: bool = False
     checkpoint: str | None = None
+
+    @property
+    def weights(self) -> str:
+        """Where the weights come from, for the fourth place of what a source returns."""
+        return self.checkpoint or ("pretrained" if self.pretrained else RANDOM_WEIGHTS)
 
 
 def read_options(request: ModelRequest) -> Options:

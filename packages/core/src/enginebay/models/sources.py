@@ -50,6 +50,8 @@ class ModelSource:
         ir: The file as an IR; None where the model is a Python object.
         example_inputs: What came along with the model, as ``export`` takes it; else None.
         task: The record of what the model is for, where that came along too.
+        weights: Where the weights come from, if that is known: ``random (seed 0)``, ``pretrained``,
+            or a file with its digest.
     """
 
     description: str
@@ -58,6 +60,7 @@ class ModelSource:
     ir: IRModel | None = None
     example_inputs: Any = None
     task: dict[str, Any] | None = None
+    weights: str = ""
 
     @cached_property
     def module(self) -> Any:
@@ -97,7 +100,7 @@ class ModelSource:
         """A short name for files: ``net.py:build`` gives ``build``, an object its class's."""
         if self.ir is not None:
             return Path(self.description).stem
-        _, colon, attribute = self.description.rpartition(":")
+        _, colon, attribute = self.description.partition("?")[0].rpartition(":")
         # A codebase's config: mmpretrain:configs/resnet18.py
         own = Path(attribute).name.removesuffix(".py")
         if colon:
@@ -113,8 +116,8 @@ def load_model(source: Any, *, schemes: Schemes | None = None) -> ModelSource:
         source: One of the texts above; or a module, a TorchScript module, an exported program, or
             a callable without arguments (a class, say) that returns one; or a function that takes
             arguments, which is the model itself; or a tuple of a model or any function, its
-            example inputs and, if there is a third, what it is for: a task. What was found before
-            is returned as it is.
+            example inputs and, if there is a third, what it is for: a task; a fourth says where
+            its weights come from. What was found before is returned as it is.
         schemes: Model sources of plugins, for ``scheme:name``.
 
     Raises:
@@ -198,26 +201,24 @@ def _program_inputs(program: Any) -> Any:
 def _from_object(found: Any, description: str) -> ModelSource:
     require("torch")
     inputs = task = None
+    weights = ""
     if not _is_model(found) and callable(found):
         found = _built(found, description)
-    if isinstance(found, tuple) and len(found) in (2, 3):
+    if isinstance(found, tuple) and len(found) in (2, 3, 4):
         found, inputs, *said = found
         task = _task(said, description)
+        weights = said[1] if len(said) > 1 else ""
         found = _function(found) or found
     if not _is_model(found):
         wanted = "an nn.Module, or a callable that returns one"
         message = f"'{description}' leads to {_describe(found)}; wanted {wanted}"
         raise ModelSourceError(message, hint=_advice(found))
     _check_modules(found, description)
-    if _is_program(found):
-        own = _program_inputs(found)
-        return ModelSource(
-            description=description,
-            model=found,
-            example_inputs=own if inputs is None else inputs,
-            task=task,
-        )
-    return ModelSource(description=description, model=found, example_inputs=inputs, task=task)
+    if inputs is None and _is_program(found):
+        inputs = _program_inputs(found)
+    return ModelSource(
+        description=description, model=found, example_inputs=inputs, task=task, weights=weights
+    )
 
 
 def _check_modules(model: Any, description: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from torch import Tensor, nn
+
+#: What a model source says of weights that nobody trained.
+RANDOM_WEIGHTS = "random (seed 0)"
 
 #: Where training frameworks keep the ``state_dict`` inside of a checkpoint.
 _WRAPPERS = ("state_dict", "model")
@@ -88,8 +92,14 @@ def load_weights(model: nn.Module, path: str) -> None:
     """
     file = Path(path)
     if not file.is_file():
-        raise ModelSourceError(f"codebase_config.checkpoint: no file '{path}'")
+        raise ModelSourceError(f"there is no file of weights '{path}'", hint="--weights FILE")
     take_weights(model, _read(file), path)
+
+
+def describe_weights(path: str) -> str:
+    """Return a file of weights with its digest: ``/models/best.pt, sha256 9f86…``."""
+    with Path(path).open("rb") as file:
+        return f"{Path(path).absolute()}, sha256 {hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
 def take_weights(model: nn.Module, weights: Mapping[str, Any], origin: str) -> None:
@@ -123,7 +133,7 @@ def _read(file: Path) -> Mapping[str, Any]:
             return tensors
         state = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as err:  # torch and safetensors have no error of their own for all of it
-        why = str(err).partition("\n")[0]
+        why = str(err).partition("\n")[0].partition(". ")[0]
         raise ModelSourceError(
             f"'{file}' cannot be read as weights: {why}",
             hint="wanted tensors and plain values only, as in torch.save(model.state_dict(), FILE)",

@@ -82,7 +82,8 @@ def deploy(
         ExportError: No exporter could do it.
         ConversionError: The engine's converter failed.
         ChildTimeoutError: Its processes ran past ``verify.timeout``.
-        MismatchError: The numbers differ, or the engine crashed; carries ``.verdict``.
+        NotVerifiedError: The numbers differ, the engine crashed, or nothing shows that they are
+            right; carries ``.verdict``.
 
     Example:
         >>> import enginebay as eb, tempfile, torch

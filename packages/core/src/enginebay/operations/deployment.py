@@ -18,7 +18,7 @@ from enginebay.artifact import (
     record_modules,
 )
 from enginebay.comparators import find_comparators
-from enginebay.errors import MismatchError
+from enginebay.errors import NotVerifiedError
 from enginebay.inference import Receipt
 from enginebay.ir import IR_FOLDER
 from enginebay.operations.build_engine import Build, build_engine
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from enginebay.artifact import Staging
     from enginebay.comparators import Comparator
+    from enginebay.config import VerifyOptions
     from enginebay.data import DataSet
     from enginebay.models import ModelSource
     from enginebay.operations.build_engine import Engine
@@ -158,7 +159,7 @@ class Line:
             steps: Records the steps.
 
         Raises:
-            MismatchError: The numbers differ, or the engine crashed, and no option allows it.
+            NotVerifiedError: The artifact is not verified, and no option allows that.
         """
         verify, model = self.settings.verify, prepared.model
         build = Build(
@@ -191,8 +192,7 @@ class Line:
                 save_samples(stage.dir / SAMPLES_FILE, engine.samples)
                 verification, receipt = judged()
             set_detail(verification.verdict)
-        if not verify.allow_mismatch:
-            _raise_on_mismatch(verification, stage.target)
+        _check_verdict(verification, verify, stage.target, ran_here=receipt is not None)
         with steps("publish") as set_detail:
             artifact = self._publish(engine, verification, receipt, prepared, stage)
             set_detail(str(artifact.path))
@@ -220,6 +220,7 @@ class Line:
             verification=verification,
             receipt=receipt,
             model=prepared.model.source.named,
+            weights=prepared.model.source.weights,
             command=self._command,
             parts=engine.parts,
             data=prepared.data_record(),
@@ -235,21 +236,24 @@ class Line:
         return stage.publish(manifest)
 
 
-def _raise_on_mismatch(verification: Verification, target: Path) -> None:
-    if verification.verdict in ("mismatched", "crashed"):
-        here = Path.cwd()
-        if verification.simulation is not None:  # no engine runs here that could be bisected
-            raise MismatchError(
-                verification.summary(),
-                verdict=verification,
-                hint="look at the model, the rewriters or the params; --allow-mismatch publishes "
-                "the artifact with this verdict",
-            )
-        typed = str(target.relative_to(here) if target.is_relative_to(here) else target)
-        raise MismatchError(
-            verification.summary(),
-            verdict=verification,
-            hint="look at the model or the params; --allow-mismatch "
-            "publishes the artifact with this verdict, and then enginebay bisect "
-            f"{shlex.quote(typed)} names the layer",
-        )
+def _check_verdict(
+    verification: Verification, options: VerifyOptions, target: Path, *, ran_here: bool
+) -> None:
+    """Refuse what is not verified, unless an option allows it or its engine is for elsewhere.
+
+    Raises:
+        NotVerifiedError: It may not be published.
+    """
+    verdict = verification.verdict
+    is_free = not ran_here or options.allow_unverified
+    if verdict == "verified" or options.allow_mismatch or (verdict == "unverified" and is_free):
+        return
+    option = "--allow-unverified" if verdict == "unverified" else "--allow-mismatch"
+    hint = f"{option} publishes the artifact with this verdict"
+    if verdict != "unverified":
+        hint = f"look at the model, the rewriters or the params; {hint}"
+        if verification.simulation is None:  # else no engine runs here that could be bisected
+            here = Path.cwd()
+            typed = str(target.relative_to(here) if target.is_relative_to(here) else target)
+            hint += f", and then enginebay bisect {shlex.quote(typed)} names the layer"
+    raise NotVerifiedError(verification.summary(), verdict=verification, hint=hint)

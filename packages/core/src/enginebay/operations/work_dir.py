@@ -16,9 +16,10 @@ def default_work_dir(model: Any, backend: str) -> Path:
     if not isinstance(model, str | PathLike):
         name = getattr(model, "__name__", type(model).__name__)
         return Path(f"{name.lower()}-{backend}")
-    left, _, attribute = fspath(model).rpartition(":")
+    text = fspath(model).partition("?")[0]
+    left, _, attribute = text.rpartition(":")
     if not left:
-        return Path(f"{Path(model).stem}-{backend}")
+        return Path(f"{Path(text).stem}-{backend}")
     source = Path(left).name
     module = source.removesuffix(".py") if source.endswith(".py") else source.rpartition(".")[2]
     return Path(f"{module}-{Path(attribute).name.removesuffix('.py')}-{backend}")

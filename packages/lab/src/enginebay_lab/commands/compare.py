@@ -18,6 +18,7 @@ from enginebay.commands import (
     print_fields,
     print_table,
     quiet_verdict,
+    read_model,
     repeatable_command,
     shared_options,
     short_path,
@@ -131,7 +132,7 @@ def run(args: Namespace) -> int:
     command = repeatable_command(args.argv)
     with progress() as watch, stdout_on_stderr(), quiet_verdict(), typed(command):
         comparison = compare(
-            args.model,
+            read_model(args),
             **shared_options(args),
             verify=VerifyOptions.from_args(args),
             work_dir=work_dir,
@@ -143,8 +144,7 @@ def run(args: Namespace) -> int:
             watch=watch,
         )
     show(args, comparison, partial(_print, work_dir), work_dir=str(work_dir.resolve()))
-    wrong = {"failed", "crashed", "mismatched"} if not args.allow_mismatch else {"failed"}
-    return 1 if any(row.verdict in wrong for row in comparison.rows) else 0
+    return 1 if any(row.artifact is None for row in comparison.rows) else 0
 
 
 def _print(work_dir: Path, comparison: Comparison) -> None:

@@ -15,6 +15,7 @@ from enginebay.commands import (
     print_fields,
     print_json,
     quiet_verdict,
+    read_model,
     repeatable_command,
     short_path,
     stdout_on_stderr,
@@ -60,7 +61,7 @@ def run(args: Namespace) -> int:
     with progress() as watch, stdout_on_stderr(), quiet_verdict(), typed(command):
         options = model_options(args)
         found = quantize(
-            args.model,
+            read_model(args),
             **options,
             verify=VerifyOptions.from_args(args),
             metric=args.metric,

@@ -11,6 +11,7 @@ from enginebay.commands import (
     print_fields,
     print_json,
     print_table,
+    read_model,
     stdout_on_stderr,
 )
 
@@ -44,7 +45,7 @@ def run(args: Namespace) -> int:
 
     with progress() as watch, stdout_on_stderr():
         timeout = VerifyOptions.from_args(args).timeout
-        found = sensitivity(args.model, **model_options(args), timeout=timeout, watch=watch)
+        found = sensitivity(read_model(args), **model_options(args), timeout=timeout, watch=watch)
     if args.json:
         import msgspec
 

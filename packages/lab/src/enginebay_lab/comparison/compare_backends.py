@@ -27,9 +27,9 @@ from enginebay.errors import (
     BackendNotFoundError,
     BackendUnavailableError,
     EnginebayError,
-    MismatchError,
     ModelError,
     ModelSourceError,
+    NotVerifiedError,
     UsageError,
 )
 from enginebay_lab.comparison.comparison import Comparison, ComparisonRow
@@ -245,7 +245,7 @@ def _failed(cell: Combination, err: EnginebayError, params: Mapping[str, Any]) -
         verdict="failed",
         reason=str(err),
     )
-    if isinstance(err, MismatchError):
+    if isinstance(err, NotVerifiedError):
         return msgspec.structs.replace(row, verdict=err.verdict.verdict, verification=err.verdict)
     return msgspec.structs.replace(row, hint=err.hint or "")
 

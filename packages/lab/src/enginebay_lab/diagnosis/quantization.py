@@ -12,7 +12,7 @@ import msgspec
 import enginebay as eb
 from enginebay.authors import Steps, check_target
 from enginebay.commands import python_call, typed
-from enginebay.errors import MismatchError, UsageError
+from enginebay.errors import NotVerifiedError, UsageError
 from enginebay_lab.diagnosis.rank_layers import check_precision, sensitivity
 from enginebay_lab.evaluation.evaluate_artifacts import evaluate
 from enginebay_lab.evaluation.evaluation_rows import Row
@@ -103,7 +103,7 @@ def quantize(
     Raises:
         UsageError: An argument is wrong, or the precision is not an 8-bit one.
         ArtifactExistsError: ``work_dir`` is taken.
-        MismatchError: No artifact is verified and accurate enough.
+        NotVerifiedError: No artifact is verified and accurate enough.
     """
     if not isinstance(max_drop, int | float) or math.isnan(max_drop) or max_drop < 0:
         raise UsageError(f"max_drop is {max_drop!r}: wanted 0 or more", hint="--max-drop 0.01")
@@ -168,7 +168,7 @@ def quantize(
     verification = found.deployment.verification
     if not found.passed and not verify.allow_mismatch:
         given = f"with {len(found.nodes)} of {len(order)} layers given back: " if order else ""
-        raise MismatchError(
+        raise NotVerifiedError(
             f"{given}{_figures(found.accuracy, max_drop)}; {verification.summary()}",
             verdict=verification,
             hint="--max-drop with a larger value, other --data, or --allow-mismatch",

@@ -115,7 +115,9 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="sw
         return tuple(
             row
             for row in self.rows
-            if row.verdict not in ("verified", "unverified") and row.key not in self.judged
+            if row.key not in self.judged
+            and row.verdict != "verified"
+            and (row.verdict != "unverified" or row.artifact is None)
         )
 
     @property

@@ -1,0 +1,48 @@
+"""Weights in a model's name: ``timm:resnet18?pretrained``, ``net.py:Net?weights=FILE``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from enginebay.errors import ModelSourceError
+
+_PRETRAINED = "pretrained"
+_FILE = "weights="
+
+
+def split_weights(text: str) -> tuple[str, dict[str, Any]]:
+    """Return a model's name without its weights, and the options of a model source for these.
+
+    Raises:
+        ModelSourceError: What follows the ``?`` asks for no weights.
+
+    Example:
+        >>> split_weights("timm:resnet18?pretrained")
+        ('timm:resnet18', {'pretrained': True})
+        >>> split_weights("net.py:Net?weights=best.pt")
+        ('net.py:Net', {'checkpoint': 'best.pt'})
+    """
+    model, mark, asked = text.partition("?")
+    if not mark:
+        return text, {}
+    if asked == _PRETRAINED:
+        return model, {"pretrained": True}
+    if file := asked.removeprefix(_FILE) if asked.startswith(_FILE) else "":
+        return model, {"checkpoint": file}
+    raise ModelSourceError(
+        f"'{text}' ends with '?{asked}'; expected ?{_PRETRAINED} or ?{_FILE}FILE",
+        hint=f"{model}?{_PRETRAINED}",
+    )
+
+
+def name_weights(model: str, *, pretrained: bool = False, file: str = "") -> str:
+    """Return a model's name that asks for weights; the file by its path from the root.
+
+    Example:
+        >>> name_weights("timm:resnet18", pretrained=True)
+        'timm:resnet18?pretrained'
+    """
+    if file:
+        return f"{model}?{_FILE}{Path(file).absolute()}"
+    return f"{model}?{_PRETRAINED}" if pretrained else model

@@ -1,0 +1,172 @@
+"""Weights that a model's name asks for, or a flag: loaded, recorded, refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from enginebay.errors import ModelSourceError
+from enginebay.models.plugin_sources import find_model
+from enginebay.testing import temporary_backend
+from enginebay.testing.command_runs import Ran, call_command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+NET = """
+from torch import nn
+
+class Net(nn.Linear):
+    def __init__(self):
+        super().__init__(3, 2)
+"""
+
+ZOO = """
+import torch
+import enginebay as eb
+from enginebay.authors import fixed_seed, load_weights, read_options
+
+def build(request):
+    options = read_options(request)
+    with fixed_seed():
+        model = torch.nn.Linear(3, 2)
+    if options.checkpoint:
+        load_weights(model, options.checkpoint)
+    if options.pretrained:
+        torch.nn.init.ones_(model.weight)
+    return model, torch.ones(1, 3), {"type": "numbers"}, options.weights
+
+@eb.hookimpl
+def model_sources():
+    return {"zoo": build}
+
+@eb.hookimpl
+def tasks():
+    return {}
+"""
+
+
+@pytest.fixture
+def weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, torch.Tensor]:
+    """``net.py``, and ``best.pth`` with weights for it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.py").write_text(NET)
+    state = torch.nn.Linear(3, 2).state_dict()
+    torch.save(state, "best.pth")
+    return state
+
+
+def test_a_file_of_weights_for_any_model(weights: dict[str, torch.Tensor], tmp_path: Path) -> None:
+    found = find_model("net.py:Net?weights=best.pth")
+    assert torch.equal(found.module.weight, weights["weight"])
+    digest = hashlib.sha256((tmp_path / "best.pth").read_bytes()).hexdigest()
+    assert found.weights == f"{tmp_path}/best.pth, sha256 {digest}"
+    assert found.name == "Net"
+    again = find_model(found.named)  # from any folder
+    assert torch.equal(again.module.weight, weights["weight"])
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "origin", "ones"),
+    [
+        ("zoo:a", {}, "random (seed 0)", False),
+        ("zoo:a?pretrained", {}, "pretrained", True),
+        ("zoo:a", {"type": "zoo", "pretrained": True}, "pretrained", True),
+        ("a?pretrained", {"type": "zoo"}, "pretrained", True),
+        ("zoo:a?weights=best.pth", {}, "best.pth", False),
+        ("zoo:a", {"type": "zoo", "checkpoint": "best.pth"}, "best.pth", False),
+    ],
+)
+@pytest.mark.usefixtures("weights")
+def test_the_name_of_a_source_leads_to_the_same_weights(
+    name: str, config: dict[str, Any], origin: str, ones: bool
+) -> None:
+    with temporary_backend("zoo", ZOO, group="enginebay.plugins"):
+        found = find_model(name, config)
+        assert origin in found.weights
+        assert bool((found.module.weight == 1).all()) is ones
+        again = find_model(found.named)
+    assert torch.equal(found.module.weight, again.module.weight)
+    assert again.weights == found.weights
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "hint"),
+    [
+        (
+            "net.py:Net?pretrained",
+            "'net.py:Net' is code of your own: nobody publishes weights for it",
+            "--weights FILE loads yours: net.py:Net?weights=FILE",
+        ),
+        (
+            "net.py:Net?weights=none.pth",
+            "there is no file of weights 'none.pth'",
+            "--weights FILE",
+        ),
+        (
+            "net.py:Net?trained",
+            "'net.py:Net?trained' ends with '?trained'; expected ?pretrained or ?weights=FILE",
+            "net.py:Net?pretrained",
+        ),
+        (
+            "net.onnx?weights=best.pth",
+            "'net.onnx' is a file with weights of its own",
+            "leave out what follows it: net.onnx",
+        ),
+        (
+            "net.py:Net?weights=net.py",
+            "'net.py' cannot be read as weights: Weights only load failed",
+            "wanted tensors and plain values only, as in torch.save(model.state_dict(), FILE)",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("weights")
+def test_weights_that_cannot_be(name: str, message: str, hint: str) -> None:
+    with pytest.raises(ModelSourceError) as caught:
+        find_model(name)
+    assert (str(caught.value), caught.value.hint) == (message, hint)
+
+
+@pytest.mark.usefixtures("weights")
+def test_an_artifact_says_which_weights_it_has(
+    loopback: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setenv("ENGINEBAY_BACKENDS", loopback)
+    cli: Callable[..., Ran] = partial(call_command, capfd)
+    line = ("deploy", "net.py:Net", "--backend", loopback, "--input", "input=1x3", "--work-dir")
+    ran = cli(*line, "out", "--weights", "best.pth", "--exporter", "torchscript")
+    assert ran.code == 0, ran.err
+    manifest = json.loads((tmp_path / "out/manifest.json").read_text())
+    assert manifest["model"] == f"{tmp_path}/net.py:Net?weights={tmp_path}/best.pth"
+    assert manifest["weights"].startswith(f"{tmp_path}/best.pth, sha256 ")
+    assert f"weights   {tmp_path}/best.pth, sha256 " in cli("inspect", "out").out
+    ran = cli("export", "net.py:Net", "--input", "input=1x3", "--weights", "none.pth")
+    message = f"error: there is no file of weights '{tmp_path}/none.pth'"
+    assert (ran.code, ran.err) == (2, f"{message}\nhint: --weights FILE\n")
+
+
+@pytest.mark.usefixtures("weights")
+def test_random_weights_are_told_and_name_nothing(
+    loopback: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ENGINEBAY_BACKENDS", loopback)
+    with temporary_backend("zoo", ZOO, group="enginebay.plugins"):
+        ran = call_command(
+            capfd, *("deploy", "zoo:a", "--backend", loopback, "--exporter", "torchscript")
+        )
+        assert ran.code == 0, ran.err
+        told = "random (seed 0): its answers mean nothing; --pretrained or --weights FILE"
+        assert told in ran.out
+        ran = call_command(capfd, "run", f"zoo-a-{loopback}", "--image", "x.png")
+    assert ran.code == 2
+    assert "are random (seed 0): what it finds means nothing\n" in ran.err
+    assert "--allow-random-weights names it all the same" in ran.err
