@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import enginebay as eb
-from enginebay.errors import EnginebayError
+from enginebay.errors import FallbackError
 
 
 @pytest.mark.parametrize(
@@ -27,19 +27,14 @@ def test_options_of_the_engine(deploy, convolutions, options):
         assert net.receipt.precision == options.get("precision", "fp32")
 
 
-def test_a_vulkan_device_that_is_not_there_is_told_and_refused_when_strict(deploy, convolutions):
+def test_a_vulkan_device_that_is_not_there_is_refused(deploy, convolutions):
     import ncnn
 
     device = f"vulkan:{ncnn.get_gpu_count()}"
-    with pytest.warns(eb.VerdictWarning, match=f"{device} was requested and is not there"):
-        artifact = deploy(*convolutions, params={"device": device}).artifact
-    with eb.load(artifact) as net:
-        assert net.receipt.device == "cpu"
-        assert net.receipt.fallbacks == (
-            f"{device} was requested and is not there: the network runs on the cpu",
-        )
-    with pytest.raises(EnginebayError, match="was requested and is not there"):
-        eb.load(artifact, strict=True)
+    artifact = deploy(*convolutions).artifact
+    with pytest.raises(FallbackError) as raised:
+        eb.load(artifact, device=device)
+    assert f"runs on 'cpu': {device} was requested and is not there" in str(raised.value)
 
 
 class Pyramid(nn.Module):

@@ -17,7 +17,7 @@ class OnnxruntimeParams(eb.BackendParams):
     Args:
         work_dir (str): The folder that the artifact becomes.
         file_name (str): File name of the model. The suffix .onnx is added where it has none.
-        device (str): cpu, cuda or cuda:N.
+        device (str): cpu, cuda, cuda:N, or auto: cuda where this build has it, else cpu.
         precision (str): fp32 leaves the model as it is; fp16 converts weights and arithmetic to
             half precision and keeps the dtypes of inputs and outputs; int8 quantises the operators
             that ONNX Runtime has 8-bit kernels for, calibrated with a data set.

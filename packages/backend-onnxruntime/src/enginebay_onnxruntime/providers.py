@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from enginebay_onnxruntime.params import OnnxruntimeParams
 
 CPU = "CPUExecutionProvider"
-_BY_DEVICE = {"cpu": (CPU,), "cuda": ("CUDAExecutionProvider", CPU)}
+_CUDA = "CUDAExecutionProvider"
+_BY_DEVICE = {"cpu": (CPU,), "cuda": (_CUDA, CPU)}
 #: The providers that keep tensors in CUDA memory and number their device by ``device_id``.
 ON_CUDA = ("CUDAExecutionProvider", "TensorrtExecutionProvider")
 
@@ -22,13 +23,16 @@ def wanted_providers(params: OnnxruntimeParams) -> tuple[str, ...]:
     """Return the requested providers, by name or through the device.
 
     Raises:
-        ParamsError: The device is neither ``cpu`` nor ``cuda`` nor ``cuda:N``, or ONNX Runtime
-            has no provider of that name.
+        ParamsError: The device is neither ``cpu`` nor ``cuda`` nor ``cuda:N`` nor ``auto``, or ONNX
+            Runtime has no provider of that name.
     """
     kind, colon, index = params.device.partition(":")
+    if params.device == "auto":
+        kind = "cuda" if _CUDA in available_providers() else "cpu"
     if kind not in _BY_DEVICE or (colon and not (kind == "cuda" and index.isdecimal())):
         raise ParamsError(
-            f"device '{params.device}' is not one of ONNX Runtime's: wanted cpu, cuda or cuda:N",
+            f"device '{params.device}' is not one of ONNX Runtime's: "
+            "wanted cpu, cuda, cuda:N or auto",
             hint="pass --device cpu, or name the provider with --providers",
         )
     for provider in params.providers:
@@ -108,7 +112,7 @@ def fallbacks(
     found = [f"{name} was requested and did not load" for name in wanted if name not in loaded]
     if counts and wanted[0] in loaded and not counts[wanted[0]]:
         found.append(f"{wanted[0]} was requested and takes no node of this model")
-    if params.device != "cpu" and not any(name in ON_CUDA for name in wanted):
+    if params.device not in ("cpu", "auto") and not any(name in ON_CUDA for name in wanted):
         found.append(f"device {params.device} was requested, and the providers do not use it")
     return tuple(found)
 

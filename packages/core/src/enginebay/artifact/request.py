@@ -61,7 +61,7 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             BackendUnavailableError: The backend cannot be used here.
             ConversionError: The engine cannot load the files.
-            FallbackError: ``strict``, and the engine fell back.
+            FallbackError: Another device than the requested one, or ``strict`` and a fallback.
         """
         backend = get_backend(self.backend)
         load = backend.load if self.built_for is None else backend.simulate

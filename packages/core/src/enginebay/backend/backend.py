@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -343,17 +344,23 @@ class Backend:
 
         Raises:
             ConversionError: The engine cannot load the files.
-            FallbackError: ``request.strict``, and the receipt lists a fallback.
+            FallbackError: The engine runs on another kind of device than the one asked for; or
+                ``request.strict``, and the receipt lists a fallback.
         """
         wrapper = self._wrapper("build_wrapper", request)
-        if request.strict and wrapper.receipt.fallbacks:
-            fallbacks = "; ".join(wrapper.receipt.fallbacks)
-            wrapper.close()
-            raise FallbackError(
-                f"backend '{self.name}' fell back, and strict refuses that: {fallbacks}",
-                hint=f"enginebay check-env {self.name} --device {request.params.device}",
-            )
-        return wrapper
+        receipt, wanted = wrapper.receipt, request.params.device
+        fallbacks = "; ".join(receipt.fallbacks)
+        if _is_other_device(wanted, receipt.device):
+            message = f"device '{wanted}' was requested, and {receipt.engine} runs on "
+            message += f"'{receipt.device}'" + (f": {fallbacks}" if fallbacks else "")
+            hint = f"--device {receipt.device}; enginebay check-env {self.name} --device {wanted}"
+        elif request.strict and fallbacks:
+            message = f"backend '{self.name}' fell back, and strict refuses that: {fallbacks}"
+            hint = f"enginebay check-env {self.name} --device {wanted}"
+        else:
+            return wrapper
+        wrapper.close()
+        raise FallbackError(message, hint=hint)
 
     def simulate(self, request: WrapperRequest) -> Wrapper:
         """Ask the plugin to run the graph that an engine is built from on another engine.
@@ -528,6 +535,15 @@ class Backend:
         from enginebay.backend.console import run
 
         run(self, argv)
+
+
+def _is_other_device(wanted: str, found: str) -> bool:
+    """True where an accelerator was asked for, and the engine runs on another kind of device.
+
+    The default, ``cpu``, asks for none: a provider that is named elsewhere may choose.
+    """
+    kind, used = (re.split("[.:]", name.lower())[0] for name in (wanted, found))
+    return kind not in ("cpu", "auto", used)
 
 
 def read_ir(ir: str | Path | IRModel) -> IRModel:

@@ -20,7 +20,7 @@
     │   └── LackingOperatorsError     1   the engine lacks operators; carries ``.operators``
     ├── InferenceError                1   the engine failed on good inputs
     ├── ArtifactError                 1   an artifact is damaged, foreign or from the future
-    ├── FallbackError                 1   strict mode, and the engine fell back
+    ├── FallbackError                 1   another device than the requested one
     ├── NotVerifiedError                 1   nothing shows the model's numbers; carries ``.verdict``
     └── IsolationError                1   a child process did not do its work
         ├── ChildCrashedError         1   it ended with a signal or an exit code
@@ -229,7 +229,7 @@ class ArtifactError(EnginebayError):
 
 
 class FallbackError(EnginebayError):
-    """Strict mode, and the engine did not run everything on the requested device and precision."""
+    """The engine runs on another device than the requested one, or in strict mode falls back."""
 
 
 class NotVerifiedError(EnginebayError):

@@ -39,7 +39,7 @@ def load(
         ArtifactError: The artifact is damaged, incomplete, or bound to another engine or device;
             the message names the field that differs. No engine has touched the files.
         BackendUnavailableError: Its backend cannot be used here.
-        FallbackError: ``strict``, and the engine fell back.
+        FallbackError: Another device than the requested one, or ``strict`` and a fallback.
     """
 
     def load_opened(opened: Artifact) -> Wrapper:
