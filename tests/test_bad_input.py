@@ -434,7 +434,7 @@ def test_recorded_samples_that_are_no_samples(cli: Run, artifact: Path) -> None:
         (
             ["x=3x4"],
             "input 'x' has size 3 in dimension 0 of (3, 4), wanted 2: x float32[2, 4]",
-            None,
+            "deploy with --dynamic x:0 to leave this size open",
         ),
         (["x=8"], "input 'x' has 1 dimensions (8,), wanted 2: x float32[2, 4]", None),
         (
@@ -505,7 +505,10 @@ def test_wrong_inputs_of_run(
         (
             "relu.onnx",
             ["x=2x5"],
-            r"input 'x' has size 5 in dimension 1 of \(2, 5\), wanted 4: x float32\[2, 4\]",
+            (
+                r"input 'x' has size 5 in dimension 1 of \(2, 5\), wanted 4: x float32\[2, 4\]\n"
+                "hint: deploy with --dynamic x:1 to leave this size open"
+            ),
         ),
         (
             "relu.onnx",

@@ -90,8 +90,8 @@ def test_outputs_may_stand_among_the_inputs() -> None:
             None,
         ),
         (
-            {"x": [0]},
-            "dynamic['x'] is [0]; wanted axes and names",
+            {"x": "batch"},
+            "dynamic['x'] is 'batch'; wanted axes and names",
             'write {"x": {0: "batch"}}',
         ),
         (

@@ -209,10 +209,10 @@ E_ = "tool: error: argument "
             ),
         ),
         (
-            "--input-shapes x:-1x3",
+            "--input-shapes x:-2x3",
             (
-                "--input-shapes: 'x:-1x3' does not fit Flags.input_shapes: "
-                "'x:-1x3' is not a shape: wanted NAME:1x3x224x224 "
+                "--input-shapes: 'x:-2x3' does not fit Flags.input_shapes: "
+                "'x:-2x3' is not a shape: wanted NAME:1x3x224x224 "
                 "(write ? for a dim that is not fixed)"
             ),
         ),

@@ -58,6 +58,18 @@ def add_inputs(parser: ArgumentParser, default: str) -> None:
     )
 
 
+def add_dynamic(parser: ArgumentParser) -> None:
+    """Add ``--dynamic``, repeatable."""
+    parser.add_argument(
+        "--dynamic",
+        action="append",
+        metavar="DIM",
+        help="leave a dimension open: batch is the first of all inputs, x:0 any axis of an input, "
+        "x:2=32:512 between two sizes, x:0=batch:1:8 under a name that inputs share (repeatable; "
+        "by default all sizes are fixed)",
+    )
+
+
 def add_data(parser: ArgumentParser, purpose: str) -> None:
     """Add ``--data``, ``--take`` and ``--seed``."""
     parser.add_argument(

@@ -28,6 +28,7 @@ from enginebay.cli.summaries import (
     join_names,
     print_outputs,
     quiet_verdict,
+    sizes_text,
     verdict_text,
     weights_text,
 )
@@ -120,6 +121,7 @@ def _print(deployment: Deployment) -> None:
         (
             ("verdict", verdict_text(deployment.verification)),
             *basis_fields(deployment.verification),
+            ("sizes", sizes_text(deployment.artifact.manifest.inputs)),
             ("weights", weights_text(deployment.artifact.manifest.weights)),
             ("engine", engine_text(deployment.receipt)),
             *(("note", note) for note in deployment.notes),

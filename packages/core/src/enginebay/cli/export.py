@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enginebay.cli.arguments import add_inputs, add_model_name, read_model
+from enginebay.cli.arguments import add_dynamic, add_inputs, add_model_name, read_model
 from enginebay.cli.output import print_json, print_next, short_path, stdout_on_stderr
 from enginebay.cli.summaries import ir_document, print_ir
 
@@ -28,6 +28,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
     parser.usage = "enginebay export MODEL [--output FILE] [--input NAME=SPEC] [flags]"
     add_model_name(parser)
     add_inputs(parser, "the model's own")
+    add_dynamic(parser)
     parser.add_argument(
         "--output",
         type=Path,
@@ -55,6 +56,7 @@ def run(args: Namespace) -> int:
             parse_inputs(args.inputs) if args.inputs else None,
             path=args.output,
             backend=args.backend,
+            dynamic=args.dynamic,
             options=ExportOptions.from_args(args),
             min_shapes=parse_shapes(args.min_shapes or ""),
             max_shapes=parse_shapes(args.max_shapes or ""),

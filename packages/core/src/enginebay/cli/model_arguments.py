@@ -8,6 +8,7 @@ from enginebay.cli.arguments import (
     add_allow_env,
     add_backend_flags,
     add_data,
+    add_dynamic,
     add_inputs,
     add_int8_keep,
     add_model_name,
@@ -41,6 +42,7 @@ def add_model(parser: ArgumentParser) -> None:
     )
     add_allow_env(parser)
     add_inputs(parser, "the model's own, or made up at --input-shapes")
+    add_dynamic(parser)
     add_data(parser, "int8 is calibrated with it, and every artifact is verified on it too")
     add_int8_keep(parser)
 
@@ -112,6 +114,7 @@ def shared_options(args: Namespace) -> dict[str, Any]:
     return {
         "args": parse_inputs(args.inputs) if args.inputs else None,
         "config": config,
+        "dynamic": args.dynamic,
         "data": data_set(args),
         "int8_keep": args.int8_keep,
         "export": ExportOptions.from_args(args),

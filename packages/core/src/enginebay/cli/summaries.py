@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from enginebay.artifact import Artifact
     from enginebay.inference import Receipt
     from enginebay.ir import IRModel
+    from enginebay.tensors import TensorSpec
     from enginebay.verdict import OutputComparison, Verification
 
 #: Names in a line; --json has them all.
@@ -63,6 +64,26 @@ def quiet_verdict() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", VerdictWarning)
         yield
+
+
+def sizes_text(inputs: Sequence[TensorSpec]) -> str:
+    """Which sizes of the inputs are open; of none, that all are fixed, and how to open one.
+
+    Example:
+        >>> from enginebay.tensors import TensorSpec
+        >>> sizes_text([TensorSpec("x", "float32", ("batch", 3))])
+        'open: x[batch, 3]'
+        >>> sizes_text([TensorSpec("x", "float32", (1, 3))])
+        'all fixed; --dynamic batch opens the first dimension of the inputs'
+    """
+    opened = [
+        f"{spec.name}[{', '.join(map(str, spec.dims or ()))}]"
+        for spec in inputs
+        if not spec.is_static
+    ]
+    if opened:
+        return f"open: {join_names(opened)}"
+    return "all fixed; --dynamic batch opens the first dimension of the inputs"
 
 
 def weights_text(weights: str) -> str:

@@ -12,9 +12,10 @@ _FLAG = re.compile(r"""--(?P<name>[a-z][a-z0-9-]*)(?:[ ](?P<value>"[^"]*"|[^\s;(
 #: Arguments of Python's functions; all other flags are parameters of backends.
 _ARGUMENTS = frozenset(
     (
-        *("against", "atol", "backend", "batch", "config", "data", "device", "draw", "image"),
-        *("int8_keep", "max_drop", "metric", "model", "output", "overwrite", "precision"),
-        *("resume", "rtol", "seconds", "seed", "strict", "take", "threads", "timeout", "work_dir"),
+        *("against", "atol", "backend", "batch", "config", "data", "device", "draw", "dynamic"),
+        *("image", "int8_keep", "max_drop", "metric", "model", "output", "overwrite"),
+        *("precision", "resume", "rtol", "seconds", "seed", "strict", "take", "threads", "timeout"),
+        *("work_dir",),
     )
 )
 #: Those that are in an object of options.

@@ -100,7 +100,8 @@ class InputCheck:
                 if size != dim:
                     raise InputError(
                         f"input '{spec.name}' has size {size} in dimension {axis} "
-                        f"of {shape}, wanted {dim}: {spec.describe()}"
+                        f"of {shape}, wanted {dim}: {spec.describe()}",
+                        hint=f"deploy with --dynamic {spec.name}:{axis} to leave this size open",
                     )
             elif sizes.setdefault(dim, (size, spec.name))[0] != size:
                 other_size, other = sizes[dim]

@@ -169,7 +169,7 @@ def bind(
     *,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
-    dynamic: Mapping[str, Any] | None = None,
+    dynamic: Mapping[str, Any] | Sequence[str] | None = None,
     input_shapes: Shapes | None = None,
     min_shapes: Shapes | None = None,
     max_shapes: Shapes | None = None,
@@ -199,6 +199,12 @@ def bind(
         args = seen.example_for(None if source.model is None else source.module)
     given = example_inputs(args, source, input_shapes or {}, input_names)
     if source.model is None:
+        if dynamic:
+            raise InputError(
+                "an ONNX file says itself which dimensions are open, and dynamic opens none of it",
+                hint="export the model again with --dynamic; --min-shapes and --max-shapes bound "
+                "those that are open",
+            )
         return _bind_onnx(source, given, smallest, largest)
     known_inputs, known_outputs = (source.ir.inputs, source.ir.outputs) if source.ir else ((), ())
     read = partial(
@@ -211,7 +217,7 @@ def bind(
     if made_up := [spec for spec in signature.inputs if is_made_up(spec, args, source)]:
         make = partial(example_inputs, args, source, input_shapes or {}, input_names)
         signature = _with_more_integers(signature, made_up, lambda below: read(make(below=below)))
-    opened = open_dimensions(dynamic, signature, smallest, largest, seen)
+    opened = open_dimensions(dynamic, signature, input_shapes or {}, smallest, largest, seen)
     if source.program is not None:
         captured = captured_dimensions(source.program, signature.inputs, known_inputs)
         check_captured(opened, captured)

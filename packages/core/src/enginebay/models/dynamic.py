@@ -60,7 +60,7 @@ def from_profiles(
     owners = {name: each for each in containers for name in inputs_in(each, profiles)}
     return {
         name: {
-            axis: DynamicDim(_identifier(owners.get(name, name), axis), low, high, usual)
+            axis: DynamicDim(name_axis(owners.get(name, name), axis), low, high, usual)
             for axis, (low, usual, high) in enumerate(zip(*shapes, strict=True))
             if low != high
         }
@@ -234,8 +234,9 @@ def normalise(
     Args:
         dynamic: Input name, or the name of a container of inputs, such as a cache, which
             share the dimension → axis → one of ``"batch"``, ``("batch", 1, 8)``,
-            ``("batch", 1, 4, 8)`` (smallest, usual, largest), ``(1, 8)``, ``(1, 4, 8)``, a
-            ``torch.export.Dim``, a :class:`DynamicDim`, or None for a fixed axis.
+            ``("batch", 1, 4, 8)`` (smallest, usual, largest), ``(1, 8)``, ``(1, 4, 8)``, True for
+            any size, a ``torch.export.Dim``, a :class:`DynamicDim`, or None for a fixed axis. A
+            list of axes opens each to any size.
         inputs: The model's inputs.
         outputs: Names that may stand among them and are ignored: callers who come from
             ``dynamic_axes`` list outputs too, and exporters find those by themselves.
@@ -246,6 +247,11 @@ def normalise(
     """
     specs = {spec.name: spec for spec in inputs}
     given = dynamic or {}
+    if not isinstance(given, Mapping):
+        raise InputError(
+            f"dynamic is {given!r}; expected the axes of each input",
+            hint='write "batch", or {"x": {0: "batch"}}',
+        )
     shapes = {
         own: _axes(_spec(own, specs), axes, name)
         for name, axes in given.items()
@@ -274,6 +280,8 @@ def _axes(spec: TensorSpec, axes: Any, name: str) -> dict[int, DynamicDim]:
     """
     if axes is None:
         return {}
+    if isinstance(axes, list):
+        axes = dict.fromkeys(axes, True)
     if not isinstance(axes, Mapping):
         message = f"dynamic['{spec.name}'] is {axes!r}; wanted axes and names"
         raise InputError(message, hint=f'write {{"{spec.name}": {{0: "batch"}}}}')
@@ -295,6 +303,8 @@ def _axis(spec: TensorSpec, axis: Any) -> int:
 def _dim(spec: TensorSpec, axis: int, value: Any) -> DynamicDim | None:
     if value is None:
         return None
+    if value is True:
+        return DynamicDim(name_axis(spec.name, axis))
     if isinstance(value, DynamicDim):
         return _checked(value)
     if isinstance(value, str):
@@ -309,7 +319,7 @@ def _from_tuple(spec: TensorSpec, axis: int, value: tuple[Any, ...]) -> DynamicD
         case (str(name), *sizes):
             pass
         case sizes:
-            name = _identifier(spec.name, axis)
+            name = name_axis(spec.name, axis)
     match sizes:
         case [int(low), int(high)]:
             return DynamicDim(name, low, high)
@@ -327,7 +337,7 @@ def _from_torch(spec: TensorSpec, axis: int, value: Any) -> DynamicDim | None:
         if value.type == Dim.STATIC.type:
             return None
         limits = value.min or 1, _finite(value.max)
-        return _checked(DynamicDim(_identifier(spec.name, axis), *limits))
+        return _checked(DynamicDim(name_axis(spec.name, axis), *limits))
     raise _unreadable(spec, axis, value)
 
 
@@ -368,6 +378,7 @@ def _agreed(shapes: DynamicShapes) -> DynamicShapes:
     }
 
 
-def _identifier(name: str, axis: int) -> str:
+def name_axis(name: str, axis: int) -> str:
+    """Return the name of an open axis that nobody named: ``x_0``."""
     plain = "".join(char if char.isalnum() else "_" for char in name)
     return f"{plain}_{axis}" if plain.isidentifier() else f"dim_{plain}_{axis}"

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from enginebay.errors import InputError, ModelSourceError
+from enginebay.errors import InputError, ModelSourceError, ParamsError
 from enginebay.models.arguments import required_parameters
-from enginebay.models.dynamic import from_profiles, normalise
-from enginebay.params import name_shapes, resolve_profiles
+from enginebay.models.dynamic import from_profiles, name_axis, normalise
+from enginebay.models.dynamic_texts import read_dynamic
+from enginebay.params import format_dims, name_shapes, resolve_profiles
 from enginebay.tensors import TensorSpec, generate_input, leaves, map_named, resize
 
 if TYPE_CHECKING:
@@ -172,21 +173,27 @@ def _neither_factory_nor_inputs(source: ModelSource) -> ModelSourceError:
 
 
 def open_dimensions(
-    dynamic: Mapping[str, Any] | None,
+    dynamic: Mapping[str, Any] | Sequence[str] | None,
     signature: Signature,
+    input_shapes: Shapes,
     min_shapes: Shapes,
     max_shapes: Shapes,
     seen: RecordedCalls | None,
 ) -> DynamicShapes:
     """The open dimensions: as given, or where the smallest and the largest shapes differ.
 
-    Where no such shapes are given, axes that differed between recorded calls are open as well.
+    Where no such shapes are given, a ``?`` in the usual ones is open, and so are axes that differed
+    between recorded calls.
 
     Raises:
         InputError: An input or an axis that does not exist.
         ParamsError: The shapes do not fit the example inputs.
     """
     outputs = [spec.name for spec in signature.outputs]
+    if isinstance(dynamic, Sequence):
+        dynamic = read_dynamic(dynamic, signature.inputs)
+    elif dynamic is None and not (min_shapes or max_shapes):
+        dynamic = _unsized_axes(signature, input_shapes)
     if dynamic is not None or not (min_shapes or max_shapes):
         given = normalise(dynamic, signature.inputs, outputs)
         names = [spec.name for spec in signature.inputs]
@@ -197,6 +204,33 @@ def open_dimensions(
     # No size is None: the usual ones are all known.
     dynamic = from_profiles(profiles, (*min_shapes, *max_shapes))  # type: ignore[arg-type]  # see above
     return normalise(dynamic, signature.inputs, outputs)
+
+
+def _unsized_axes(signature: Signature, input_shapes: Shapes) -> dict[str, dict[int, Any]] | None:
+    """The axes that have a ``?`` in the usual shapes; None for none.
+
+    The same axis of several inputs is one dimension where the example has one size there.
+
+    Raises:
+        ParamsError: A size there is not the example's.
+    """
+    sizes = {spec.name: _sizes(spec) for spec in signature.inputs}
+    opened: dict[str, dict[int, Any]] = {}
+    shared: dict[tuple[int, int | None], str] = {}
+    for name, dims in name_shapes(input_shapes, sizes).items():
+        if len(dims) != len(sizes[name]) or any(
+            dim not in (None, size) for dim, size in zip(dims, sizes[name], strict=True)
+        ):
+            raise ParamsError(
+                f"input '{name}' is {format_dims(sizes[name])} in the example, and "
+                f"{format_dims(dims)} in input_shapes",
+                hint="leave one of them out",
+            )
+        for axis, (dim, size) in enumerate(zip(dims, sizes[name], strict=True)):
+            if dim is None:
+                dim_name = shared.setdefault((axis, size), name_axis(name, axis))
+                opened.setdefault(name, {})[axis] = dim_name
+    return opened or None
 
 
 def range_profiles(

@@ -32,7 +32,7 @@ def deploy(
     backend: str | None = None,
     work_dir: str | Path | None = None,
     precision: str | None = None,
-    dynamic: Mapping[str, Any] | None = None,
+    dynamic: Mapping[str, Any] | Sequence[str] | None = None,
     data: Any = None,
     int8_keep: Sequence[str] = (),
     params: BackendParams | Mapping[str, Any] | None = None,
@@ -58,8 +58,10 @@ def deploy(
         work_dir: The folder that the artifact becomes; it must not exist yet. By default a folder
             in the current one with the names of the model and the backend.
         precision: The backend's parameter ``precision``, such as ``fp16`` or ``int8``.
-        dynamic: The open dimensions: ``{"x": {0: "batch"}}`` or ``{"x": {0: ("batch", 1, 8)}}``; by
-            default those where the params' smallest and largest shapes differ. The artifact is
+        dynamic: The open dimensions: ``"batch"`` for the first axis of the inputs, or
+            ``{"x": {0: "batch"}}``, ``{"x": {0: (1, 8)}}``, or text as on the command line,
+            ``["x:0=1:8"]``; by default those that have a ``?`` in the params' ``input_shapes``, or
+            where their smallest and largest shapes differ. The artifact is
             verified at the example's, the smallest and the largest sizes, and at some in between;
             a size without a largest one is tried up to ten times the example's, if that is quick.
         data: An :class:`enginebay.DataSet`, or what one is made of: int8 is calibrated with all of

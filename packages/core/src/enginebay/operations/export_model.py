@@ -13,7 +13,7 @@ from enginebay.models import shapes_of
 from enginebay.operations.rewrite_model import export_patch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from enginebay.ir import IRKind, IRModel
     from enginebay.params import Shapes
@@ -25,7 +25,7 @@ def export(
     *,
     path: str | Path | None = None,
     backend: str | None = None,
-    dynamic: Mapping[str, Any] | None = None,
+    dynamic: Mapping[str, Any] | Sequence[str] | None = None,
     min_shapes: Shapes | None = None,
     max_shapes: Shapes | None = None,
     options: ExportOptions | None = None,
@@ -42,7 +42,7 @@ def export(
         path: The file to write; by default the model's name in the current folder. What it ends
             with says which IR it is, where the options do not; else it is ONNX.
         backend: Apply the rewriters for this engine.
-        dynamic: The open dimensions: ``{"x": {0: "batch"}}`` or ``{"x": {0: ("batch", 1, 8)}}``.
+        dynamic: The open dimensions, as :func:`enginebay.deploy` takes them.
         min_shapes: The smallest shape of inputs, another way to say which dimensions are open.
         max_shapes: The largest shape of inputs.
         options: How to export, as :func:`enginebay.deploy` takes it: without cuts, a task and

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +41,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     params: BackendParams
     export: ExportOptions
     verify: VerifyOptions
-    dynamic: Mapping[str, Any] | None = None
+    dynamic: Mapping[str, Any] | Sequence[str] | None = None
     data: Any = None
     codebase_config: Mapping[str, Any] | None = None
     values: dict[str, Any] | None = None
@@ -108,7 +108,7 @@ def resolve_settings(
     backend: str | None = None,
     params: BackendParams | Mapping[str, Any] | None = None,
     precision: str | None = None,
-    dynamic: Mapping[str, Any] | None = None,
+    dynamic: Mapping[str, Any] | Sequence[str] | None = None,
     data: Any = None,
     export: ExportOptions | None = None,
     verify: VerifyOptions | None = None,
@@ -135,9 +135,15 @@ def resolve_settings(
     params = _with_precision(params, precision)
     if config is None:
         found = get_backend(backend or default_backend())
+        resolved = found.params_from(params)
+        if dynamic is not None and (resolved.min_shapes or resolved.max_shapes):
+            raise UsageError(
+                "dynamic and the smallest and largest shapes both say which sizes are open",
+                hint="leave out --dynamic, or --min-shapes and --max-shapes",
+            )
         return Settings(
             backend=found,
-            params=found.params_from(params),
+            params=resolved,
             export=_with_sets(export),
             verify=verify,
             dynamic=dynamic,

@@ -4,7 +4,7 @@
 
     shapes   one or more of shape, separated by commas or blanks
     shape    [name ":"] [dim ("x" dim)*]      "=" may stand for ":"
-    dim      a number from 0 up, or "?"
+    dim      a number from 0 up, or "?" (or "-1") for one that is not fixed
 
 The last colon or equals sign ends the name, so that names may hold some themselves. A scalar has
 a name and no dims: ``scale:``. A shape without a name is the shape of the only input; it is kept
@@ -33,7 +33,7 @@ Shapes: TypeAlias = Mapping[str, Dims]
 #: No framework or file format counts further than a signed 64-bit number.
 _LARGEST_DIM = 2**63 - 1
 
-_SHAPE = re.compile(r"(?:(?P<name>.*)[:=])?(?P<dims>(?:(?:[0-9]+|\?)(?:x(?:[0-9]+|\?))*)?)")
+_SHAPE = re.compile(r"(?:(?P<name>.*)[:=])?(?P<dims>(?:(?:[0-9]+|\?|-1)(?:x(?:[0-9]+|\?|-1))*)?)")
 
 
 def parse_shapes(text: str) -> dict[str, Dims]:
@@ -95,7 +95,7 @@ def _parse_shape(item: str) -> tuple[str, Dims]:
 
 
 def _parse_dim(item: str, dim: str) -> int | None:
-    if dim == "?":
+    if dim in ("?", "-1"):
         return None
     # Python raises a ValueError for a number of more than 4300 digits.
     if len(dim) > 4300:

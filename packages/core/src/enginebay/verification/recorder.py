@@ -220,8 +220,24 @@ class Recorder(KeptSamples):
                 raise
             raise ModelError(
                 f"at {probe.label}, which should be open, {error or err}",
-                hint="keep the smallest and the largest sizes to what the model takes",
+                hint=self.advise_on_sizes(),
             ) from err
+
+    def advise_on_sizes(self) -> str:
+        """Advise to open what shares its size with an open dimension; else to narrow the range."""
+        dynamic, shapes = self.model.dynamic, self.model.example_shapes
+        opened = {
+            shapes[name][axis]: dim for name, axes in dynamic.items() for axis, dim in axes.items()
+        }
+        shared = [
+            f"--dynamic {name}:{axis}={opened[size].name}"
+            for name, shape in shapes.items()
+            for axis, size in enumerate(shape)
+            if size in opened and size != 1 and dynamic.get(name, {}).get(axis) != opened[size]
+        ]
+        if shared:
+            return f"open what has the same size, under the same name: {', '.join(shared)}"
+        return "keep the smallest and the largest sizes to what the model takes"
 
     def _keep(self, probe: Probe, inputs: Arrays, outputs: Arrays) -> None:
         sample = Sample(inputs, outputs, kind="example" if probe.required else "probe")
