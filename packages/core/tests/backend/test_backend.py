@@ -308,6 +308,28 @@ def test_a_fallback_is_a_receipt_line_and_strict_refuses_it(tiny: Path, tmp_path
     assert str(caught.value) == "backend 'odd' fell back, and strict refuses that: no turbo here"
 
 
+@pytest.mark.parametrize(
+    ("info", "device", "kind", "message"),
+    [
+        ("", "cuda:1", FallbackError, "device 'cuda:1' is not one of odd's: cpu"),
+        (
+            ", devices=('cpu', 'gpu')",
+            "GPU.0",
+            FallbackError,
+            "device 'GPU.0' was requested, and onnx.reference ",
+        ),
+    ],
+)
+def test_another_device_than_the_requested_one_is_refused(
+    info: str, device: str, kind: type[Exception], message: str, tiny: Path, tmp_path: Path
+) -> None:
+    with variant("", info=info):
+        artifact = eb.convert(tiny, backend="odd", work_dir=tmp_path / "out")
+        with pytest.raises(kind) as caught:
+            eb.load(artifact, device=device)
+    assert str(caught.value).startswith(message)
+
+
 def test_a_fallback_is_not_green() -> None:
     text = (
         "class Fallen(LoopbackWrapper):\n"

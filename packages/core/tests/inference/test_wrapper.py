@@ -56,6 +56,17 @@ class Doubler(Wrapper):
         self.released += 1
 
 
+def test_private_names_are_the_backends() -> None:
+    class Private(Doubler):
+        def __init__(self) -> None:
+            super().__init__()
+            self._run = self._named = self._lock = self._closed = "the engine's"
+            self._exact = self._counter = self._input_check = None
+
+    with Private() as wrapper:
+        assert wrapper(np.ones((2, 3), np.float32))["sum"] == 6
+
+
 @pytest.mark.parametrize("spec", [X, STATIC])
 def test_numpy_in_numpy_out_in_the_declared_order(spec: TensorSpec) -> None:
     outputs = Doubler(spec)({"x": np.ones((2, 3), np.float32)})

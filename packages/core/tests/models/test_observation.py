@@ -140,3 +140,10 @@ def test_each_thread_sees_its_own():
 )
 def test_places_of_values_are_seen(function, orders):
     assert observed(Function(function), torch.ones(2, 4)).orders is orders
+
+
+def test_a_higher_order_operator_is_one_operator() -> None:
+    def branch(x: Tensor) -> Tensor:
+        return torch.cond(x.sum() > 0, lambda x: x * 2, lambda x: x - 1, (x,))
+
+    assert observed(Function(branch), torch.ones(2, 4)).readings == []

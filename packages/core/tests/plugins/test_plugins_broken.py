@@ -166,8 +166,8 @@ def test_hooks_without_the_mark(
 ) -> None:
     error = fault(good("mine").replace("@hookimpl\n", ""))
     assert reason(error) == (
-        "'MODULE' implements no hook; "
-        "backend_info, build_wrapper, to_backend is there without @enginebay.hookimpl"
+        "'MODULE' implements no hook and has "
+        "backend_info, build_wrapper, to_backend without @enginebay.hookimpl"
     )
 
 
@@ -175,7 +175,7 @@ def test_another_projects_mark(
     good: Callable[..., str], fault: Callable[[str], PluginError]
 ) -> None:
     mark = "import pluggy\nhookimpl = pluggy.HookimplMarker('other')\n"
-    assert "implements no hook; " in reason(fault(good("mine").replace(HEAD, HEAD + mark)))
+    assert "implements no hook and has " in reason(fault(good("mine").replace(HEAD, HEAD + mark)))
 
 
 def test_a_misspelled_hook(good: Callable[..., str], fault: Callable[[str], PluginError]) -> None:
@@ -246,9 +246,14 @@ def test_a_missing_hook_that_only_lacks_the_mark(
     good: Callable[..., str], fault: Callable[[str], PluginError]
 ) -> None:
     error = fault(good("mine").replace("@hookimpl\ndef to_backend", "def to_backend"))
-    assert reason(error) == (
-        "'MODULE' does not implement to_backend; to_backend is there without @enginebay.hookimpl"
-    )
+    assert reason(error) == "'MODULE' has to_backend without @enginebay.hookimpl"
+
+
+def test_an_optional_hook_that_only_lacks_the_mark(
+    good: Callable[..., str], fault: Callable[[str], PluginError]
+) -> None:
+    error = fault(good("mine") + "\ndef bound_to(request):\n    return {}\n")
+    assert reason(error) == "'MODULE' has bound_to without @enginebay.hookimpl"
 
 
 @pytest.mark.parametrize(

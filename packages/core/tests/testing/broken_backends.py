@@ -452,9 +452,12 @@ BROKEN = {
         "test_closing_is_explicit_and_idempotent",
         "closed already",
         """
+        is_closed = False
+
         def close(self):
-            if self._closed:
+            if self.is_closed:
                 raise ValueError("closed already")
+            self.is_closed = True
             super().close()
         """,
     ),

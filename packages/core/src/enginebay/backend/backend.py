@@ -349,8 +349,12 @@ class Backend:
         """
         wrapper = self._wrapper("build_wrapper", request)
         receipt, wanted = wrapper.receipt, request.params.device
-        fallbacks = "; ".join(receipt.fallbacks)
-        if _is_other_device(wanted, receipt.device):
+        fallbacks, known = "; ".join(receipt.fallbacks), self.info.devices
+        if _kind(wanted) not in known:
+            message = f"device '{wanted}' is not one of {self.name}'s: {', '.join(known)}"
+            hint = f"--device {known[0]}"
+        elif _kind(wanted) not in ("cpu", "auto", _kind(receipt.device)):
+            # cpu is the default, beside which a provider that is named may choose another device.
             message = f"device '{wanted}' was requested, and {receipt.engine} runs on "
             message += f"'{receipt.device}'" + (f": {fallbacks}" if fallbacks else "")
             hint = f"--device {receipt.device}; enginebay check-env {self.name} --device {wanted}"
@@ -537,13 +541,9 @@ class Backend:
         run(self, argv)
 
 
-def _is_other_device(wanted: str, found: str) -> bool:
-    """True where an accelerator was asked for, and the engine runs on another kind of device.
-
-    The default, ``cpu``, asks for none: a provider that is named elsewhere may choose.
-    """
-    kind, used = (re.split("[.:]", name.lower())[0] for name in (wanted, found))
-    return kind not in ("cpu", "auto", used)
+def _kind(device: str) -> str:
+    """Return the kind of a device: ``cuda`` of ``cuda:1``, ``gpu`` of ``GPU.0``."""
+    return re.split("[.:]", device.lower())[0]
 
 
 def read_ir(ir: str | Path | IRModel) -> IRModel:

@@ -39,7 +39,7 @@ class Wrapper(ABC):
 
     A backend subclasses this, calls ``super().__init__`` with the specs in the model's order,
     and writes :meth:`execute`, :meth:`receipt` and, where there is something to release,
-    :meth:`release`.
+    :meth:`release`. Private names of its own, such as ``_run``, are free.
 
     Args:
         inputs: The model's inputs, by the names that callers use.
@@ -60,13 +60,13 @@ class Wrapper(ABC):
         self.outputs = tuple(outputs)
         self.input_names = tuple(spec.name for spec in self.inputs)
         self.output_names = tuple(spec.name for spec in self.outputs)
-        self._input_check = InputCheck(self.inputs)
-        self._exact = self._input_check.exact
-        self._lock = None if self.concurrent else threading.Lock()
-        self._counter: Counter | None = None
-        self._find_task: Callable[[], Any] = lambda: None
-        self._closed = False
-        self._inherited = False
+        self.__input_check = InputCheck(self.inputs)
+        self.__exact = self.__input_check.exact
+        self.__lock = None if self.concurrent else threading.Lock()
+        self.__counter: Counter | None = None
+        self.__find_task: Callable[[], Any] = lambda: None
+        self.__closed = False
+        self.__inherited = False
         forks.watch(self)
 
     @abstractmethod
@@ -93,10 +93,10 @@ class Wrapper(ABC):
         """The account of what runs: engine, device, provider, effective precision, fallbacks."""
 
     def __repr__(self) -> str:
-        if "_closed" not in vars(self):  # a subclass's own constructor is not through
+        if "_Wrapper__closed" not in vars(self):  # a subclass's own constructor is not through
             return object.__repr__(self)
         names = [", ".join(specs) for specs in (self.input_names, self.output_names)]
-        state = ", closed" if self._closed else ""
+        state = ", closed" if self.__closed else ""
         return f"<{type(self).__name__} {' → '.join(names)}{state}>"
 
     def _repr_html_(self) -> str:
@@ -110,7 +110,7 @@ class Wrapper(ABC):
             *(("fallback", text) for text in receipt.fallbacks),
             *(("input", spec.describe()) for spec in self.inputs),
             *(("output", spec.describe()) for spec in self.outputs),
-            ("state", "closed" if self._closed else ""),
+            ("state", "closed" if self.__closed else ""),
         ]
         return html_fields(type(self).__name__, pairs)
 
@@ -138,9 +138,9 @@ class Wrapper(ABC):
         """
         # The common case first, in one flat loop: a tiny model takes 4 µs, and beside a large one
         # each Python line costs several times as much, since its data has emptied the caches.
-        if inputs.__class__ is dict and len(inputs) == len(self._exact):
+        if inputs.__class__ is dict and len(inputs) == len(self.__exact):
             feed, tensors = {}, False
-            for name, dtype, shape in self._exact:
+            for name, dtype, shape in self.__exact:
                 array = inputs.get(name)
                 if array.__class__ is not np.ndarray:
                     tensors = True
@@ -150,9 +150,9 @@ class Wrapper(ABC):
                     break
                 feed[name] = array
             else:
-                found = self._named(self._run(self.execute, feed))
+                found = self.__named(self.__run(self.execute, feed))
                 return {n: host_tensor(v) for n, v in found.items()} if tensors else found
-        return self._call_converting(inputs)
+        return self.__call_converting(inputs)
 
     def predict(self, item: Any) -> Sequence[Any]:
         """Run the model once on what its artifact's task takes, such as the path of a picture.
@@ -168,7 +168,7 @@ class Wrapper(ABC):
             InputError: The task cannot read the item.
             MissingDependencyError: No installed plugin declares the task's kind.
         """
-        task = self._find_task()
+        task = self.__find_task()
         if task is None:
             raise UsageError(
                 "the artifact was made without a task, so nothing says how an item becomes its "
@@ -180,28 +180,28 @@ class Wrapper(ABC):
 
     def set_task(self, find_task: Callable[[], Any]) -> None:
         """Set what :meth:`predict` asks for the task; ``enginebay.load`` does."""
-        self._find_task = find_task
+        self.__find_task = find_task
 
-    def _call_converting(self, given: Mapping[str, Array] | Array) -> dict[str, Any]:
-        self._check_usable()
-        inputs = self._input_check.named(given)
-        self._input_check.check_names(inputs)
+    def __call_converting(self, given: Mapping[str, Array] | Array) -> dict[str, Any]:
+        self.__check_usable()
+        inputs = self.__input_check.named(given)
+        self.__input_check.check_names(inputs)
         device = next((value.device for value in inputs.values() if is_torch(value)), None)
         if device is not None and device.type == self.native_device:
             tensors = {name: to_device(inputs[name], device) for name in self.input_names}
-            self._input_check.check(tensors)
-            return self._named(self._run(self.execute_torch, tensors))
+            self.__input_check.check(tensors)
+            return self.__named(self.__run(self.execute_torch, tensors))
         feed = {name: to_numpy(inputs[name]) for name in self.input_names}
-        self._input_check.check(feed)
-        found = self._named(self._run(self.execute, feed))
+        self.__input_check.check(feed)
+        found = self.__named(self.__run(self.execute, feed))
         if device is None:
             return found
         return {name: to_torch(output, device) for name, output in found.items()}
 
-    def _check_usable(self) -> None:
-        if self._closed:
+    def __check_usable(self) -> None:
+        if self.__closed:
             raise UsageError("this wrapper is closed", hint="load the artifact again")
-        if self._inherited:
+        if self.__inherited:
             raise UsageError(
                 "this wrapper was loaded before the process was forked, and its engine's threads "
                 "are not in the child process",
@@ -209,7 +209,7 @@ class Wrapper(ABC):
                 'the child is started with multiprocessing.get_context("spawn")',
             )
 
-    def _named(self, outputs: Sequence[Any]) -> dict[str, Any]:
+    def __named(self, outputs: Sequence[Any]) -> dict[str, Any]:
         try:
             return dict(zip(self.output_names, outputs, strict=True))
         except (TypeError, ValueError) as err:
@@ -221,13 +221,13 @@ class Wrapper(ABC):
                 hint=f"look at execute() of {type(self).__module__}.{type(self).__qualname__}",
             ) from err
 
-    def _run(self, execute: Callable[[Any], Sequence[Any]], feed: Mapping[str, Any]) -> Any:
-        if self._counter is not None:
-            execute = partial(self._counter.measure, execute)
+    def __run(self, execute: Callable[[Any], Sequence[Any]], feed: Mapping[str, Any]) -> Any:
+        if self.__counter is not None:
+            execute = partial(self.__counter.measure, execute)
         try:
-            if self._lock is None:
+            if self.__lock is None:
                 return execute(feed)
-            with self._lock:
+            with self.__lock:
                 return execute(feed)
         except (EnginebayError, KeyboardInterrupt):
             raise
@@ -263,7 +263,7 @@ class Wrapper(ABC):
     def _counted_in(self, timing: Timing, prefix: str = "") -> Iterator[None]:
         """Count this wrapper's calls in the block, under names that begin with a prefix."""
         before = dict(vars(self))
-        changed: dict[str, Any] = {"_counter": timing.counter(prefix + ENGINE)}
+        changed: dict[str, Any] = {"_Wrapper__counter": timing.counter(prefix + ENGINE)}
         for attribute, name, method in marked_methods(self):
             changed[attribute] = partial(timing.counter(prefix + name).measure, method)
         vars(self).update(changed)
@@ -282,17 +282,17 @@ class Wrapper(ABC):
 
     def close(self) -> None:
         """Release the engine; a second call does nothing, nor does one in a forked child."""
-        if self._closed:
+        if self.__closed:
             return
-        self._closed = True
-        self._exact = _NO_INPUT_FITS
-        if not self._inherited:
+        self.__closed = True
+        self.__exact = _NO_INPUT_FITS
+        if not self.__inherited:
             self.release()
 
     def disown(self) -> None:
         """Refuse all calls and never release the engine: it belongs to the parent process."""
-        self._inherited = True
-        self._exact = _NO_INPUT_FITS
+        self.__inherited = True
+        self.__exact = _NO_INPUT_FITS
 
     def __enter__(self) -> Self:
         return self

@@ -86,8 +86,11 @@ class Observation:
 class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
     """Watches the operators of a forward, and follows what depends on its inputs.
 
-    A dispatch mode and no function mode: modules of torch choose other code under the latter.
+    A dispatch mode and no function mode: modules of torch choose other code under the latter. A
+    higher-order operator such as ``torch.cond`` is one operator: what runs in it is not watched.
     """
+
+    supports_higher_order_operators = True
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch's is untyped
@@ -109,7 +112,8 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's i
         """Run one operator, and note what its result depends on."""
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
-        self.observation.random |= torch.Tag.nondeterministic_seeded in func.tags
+        tags = getattr(func, "tags", ())  # a higher-order operator has none
+        self.observation.random |= torch.Tag.nondeterministic_seeded in tags
         sources = self._sources_of(_flat((*args, *kwargs.values())))
         if not sources:
             return result
@@ -212,7 +216,9 @@ def _look_ups(name: str, args: Sequence[Any]) -> Iterator[tuple[Tensor, int]]:
 @cache
 def _schema(func: Any) -> tuple[str, tuple[int, ...]]:
     """An operator's name, and the places of the arguments that it writes to."""
-    schema = func._schema
+    schema = getattr(func, "_schema", None)
+    if schema is None:  # a higher-order operator
+        return func.name(), ()
     written = (place for place, argument in enumerate(schema.arguments) if argument.is_write)
     return schema.name.removeprefix("aten::").rstrip("_"), tuple(written)
 

@@ -7,6 +7,7 @@ the other checks too, and their messages would mislead its user.
 
 from __future__ import annotations
 
+from inspect import isfunction
 from typing import TYPE_CHECKING, get_args
 
 import pluggy
@@ -49,7 +50,7 @@ def check_backend(module: ModuleType, status: BackendStatus) -> BackendInfo:
         PluginError: It is no backend, or one for another API version.
     """
     marked = _marked_hooks(module)
-    _check_any(module, marked)
+    _check_marks(module, marked)
     if "backend_info" in marked:
         info = _get_info(module)
         _check_api_version(info, status)
@@ -67,7 +68,7 @@ def check_plugin(module: ModuleType) -> None:
         PluginError: It implements no hook, or one that does not exist or takes other arguments.
     """
     marked = _marked_hooks(module)
-    _check_any(module, marked)
+    _check_marks(module, marked)
     _check_spelling(module, marked)
     _check_arguments(module)
 
@@ -100,17 +101,26 @@ def _marked_hooks(module: ModuleType) -> dict[str, bool]:
     }
 
 
-def _check_any(module: ModuleType, marked: dict[str, bool]) -> None:
-    if not marked:
+def _check_marks(module: ModuleType, marked: dict[str, bool]) -> None:
+    """Refuse a module without hooks, and functions that are named like one and not marked.
+
+    Raises:
+        PluginError: It is such a module: nothing would ever call them.
+    """
+    found = [
+        name
+        for name in _known_hooks()
+        if name not in marked
+        and isfunction(function := vars(module).get(name))
+        and function.__module__ == module.__name__
+    ]
+    parts = [] if marked else ["implements no hook"]
+    parts += [f"has {', '.join(found)} without @enginebay.hookimpl"] if found else []
+    if parts:
         raise PluginError(
-            f"{module.__name__!r} implements no hook{_unmarked(module, _known_hooks())}",
+            f"{module.__name__!r} {' and '.join(parts)}",
             hint="mark its functions with @enginebay.hookimpl",
         )
-
-
-def _unmarked(module: ModuleType, names: list[str]) -> str:
-    found = [name for name in names if callable(vars(module).get(name))]
-    return f"; {', '.join(found)} is there without @enginebay.hookimpl" if found else ""
 
 
 def _get_info(module: ModuleType) -> BackendInfo:
@@ -174,10 +184,7 @@ def _check_arguments(module: ModuleType) -> None:
 def _check_required(module: ModuleType, marked: dict[str, bool]) -> None:
     missing = [name for name in REQUIRED if name not in marked]
     if missing:
-        raise PluginError(
-            f"{module.__name__!r} does not implement {', '.join(missing)}"
-            f"{_unmarked(module, missing)}",
-        )
+        raise PluginError(f"{module.__name__!r} does not implement {', '.join(missing)}")
 
 
 def _check_info(info: BackendInfo, status: BackendStatus) -> None:
