@@ -22,7 +22,7 @@ from enginebay.rewriting.dynamo_graph import (
 )
 from enginebay.rewriting.lowering.operators import is_always_taken_apart
 from enginebay.rewriting.patches import replace_functions
-from enginebay.rewriting.torchscript_symbolics import qualified
+from enginebay.rewriting.torchscript_symbolics import qualified, why_superseded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -58,7 +58,7 @@ def why_never_met(operator: str) -> str:
         return "it meets conv1d, conv2d, conv3d and conv_transpose1d, 2d and 3d in its place"
     if all(map(is_always_taken_apart, known)):
         return f"torch.export takes {qualified(operator)} apart before"
-    return ""
+    return why_superseded(operator)
 
 
 def add_translations(undo: ExitStack, symbolics: Iterable[tuple[Rewriter, Patch]]) -> None:

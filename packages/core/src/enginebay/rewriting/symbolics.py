@@ -45,8 +45,8 @@ class SymbolicRewriters:
     ) -> None:
         candidates: dict[Hashable, list[Rewriter]] = {}
         self._patches: dict[Hashable, Patch] = {}
-        # Where the exporter is not known, a symbolic is put into both.
-        self._for_dynamo = target.exporter != "torchscript"
+        self._exporter = target.exporter  # where it is not known, a symbolic is put into both
+        self._not_served = not_served
         for rewriter in rewriters:
             if target.ir != "onnx":
                 not_served.append(_only_onnx(rewriter, target))
@@ -58,10 +58,8 @@ class SymbolicRewriters:
             except names.NameNotFoundError as err:
                 not_found.append(str(err))
                 continue
-            if reason := _unused_by(target.exporter, rewriter):
-                if rewriter.distribution is None:
-                    raise ExportError(reason)
-                not_served.append(reason)
+            if reason := _why_never_met(target.exporter, rewriter):
+                self._refuse(rewriter, reason)
                 continue
             self._patches[patch.key] = patch
             candidates.setdefault(patch.key, []).append(rewriter)
@@ -86,10 +84,31 @@ class SymbolicRewriters:
             active.context = make_context(patch.original_for(active))
             active.replacement = with_parsed_arguments(active.rewriter)
         activate(undo, self._layer)
-        if self._for_dynamo:
+        if self._exporter != "torchscript":
             from enginebay.rewriting.dynamo_symbolics import add_translations
 
             add_translations(undo, [(self._layer[patch.key].rewriter, patch) for patch in patches])
+        else:
+            from enginebay.rewriting.torchscript_symbolics import watch_constants
+
+            operators = [each.rewriter for each in self.active if each.rewriter.is_pytorch]
+            watch_constants(undo, operators, self._refuse)
+
+    def _refuse(self, rewriter: Rewriter, reason: str) -> None:
+        """Say that the exporter cannot use a symbolic; of the caller's own it is an error."""
+        others = [
+            name
+            for name, why_never_met in _exporters().items()
+            if name != self._exporter and not why_never_met(rewriter.name)
+        ]
+        advice = "".join(f"; export with the {name} exporter" for name in others)
+        line = (
+            f'the symbolic of "{rewriter.name}" does nothing in the {self._exporter} exporter: '
+            f"{reason}{advice}"
+        )
+        if rewriter.distribution is None:
+            raise ExportError(line)
+        self._not_served.append(line)
 
 
 def _patch(rewriter: Rewriter) -> Patch:
@@ -108,24 +127,20 @@ def _patch(rewriter: Rewriter) -> Patch:
     return symbolic_of(found.value, rewriter.name)
 
 
-def _unused_by(exporter: str | None, rewriter: Rewriter) -> str:
+def _why_never_met(exporter: str | None, rewriter: Rewriter) -> str:
     """Return why an exporter never meets a symbolic's operator; empty where it may."""
+    reasons = _exporters()
+    known = rewriter.is_pytorch and exporter in reasons
+    return reasons[exporter](rewriter.name) if known else ""
+
+
+def _exporters() -> dict[str, Callable[[str], str]]:
     from enginebay.rewriting import dynamo_symbolics, torchscript_symbolics
 
-    reasons = {
+    return {
         "dynamo": dynamo_symbolics.why_never_met,
         "torchscript": torchscript_symbolics.why_never_met,
     }
-    if not rewriter.is_pytorch or exporter not in reasons:
-        return ""
-    if not (reason := reasons.pop(exporter)(rewriter.name)):
-        return ""
-    others = [name for name, why_never_met in reasons.items() if not why_never_met(rewriter.name)]
-    advice = "".join(f"; export with the {name} exporter" for name in others)
-    return (
-        f'the symbolic of "{rewriter.name}" does nothing in the {exporter} exporter: '
-        f"{reason}{advice}"
-    )
 
 
 def _only_onnx(rewriter: Rewriter, target: Target) -> str:

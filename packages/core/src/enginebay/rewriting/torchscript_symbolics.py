@@ -13,10 +13,11 @@ from enginebay.rewriting import names
 from enginebay.rewriting.autograd_functions import NAMESPACE
 from enginebay.rewriting.dynamo_graph import Graph
 from enginebay.rewriting.names import Found
-from enginebay.rewriting.patches import AttributePatch, Patch, patch_for
+from enginebay.rewriting.patches import AttributePatch, Patch, patch_for, replace_functions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+    from contextlib import ExitStack
 
     from enginebay.rewriting.rewriter import Rewriter
 
@@ -24,6 +25,13 @@ if TYPE_CHECKING:
 #: Operators that ``torch.jit.trace`` looks into, in torch 2.13.
 _NOT_TRACED = {f"aten::conv{kind}{n}d" for kind in ("", "_transpose") for n in (1, 2, 3)}
 _NOT_TRACED |= {"aten::convolution"}
+
+#: Operators that torch's functions of these names do not call any more, and what they call.
+SUPERSEDED = {
+    "aten::norm": "linalg_vector_norm",
+    "aten::frobenius_norm": "linalg_vector_norm",
+    "aten::nuclear_norm": "linalg_matrix_norm",
+}
 
 
 def qualified(operator: str) -> str:
@@ -126,8 +134,40 @@ def with_parsed_arguments(rewriter: Rewriter) -> Callable[..., Any]:
 
 def why_never_met(operator: str) -> str:
     """Return why the exporter never translates an operator; empty where it does if it meets it."""
-    is_met = qualified(operator) not in _NOT_TRACED
-    return "" if is_met else "the tracer records _convolution in its place"
+    if qualified(operator) in _NOT_TRACED:
+        return "the tracer records _convolution in its place"
+    return why_superseded(operator)
+
+
+def why_superseded(operator: str) -> str:
+    """Return which operator torch calls instead; empty where it is this one."""
+    instead = SUPERSEDED.get(qualified(operator))
+    return f"torch.norm calls {instead} in its place" if instead else ""
+
+
+def watch_constants(
+    undo: ExitStack, rewriters: Iterable[Rewriter], refuse: Callable[[Rewriter, str], None]
+) -> None:
+    """Refuse the symbolics of operators that an export computes for good, wherever it meets them.
+
+    The exporter does so with what no input is part of, before it asks for symbolics.
+
+    Args:
+        undo: Closed by the caller on every path.
+        rewriters: The symbolics of operators.
+        refuse: Called with each one and the reason.
+    """
+    by_kind = {qualified(each.name): each for each in rewriters}
+
+    def propagate(original: Callable[[Any], None], graph: Any) -> None:
+        before = [node.kind() for node in graph.nodes()]
+        original(graph)
+        left = {node.kind() for node in graph.nodes()}
+        for kind in dict.fromkeys(before):
+            if kind in by_kind and kind not in left:
+                refuse(by_kind[kind], "it computes what no input is part of")
+
+    replace_functions(undo, {"torch._C._jit_pass_constant_propagation": propagate})
 
 
 def has_symbolic(overload: Any, is_complex: bool) -> bool:
