@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import enginebay as eb
 from enginebay.errors import InputError
@@ -171,6 +172,22 @@ def test_a_bounded_number_of_calls_is_kept_and_always_the_extreme_sizes() -> Non
     kept = [array.shape for (array,), _ in (seen[n] for n in range(len(seen)))]
     assert len(kept) == 64
     assert {(1, 8), (8, 99), (50, 8)} <= {*kept}
+
+
+def test_calls_that_are_not_kept_are_not_copied() -> None:
+    class Copies(TorchDispatchMode):
+        count = 0
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            self.count += func is torch.ops.aten.clone.default
+            return func(*args, **(kwargs or {}))
+
+    x = torch.zeros(2)
+    with Copies() as copies:
+        seen_by(nn.ReLU(), *((x, {}) for _ in range(1000)))
+    assert 64 < copies.count < 500
 
 
 def test_the_calls_that_are_kept_come_from_all_of_them() -> None:

@@ -78,7 +78,8 @@ class Call:
         put = _Put(tensors)
         positional = tuple(put(f"arg_{index}", value) for index, value in enumerate(args))
         keywords = {name: put(name, value) for name, value in kwargs.items()}
-        return cls(positional, keywords, caches=True), tensors
+        copies = {name: detached(tensor) for name, tensor in tensors.items()}
+        return cls(positional, keywords, caches=True), copies
 
 
 def bind_arguments(model: nn.Module, args: Any) -> tuple[Call, dict[str, Tensor]]:
@@ -230,7 +231,7 @@ def _slotted(parameter: inspect.Parameter, value: Any, put: _Put) -> Any:
 
 
 class _Put:
-    """Puts slots and copies into arguments.
+    """Puts slots, and copies of objects, into arguments.
 
     Args:
         tensors: Gets the tensors by their names.
@@ -273,13 +274,13 @@ class _Put:
 
 
 def _as_tensor(leaf: Any) -> Tensor | None:
-    """A detached copy of a tensor or a NumPy array; None for anything else."""
+    """A tensor, or a NumPy array as one; None for anything else."""
     import numpy as np
     import torch
 
     if isinstance(leaf, np.ndarray):
         return to_torch(to_numpy(leaf).copy(), torch.device("cpu"))
-    return detached(leaf) if isinstance(leaf, torch.Tensor) else None
+    return leaf if isinstance(leaf, torch.Tensor) else None
 
 
 def eager(model: Any) -> Any:

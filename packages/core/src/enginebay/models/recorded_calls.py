@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from enginebay.errors import InputError
 from enginebay.models.arguments import bind_arguments, eager, forward_parameters
 from enginebay.models.dynamic import from_profiles
-from enginebay.models.forward import uncompiled
+from enginebay.models.forward import detached, uncompiled
 from enginebay.params import inputs_in
 from enginebay.tensors import dtype_name, leaves, to_numpy
 
@@ -252,16 +252,19 @@ class RecordedCalls:
         if difference := _difference(self._first, form):
             self._difference = f"{difference} in call {number}"
             return
-        found = _KeptCall(number, call, tuple(tensor.cpu() for tensor in tensors))
-        self._sizes[found.shapes] += 1
-        self._kept[number] = found
-        if len(self._kept) > _KEPT:
-            needed = _extremes([*self._kept.values()])
+        shapes = tuple(tuple(tensor.shape) for tensor in tensors)
+        self._sizes[shapes] += 1
+        if len(self._kept) >= _KEPT:
+            every = {each.number: each.shapes for each in self._kept.values()} | {number: shapes}
+            needed = _extremes(every)
             spare = [each for each in self._kept if each not in needed]
-            if number in spare and self._random.randrange(self._count) >= _KEPT:
-                del self._kept[number]
-            elif spare:
+            if number not in needed and (not spare or self._random.randrange(self._count) >= _KEPT):
+                return
+            if spare:
                 del self._kept[self._random.choice(spare)]
+        self._kept[number] = _KeptCall(
+            number, call, tuple(detached(each).cpu() for each in tensors)
+        )
 
     def _usual(self) -> _KeptCall:
         return max(self._calls(), key=lambda each: (self._sizes[each.shapes], each.number))
@@ -292,11 +295,11 @@ class RecordedCalls:
         return list(self._kept.values())
 
 
-def _extremes(calls: Sequence[_KeptCall]) -> set[int]:
-    """The first call with the smallest and with the largest size of each axis."""
+def _extremes(calls: Mapping[int, _Shapes]) -> set[int]:
+    """The numbers of the first call with the smallest and with the largest size of each axis."""
     return {
-        choose(calls, key=lambda each: each.shapes[place][axis]).number
-        for place, shape in enumerate(calls[0].shapes)
+        choose(calls, key=lambda each: calls[each][place][axis])
+        for place, shape in enumerate(next(iter(calls.values())))
         for axis in range(len(shape))
         for choose in (min, max)
     }

@@ -135,7 +135,8 @@ def read_signature(
     from enginebay.models.observation import Observer  # imports torch
 
     call, inputs = bind_arguments(eager(model), args)
-    inputs = renamed("input", inputs, input_names)
+    copies = {name: detached(tensor) for name, tensor in inputs.items()}
+    inputs = renamed("input", copies, input_names)
     observer = Observer()
     try:
         result, mutated = _forward(eager(model), call, inputs, observer)
