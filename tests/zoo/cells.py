@@ -6,6 +6,7 @@ and another child does the rest.
 
 from __future__ import annotations
 
+import resource
 import signal
 import sys
 import time
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 
 #: The parameters of a backend, besides its own.
 PARAMS: dict[str, dict[str, Any]] = {"tensorrt-rtx": {"compute_capability": ("sm89",)}}
+
+
+#: This process, and those that engines were tried in.
+_PROCESSES = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
 
 
 def measure_model(
@@ -82,7 +87,9 @@ def measure(models: Collection, model: str, column: Column) -> Cell:
     start = time.perf_counter()
     found = _deployed(models, model, column)
     seconds = round(time.perf_counter() - start, 1)
-    return Cell(model=model, column=column, seconds=seconds, **found)
+    peaks = [resource.getrusage(who).ru_maxrss for who in _PROCESSES]
+    memory = round(max(peaks) / 2**20, 2)  # of KiB
+    return Cell(model=model, column=column, seconds=seconds, memory=memory, **found)
 
 
 def _deployed(models: Collection, name: str, column: Column) -> dict[str, Any]:
@@ -103,10 +110,11 @@ def _deployed(models: Collection, name: str, column: Column) -> dict[str, Any]:
             return {"state": state, "reason": _line(str(err).replace(folder, "…"))}
         except Exception as err:  # the zoo goes on, and the page says what it was
             return {"state": "broken", "reason": _line(f"{type(err).__name__}: {err}")}
+    took = {"reference": round(deployment.steps[0].seconds or 0.0, 1)}
     verification = deployment.verification
     if _became_constant(inputs, len(deployment.artifact.manifest.inputs)):
         reason = "tensors in an object of the example are constants of the artifact"
-        return {"state": "unverified", "reason": reason}
+        return {"state": "unverified", "reason": reason, **took}
     figures = verification.simulation or verification
     errors = [o.max_abs_error for o in figures.outputs if o.max_abs_error is not None]
     state = "built" if _is_built(verification) else deployment.verdict
@@ -115,6 +123,7 @@ def _deployed(models: Collection, name: str, column: Column) -> dict[str, Any]:
         "worst": max(errors, default=None),
         "via": [step.detail for step in deployment.steps if step.name == "export"][-1],
         "reason": "" if state in ("verified", "built") else _line(verification.summary()),
+        **took,
     }
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.real.page import RESULTS as REAL, section
+
 from .models import ZOO, build
 from .page import render
-from .results import COLUMNS, DISTRIBUTIONS, RESULTS, Collection
+from .results import COLUMNS, DISTRIBUTIONS, RESULTS, Collection, load
 
 COLLECTION = Collection(
     models={name: animal.family for name, animal in ZOO.items()},
@@ -16,5 +18,5 @@ COLLECTION = Collection(
     results=RESULTS,
     page=Path(__file__).parents[2] / "docs" / "zoo.md",
     distributions=DISTRIBUTIONS,
-    render=render,
+    render=lambda results: render(results) + section(load(REAL)),
 )

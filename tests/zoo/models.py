@@ -565,14 +565,22 @@ def build(name: str) -> tuple[nn.Module, Inputs]:
     Raises:
         ValueError: Its outputs are not of order 1.
     """
-    animal = ZOO[name]
+    return grow(name, ZOO[name], SMALL)
+
+
+def grow(name: str, animal: Animal, common: dict[str, Any]) -> tuple[nn.Module, Inputs]:
+    """Build an animal: its own config over the one that all of a zoo have in common.
+
+    Raises:
+        ValueError: Its outputs are not of order 1.
+    """
     import torch
     import transformers
 
     transformers.logging.set_verbosity_error()
     torch.manual_seed(0)
     architecture: Any = getattr(transformers, animal.architecture)
-    model = architecture(architecture.config_class(**{**SMALL, **animal.config})).eval()
+    model = architecture(architecture.config_class(**{**common, **animal.config})).eval()
     inputs = animal.inputs()
     with torch.no_grad():
         _scale(model)

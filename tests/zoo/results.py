@@ -101,6 +101,9 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
         worst: The largest absolute difference over all outputs, of the graph's where it was built;
             None where nothing was compared.
         seconds: From the model to the verdict.
+        reference: Of these, what the model's own outputs for the example and the probes took; None
+            where the deployment ended with an error.
+        memory: The GiB of the largest process up to then, of those that measured the model.
         via: The IR and the exporter that the deployment went through.
         reason: Why it is neither verified nor built, on one line.
     """
@@ -110,6 +113,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     worst: float | None = None
     seconds: float = 0.0
+    reference: float | None = None
+    memory: float | None = None
     via: str = ""
     reason: str = ""
 

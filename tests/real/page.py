@@ -1,0 +1,59 @@
+"""The part of the zoo's page about models of real size, made from their results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.zoo.page import counts, every_model, reasons
+from tests.zoo.results import Column
+
+from .models import REAL
+
+if TYPE_CHECKING:
+    from tests.zoo.results import Results
+
+RESULTS = Path(__file__).parent / "results.json"
+#: As a user types it: no exporter is named.
+COLUMNS = (Column("onnxruntime", None), Column("openvino", None), Column("ncnn", None))
+
+TEXT = """
+## At the sizes that people use
+
+{models} of {all} published architectures, each of the width that its name says, with inputs of the
+size that people have: `nox -s real` measures them, and writes this part of the page. A model is
+added in a few lines of `tests/real/models.py`. `nox -s real -- --missing` measures the others.
+
+Measured on {date} with {versions}, on two cores that other work shared.
+
+{counts}
+
+*Reference* is what the model's own outputs took, for the example and the probes: the most of the
+three deployments, in seconds. *Memory* is the largest of the processes.
+
+{table}
+"""
+
+
+def section(results: Results) -> str:
+    """The part, in Markdown."""
+    cells = results.cells
+    return TEXT.format(
+        models=len({cell.model for cell in cells}),
+        all=len(REAL),
+        date=results.date,
+        versions=", ".join(f"{name} {number}" for name, number in results.versions.items()),
+        counts=counts(cells, COLUMNS),
+        table=every_model(cells, _families(results), COLUMNS, "size · reference · memory"),
+    ) + reasons(cells).replace("## What", "### What")
+
+
+def _families(results: Results) -> dict[str, str]:
+    """The size of each model's input, and what it cost."""
+    found = {}
+    for name, animal in REAL.items():
+        cells = [cell for cell in results.cells if cell.model == name]
+        seconds = max((cell.reference or 0.0 for cell in cells), default=0.0)
+        memory = max((cell.memory or 0.0 for cell in cells), default=0.0)
+        found[name] = f"{animal.family} · {seconds:.0f} s · {memory:.1f} GiB"
+    return found
