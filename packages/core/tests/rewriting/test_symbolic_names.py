@@ -136,6 +136,18 @@ def test_a_symbolic_that_fires_once_is_not_refused_for_a_constant_beside_it(expo
     assert exported.report.fired == {"cumsum": 1}
 
 
+def test_a_symbolic_of_what_nothing_uses_is_not_refused(export):
+    class Unused(nn.Module):
+        def forward(self, x):
+            x.cumsum(-1)
+            return x + 1
+
+    rewriters = RewriterSet()
+    rewriters.symbolic("cumsum", is_pytorch=True)(lambda ctx, g, x, *_: g.op("my.domain::Own", x))
+    exported = export(Unused(), torch.rand(2, 8), rewriters, exporter="torchscript")
+    assert exported.report.never_fired == ("cumsum",)
+
+
 @pytest.mark.parametrize("name", SUPERSEDED)
 def test_what_torch_calls_instead(name):
     """The claim is held against torch."""

@@ -58,7 +58,8 @@ class SymbolicRewriters:
             except names.NameNotFoundError as err:
                 not_found.append(str(err))
                 continue
-            if reason := _why_never_met(target.exporter, rewriter):
+            why_never_met = _exporters().get(target.exporter) if rewriter.is_pytorch else None
+            if why_never_met and (reason := why_never_met(rewriter.name)):
                 self._refuse(rewriter, reason)
                 continue
             self._patches[patch.key] = patch
@@ -127,20 +128,11 @@ def _patch(rewriter: Rewriter) -> Patch:
     return symbolic_of(found.value, rewriter.name)
 
 
-def _why_never_met(exporter: str | None, rewriter: Rewriter) -> str:
-    """Return why an exporter never meets a symbolic's operator; empty where it may."""
-    reasons = _exporters()
-    known = rewriter.is_pytorch and exporter in reasons
-    return reasons[exporter](rewriter.name) if known else ""
+def _exporters() -> dict[str | None, Callable[[str], str]]:
+    from enginebay.rewriting.dynamo_symbolics import why_never_met
+    from enginebay.rewriting.torchscript_symbolics import why_not_traced
 
-
-def _exporters() -> dict[str, Callable[[str], str]]:
-    from enginebay.rewriting import dynamo_symbolics, torchscript_symbolics
-
-    return {
-        "dynamo": dynamo_symbolics.why_never_met,
-        "torchscript": torchscript_symbolics.why_never_met,
-    }
+    return {"dynamo": why_never_met, "torchscript": why_not_traced}
 
 
 def _only_onnx(rewriter: Rewriter, target: Target) -> str:

@@ -132,7 +132,7 @@ def with_parsed_arguments(rewriter: Rewriter) -> Callable[..., Any]:
     return replacement
 
 
-def why_never_met(operator: str) -> str:
+def why_not_traced(operator: str) -> str:
     """Return why the exporter never translates an operator; empty where it does if it meets it."""
     if qualified(operator) in _NOT_TRACED:
         return "the tracer records _convolution in its place"
@@ -148,18 +148,13 @@ def why_superseded(operator: str) -> str:
 def watch_constants(
     undo: ExitStack, rewriters: Iterable[Rewriter], refuse: Callable[[Rewriter, str], None]
 ) -> None:
-    """Refuse the symbolics of operators that an export computes for good, wherever it meets them.
+    """Refuse symbolics of what the exporter computes before it asks for them, until ``undo``."""
+    import torch
 
-    The exporter does so with what no input is part of, before it asks for symbolics.
-
-    Args:
-        undo: Closed by the caller on every path.
-        rewriters: The symbolics of operators.
-        refuse: Called with each one and the reason.
-    """
     by_kind = {qualified(each.name): each for each in rewriters}
 
     def propagate(original: Callable[[Any], None], graph: Any) -> None:
+        torch._C._jit_pass_dce(graph)  # what nothing uses vanishes, too, in the pass
         before = [node.kind() for node in graph.nodes()]
         original(graph)
         left = {node.kind() for node in graph.nodes()}
