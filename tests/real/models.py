@@ -1,7 +1,7 @@
 """The models: published architectures with random weights, at the sizes of their inputs.
 
-Where an architecture comes in several widths it is one of the small ones, so that each fits into
-4 GiB on every engine. A new one is a line in :data:`REAL`, as in the zoo.
+Where an architecture comes in several widths it is one of the small ones, to spare memory and time.
+A new one is a line in :data:`REAL`, as in the zoo.
 """
 
 from __future__ import annotations
