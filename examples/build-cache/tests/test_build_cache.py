@@ -124,8 +124,8 @@ def built_for(request):
     from enginebay.hooks import BuiltFor
     return BuiltFor("a board", "no board")
 
-@eb.hookimpl
-def simulate(request):
+@eb.hookimpl(tryfirst=True)
+def build_wrapper(request):
     import msgspec
     graph = msgspec.structs.replace(request, files=("simulation/graph.onnx",))
     return loopback.LoopbackWrapper(graph)

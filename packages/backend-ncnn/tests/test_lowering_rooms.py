@@ -12,6 +12,7 @@ from torch.nn import functional
 import enginebay as eb
 from enginebay.errors import ConversionError
 from enginebay_ncnn.dialect.layout import MAX_RANK
+from enginebay_ncnn.dialect.operators import OPERATORS
 from enginebay_ncnn.dialect.writing import Writing
 from enginebay_ncnn.torchscript import quiet
 
@@ -63,8 +64,8 @@ def check(
     with torch.no_grad(), quiet():
         traced: Any = torch.jit.trace(module.eval(), inputs, check_trace=False)
         frozen = torch.jit.freeze(traced, optimize_numerics=False)
-        lower = backend.lowering("torchscript", backend.Params())
-        graph = Writing(lower(frozen, inputs))
+        lower = backend.lowering("torchscript")
+        graph = Writing(lower(frozen, inputs, OPERATORS))
         others = [
             torch.randn_like(x) if x.is_floating_point() else x.flip(-1).contiguous()
             for x in inputs

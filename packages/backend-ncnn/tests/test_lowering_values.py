@@ -76,8 +76,8 @@ def check_lowered(function: Any, *inputs: torch.Tensor, **tolerance: float) -> N
     """A function, lowered and written for pnnx, has the function's numbers."""
     backend = eb.get_backend("ncnn")
     with torch.no_grad(), quiet():
-        lower = backend.lowering("torchscript", backend.Params())
-        graph = Writing(lower(Apply(function), inputs))
+        lower = backend.lowering("torchscript")
+        graph = Writing(lower(Apply(function), inputs, OPERATORS))
         tables = [inputs[place].long() for place in graph.tables]
         found = graph(*(tensor.float() for tensor in inputs), *tables)
     wanted = function(*inputs)

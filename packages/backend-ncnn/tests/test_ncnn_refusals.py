@@ -20,6 +20,7 @@ from enginebay.errors import (
 )
 from enginebay.isolation import time_limit
 from enginebay_ncnn import pnnx
+from enginebay_ncnn.dialect.operators import OPERATORS
 from enginebay_ncnn.dialect.writing import write
 from enginebay_ncnn.network import load, vulkan_index
 from enginebay_ncnn.params import NcnnParams
@@ -179,11 +180,11 @@ def test_a_time_limit_ends_the_lowering():
     with quiet():
         frozen = torch.jit.freeze(torch.jit.trace(ManyMaxima().eval(), x))
     backend = eb.get_backend("ncnn")
-    lower = backend.lowering("torchscript", backend.Params())
+    lower = backend.lowering("torchscript")
     started = time.process_time()
     limit = pytest.raises(ChildTimeoutError, match=r"the time limit of 0\.2 s")
     with torch.no_grad(), quiet(), time_limit(0.2), limit:
-        lower(frozen, (x,))
+        lower(frozen, (x,), OPERATORS)
     assert time.process_time() - started < 5
 
 

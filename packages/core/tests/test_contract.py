@@ -27,7 +27,7 @@ RECORD = Path(__file__).with_name(f"contract_{eb.API_VERSION}.json")
 HOOKS = (
     *("backend_info", "check_env", "to_backend", "build_wrapper", "bound_to"),
     *("rewriters", "model_sources", "data_sources", "metrics", "quantizable_nodes"),
-    *("comparators", "time_layers", "unsupported_operators", "built_for", "simulate"),
+    *("comparators", "time_layers", "unsupported_operators", "built_for"),
 )
 GIVEN = (
     *("CheckEnvRequest", "ConvertRequest", "WrapperRequest", "BindingRequest"),

@@ -13,6 +13,7 @@ import msgspec
 
 from enginebay.authors import time_left
 from enginebay.errors import ConversionError, EnginebayError
+from enginebay_ncnn.dialect.operators import OPERATORS
 from enginebay_ncnn.onnx_files import save_for_pnnx
 from enginebay_ncnn.torchscript import first_line, quiet
 
@@ -121,7 +122,7 @@ def _lower(request: ConvertRequest[NcnnParams], frozen: Frozen) -> ExportedProgr
 
     try:
         with torch.no_grad(), quiet():
-            program: ExportedProgram = request.lower(frozen.module, frozen.examples)
+            program: ExportedProgram = request.lower(frozen.module, frozen.examples, OPERATORS)
             return program
     except EnginebayError:
         raise

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import enginebay as eb
-from enginebay_ncnn.dialect.operators import OPERATORS
 from enginebay_ncnn.params import NcnnParams
 
 if TYPE_CHECKING:
@@ -33,8 +32,6 @@ def backend_info() -> eb.BackendInfo:
         dtypes=("float32", "float16", "int64", "int32", "int16", "int8", "uint8", "bool"),
         precisions=("fp32", "fp16", "int8"),
         calibrated=("int8",),
-        operators=OPERATORS,
-        lowers_itself=True,
         runtime_distributions=("ncnn>=1.0.20261020", "pnnx>=20261020"),
     )
 

@@ -76,7 +76,11 @@ def unsupported_operators(request: ConvertRequest[Params]) -> dict[str, str]:
 
 @eb.hookimpl
 def build_wrapper(request: WrapperRequest[Params]) -> eb.Wrapper:
-    """Deserialize the engine on its device."""
+    """Deserialize the engine on its device, or run its graph on ONNX Runtime."""
+    if request.simulation is not None:
+        from enginebay_tensorrt.simulation import GraphWrapper
+
+        return GraphWrapper(request, request.simulation)
     from enginebay_tensorrt.wrapper import TensorrtWrapper
 
     return TensorrtWrapper.from_request(request)
@@ -96,14 +100,6 @@ def built_for(request: BindingRequest[Params]) -> BuiltFor | None:
     from enginebay_tensorrt.portability import built_for as machines
 
     return machines(request.params)
-
-
-@eb.hookimpl
-def simulate(request: WrapperRequest[Params]) -> eb.Wrapper:
-    """Run the graph that an engine was built from on ONNX Runtime."""
-    from enginebay_tensorrt.simulation import GraphWrapper
-
-    return GraphWrapper(request)
 
 
 @eb.hookimpl

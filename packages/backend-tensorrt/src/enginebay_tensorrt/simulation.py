@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from enginebay.hooks import WrapperRequest
     from enginebay_tensorrt.params import Params
 
-#: The folder in an artifact that core makes for it, and removes.
-FOLDER = "simulation"
 GRAPH = "model.onnx"
 
 
@@ -42,13 +40,14 @@ class GraphWrapper(eb.Wrapper):
 
     Args:
         request: The request to load the engine that was built from it.
+        folder: The folder of ``WrapperRequest.simulation``.
 
     Raises:
         MissingDependencyError: ONNX Runtime is not installed.
         ConversionError: It lacks an operator in this precision, bf16 above all.
     """
 
-    def __init__(self, request: WrapperRequest[Params]) -> None:
+    def __init__(self, request: WrapperRequest[Params], folder: Path) -> None:
         super().__init__(inputs=request.inputs, outputs=request.outputs)
         try:
             import onnxruntime
@@ -58,7 +57,7 @@ class GraphWrapper(eb.Wrapper):
                 hint="pip install 'enginebay-tensorrt[rtx]'",
             ) from err
         # Behind a link ONNX Runtime would look for the weights' file in the wrong folder.
-        graph = (request.directory / FOLDER / GRAPH).resolve()
+        graph = (folder / GRAPH).resolve()
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
         # Fused, Q/DQ nodes would become 8-bit operators, and those of fp8 have no kernel.

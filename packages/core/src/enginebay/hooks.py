@@ -99,7 +99,6 @@ class BackendInfo(msgspec.Struct, frozen=True, kw_only=True):
         dynamic_shapes: True if one artifact can serve several input shapes.
         runtime_distributions: Requirements for its runtime, one string each, alternatives
             separated by ``|``: ``"onnxruntime>=1.20 | onnxruntime-gpu>=1.20"``.
-        pinned: Manifest fields that must be the same where the artifact is loaded.
         calibrated: Precisions that need a data set to be calibrated with. Core refuses to convert
             in one of them without ``ConvertRequest.calibration``.
         operators: The operators that the engine has, as in ``torch.ops``: ``aten.add``, or one
@@ -108,8 +107,6 @@ class BackendInfo(msgspec.Struct, frozen=True, kw_only=True):
             None where the backend does not say; then only what has a lowering is lowered.
         lacking: Operators that the engine lacks, of those that torch's exporters write, where it
             does not list those that it has: core's lowerings take their place.
-        lowers_itself: True if :func:`to_backend` calls ``request.lower`` where it needs it; an IR
-            then comes with those lowerings alone that do not ask what the engine lacks.
     """
 
     name: str
@@ -122,11 +119,9 @@ class BackendInfo(msgspec.Struct, frozen=True, kw_only=True):
     precisions: tuple[Precision, ...] = ("fp32",)
     dynamic_shapes: bool = True
     runtime_distributions: tuple[str, ...] = ()
-    pinned: tuple[Literal["engine_version"], ...] = ()
     calibrated: tuple[Precision, ...] = ()
     operators: frozenset[str] | None = None
     lacking: frozenset[str] = frozenset()
-    lowers_itself: bool = False
 
 
 class CheckEnvRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
@@ -164,14 +159,14 @@ class CalibrationData(Protocol):
 
 
 #: Captures and lowers a module: see ``ConvertRequest.lower``.
-Lower: TypeAlias = Callable[[Any, Sequence[Any]], Any]
+Lower: TypeAlias = Callable[[Any, Sequence[Any], frozenset[str]], Any]
 
 
 def _unheard(_text: str) -> None:
     """Show no progress."""
 
 
-def not_lowered(module: Any, inputs: Sequence[Any]) -> Any:  # noqa: ARG001  # as a Lower
+def not_lowered(module: Any, inputs: Sequence[Any], operators: frozenset[str]) -> Any:  # noqa: ARG001  # as a Lower
     """Lower nothing: what a request has until core fills in the backend's own."""
     raise ConversionError("this request was not made by a conversion, and lowers nothing")
 
@@ -199,13 +194,13 @@ class ConvertRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
         unordered: Outputs that will be compared as sets, by a comparator: a backend that compares
             them itself must accept another order.
         simulation: An empty folder for the graph that the engine is built from, which
-            :func:`simulate` will load, where :func:`built_for` says that the engine cannot run
-            here and there is something to compare its outputs with; else None. It is removed
-            before the artifact is published.
-        lower: Captures a module, or TorchScript, with example inputs whose sizes the result is
-            bound to, and lowers it to the operators in ``BackendInfo.operators``. Returns a
+            :func:`build_wrapper` will load in the engine's place, where :func:`built_for` says
+            that it cannot run here; else None. It is removed before the artifact is published.
+        lower: For a converter that lowers a model only where it must, and lists no operators in its
+            ``BackendInfo``. Captures a module, or TorchScript, with example inputs whose sizes the
+            result is bound to, and lowers it to the ``operators``. Returns a
             ``torch.export.ExportedProgram``; raises a ``ConversionError`` that lists all operators
-            that are left. For backends with ``BackendInfo.lowers_itself``. Core fills it in.
+            that are left.
     """
 
     ir: IRModel
@@ -234,6 +229,10 @@ class WrapperRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
         outputs: The model's outputs, in order; empty if only the engine knows them.
         strict: True if the engine itself should refuse to fall back, where it can. Core refuses
             the fallbacks that the wrapper's receipt lists in any case.
+        simulation: The folder of ``ConvertRequest.simulation``, in a child process, where the
+            engine cannot run here: load the graph in it with another engine that can. The
+            wrapper's receipt names that engine. Raise a ``MissingDependencyError`` where there is
+            none. Only for backends with :func:`built_for`.
         backend: The backend's name, for plugins that see every backend.
     """
 
@@ -243,6 +242,7 @@ class WrapperRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
     inputs: tuple[TensorSpec, ...] = ()
     outputs: tuple[TensorSpec, ...] = ()
     strict: bool = False
+    simulation: Path | None = None
     backend: str = ""
 
 
@@ -463,7 +463,8 @@ def bound_to(request: BindingRequest) -> Mapping[str, str]:
 
     Core writes them into the manifest: ``{"gpu": "H100"}``. It calls the hook again before it
     loads the artifact, and refuses the artifact if a field differs, before the engine reads a
-    file. Leave out what the parameters make portable. Core adds ``BackendInfo.pinned``.
+    file. Leave out what the parameters make portable. ``eb.get_backend(request.backend)`` has the
+    engine's version, for one that reads no files of another.
     """
     raise NotImplementedError
 
@@ -473,20 +474,9 @@ def built_for(request: BindingRequest) -> BuiltFor | None:
     """Return the machines that an engine with these parameters is built for.
 
     None where it is built for this machine, or for any. Where the result says what this machine
-    lacks, core builds the engine without running it: :func:`simulate` runs the graph in the
-    engine's place, and the artifact stays unverified until ``enginebay verify`` runs it on one of
-    the machines. ``check_env`` says as ever if an engine could run here.
-    """
-    raise NotImplementedError
-
-
-@hookspec(firstresult=True)
-def simulate(request: WrapperRequest) -> Wrapper:
-    """Load the graph that an engine is built from, with another engine that runs on this machine.
-
-    Called in place of :func:`build_wrapper`, in a child process. The graph is in the folder
-    ``simulation`` of ``request.directory``, where :func:`to_backend` put it; the wrapper's receipt
-    names the engine that runs it. Raise a ``MissingDependencyError`` where there is none.
+    lacks, core builds the engine without running it: its graph runs in its place, see
+    ``WrapperRequest.simulation``, and the artifact stays unverified until ``enginebay verify`` runs
+    it on one of the machines. ``check_env`` says as ever if an engine could run here.
     """
     raise NotImplementedError
 

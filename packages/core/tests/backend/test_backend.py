@@ -344,13 +344,17 @@ def test_a_fallback_is_not_green() -> None:
     assert check.found == "backend 'odd' fell back, and strict refuses that: no turbo here"
 
 
-def test_a_pinned_artifact_is_bound_to_its_engine(
+def test_an_artifact_may_be_bound_to_its_engine(
     tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from enginebay.errors import ArtifactError
 
-    info = ", pinned=('engine_version',), runtime_distributions=('onnx',)"
-    with variant("", info=info):
+    bound = (
+        "@eb.hookimpl\n"
+        "def bound_to(request):\n"
+        "    return {'engine_version': eb.get_backend(request.backend).get_version()}\n"
+    )
+    with variant(bound, info=", runtime_distributions=('onnx',)"):
         artifact = eb.convert(tiny, backend="odd", work_dir=tmp_path / "out")
         eb.load(artifact).close()
         manifest = artifact.path / "manifest.json"

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 import enginebay as eb
-from enginebay.errors import PluginError, UsageError
-from enginebay.hooks import WrapperRequest
+from enginebay.errors import PluginError
 from enginebay.testing import temporary_backend
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SOURCE = """\
 import enginebay as eb
@@ -44,12 +38,3 @@ def test_machines_that_make_no_sentence_name_the_plugin(result: str, found: str)
         with pytest.raises(PluginError) as caught:
             backend.built_for(backend.Params())
     assert str(caught.value) == f"built_for() of 'odd' (temporary-odd 0) returned {found}"
-
-
-def test_a_backend_for_this_machine_alone_simulates_nothing(loopback: str, tmp_path: Path) -> None:
-    backend = eb.get_backend(loopback)
-    assert backend.built_for(backend.Params()) is None
-    request = WrapperRequest(directory=tmp_path, files=(tmp_path,), params=backend.Params())
-    message = r"^backend 'loopback' cannot run the graph on another engine$"
-    with pytest.raises(UsageError, match=message):
-        backend.simulate(request)

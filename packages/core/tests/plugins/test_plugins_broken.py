@@ -198,7 +198,7 @@ def test_a_hook_like_no_other(
     assert reason(error) == "'MODULE' implements 'zzz', and there is no such hook"
     assert error.hint == (
         "the hooks are backend_info, bound_to, build_wrapper, built_for, check_env, comparators, "
-        "data_sources, metrics, model_sources, quantizable_nodes, rewriters, simulate, tasks, "
+        "data_sources, metrics, model_sources, quantizable_nodes, rewriters, tasks, "
         "time_layers, to_backend, unsupported_operators"
     )
 

@@ -76,7 +76,7 @@ def load_parts(
     """The wrapper of the whole model, which may be in one part: then ``parts`` is empty.
 
     Args:
-        load: Loads one part: :meth:`Backend.load`, or :meth:`Backend.simulate`.
+        load: Loads one part: :meth:`Backend.load`.
         request: The request for the whole model.
         parts: The parts.
 
@@ -96,9 +96,11 @@ def load_parts(
 
 
 def _of(part: Part, request: WrapperRequest) -> WrapperRequest:
+    folder = request.directory / part.folder
     return msgspec.structs.replace(
         request,
-        directory=request.directory / part.folder,
+        directory=folder,
+        simulation=request.simulation and folder / SIMULATION_FOLDER,
         files=tuple(Path(name) for name in part.files),
         params=_own_shapes(request.params, part.inputs),
         inputs=part.inputs,

@@ -14,7 +14,7 @@ import msgspec
 
 from enginebay.artifact.manifest import Part
 from enginebay.artifact.opening import Artifact, check_pinned, open_artifact
-from enginebay.artifact.parts import load_parts
+from enginebay.artifact.parts import SIMULATION_FOLDER, load_parts
 from enginebay.backend import get_backend, time_layers
 from enginebay.errors import BackendUnavailableError, UsageError
 from enginebay.hooks import BuiltFor, WrapperRequest
@@ -64,8 +64,7 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
             FallbackError: Another device than the requested one, or ``strict`` and a fallback.
         """
         backend = get_backend(self.backend)
-        load = backend.load if self.built_for is None else backend.simulate
-        return load_parts(load, self.wrapper_request(), self.parts)
+        return load_parts(backend.load, self.wrapper_request(), self.parts)
 
     def wrapper_request(self) -> WrapperRequest:
         """The request to the backend, for all parts together.
@@ -80,6 +79,7 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
             inputs=self.inputs,
             outputs=self.outputs,
             strict=self.strict,
+            simulation=self.built_for and self.directory / SIMULATION_FOLDER,
             backend=self.backend,
         )
 

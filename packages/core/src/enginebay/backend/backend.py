@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -267,7 +268,7 @@ class Backend:
         """Return a request with what only the backend knows."""
         lower = request.lower
         if lower is not_lowered:
-            lower = self.lowering(request.ir.kind, request.params)
+            lower = self.lowering(request.ir.kind)
         return msgspec.structs.replace(request, backend=self.name, lower=lower)
 
     def check_data(self, params: BackendParams, *, has_data: bool) -> None:
@@ -347,10 +348,12 @@ class Backend:
             FallbackError: The engine runs on another kind of device than the one asked for; or
                 ``request.strict``, and the receipt lists a fallback.
         """
-        wrapper = self._wrapper("build_wrapper", request)
+        wrapper = self._wrapper(request)
         receipt, wanted = wrapper.receipt, request.params.device
         fallbacks, known = "; ".join(receipt.fallbacks), self.info.devices
-        if _kind(wanted) not in known:
+        if request.simulation:  # by another engine, wherever that runs
+            return wrapper
+        if _kind(wanted) not in (*known, "auto"):
             message = f"device '{wanted}' is not one of {self.name}'s: {', '.join(known)}"
             hint = f"--device {known[0]}"
         elif _kind(wanted) not in ("cpu", "auto", _kind(receipt.device)):
@@ -366,24 +369,12 @@ class Backend:
         wrapper.close()
         raise FallbackError(message, hint=hint)
 
-    def simulate(self, request: WrapperRequest) -> Wrapper:
-        """Ask the plugin to run the graph that an engine is built from on another engine.
-
-        Raises:
-            UsageError: The backend cannot.
-            ConversionError: The other engine cannot load the graph.
-            MissingDependencyError: There is no other engine here.
-        """
-        if not self._plugin.implements("simulate"):
-            raise UsageError(f"backend '{self.name}' cannot run the graph on another engine")
-        return self._wrapper("simulate", request)
-
-    def _wrapper(self, hook: str, request: WrapperRequest) -> Wrapper:
+    def _wrapper(self, request: WrapperRequest) -> Wrapper:
         from enginebay.inference import Wrapper
 
         request = msgspec.structs.replace(request, backend=self.name)
         try:
-            wrapper = self._plugin.call(hook, request=request)
+            wrapper = self._plugin.call("build_wrapper", request=request)
         except (EnginebayError, KeyboardInterrupt):
             raise
         except BaseException as err:
@@ -393,7 +384,7 @@ class Backend:
             ) from err
         if not isinstance(wrapper, Wrapper):
             raise ConversionError(
-                f"{hook} of '{self.name}' returned {wrapper!r:.80}: wanted a Wrapper"
+                f"build_wrapper of '{self.name}' returned {wrapper!r:.80}: wanted a Wrapper"
             )
         return wrapper
 
@@ -440,13 +431,12 @@ class Backend:
 
     def bound_to(self, params: BackendParams) -> dict[str, str]:
         """Return what an artifact with these parameters is bound to, as it is on this machine."""
-        pinned: dict[str, str] = {field: self.get_version() for field in self.info.pinned}
         request = BindingRequest(params=params, backend=self.name)
         found = self._plugin.call_typed("bound_to", Mapping, request)  # type: ignore[type-abstract]  # for isinstance
         facts = dict(found or {})
         if not all(isinstance(text, str) for text in (*facts, *facts.values())):
             raise wrong_result("bound_to", self._plugin.status, facts, "a mapping of texts")
-        return pinned | facts
+        return facts
 
     # -- the rest of the contract -------------------------------------------------------------
 
@@ -467,18 +457,14 @@ class Backend:
         own = (params or self.Params()).operators
         return self.info.operators if own is None else own
 
-    def lowering(
-        self, ir: IRKind, params: BackendParams, rewriters: Sequence[RewriterSet] = ()
-    ) -> Lowering:
+    def lowering(self, ir: IRKind, rewriters: Sequence[RewriterSet] = ()) -> Lowering:
         """Return what a conversion lowers models with.
 
         Args:
             ir: The IR that is converted.
-            params: The parameters of the conversion.
             rewriters: The caller's own.
         """
-        own = self.rewriters(ir) if self.info.lowers_itself else []
-        return Lowering(self.name, ir, self.operators(params), [*rewriters, *own])
+        return Lowering(self.name, ir, rewriters, partial(self.rewriters, ir))
 
     def build_param_from_config(
         self, config: Mapping[str, Any], work_dir: str | Path | None = None, **over: Any

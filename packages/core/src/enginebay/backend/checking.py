@@ -161,7 +161,7 @@ def _lowered(
     """Export with the backend's lowerings where it lists what its engine has."""
     from enginebay.rewriting import rewrite
 
-    operators = None if backend.info.lowers_itself else backend.operators()
+    operators = backend.operators()
     if operators is None:
         yield model
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from torch import Tensor
     from torch.export import ExportedProgram
@@ -24,8 +24,8 @@ class Lowering:
     Args:
         backend: The name of the backend that converts.
         ir: The IR that it converts from.
-        operators: The operators that the engine has; None where the backend does not say.
-        rewriters: The sets to choose from, besides core's own.
+        rewriters: The caller's own.
+        plugins: Returns those that the plugins contribute.
 
     Attributes:
         report: The lowerings of the last call; None before it.
@@ -35,16 +35,18 @@ class Lowering:
         self,
         backend: str,
         ir: IRKind,
-        operators: frozenset[str] | None,
         rewriters: Sequence[RewriterSet],
+        plugins: Callable[[], Sequence[RewriterSet]],
     ) -> None:
         self.report: RewriteReport | None = None
         self._backend = backend
         self._ir = ir
-        self._operators = operators
         self._rewriters = rewriters
+        self._plugins = plugins
 
-    def __call__(self, module: Any, inputs: Sequence[Tensor]) -> ExportedProgram:
+    def __call__(
+        self, module: Any, inputs: Sequence[Tensor], operators: frozenset[str]
+    ) -> ExportedProgram:
         """Capture a module and lower it to the operators that the engine has.
 
         Raises:
@@ -56,8 +58,8 @@ class Lowering:
         rewriting = rewrite(
             backend=self._backend,
             ir=self._ir,
-            rewriters=self._rewriters,
-            operators=self._operators,
+            rewriters=[*self._rewriters, *self._plugins()],
+            operators=operators,
             kinds=_KINDS,
         )
         try:

@@ -183,7 +183,7 @@ def _through(build: Build, kind: IRKind) -> Engine:
             files = tuple(Path(path) for part in parts for path in part.paths)
         else:
             kept = kept_nodes(_quantizable(build, exported), build.keep) if build.keep else ()
-            lower = settings.backend.lowering(kind, settings.params, settings.export.rewriters)
+            lower = settings.backend.lowering(kind, settings.export.rewriters)
             files = _convert_whole(build, exported, keep=kept, progress=set_detail, lower=lower)
             rewriting = joined(rewriting, lower.report)
         show(", ".join(file.as_posix() for file in files))

@@ -110,8 +110,7 @@ def _resolved(
     if backend:
         engine = get_backend(backend)
         plugins = engine.rewriters(ir)
-        # One that lowers when it converts gets here what is lowered for every engine.
-        if ir != "onnx" and not engine.info.lowers_itself:
+        if ir != "onnx":
             options["operators"] = engine.operators(params)
         options["lacking"] = engine.info.lacking
     else:
