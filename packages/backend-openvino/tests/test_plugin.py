@@ -33,7 +33,7 @@ def test_running_an_artifact_imports_no_torch(write, tmp_path):
 def test_what_it_is(backend):
     assert backend.info.irs[0] == "onnx"
     assert set(backend.info.irs) == {"onnx", "torchscript", "exported_program"}
-    assert backend.info.devices == ("cpu", "gpu", "npu", "auto")
+    assert backend.info.devices == ("cpu", "gpu", "npu")
     assert backend.info.precisions[0] == "fp32"
 
 

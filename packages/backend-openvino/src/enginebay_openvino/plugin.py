@@ -29,7 +29,7 @@ def backend_info() -> eb.BackendInfo:
         irs=("onnx", "torchscript", "exported_program"),
         params=OpenvinoParams,
         api_version=1,
-        devices=("cpu", "gpu", "npu", "auto"),
+        devices=("cpu", "gpu", "npu"),
         dtypes=(
             *("float32", "float16", "bfloat16", "float64", "bool"),
             *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),

@@ -132,7 +132,12 @@ def test_a_tier_that_fails_skips_the_rest(action: str, found: str, soon: int) ->
         (
             "receipt = eb.Receipt(engine='made up', device='quantum:0')",
             "it ran on 'quantum:0'",
-            "cpu, quantum2",
+            "cpu",
+        ),
+        (
+            "receipt = eb.Receipt(engine='made up', device='quantum2')",
+            "it ran on 'quantum2'",
+            "cpu",
         ),
     ],
 )

@@ -89,6 +89,14 @@ def test_a_broken_law_says_what_is_wrong(tmp_path: Path) -> None:
     assert line in ran.stdout
 
 
+def test_an_engine_that_runs_nothing_breaks_one_law(tmp_path: Path) -> None:
+    change = BROKEN["it runs no model at all"].change
+    with temporary_backend("broken", source(change)):
+        ran = kit(tmp_path, "--backend", "broken", "-k", "green or scalars or strides or moved")
+    assert "1 broken, 3 skipped" in ran.stdout
+    assert "skipped: any strides will do: check-env, smoke: build, run, compare: " in ran.stdout
+
+
 def test_plugins_that_see_every_backend_are_named(tmp_path: Path, loopback: str) -> None:
     source = (
         "import enginebay as eb\n"
@@ -103,12 +111,12 @@ def test_plugins_that_see_every_backend_are_named(tmp_path: Path, loopback: str)
 def test_in_several_processes_the_report_is_whole_and_in_order(
     tmp_path: Path, loopback: str
 ) -> None:
-    words = ("-k", "installed or says_what_it or unknown or bfloat16", "--conformance-report")
+    words = ("-k", "installed or says_what_it or no_flag or bfloat16", "--conformance-report")
     ran = kit(tmp_path, "--backend", loopback, "-n", "2", "--dist", "load", *words, "out")
     assert ran.returncode == 0, ran.stdout
     assert ran.stdout.count("conformance of loopback") == 1
     assert {name.partition("[")[0] for name in findings(tmp_path / "out")} == {
-        "test_an_unknown_field_is_refused",
+        "test_no_flag_is_the_default",
         "test_every_dtype_comes_back_as_it_went_in",
         "test_it_is_installed_once",
         "test_it_says_what_it_is",

@@ -103,10 +103,12 @@ def _smoke(backend: Backend, params: BackendParams, folder: Path) -> EnvReport:
             y = wrapper({"x": x})["y"]
     except EnginebayError as err:
         return failed(Tier.SMOKE, what, found=str(err), fix=err.hint or "")
-    ran_on, _, _ = receipt.device.partition(":")
-    if ran_on not in backend.info.devices:
-        listed = ", ".join(backend.info.devices)
-        return failed(Tier.SMOKE, what, found=f"it ran on '{receipt.device}'", wanted=listed)
+    ran_on, requested = (each.partition(":")[0] for each in (receipt.device, params.device))
+    listed = backend.info.devices
+    wanted = (requested,) if requested in listed else listed
+    if ran_on not in wanted:
+        found = f"it ran on '{receipt.device}'"
+        return failed(Tier.SMOKE, what, found=found, wanted=", ".join(wanted))
     if (y.dtype, y.shape) != (x.dtype, x.shape):
         found, wanted = (f"{each.dtype}{list(each.shape)}" for each in (y, x))
         return failed(Tier.SMOKE, what, found=f"an output {found}", wanted=wanted)

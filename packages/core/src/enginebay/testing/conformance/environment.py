@@ -52,6 +52,16 @@ class EnvironmentLaws:
             f"and a small model is {outcome}"
         )
 
+    def test_a_device_that_is_not_here_is_red(self, kit: Kit) -> None:
+        """check-env is red for a listed device that is not here, before it runs a model on it."""
+        kit.require_engine()
+        for device in kit.backend.info.devices[1:]:
+            failed = kit.backend.check_env(kit.backend.Params(device=device)).failed
+            assert failed is None or failed.tier is not Tier.SMOKE, (
+                f"check-env finds the device '{device}', and a tiny model does not run on it: "
+                f"{failed.found}"
+            )
+
     def test_a_runtime_that_does_not_import_is_red(
         self, kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
