@@ -370,6 +370,27 @@ def test_an_artifact_may_be_bound_to_its_engine(
             eb.load(artifact.path)
 
 
+def test_8_bits_that_take_no_data_are_held_to_the_probes(tmp_path: Path) -> None:
+    import torch
+
+    text = (
+        "class LoopbackParams(LoopbackParams):\n"
+        "    precision: str = 'fp32'\n"
+        "class Rounded(LoopbackWrapper):\n"
+        "    receipt = eb.Receipt(engine='rounded 1', device='cpu', precision='int8')\n"
+        "@eb.hookimpl\n"
+        "def build_wrapper(request): return Rounded(request)\n"
+    )
+    model, inputs = torch.nn.Linear(4, 8), torch.randn(2, 4)
+    with variant(text, info=", precisions=('fp32', 'int8')"):
+        made = eb.deploy(model, inputs, backend="odd", precision="int8", work_dir=tmp_path / "out")
+        found = eb.verify(made.artifact, reference=model)
+    for basis in (made.verification.basis, found.basis):
+        assert basis is not None
+        assert any(label.startswith("redrawn") for label in basis.labels)
+        assert basis.dropped == ()
+
+
 def test_a_converter_gets_the_samples_of_a_deployment(tmp_path: Path) -> None:
     import torch
 

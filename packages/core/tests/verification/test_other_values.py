@@ -132,7 +132,7 @@ def test_the_least_number_is_tried(value: torch.Tensor) -> None:
 def test_no_other_value_is_tried_where_no_probe_is_wanted() -> None:
     mask = {"mask": np.ones((3, 7), np.int64)}
     assert Probes(mask, ProbeSettings(0)).all({}, "fp32") == []
-    assert Probes(mask, ProbeSettings()).all({}, "int8") == []
+    assert Probes(mask, ProbeSettings(calibrated="int8")).all({}, "int8") == []
 
 
 SQUARE = {"x": {1: ("height", 2, 64), 2: ("width", 2, 64)}}

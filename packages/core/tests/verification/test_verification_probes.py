@@ -123,10 +123,10 @@ def test_empty_inputs_and_numbers(array):
 
 
 def test_what_was_calibrated_is_tried_at_its_sizes_alone():
-    found = by_label({"x": X}, OPEN, precision="int8")
+    found = by_label({"x": X}, OPEN, precision="int8", calibrated="int8")
     assert list(found) == ["the sizes x:1x8", "the sizes x:16x8"]
     assert np.array_equal(found["the sizes x:16x8"].inputs["x"][:4], X)
-    assert by_label({"x": X}, precision="fp8") == {}
+    assert by_label({"x": X}, precision="fp8", calibrated="fp8") == {}
 
 
 def test_integers_that_look_like_numbers_are_tried_on_the_other_side_of_zero():

@@ -100,7 +100,7 @@ def _of(part: Part, request: WrapperRequest) -> WrapperRequest:
     return msgspec.structs.replace(
         request,
         directory=folder,
-        simulation=request.simulation and folder / SIMULATION_FOLDER,
+        simulation=folder / SIMULATION_FOLDER if request.simulation else None,
         files=tuple(Path(name) for name in part.files),
         params=_own_shapes(request.params, part.inputs),
         inputs=part.inputs,

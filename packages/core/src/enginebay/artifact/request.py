@@ -79,7 +79,7 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
             inputs=self.inputs,
             outputs=self.outputs,
             strict=self.strict,
-            simulation=self.built_for and self.directory / SIMULATION_FOLDER,
+            simulation=self.directory / SIMULATION_FOLDER if self.built_for else None,
             backend=self.backend,
         )
 

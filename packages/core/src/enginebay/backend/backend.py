@@ -277,8 +277,8 @@ class Backend:
         Raises:
             ParamsError: There is none.
         """
-        precision = self.allowed_precision(params)
-        if precision in self.info.calibrated and not has_data:
+        precision = self.calibrated_precision(params)
+        if precision and not has_data:
             raise ParamsError(
                 f"precision {precision} is calibrated with data, and there is none",
                 hint="--data FILE.npz: numpy.savez('data.npz', x=inputs), where inputs[0] "
@@ -318,7 +318,7 @@ class Backend:
         """
         from enginebay.data import CheckedItems, DataSet
 
-        if data is None or self.allowed_precision(params) not in self.info.calibrated:
+        if data is None or not self.calibrated_precision(params):
             return None
         items = CheckedItems(DataSet.of(data), ir.inputs, unused)
         items.check_varied()
@@ -339,6 +339,11 @@ class Backend:
     def allowed_precision(self, params: BackendParams) -> str:
         """The coarsest precision that parameters allow: theirs, or the backend's default."""
         return params.allowed_precision or self.info.precisions[0]
+
+    def calibrated_precision(self, params: BackendParams) -> str:
+        """The precision that parameters allow where it is calibrated with data; else empty."""
+        precision = self.allowed_precision(params)
+        return precision if precision in self.info.calibrated else ""
 
     def load(self, request: WrapperRequest) -> Wrapper:
         """Ask the plugin for a wrapper; the request gets the backend's name here.

@@ -104,11 +104,11 @@ def _smoke(backend: Backend, params: BackendParams, folder: Path) -> EnvReport:
     except EnginebayError as err:
         return failed(Tier.SMOKE, what, found=str(err), fix=err.hint or "")
     ran_on, requested = (each.partition(":")[0] for each in (receipt.device, params.device))
-    listed = backend.info.devices
-    wanted = (requested,) if requested in listed else listed
-    if ran_on not in wanted:
-        found = f"it ran on '{receipt.device}'"
-        return failed(Tier.SMOKE, what, found=found, wanted=", ".join(wanted))
+    devices = backend.info.devices
+    devices = (requested,) if requested in devices else devices
+    if ran_on not in devices:
+        where = f"it ran on '{receipt.device}'"
+        return failed(Tier.SMOKE, what, found=where, wanted=", ".join(devices))
     if (y.dtype, y.shape) != (x.dtype, x.shape):
         found, wanted = (f"{each.dtype}{list(each.shape)}" for each in (y, x))
         return failed(Tier.SMOKE, what, found=f"an output {found}", wanted=wanted)

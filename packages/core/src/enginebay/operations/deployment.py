@@ -126,7 +126,10 @@ class Line:
         self._task = None if export.task is None else read_task(export.task)
         self._comparators: tuple[Comparator, ...] = find_comparators(verify.compare or {})
         self._probes = ProbeSettings(
-            verify.probes, dict(verify.domain), large=verify.probes_extreme
+            verify.probes,
+            dict(verify.domain),
+            large=verify.probes_extreme,
+            calibrated=engine.calibrated_precision(params),
         )
         self._data: DataSet | None = settings.data_set()
 

@@ -92,8 +92,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """
         has_data = self.data is not None
         self.backend.check_data(self.params, has_data=has_data)
-        precision = self.precision
-        if self.export.cuts and precision in self.backend.info.calibrated:
+        precision = self.backend.calibrated_precision(self.params)
+        if self.export.cuts and precision:
             raise UsageError(
                 f"a model that is cut cannot be calibrated for {precision}: no data set has the "
                 "inputs of its later parts",

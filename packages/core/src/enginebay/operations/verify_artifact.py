@@ -268,7 +268,7 @@ def _referenced(
         sample = Sample(arrays[0], outputs)
         return RecordedReference("the outputs given", (sample,), Basis(labels=labels))
     from enginebay.models import find_model, unchanged
-    from enginebay.verification import reference_model, sample_model
+    from enginebay.verification import ProbeSettings, reference_model, sample_model
 
     names = [spec.name for spec in artifact.inputs]
     output_names = [spec.name for spec in artifact.outputs]
@@ -277,8 +277,8 @@ def _referenced(
     model = reference_model(source, names, arrays[0] if arrays else None, output_names or None)
     arrays = arrays or [{name: model.examples[name] for name in names or model.examples}]
     recorded = list(zip(labels or (EXAMPLE,), arrays, strict=True))
-    found = sample_model(
-        *(model, artifact.backend, recorded), precision=precision, domain=basis.domain
-    )
+    calibrated = precision if precision in get_backend(artifact.backend).info.calibrated else ""
+    settings = ProbeSettings(domain=basis.domain, calibrated=calibrated)
+    found = sample_model(model, artifact.backend, recorded, precision=precision, settings=settings)
     tried = {} if inputs is not None else basis.tried
     return replace(found, basis=msgspec.structs.replace(found.basis, tried=tried))

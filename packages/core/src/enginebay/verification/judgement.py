@@ -18,7 +18,7 @@ from enginebay.verification.groups import aligned_sample, compare_sample, matchi
 from enginebay.verification.output_arrays import equal, is_float, says_nothing, slices_apart
 from enginebay.verification.signal import signals
 from enginebay.verification.simulation import not_simulated, simulated
-from enginebay.verification.tolerance import CALIBRATED, tolerance_for
+from enginebay.verification.tolerance import EIGHT_BITS, tolerance_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -185,7 +185,7 @@ def _insensitive(
     An engine that ignores the input would pass: temperatures of 300 K, give or take 0.05.
     """
     first, *others = samples
-    if measure.precision in CALIBRATED:  # its signal is measured instead
+    if measure.precision in EIGHT_BITS:  # its signal is measured instead
         return ""
     named = {name for one in comparators for name in one.outputs}
     varying: dict[str, float] = {}

@@ -18,7 +18,6 @@ from enginebay.models import between_shapes, crossed_shapes, extreme_shapes
 from enginebay.tensors import resize
 from enginebay.verdict import PROBES
 from enginebay.verification.output_arrays import is_float
-from enginebay.verification.tolerance import CALIBRATED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -76,6 +75,7 @@ class ProbeSettings:
         count: How many at most; the smallest and the largest sizes, and large values, do not count.
         domain: Bounds to stay inside of.
         large: Draw values at the edge of what float32 holds as well.
+        calibrated: The engine's precision, where it was calibrated with data; else empty.
 
     Raises:
         UsageError: The count is negative.
@@ -84,6 +84,7 @@ class ProbeSettings:
     count: int = PROBES
     domain: Domain = field(default_factory=dict)
     large: bool = False
+    calibrated: str = ""
 
     def __post_init__(self) -> None:
         """Refuse a count that is none."""
@@ -137,7 +138,7 @@ class Probes:
             self.at(shapes, required=True)
             for shapes in extreme_shapes(dynamic, _shapes(self._example))
         )
-        if precision in CALIBRATED:
+        if self._settings.calibrated:
             return [replace(probe, inputs=probe.tiled or probe.inputs) for probe in extremes]
         wide = precision == "fp32"
         usual = islice(self._usual(dynamic, wide=wide), self._settings.count)

@@ -18,7 +18,6 @@ from enginebay.verification.group import Measure
 from enginebay.verification.groups import check_comparators, compare_sample
 from enginebay.verification.output_arrays import equal, is_float, says_nothing
 from enginebay.verification.probes import NON_FINITE, Probe, Probes, ProbeSettings, is_constant
-from enginebay.verification.tolerance import CALIBRATED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -68,7 +67,7 @@ class KeptSamples:
     """The samples that a verdict will rest on, and what else it will."""
 
     domain: Domain
-    precision: str
+    calibrated: str
     samples: list[Sample] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
     beyond: list[str] = field(default_factory=list)
@@ -79,8 +78,8 @@ class KeptSamples:
 
     def __post_init__(self) -> None:
         """Say what is not tried at all."""
-        if self.precision in CALIBRATED:
-            reason = f"{self.precision} holds for values like those it was calibrated with"
+        if self.calibrated:
+            reason = f"{self.calibrated} holds for values like those it was calibrated with"
             self.dropped.append(f"the probes: {reason}")
 
     def accepts(self, label: str, outputs: Arrays) -> bool:

@@ -14,7 +14,6 @@ from enginebay.verification.larger_sizes import record_larger
 from enginebay.verification.probes import NON_FINITE, Probe, Probes, ProbeSettings
 from enginebay.verification.recorder import KeptSamples, RecordedReference, Recorder
 from enginebay.verification.reference import reference_for
-from enginebay.verification.tolerance import CALIBRATED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -67,17 +66,17 @@ def record_reference(
     probes = Probes(model.examples, settings, below=model.below)
     drawn = probes.all(model.dynamic, precision)
     if model.signature is None:
-        recorded = _recorded_elsewhere(model, reference, drawn, precision, settings.domain, items)
+        recorded = _recorded_elsewhere(model, reference, drawn, settings, items)
         if not recorded.missing:
             check_comparators(comparators, recorded.samples)
         return recorded
-    recorder = Recorder(settings.domain, precision, model=model, comparators=comparators)
+    recorder = Recorder(settings.domain, settings.calibrated, model=model, comparators=comparators)
     recorder.record_example(state)
     for item in items:
         recorder.record_item(item)
     for probe in drawn:
         recorder.record(probe)
-    if settings.count and precision not in CALIBRATED:
+    if settings.count and not settings.calibrated:
         record_larger(recorder, probes)
         recorder.note_untried(model.examples)
         if not comparators and (arrays := probes.non_finite()):
@@ -92,7 +91,7 @@ def sample_model(
     recorded: Sequence[tuple[str, Arrays]],
     *,
     precision: str,
-    domain: Domain,
+    settings: ProbeSettings,
 ) -> RecordedReference:
     """Record what a model gives for recorded inputs, and for probes that are drawn anew.
 
@@ -101,7 +100,7 @@ def sample_model(
         backend: The engine that is to be verified.
         recorded: Labels and inputs, the example first.
         precision: The coarsest precision that the engine may compute in.
-        domain: Bounds that the probes stay inside of.
+        settings: Which probes to take.
 
     Raises:
         ModelError: The model does not run on recorded inputs.
@@ -111,17 +110,16 @@ def sample_model(
         labels, inputs = zip(*recorded, strict=True)
         found = zip(inputs, reference.outputs(inputs), strict=True)
         samples = tuple(Sample(*pair) for pair in found)
-        return RecordedReference(
-            reference.description, samples, Basis(labels=labels, domain=domain)
-        )
-    recorder = Recorder(domain, precision, model=model)
+        basis = Basis(labels=labels, domain=settings.domain)
+        return RecordedReference(reference.description, samples, basis)
+    recorder = Recorder(settings.domain, settings.calibrated, model=model)
     for label, arrays in recorded:
         if label == NON_FINITE:
             recorder.record_non_finite(arrays)
         else:
             recorder.record(Probe(label, arrays, required=True, tiled=arrays))
     example = recorded[0][1]
-    drawn = Probes(example, ProbeSettings(domain=domain), below=model.below, seed=1)
+    drawn = Probes(example, settings, below=model.below, seed=1)
     for probe in drawn.all({}, precision):
         recorder.record(replace(probe, label=f"{probe.label} anew"))
     return recorder.recorded(reference.description)
@@ -131,8 +129,7 @@ def _recorded_elsewhere(
     model: BoundModel,
     reference: Reference,
     drawn: Sequence[Probe],
-    precision: str,
-    domain: Domain,
+    settings: ProbeSettings,
     items: Iterable[Item],
 ) -> RecordedReference:
     """A file that PyTorch cannot run: its outputs come from a child process."""
@@ -140,10 +137,10 @@ def _recorded_elsewhere(
     try:
         (outputs,) = reference.outputs([model.examples])
     except EnginebayError as err:
-        sample, basis = Sample(model.examples, {}), Basis(labels=(EXAMPLE,), domain=domain)
+        sample, basis = Sample(model.examples, {}), Basis(labels=(EXAMPLE,), domain=settings.domain)
         return RecordedReference(reference.description, (sample,), basis, missing=str(err))
     quick = time.monotonic() - start < _QUICK
-    kept = KeptSamples(domain, precision)
+    kept = KeptSamples(settings.domain, settings.calibrated)
     kept.add(EXAMPLE, Sample(model.examples, outputs))
     held = [
         item._replace(inputs={name: array.copy() for name, array in item.inputs.items()})

@@ -28,7 +28,7 @@ import numpy as np
 
 from enginebay.verdict import Signal
 from enginebay.verification.output_arrays import as_numpy, is_float
-from enginebay.verification.tolerance import CALIBRATED, tolerance_for
+from enginebay.verification.tolerance import EIGHT_BITS, tolerance_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -69,7 +69,7 @@ def signals(
         rtol: Replaces the relative tolerance, from which the wanted signal follows.
         targets: The class of each sample; None where it has none, or it is unknown.
     """
-    if precision not in CALIBRATED:
+    if precision not in EIGHT_BITS:
         return ()
     allowed = tolerance_for("float32", precision).rtol if rtol is None else rtol
     rows = list(zip(samples, found, targets or [None] * len(samples), strict=True))

@@ -49,8 +49,8 @@ ROUNDING: Final = {"fp32": 2.0**-23, "fp16": 2.0**-10, "bf16": 2.0**-7}
 _NOISE: Final = {kind: 32 * eps for kind, eps in ROUNDING.items()} | {"int8": 1.0, "fp8": 1.0}
 
 
-#: Precisions that are calibrated, and judged by their signal and noise as well.
-CALIBRATED: Final = ("int8", "fp8")
+#: Precisions that are judged by their signal and noise as well.
+EIGHT_BITS: Final = ("int8", "fp8")
 
 
 class Tolerance(msgspec.Struct, frozen=True):

@@ -105,8 +105,7 @@ def check_one_engine(opened: Artifact) -> None:
     engine = get_backend(manifest.backend)
     params = engine.params_from(manifest.params)
     engine.check_runs_here(params, "bisecting runs the engine", "bisect it on one of them")
-    precision = engine.allowed_precision(params)
-    if precision in engine.info.calibrated:
+    if precision := engine.calibrated_precision(params):
         raise UsageError(
             f"'{opened.path}' computes in {precision}, where every layer is off by a little",
             hint="enginebay sensitivity MODEL ranks them",
