@@ -20,8 +20,12 @@ KIT = "enginebay.testing"
 #: Where pytest keeps the value of ``--backend``; another project's has another place.
 OPTION = "enginebay_backend"
 
-#: The tests of the backend that ``--backend`` names. pytest does not collect a file of that name.
-_TESTS = Path(__file__).with_name("conformance") / "command_line.py"
+#: The tests of the backend that ``--backend`` names, each with the option that asks for it. pytest
+#: collects no files of these names.
+_TESTS = {
+    Path(__file__).with_name("conformance") / "command_line.py": OPTION,
+    Path(__file__).with_name("conformance") / "operators.py": "enginebay_operators",
+}
 
 #: The attribute of pytest's own report that holds a law's outcome.
 _OUTCOME = "enginebay_law"
@@ -56,8 +60,11 @@ def pytest_load_initial_conftests(parser: pytest.Parser, args: list[str]) -> Non
     """Add ``--backend`` where the kit is run by itself."""
     if any(word.partition("::")[0] == KIT for word in args):
         help_text = "the backend to test with the conformance kit"
-        parser.getgroup("enginebay").addoption(
-            "--backend", dest=OPTION, metavar="NAME", help=help_text
+        group = parser.getgroup("enginebay")
+        group.addoption("--backend", dest=OPTION, metavar="NAME", help=help_text)
+        help_text = "try networks of one operator each, too, which takes minutes"
+        group.addoption(
+            "--operators", dest="enginebay_operators", action="store_true", help=help_text
         )
 
 
@@ -92,7 +99,7 @@ def _make_folder(folder: str | None) -> None:
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Module | None:
     """Collect the kit's own tests where it is run by itself."""
-    if file_path == _TESTS and parent.config.getoption(OPTION, default=None):
+    if file_path in _TESTS and parent.config.getoption(_TESTS[file_path], default=None):
         return pytest.Module.from_parent(parent, path=file_path)
     return None
 

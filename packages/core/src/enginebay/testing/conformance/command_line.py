@@ -8,10 +8,14 @@ from enginebay.testing.conformance.suite import Conformance
 from enginebay.testing.pytest_plugin import OPTION
 
 
-class TestConformance(Conformance):
-    """Every law, for the backend that the command line names."""
+class OfTheCommandLine:
+    """The backend that the command line names."""
 
     @pytest.fixture
     def backend(self, request: pytest.FixtureRequest) -> str:
         """The backend's name."""
         return str(request.config.getoption(OPTION))
+
+
+class TestConformance(OfTheCommandLine, Conformance):
+    """Every law."""

@@ -82,6 +82,7 @@ class Report(msgspec.Struct, kw_only=True):
         claims: The backend's own; empty where it cannot be loaded.
         plugins: The plugins that see every backend: what they do, the laws see too.
         findings: Law by law.
+        operators: Network by network, where ``--operators`` asked for them.
         schema: Grows when a reader would have to change.
     """
 
@@ -95,6 +96,7 @@ class Report(msgspec.Struct, kw_only=True):
     claims: Claims = Claims()
     plugins: tuple[str, ...] = ()
     findings: list[Finding] = []
+    operators: list[Finding] = []
     schema: int = 1
 
     @property
@@ -102,6 +104,9 @@ class Report(msgspec.Struct, kw_only=True):
         """The number of laws with each outcome."""
         return Counter(finding.outcome for finding in self.findings)
 
+
+#: What the outcome of a network of one operator means.
+_FATES = {"held": "verified", "skipped": "refused", "broken": "not verified"}
 
 _KEY = pytest.StashKey[dict[str, Report]]()
 
@@ -116,7 +121,7 @@ def law_outcome(item: pytest.Item, report: pytest.TestReport) -> Any:
     finding = Finding(
         family=function.__module__.rpartition(".")[2],
         law=law,
-        case=item.name[len(law) :].strip("[]"),
+        case=item.name[len(law) + 1 : -1],
         sentence=" ".join(sentence.split()),
         outcome=_outcome(report),
         reason=_reason(report),
@@ -131,7 +136,8 @@ def collect_reports(outcomes: Iterable[Any]) -> list[Report]:
     found: dict[str, Report] = {}
     placed = msgspec.convert(list(outcomes), list[tuple[int, Report, Finding]])
     for _, report, finding in sorted(placed, key=lambda one: one[0]):
-        found.setdefault(report.backend, report).findings.append(finding)
+        kept = found.setdefault(report.backend, report)
+        (kept.operators if finding.family == "operators" else kept.findings).append(finding)
     return list(found.values())
 
 
@@ -139,10 +145,13 @@ def summary_lines(report: Report) -> list[str]:
     """Return the counts, then each law that is not held, with the reason."""
     counts = ", ".join(f"{number} {outcome}" for outcome, number in report.counts.items())
     others = (f"  with the plugin {each}, which sees every backend" for each in report.plugins)
-    shown = [counts, *others]
+    shown = [counts, *others] if report.findings else []
     for outcome in ("broken", "excused", "skipped"):
         findings = [one for one in report.findings if one.outcome == outcome]
         shown += [f"  {outcome}: {_title(one)}: {one.reason}" for one in findings]
+    for group, fates in _operator_groups(report).items():
+        told = ", ".join(f"{len(names)} {fate}" for fate, names in fates.items() if names)
+        shown.append(f"  operators, {group}: {told}")
     return shown
 
 
@@ -177,8 +186,31 @@ def markdown(report: Report) -> str:
             "|---|---|---|---|",
             *map(_row, laws.values()),
             "",
+            *_operator_table(report),
         ]
     )
+
+
+def _operator_groups(report: Report) -> dict[str, dict[str, list[str]]]:
+    """The networks of one operator, by group and by what became of them."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for one in report.operators:
+        group, _, name = one.case.partition(": ")
+        fates = found.setdefault(group, {fate: [] for fate in _FATES.values()})
+        fates[_FATES.get(one.outcome, "not verified")].append(name)
+    return found
+
+
+def _operator_table(report: Report) -> list[str]:
+    if not report.operators:
+        return []
+    rows = []
+    for group, (verified, *others) in (
+        (group, fates.values()) for group, fates in _operator_groups(report).items()
+    ):
+        cells = (", ".join(f"`{name}`" for name in names).replace("|", "\\|") for names in others)
+        rows.append(f"| {group} | {len(verified)} | {' | '.join(cells)} |")
+    return ["| operators | verified | refused | not verified |", "|---|---|---|---|", *rows, ""]
 
 
 def _report_of(item: pytest.Item) -> Report:

@@ -22,18 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-# The last base first: that is the order in which pytest runs inherited tests.
-class Conformance(
-    RewriterLaws,
-    ProcessLaws,
-    ArtifactLaws,
-    InferenceLaws,
-    NumberLaws,
-    ParamsLaws,
-    EnvironmentLaws,
-    DiscoveryLaws,
-):
-    """The laws of every backend; a subclass names the backend in a fixture called ``backend``."""
+class UnderTest:
+    """The fixtures of a backend under test, whose name a subclass gives."""
 
     @pytest.fixture
     def backend(self) -> str:
@@ -59,6 +49,21 @@ class Conformance(
         if backend not in _kits:
             _kits[backend] = Kit(backend, tmp_path_factory.mktemp("conformance"))
         return _kits[backend]
+
+
+# The last base first: that is the order in which pytest runs inherited tests.
+class Conformance(
+    RewriterLaws,
+    ProcessLaws,
+    ArtifactLaws,
+    InferenceLaws,
+    NumberLaws,
+    ParamsLaws,
+    EnvironmentLaws,
+    DiscoveryLaws,
+    UnderTest,
+):
+    """The laws of every backend; a subclass names the backend in a fixture called ``backend``."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
