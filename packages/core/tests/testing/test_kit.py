@@ -111,12 +111,16 @@ def test_plugins_that_see_every_backend_are_named(tmp_path: Path, loopback: str)
 def test_in_several_processes_the_report_is_whole_and_in_order(
     tmp_path: Path, loopback: str
 ) -> None:
-    words = ("-k", "installed or says_what_it or no_flag or bfloat16", "--conformance-report")
+    words = (
+        "-k",
+        "installed or says_what_it or documented_field or bfloat16",
+        "--conformance-report",
+    )
     ran = kit(tmp_path, "--backend", loopback, "-n", "2", "--dist", "load", *words, "out")
     assert ran.returncode == 0, ran.stdout
     assert ran.stdout.count("conformance of loopback") == 1
     assert {name.partition("[")[0] for name in findings(tmp_path / "out")} == {
-        "test_no_flag_is_the_default",
+        "test_every_flag_is_a_documented_field",
         "test_every_dtype_comes_back_as_it_went_in",
         "test_it_is_installed_once",
         "test_it_says_what_it_is",

@@ -61,23 +61,6 @@ def test_the_same_law_holds_for_loopback(
     assert outcome(BROKEN[name], loopback, request) is None
 
 
-def test_a_backend_may_rewrite_what_the_kit_rewrites(request: pytest.FixtureRequest) -> None:
-    change = """
-        @eb.hookimpl
-        def rewriters(request):
-            declared = eb.RewriterSet(backend=NAME)
-
-            @declared.function("torch.nn.functional.relu", ir=request.ir, check=lambda target: True)
-            def relu(ctx, *args, **options):
-                return ctx.origin_func(*args, **options)
-
-            return declared
-    """
-    fires = Broken("test_a_rewriter_for_it_fires", "", change)
-    with temporary_backend("broken", source(change)):
-        assert outcome(fires, "broken", request) is None
-
-
 def test_a_backend_may_print_while_it_loads(request: pytest.FixtureRequest) -> None:
     change = """
         @eb.hookimpl

@@ -66,27 +66,6 @@ class ArtifactLaws:
         with eb.load(folder) as wrapper:
             kit.check("fixed", wrapper, kit.example("fixed").arrays())
 
-    def test_the_manifest_is_complete(self, kit: Kit) -> None:
-        """The manifest names plugin, engine, device, IR, inputs, outputs, files and verdict."""
-        manifest = kit.artifact("names").manifest
-        assert manifest.backend == kit.name
-        assert manifest.plugin.distribution == kit.status.distribution
-        assert manifest.plugin.version == kit.status.version
-        assert manifest.engine_version == kit.backend.get_version()
-        assert manifest.ir is not None
-        assert manifest.ir.sha256
-        assert manifest.verification is not None
-        assert manifest.receipt is not None
-        assert manifest.receipt.engine
-        assert manifest.receipt.device
-        listed = {entry.path for entry in manifest.files}
-        assert set(manifest.model_files) <= listed
-        assert [spec.name for spec in manifest.inputs] == ["second", "unused", "first"]
-        assert [spec.name for spec in manifest.outputs] == ["zulu", "alpha", "mike"]
-        assert {spec.dtype for spec in (*manifest.inputs, *manifest.outputs)} == {"float32"}
-        assert [spec.dims for spec in manifest.inputs] == [(2, 3)] * 3
-        assert kit.backend.Params.from_mapping(manifest.params).work_dir is None
-
     def test_conversion_and_loading_work_without_an_artifact(
         self, kit: Kit, tmp_path: Path
     ) -> None:

@@ -38,7 +38,7 @@ class DiscoveryLaws:
         assert not found, f"loading the plugin imported {', '.join(sorted(found))}"
 
     def test_it_says_what_it_is(self, kit: Kit) -> None:
-        """The backend's information is complete: its name, an IR, a device, dtypes that exist."""
+        """The backend's information is complete, and its parameters begin as it says."""
         info = kit.backend.info
         assert info.name == kit.name, f"it calls itself '{info.name}'"
         for field in ("irs", "devices", "dtypes", "precisions"):
@@ -47,3 +47,9 @@ class DiscoveryLaws:
             assert len(set(values)) == len(values), f"{field} says something twice: {values}"
         for dtype in info.dtypes:
             numpy_dtype(dtype)
+        params = kit.backend.Params()
+        began = (params.device.partition(":")[0], kit.backend.allowed_precision(params))
+        first = (info.devices[0], info.precisions[0])
+        assert began == first, f"its parameters begin with {began}, and it lists {first} first"
+        unlisted = set(info.calibrated).difference(info.precisions)
+        assert not unlisted, f"{', '.join(unlisted)}: calibrated, and not among its precisions"

@@ -32,8 +32,8 @@ _DTYPES = (
 #: Where Linux says how many pages of a process are in memory, in the second place.
 _STATM = Path("/proc/self/statm")
 
-#: KiB by which a process may grow in 300 calls: a tenth of a MiB in each.
-_GROWTH = 30 << 10
+#: What 300 calls may leave: a tenth of a MiB each, and a tenth of a file and of a thread.
+_GROWTH = {"KiB": 30 << 10, "files": 30, "threads": 30}
 
 
 class InferenceLaws:
@@ -96,13 +96,6 @@ class InferenceLaws:
         except AssertionError as err:
             raise AssertionError(f"with an image whose channels come last: {err}") from err
 
-    def test_several_strided_inputs_at_once(self, kit: Kit) -> None:
-        """Copies made for the engine live until it has read them."""
-        wrapper = kit.wrapper("names")
-        for number in range(20):
-            bases = {name: np.full((3, 2), number + n, np.float32) for n, name in enumerate(_NAMES)}
-            kit.check("names", wrapper, {name: base.T for name, base in bases.items()})
-
     def test_torch_in_torch_out(self, kit: Kit) -> None:
         """Tensors give tensors on the same device, whatever their strides; arrays give arrays."""
         import torch
@@ -140,16 +133,8 @@ class InferenceLaws:
                     shared = np.shares_memory(found[name], array)
                     assert not shared, f"output '{name}' shares its memory with {other}"
 
-    def test_inputs_never_change(self, kit: Kit) -> None:
-        """The caller's inputs are the same after a call as before."""
-        wrapper, inputs = kit.wrapper("pair"), kit.example("pair").arrays()
-        kept = {name: value.copy() for name, value in inputs.items()}
-        wrapper(inputs)
-        for name, value in inputs.items():
-            assert np.array_equal(value, kept[name]), f"input '{name}' has changed"
-
     def test_calls_keep_no_memory(self, kit: Kit) -> None:
-        """Hundreds of calls leave the process as large as a few did."""
+        """Hundreds of calls leave the process as large as a few did, with no more files open."""
         if not _STATM.exists():
             kit.skip("this system does not say how large a process is")
         wrapper, inputs = kit.wrapper("fixed"), kit.example("fixed").arrays()
@@ -158,9 +143,11 @@ class InferenceLaws:
             for _ in range(calls):
                 wrapper(inputs)
             gc.collect()
-            sizes.append(int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"))
-        grown = (sizes[1] - sizes[0]) >> 10
-        assert grown < _GROWTH, f"300 calls have left {grown} KiB"
+            memory = int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 10
+            counts = (len(list(_STATM.with_name(each).iterdir())) for each in ("fd", "task"))
+            sizes.append((memory, *counts))
+        for what, most, before, after in zip(_GROWTH, _GROWTH.values(), *sizes, strict=True):
+            assert after - before < most, f"300 calls have left {after - before} {what}"
 
     def test_two_wrappers_at_once(self, kit: Kit) -> None:
         """Two wrappers of one artifact, and one of another, do not disturb each other."""
@@ -200,17 +187,6 @@ class InferenceLaws:
         assert not called, "the engine was called"
         assert any(f"'{name}'" in str(error) for name in ("x", "z", "extra")), str(error)
 
-    def test_closing_is_explicit_and_idempotent(self, kit: Kit) -> None:
-        """A wrapper may be closed twice; a call afterwards is an error; its receipt stays."""
-        wrapper = eb.load(kit.artifact("pair"))
-        inputs = kit.example("pair").arrays()
-        wrapper(inputs)
-        wrapper.close()
-        wrapper.close()
-        error = error_of(UsageError, lambda: wrapper(inputs), "a call after close()")
-        assert "closed" in str(error)
-        assert wrapper.receipt.engine
-
     def test_the_receipt_says_what_runs(self, kit: Kit) -> None:
         """The receipt names the engine, one of the backend's devices and a listed precision."""
         receipt, info = kit.wrapper("fixed").receipt, kit.backend.info
@@ -246,7 +222,6 @@ def _extremes(name: str) -> NumpyArray:
     return to_numpy(torch.tensor([values, values[::-1]], dtype=dtype))
 
 
-_NAMES = ("second", "unused", "first")
 _FACTORS = {"sum": 2, "scaled": 2, "same": 1}
 
 

@@ -58,9 +58,9 @@ OPERATORS = {
         x.sum(); x.sum(-1); x.sum((1, 2), keepdim=True); x.mean(); x.mean(-1); x.prod(-1)
         x.amax(-1); x.amin(1); x.max(); x.min(); x.max(-1)[0]; x.max(-1)[1]; x.min(1)[0]
         x.argmax(-1); x.argmin(-1); x.argmax(); x.var(-1); x.std(-1); x.std(-1, unbiased=False)
-        x.norm(); torch.linalg.vector_norm(x, 1, -1); x.logsumexp(-1); m.any(-1); m.all(-1)
-        m.sum(-1); n.sum(-1); n.amax(-1); x.median(-1)[0]; x.cumsum(-1); x.cumprod(-1)
-        x.cummax(-1)[0]; x.logcumsumexp(-1); x.nansum(-1); x.count_nonzero(-1)
+        x.norm(); torch.linalg.vector_norm(x, 1, -1); x.logsumexp(-1); (x > 0.9).any(-1)
+        (x > -0.9).all(-1); m.sum(-1); n.sum(-1); n.amax(-1); x.median(-1)[0]; x.cumsum(-1)
+        x.cumprod(-1); x.cummax(-1)[0]; x.logcumsumexp(-1); x.nansum(-1); x.count_nonzero(-1)
         F.normalize(x, dim=-1); torch.std_mean(x, -1)[0]; torch.aminmax(x, dim=-1)[1]
         torch.trapezoid(x); x.diff()
         """,

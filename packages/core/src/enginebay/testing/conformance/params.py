@@ -27,13 +27,6 @@ class ParamsLaws:
             assert name in fields, f"flag --{name} is no field"
             assert (action.help or "").strip(), f"flag --{name} has no help"
 
-    def test_no_flag_is_the_default(self, kit: Kit) -> None:
-        """Without a flag, the parameters are the defaults."""
-        parser = argparse.ArgumentParser()
-        kit.backend.add_arguments(parser)
-        params = kit.backend.Params.from_args(parser.parse_args([]))
-        assert params == kit.backend.Params()
-
     def test_flags_config_and_manifest_agree(self, kit: Kit) -> None:
         """Every value comes back the same from flags, from a config and from a manifest."""
         changed = _other_values(kit.backend)

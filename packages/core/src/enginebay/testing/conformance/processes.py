@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import locale
 import logging
 import os
@@ -167,6 +168,8 @@ def settings_of_the_process() -> dict[str, object]:
     return {
         "the folder": Path.cwd(),
         "os.environ": dict(os.environ),
+        "the umask": _umask(),
+        "the garbage collector": gc.isenabled(),
         "the locale": locale.setlocale(locale.LC_ALL),
         "signal handlers": {one: signal.getsignal(one) for one in signal.valid_signals()},
         "the log level": logging.getLogger().level,
@@ -179,6 +182,12 @@ def settings_of_the_process() -> dict[str, object]:
         "torch's gradients": torch.is_grad_enabled(),
         "torch's threads": torch.get_num_threads(),
     }
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def _kill_while_converting(kit: Kit, ir: Path, target: Path, seconds: float) -> None:

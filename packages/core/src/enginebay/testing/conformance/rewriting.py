@@ -47,35 +47,6 @@ class RewriterLaws:
         again = example.run(example.arrays())
         assert all((again[name] == value).all() for name, value in outputs.items())
 
-    def test_a_rewriter_for_it_fires(self, kit: Kit, tmp_path: Path) -> None:
-        """A user's rewriter takes part in an export for the backend, and wins over its own."""
-        calls = []
-        rewriters = eb.RewriterSet()
-        ir = kit.backend.info.irs[0]
-
-        @rewriters.function("torch.nn.functional.relu")
-        def relu(ctx: Any, *args: Any, **kwargs: Any) -> Any:
-            calls.append(ctx.backend)
-            return ctx.origin_func(*args, **kwargs)
-
-        example = kit.example("fixed")
-        eb.export(
-            example.module,
-            example.inputs,
-            backend=kit.name,
-            path=tmp_path / "model",
-            options=eb.ExportOptions(ir=ir, rewriters=[rewriters]),
-        )
-        assert set(calls) == {kit.name}, f"the rewriter saw the backends {sorted(set(calls))}"
-        own = {each for group in kit.backend.rewriters(ir) for each in group}
-        names = {each.name for each in own if each.kind == "function"}
-        for name in names - {"torch.nn.functional.relu"}:
-            rewriters.function(name)(lambda ctx, *args, **more: ctx.origin_func(*args, **more))
-        with eb.rewrite(backend=kit.name, ir=ir, rewriters=[rewriters]) as rewriting:
-            applied = rewriting.report.applied
-        kept = [one.name for one in applied if one.distribution and one.name in names]
-        assert not kept, f"the backend's own won over the user's: {', '.join(kept)}"
-
 
 def _state_of_torch(module: Any) -> dict[str, Any]:
     """Return what a rewriter may replace: torch's functions, Tensor's methods, modules."""
