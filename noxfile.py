@@ -48,6 +48,8 @@ TESTS = ("pytest>=9", "pytest-timeout", "pytest-xdist", "hypothesis", "psutil", 
 #: What the laws of a backend's own tests found, for CI to keep, and for `tests/support`.
 REPORT = ("--conformance-report", str(ROOT / "build" / "conformance"))
 ZOO = "transformers==5.23.0"  # the page says which; a config of another may build other models
+#: The backends of the catalogue, by name.
+CATALOGUE = tomllib.loads((ROOT / "docs" / "catalogue.toml").read_text(encoding="utf-8"))
 #: The environments that another one looks in.
 BASE, ENGINES = ("base",), ("engines", "base")
 DEFAULT, FULL = ["default", "full"], ["full"]
@@ -203,6 +205,18 @@ def docs(session: nox.Session) -> None:
     session.install("--no-deps", *(word for path in backends for word in ("-e", path)))
     session.run("mypy", "docs")
     session.run("python", "docs/build_site.py")
+
+
+@nox.session(requires=BASE, tags=FULL)
+@nox.parametrize("backend", list(CATALOGUE))
+def catalogue(session: nox.Session, backend: str) -> None:
+    """Each backend of docs/catalogue.toml alone: its laws and its operators; writes the page."""
+    install(session, "enginebay[testing]", CATALOGUE[backend]["install"], *TESTS)
+    kit = ("--noconftest", "--pyargs", "enginebay.testing", "--backend", backend, "--operators")
+    report = ("--conformance-report", str(ROOT / "build" / "catalogue"))
+    # A law that is broken is a figure of the page.
+    session.run("python", "-m", "pytest", "-n2", *kit, *report, success_codes=[0, 1])
+    python(session, "-m", "tests.catalogue")
 
 
 @nox.session(requires=BASE)

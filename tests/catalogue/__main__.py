@@ -1,0 +1,19 @@
+"""``python -m tests.catalogue``: keep what ``nox -s catalogue`` found, and write the page."""
+
+from __future__ import annotations
+
+from .catalogue import KEPT, MADE, PAGE, entries, load, made, render, save
+
+
+def main() -> None:
+    """Take each report that is there in the place of the kept one."""
+    wanted = entries()
+    kept = {name: each for name, each in load(KEPT).items() if name in wanted}
+    found = {name: row for name in wanted if (row := made(MADE / f"{name}.json"))}
+    save(kept | found, KEPT)
+    PAGE.write_text(render(wanted, kept | found), encoding="utf-8")
+    print(f"{', '.join(found) or 'nothing'} is new in {PAGE}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""The catalogue: what each backend says, which laws it keeps, and which operators it runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from importlib.metadata import PackageNotFoundError, requires
+from pathlib import Path
+
+import msgspec
+from packaging.requirements import Requirement
+
+from enginebay.testing.conformance.report import Claims, Report
+from tests.zoo.page import markdown
+
+ROOT = Path(__file__).parents[2]
+ENTRIES = ROOT / "docs" / "catalogue.toml"
+PAGE = ROOT / "docs" / "catalogue.md"
+KEPT = Path(__file__).with_name("kept.json")
+
+#: Where ``nox -s catalogue`` leaves its reports.
+MADE = ROOT / "build" / "catalogue"
+
+TEXT = """\
+# The catalogue of backends
+
+Made by `nox -s catalogue`, which installs each backend alone beside the newest Enginebay, holds it
+to the [laws](conformance.md) and tries some 300 networks of one operator each on it.
+
+{backends}
+
+*Laws* are those that hold, of all that apply: a backend whose device no test machine has is held to
+few. *Operators* are verified, refused with a reason, or neither.
+[What each backend supports](support.md) has the outcome of every law for Enginebay's own.
+
+## What each says
+
+{claims}
+
+## Operators that are neither verified nor refused
+
+{wrong}
+
+## Add yours
+
+Three lines in a pull request, in
+[catalogue.toml](https://github.com/enginebay/enginebay/blob/main/docs/catalogue.toml):
+
+```toml
+[myengine]
+install = "enginebay-myengine"
+home = "https://github.com/you/enginebay-myengine"
+```
+"""
+
+
+class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a backend's authors write.
+
+    Attributes:
+        install: What pip installs.
+        home: Where people read about it.
+    """
+
+    install: str
+    home: str
+
+
+class Row(msgspec.Struct, frozen=True):
+    """What was found about a backend.
+
+    Attributes:
+        version: Of its distribution.
+        core: The versions of Enginebay that it fits.
+        engine: The engine's version; empty where it is not installed.
+        claims: What its ``BackendInfo`` says.
+        laws: The number of laws with each outcome.
+        operators: The number of operators with each outcome.
+        wrong: The operators that are neither verified nor refused.
+    """
+
+    version: str
+    core: str
+    engine: str
+    claims: Claims
+    laws: dict[str, int]
+    operators: dict[str, int]
+    wrong: tuple[str, ...]
+
+
+def entries() -> dict[str, Entry]:
+    """Return the backends of the catalogue, by name."""
+    return msgspec.toml.decode(ENTRIES.read_bytes(), type=dict[str, Entry])
+
+
+def made(path: Path) -> Row | None:
+    """Return what a session found; None where it has not run."""
+    if not path.exists():
+        return None
+    report = msgspec.json.decode(path.read_bytes(), type=Report)
+    return Row(
+        version=report.version,
+        core=_core(report.distribution),
+        engine=report.engine_version,
+        claims=report.claims,
+        laws=dict(report.counts),
+        operators=dict(Counter(one.outcome for one in report.operators)),
+        wrong=tuple(one.case for one in report.operators if one.outcome == "broken"),
+    )
+
+
+def _core(distribution: str) -> str:
+    """The versions of core that an installed distribution asks for."""
+    try:
+        needs = [Requirement(text) for text in requires(distribution) or ()]
+    except PackageNotFoundError:
+        return ""
+    return next((str(need.specifier) for need in needs if need.name == "enginebay"), "")
+
+
+def load(path: Path) -> dict[str, Row]:
+    """Return what is kept, by backend."""
+    return msgspec.json.decode(path.read_bytes(), type=dict[str, Row]) if path.exists() else {}
+
+
+def save(rows: dict[str, Row], path: Path) -> None:
+    """Keep it, in a form that shows changes line by line."""
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(rows), indent=1) + b"\n")
+
+
+def render(wanted: dict[str, Entry], rows: dict[str, Row]) -> str:
+    """The page, in Markdown."""
+    head = ["backend", "install", "Enginebay", "engine", "laws", "operators"]
+    found = {name: rows[name] for name in wanted if name in rows}
+    said = [(name, row.claims) for name, row in found.items()]
+    return TEXT.format(
+        backends=markdown(head, [_row(name, each, rows) for name, each in wanted.items()]),
+        claims=markdown(
+            ["", "IRs", "devices", "precisions", "dtypes"],
+            [
+                [name, *map(", ".join, (one.irs, one.devices, one.precisions, one.dtypes))]
+                for name, one in said
+            ],
+        ),
+        wrong=markdown(
+            ["backend", "operators"],
+            [[name, _code(row.wrong)] for name, row in found.items() if row.wrong],
+        ),
+    )
+
+
+def _row(name: str, entry: Entry, rows: dict[str, Row]) -> list[str]:
+    cells = [f"[{name}]({entry.home})", f"`{entry.install}`"]
+    if name not in rows:
+        return [*cells, "", "", "not tried yet", ""]
+    row = rows[name]
+    applied = sum(row.laws.values()) - row.laws.get("skipped", 0)
+    laws = f"{row.laws.get('held', 0)} of {applied}"
+    fates = {"verified": "held", "refused": "skipped", "neither": "broken"}
+    told = (f"{row.operators[key]} {fate}" for fate, key in fates.items() if key in row.operators)
+    return [*cells, row.core.replace(",", ", "), row.engine, laws, ", ".join(told)]
+
+
+def _code(names: tuple[str, ...]) -> str:
+    return ", ".join(f"`{name.partition(': ')[2]}`".replace("|", "\\|") for name in names)
