@@ -14,7 +14,7 @@ from enginebay.testing import Conformance, temporary_backend, xfail
 from enginebay.testing.command_runs import environment
 from enginebay.testing.conformance.suite import laws
 
-from .broken_backends import BROKEN, source
+from .broken import BROKEN, source
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -199,7 +199,7 @@ def test_opting_out_runs_the_law_and_must_stay_true(tmp_path: Path, loopback: st
 def test_a_law_that_a_backend_cannot_keep_is_excused_with_the_reason(
     tmp_path: Path, loopback: str
 ) -> None:
-    from .broken_backends import BROKEN, source
+    from .broken import BROKEN, source
 
     (tmp_path / "test_mine.py").write_text(SUBCLASS.replace('"loopback"', '"broken"'))
     change = BROKEN["its scalars have a dimension"].change

@@ -15,7 +15,7 @@ from enginebay.testing import Conformance, temporary_backend
 from enginebay.testing.conformance.kit import Kit
 from enginebay.testing.conformance.suite import laws
 
-from .broken_backends import BROKEN, Broken, source
+from .broken import BROKEN, Broken, source
 
 #: Of the laws the one that no plugin breaks by itself: two distributions do, below.
 NOT_THE_PLUGINS = {"test_it_is_installed_once"}

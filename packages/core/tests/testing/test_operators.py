@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 from enginebay.testing import temporary_backend
 from enginebay.testing.conformance.operators import OPERATORS, build, cases
 
-from .broken_backends import source
+from .broken import source
 from .test_kit import kit
 
 if TYPE_CHECKING:

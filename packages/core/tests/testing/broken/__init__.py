@@ -1,0 +1,8 @@
+"""Backends that are broken on purpose, each by the law that it breaks."""
+
+from . import inference, numbers, plugins, processes
+from .plugin import Broken, source
+
+__all__ = ["BROKEN", "Broken", "source"]
+
+BROKEN = plugins.BROKEN | numbers.BROKEN | inference.BROKEN | processes.BROKEN

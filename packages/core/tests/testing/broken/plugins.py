@@ -1,0 +1,180 @@
+"""What a plugin says of itself, its checks, its parameters and its rewriters."""
+
+from __future__ import annotations
+
+from .plugin import Broken
+
+BROKEN = {
+    "its information names a dtype that does not exist": Broken(
+        "test_it_says_what_it_is", "there is no dtype 'float33'", 'INFO["dtypes"] = ("float33",)'
+    ),
+    "it imports its engine when it is loaded": Broken(
+        "test_loading_imports_no_engine", "loading the plugin imported onnx", "import onnx"
+    ),
+    "check-env is red and names no fix": Broken(
+        "test_check_env_has_an_answer_for_every_tier",
+        "check 'engine' failed and names no fix",
+        """
+        @eb.hookimpl
+        def check_env(request):
+            from enginebay.environment import failed
+            return failed(request.tier, "engine", found="nothing")
+        """,
+    ),
+    "check-env is red, but it runs": Broken(
+        "test_green_means_that_it_runs",
+        r"check-env is red \(nothing\), and a small model is verified",
+        """
+        @eb.hookimpl
+        def check_env(request):
+            from enginebay.environment import failed
+            return failed(request.tier, "engine", found="nothing")
+        """,
+    ),
+    "it runs no model at all": Broken(
+        "test_green_means_that_it_runs",
+        "engine and device are here, and a tiny model does not run: .*no such engine",
+        """
+        def execute(self, feed):
+            raise RuntimeError("no such engine")
+        """,
+    ),
+    "one of its devices is made up": Broken(
+        "test_a_device_that_is_not_here_is_red",
+        "check-env finds the device 'npu', and a tiny model does not .*: it ran on 'cpu'",
+        'INFO["devices"] = ("cpu", "npu")',
+    ),
+    "check-env looks for nothing": Broken(
+        "test_a_runtime_that_does_not_import_is_red",
+        "only tier smoke noticed that the engine does not import",
+        """
+        @eb.hookimpl
+        def check_env(request):
+            return eb.EnvReport()
+        """,
+    ),
+    "its receipt names another engine": Broken(
+        "test_the_version_is_the_engines",
+        "the receipt 'mine 0'",
+        """
+        receipt = property(lambda self: eb.Receipt(engine="mine 0", device="cpu"))
+        """,
+    ),
+    "it adds a flag of its own": Broken(
+        "test_every_flag_is_a_documented_field",
+        "flag --colour is no field",
+        """
+        class PARAMS(loopback.LoopbackParams):
+            @classmethod
+            def add_arguments(cls, parser, **options):
+                super().add_arguments(parser, **options)
+                parser.add_argument("--colour")
+        """,
+    ),
+    "a parameter is lost in a manifest": Broken(
+        "test_flags_config_and_manifest_agree",
+        "assert",
+        """
+        class PARAMS(loopback.LoopbackParams):
+            def to_mapping(self):
+                return {k: v for k, v in super().to_mapping().items() if k != "gain"}
+        """,
+    ),
+    "it cannot say what it lacks": Broken(
+        "test_what_it_lacks_can_be_listed",
+        "NotImplementedError: not yet",
+        """
+        @eb.hookimpl
+        def unsupported_operators(request):
+            raise NotImplementedError("not yet")
+        """,
+    ),
+    "it returns no set of rewriters": Broken(
+        "test_its_rewriters_can_be_listed",
+        r"rewriters\(\) of 'broken' \(.*\) returned \{'torch.relu': None\}: wanted a RewriterSet",
+        """
+        @eb.hookimpl
+        def rewriters(request):
+            return {"torch.relu": None}
+        """,
+    ),
+    "its rewriters patch torch for good": Broken(
+        "test_rewriters_leave_no_trace",
+        r"the rewriters left F\.gelu changed",
+        """
+        @eb.hookimpl
+        def rewriters(request):
+            import torch
+            gelu = torch.nn.functional.gelu
+            torch.nn.functional.gelu = lambda *args, **options: gelu(*args, **options)
+            return eb.RewriterSet(backend=NAME)
+        """,
+    ),
+    "its rewriters cannot be had": Broken(
+        "test_its_rewriters_can_be_listed",
+        r"rewriters\(\) of 'broken' \(temporary-broken 0\) raised RuntimeError: not today",
+        """
+        @eb.hookimpl
+        def rewriters(request):
+            raise RuntimeError("not today")
+        """,
+    ),
+    "its parameters begin on a device that it lists last": Broken(
+        "test_it_says_what_it_is",
+        "its parameters begin with .*'cpu'.*'gpu'",
+        'INFO["devices"] = ("gpu", "cpu")',
+    ),
+    "it calibrates for a precision that it does not list": Broken(
+        "test_it_says_what_it_is",
+        "int8: calibrated, and not among its precisions",
+        'INFO["calibrated"] = ("int8",)',
+    ),
+    "it lists no IR": Broken(
+        "test_it_says_what_it_is",
+        "irs",
+        'INFO["irs"] = ()',
+    ),
+    "it lists a dtype twice": Broken(
+        "test_it_says_what_it_is",
+        "dtypes says something twice",
+        'INFO["dtypes"] = ("float32", "float32")',
+    ),
+    "check-env raises": Broken(
+        "test_green_means_that_it_runs",
+        "check-env is red .* raised RuntimeError: not today.*, and a small model is verified",
+        """
+        @eb.hookimpl
+        def check_env(request):
+            raise RuntimeError("not today")
+        """,
+    ),
+    "check-env finds a page": Broken(
+        "test_check_env_has_an_answer_for_every_tier",
+        "found more than a line",
+        """
+        @eb.hookimpl
+        def check_env(request):
+            from enginebay.environment import passed
+            return passed(request.tier, "engine", found="one\\ntwo")
+        """,
+    ),
+    "check-env finds nothing that it names": Broken(
+        "test_check_env_has_an_answer_for_every_tier",
+        "does not say what was found",
+        """
+        @eb.hookimpl
+        def check_env(request):
+            from enginebay.environment import passed
+            return passed(request.tier, "engine", found="")
+        """,
+    ),
+    "it lacks what it runs": Broken(
+        "test_what_it_lacks_can_be_listed",
+        "it lacks node of a model that it runs",
+        """
+        @eb.hookimpl
+        def unsupported_operators(request):
+            return {"node": "no"}
+        """,
+    ),
+}
