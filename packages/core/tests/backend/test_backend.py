@@ -370,6 +370,19 @@ def test_an_artifact_may_be_bound_to_its_engine(
             eb.load(artifact.path)
 
 
+def test_devices_may_be_numbered_with_a_dot() -> None:
+    text = (
+        "class LoopbackParams(LoopbackParams):\n"
+        "    device: str = 'quantum'\n"
+        "class Odd(LoopbackWrapper):\n"
+        "    receipt = eb.Receipt(engine='made up', device='quantum.0')\n"
+        "@eb.hookimpl\n"
+        "def build_wrapper(request): return Odd(request)\n"
+    )
+    with variant(text, info=", devices=('quantum',)"):
+        assert eb.get_backend("odd").check_env().failed is None
+
+
 def test_8_bits_that_take_no_data_are_held_to_the_probes(tmp_path: Path) -> None:
     import torch
 

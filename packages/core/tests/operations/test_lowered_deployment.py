@@ -128,25 +128,3 @@ def test_rewriters_lists_lowerings_with_their_conditions_in_words(capsys):
         "distribution": "temporary-small",
         "lost_to": None,
     } in rows
-
-
-def test_parameters_may_say_what_the_engine_has(tmp_path, model):
-    source = f"""
-from {MODULE} import *
-import {MODULE} as base
-import enginebay as eb, msgspec
-
-class Params(base.Params):
-    @property
-    def operators(self):
-        return frozenset(("aten.special_bessel_j0", "aten.special_i1", "aten.sigmoid"))
-
-@eb.hookimpl
-def backend_info():
-    return msgspec.structs.replace(base.backend_info(), params=Params)
-"""
-    with temporary_backend("small", source):
-        with pytest.raises(LackingOperatorsError, match="lacks") as caught:
-            eb.deploy(model, work_dir=tmp_path / "a", backend="small")
-        assert "aten.special_i1" not in caught.value.operators
-        assert "aten.add" in caught.value.operators

@@ -453,15 +453,6 @@ class Backend:
         """
         return collect_rewriters(self._plugin, RewritersRequest(backend=self.name, ir=ir))
 
-    def operators(self, params: BackendParams | None = None) -> frozenset[str] | None:
-        """Return the operators that the engine has; None where the backend does not say.
-
-        Args:
-            params: The parameters that they may depend on; None for the default ones.
-        """
-        own = (params or self.Params()).operators
-        return self.info.operators if own is None else own
-
     def lowering(self, ir: IRKind, rewriters: Sequence[RewriterSet] = ()) -> Lowering:
         """Return what a conversion lowers models with.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -103,7 +104,8 @@ def _smoke(backend: Backend, params: BackendParams, folder: Path) -> EnvReport:
             y = wrapper({"x": x})["y"]
     except EnginebayError as err:
         return failed(Tier.SMOKE, what, found=str(err), fix=err.hint or "")
-    ran_on, requested = (each.partition(":")[0] for each in (receipt.device, params.device))
+    # Some engines number their devices gpu.0, others gpu:0.
+    ran_on, requested = (re.split("[.:]", each)[0] for each in (receipt.device, params.device))
     devices = backend.info.devices
     devices = (requested,) if requested in devices else devices
     if ran_on not in devices:
@@ -163,7 +165,7 @@ def _lowered(
     """Export with the backend's lowerings where it lists what its engine has."""
     from enginebay.rewriting import rewrite
 
-    operators = backend.operators()
+    operators = backend.info.operators
     if operators is None:
         yield model
         return

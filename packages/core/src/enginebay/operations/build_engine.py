@@ -250,7 +250,6 @@ def _export(build: Build, kind: IRKind) -> tuple[IRModel, RewriteReport | None]:
         ],
         config=settings.values,
         opset=opset,
-        params=settings.params,
     )
     path = build.folder / IR_FOLDER / f"model{SUFFIXES[kind]}"
     exporter = settings.export.exporter if kind == "onnx" else None

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from torch import nn
 
     from enginebay.ir import IRKind
-    from enginebay.params import BackendParams
     from enginebay.rewriting import Rewriting
 
 
@@ -27,7 +26,6 @@ def rewrite(
     ir: IRKind = "onnx",
     rewriters: Sequence[RewriterSet | str] = (),
     config: Mapping[str, Any] | None = None,
-    params: BackendParams | None = None,
     **options: Any,
 ) -> Rewriting:
     """Return the context that every export runs in: inside it the rewriters for an engine apply.
@@ -39,7 +37,6 @@ def rewrite(
         rewriters: Rewriters of your own: sets, or text that names some, as
             :class:`enginebay.ExportOptions` takes them.
         config: The deployment config that rewriters see as ``ctx.config``.
-        params: The engine's parameters, where its operators depend on them.
         **options: What :func:`enginebay.rewriting.rewrite` takes besides; anything else is for
             the rewriters, as ``ctx.options``.
 
@@ -61,7 +58,7 @@ def rewrite(
         >>> rewriting.report.fired
         {'torch.relu': 1}
     """
-    resolved = _resolved(backend=backend, ir=ir, rewriters=rewriters, params=params, **options)
+    resolved = _resolved(backend=backend, ir=ir, rewriters=rewriters, **options)
     return rewriting.rewrite(model, config=config, **resolved)
 
 
@@ -102,7 +99,6 @@ def _resolved(
     backend: str | None,
     ir: IRKind,
     rewriters: Sequence[RewriterSet | str],
-    params: BackendParams | None = None,
     **options: Any,
 ) -> dict[str, Any]:
     """Return what :func:`enginebay.rewriting.rewrite` takes, which knows no backends."""
@@ -111,7 +107,7 @@ def _resolved(
         engine = get_backend(backend)
         plugins = engine.rewriters(ir)
         if ir != "onnx":
-            options["operators"] = engine.operators(params)
+            options["operators"] = engine.info.operators
         options["lacking"] = engine.info.lacking
     else:
         plugins = plugin_rewriters(ir)

@@ -73,14 +73,6 @@ class BackendParams(Declared):
         if self.input_shapes:
             self.shape_profiles()
 
-    @property
-    def operators(self) -> frozenset[str] | None:
-        """The operators that the engine has in this form, where they depend on the parameters.
-
-        As in ``BackendInfo.operators``, which holds where this is None.
-        """
-        return None
-
     @classmethod
     def config_keys(cls) -> Mapping[str, ConfigKey]:
         """Return more keys for ``backend_config`` than the fields; none by default.

@@ -197,7 +197,7 @@ def _operator_groups(report: Report) -> dict[str, dict[str, list[str]]]:
     for one in report.operators:
         group, _, name = one.case.partition(": ")
         fates = found.setdefault(group, {fate: [] for fate in _FATES.values()})
-        fates[_FATES.get(one.outcome, "not verified")].append(name)
+        fates[_FATES[one.outcome]].append(name)
     return found
 
 
@@ -205,9 +205,8 @@ def _operator_table(report: Report) -> list[str]:
     if not report.operators:
         return []
     rows = []
-    for group, (verified, *others) in (
-        (group, fates.values()) for group, fates in _operator_groups(report).items()
-    ):
+    for group, fates in _operator_groups(report).items():
+        verified, *others = fates.values()
         cells = (", ".join(f"`{name}`" for name in names).replace("|", "\\|") for names in others)
         rows.append(f"| {group} | {len(verified)} | {' | '.join(cells)} |")
     return ["| operators | verified | refused | not verified |", "|---|---|---|---|", *rows, ""]
