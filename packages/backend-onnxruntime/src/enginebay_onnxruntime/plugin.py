@@ -29,7 +29,7 @@ def backend_info() -> eb.BackendInfo:
         irs=("onnx",),
         params=OnnxruntimeParams,
         api_version=1,
-        devices=("cpu", "cuda", "auto"),
+        devices=("cpu", "cuda"),
         dtypes=SUPPORTED,
         precisions=("fp32", "fp16", "int8"),
         calibrated=("int8",),
