@@ -83,13 +83,27 @@ def test_an_architecture_has_no_weights() -> None:
     )
 
 
-def test_models_that_take_more_than_a_tensor() -> None:
-    message, hint = fault("torchvision:fasterrcnn_resnet50_fpn")
-    assert message == (
-        "'torchvision:fasterrcnn_resnet50_fpn' takes a list of images, and there is no example "
-        "for that here"
-    )
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("raft_small", "takes two images"),
+        ("maskrcnn_resnet50_fpn", "finds masks beside boxes"),
+        ("keypointrcnn_resnet50_fpn", "finds keypoints beside boxes"),
+    ],
+)
+def test_models_that_are_refused(name: str, why: str) -> None:
+    message, hint = fault(f"torchvision:{name}")
+    assert message == f"'torchvision:{name}' {why}, which nothing here knows how to deploy"
     assert hint == "write a function that returns (model, inputs): file.py:attr"
+
+
+def test_a_detector_of_another_model_type() -> None:
+    assert fault("torchvision:ssdlite320_mobilenet_v3_large", model_type="end2edn") == (
+        "codebase_config.model_type: 'end2edn' is no model_type of torchvision; there is end2end",
+        "leave it out to end before the suppression",
+    )
+    message, _ = fault("torchvision:squeezenet1_1", model_type="end2end")
+    assert message.startswith("codebase_config: 'model_type' is not a key of it")
 
 
 @pytest.mark.parametrize(

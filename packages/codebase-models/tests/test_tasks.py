@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from enginebay.authors import read_task
 from enginebay.hooks import ModelRequest
 from enginebay.testing.command_runs import call_command
 from enginebay_models.plugin import model_sources
-from enginebay_models.records import resize
+from enginebay_models.records import crop, resize
 from enginebay_models.tasks import timm_task
 
 if TYPE_CHECKING:
@@ -158,6 +160,76 @@ def test_a_detector_of_transformers() -> None:
     wanted = len(outputs["logits"][0])
     everything: Any = read_task({**task, "threshold": 0})
     assert len(everything.postprocess(outputs, (300, 200))) == wanted
+
+
+def test_a_detector_whose_boxes_may_be_of_several_classes() -> None:
+    import transformers
+
+    from enginebay_models.image_processors import transformers_task
+
+    class RTDetrForObjectDetection:
+        config = transformers.RTDetrConfig(num_labels=3)
+
+    task: Any = transformers_task(RTDetrForObjectDetection(), "rt_detr", torch.zeros(1, 3, 64, 96))
+    outputs = {"logits": torch.randn(1, 20, 3), "pred_boxes": torch.rand(1, 20, 4) / 4 + 0.25}
+    found = read_task({**task, "threshold": 0.3}).postprocess(
+        {name: value.numpy() for name, value in outputs.items()}, (96, 64)
+    )
+    process = transformers.RTDetrImageProcessorPil().post_process_object_detection
+    (own,) = process(SimpleNamespace(**outputs), threshold=0.3, target_sizes=[(64, 96)])
+    best = own["scores"].tolist()
+    assert [box.score for box in found[: len(best)]] == pytest.approx(best)
+    assert [box.index for box in found[: len(best)]] == own["labels"].tolist()
+
+
+def small_resnet(**_: Any) -> Any:
+    from torchvision.models.resnet import BasicBlock, ResNet
+
+    return ResNet(BasicBlock, [1, 1, 1, 1])
+
+
+@pytest.mark.parametrize("family", ["ssdlite", "retinanet", "fcos"])
+def test_a_detector_of_torchvision_before_its_suppression(
+    family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the task makes of its boxes is what the whole detector finds."""
+    name, arguments = "ssdlite320_mobilenet_v3_large", {"num_classes": 7}
+    if family != "ssdlite":
+        monkeypatch.setattr(f"torchvision.models.detection.{family}.resnet50", small_resnet)
+        name, arguments["detections_per_img"] = f"{family}_resnet50_fpn", 50
+    model, image, task = build(f"torchvision:{name}", (1, 3, 64, 96), arguments=arguments)
+    network = model.network
+    with torch.no_grad():
+        outputs = {key: value.numpy() for key, value in model(image).items()}
+        del network.postprocess_detections
+        (wanted,) = network([image[0]])
+    assert outputs["scores"].shape == (*outputs["boxes"].shape[:2], 7)
+    found = read_task({**task, "threshold": network.score_thresh}).postprocess(outputs, (96, 64))
+    assert len(found) == len(wanted["labels"]) >= 20
+    assert [box.index for box in found] == wanted["labels"].tolist()
+    assert np.allclose([box.score for box in found], wanted["scores"])
+    edges = [(box.left, box.top, box.right, box.bottom) for box in found]
+    assert np.allclose(edges, wanted["boxes"], atol=1e-3)
+
+
+def test_pictures_for_a_detector_of_torchvision(monkeypatch: pytest.MonkeyPatch) -> None:
+    from enginebay_models import torchvision_detectors
+
+    monkeypatch.setattr(torchvision_detectors, "measure_norms", lambda *_: None)
+    _, image, task = build("torchvision:fasterrcnn_mobilenet_v3_large_320_fpn")
+    assert image.shape == (1, 3, 320, 640)
+    assert (task["classes"][1], len(task["classes"])) == ("person", 91)
+    assert "nms" not in task  # its first stage suppresses, and so it does it all
+    steps = [
+        resize(320, 640, fit="contain", antialias=False),
+        crop(320, 640, at="corner", fill=[124, 116, 104]),
+    ]
+    assert task["image"] == {"steps": steps}
+    name = "torchvision:ssdlite320_mobilenet_v3_large"
+    _, image, task = build(name, model_type="end2end")
+    assert image.shape == (1, 3, 320, 320)
+    assert task["image"] == {"steps": [resize(320, 320, antialias=False)]}
+    assert "nms" not in task
 
 
 @pytest.mark.parametrize(

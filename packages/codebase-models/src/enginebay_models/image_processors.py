@@ -46,7 +46,7 @@ def transformers_task(model: Any, name: str, image: Any) -> Record | None:
     classes = tuple(str(names[number]) for number in sorted(names))
     if classifies:
         return classify(spec, classes)
-    family = kind.removesuffix("ForObjectDetection")
+    no_object = kind.removesuffix("ForObjectDetection") in _WITH_NO_OBJECT
     return {
         "type": "object-detection",
         "image": spec,
@@ -56,7 +56,8 @@ def transformers_task(model: Any, name: str, image: Any) -> Record | None:
         "labels": "",
         "box_form": "cxcywh",
         "normalised": True,
-        "activation": "softmax" if family in _WITH_NO_OBJECT else "sigmoid",
+        "activation": "softmax" if no_object else "sigmoid",
+        "every_class": not no_object,
     }
 
 

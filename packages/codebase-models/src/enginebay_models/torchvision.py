@@ -1,4 +1,4 @@
-"""``torchvision:NAME``: torchvision's networks for classification, segmentation and video."""
+"""``torchvision:NAME``: torchvision's networks of pictures and video."""
 
 from __future__ import annotations
 
@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 #: Frames of a video; torchvision's own presets were trained on 16.
 FRAMES = 16
 IMAGE_SIZE = 224
-#: Modules of torchvision.models whose networks do not take one tensor, and what they take.
-_NOT_ONE_TENSOR = {"detection": "a list of images", "optical_flow": "two images"}
+#: Networks that are refused, by the start of their names, and why.
+_REFUSED = {
+    "raft_": "takes two images",
+    "maskrcnn_": "finds masks beside boxes",
+    "keypointrcnn_": "finds keypoints beside boxes",
+}
 
 
 def build(request: ModelRequest) -> tuple[nn.Module, Tensor, Record | None, str]:
@@ -29,17 +33,21 @@ def build(request: ModelRequest) -> tuple[nn.Module, Tensor, Record | None, str]
         ModelSourceError: torchvision has no such model, or the config is wrong.
         MissingDependencyError: torchvision is missing or does not import.
     """
-    options = read_options(request)
     models = library("torchvision").models
     name = request.name
     if name not in models.list_models():
         raise unknown("torchvision", name, models.list_models())
-    for module, takes in _NOT_ONE_TENSOR.items():
-        if name in models.list_models(module=getattr(models, module)):
+    for start, why in _REFUSED.items():
+        if name.startswith(start):
             raise ModelSourceError(
-                f"'torchvision:{name}' takes {takes}, and there is no example for that here",
+                f"'torchvision:{name}' {why}, which nothing here knows how to deploy",
                 hint="write a function that returns (model, inputs): file.py:attr",
             )
+    if name in models.list_models(module=models.detection):
+        from enginebay_models.torchvision_detectors import build_detector
+
+        return build_detector(request, models)
+    options = read_options(request)
     import torch
 
     best = models.get_model_weights(name).DEFAULT

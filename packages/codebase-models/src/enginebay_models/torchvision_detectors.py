@@ -1,0 +1,195 @@
+"""torchvision's detectors as networks of one image, with their suppression or before it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import torch
+from torch import Tensor, nn
+from torchvision.models.detection.ssd import SSD
+from torchvision.ops.boxes import clip_boxes_to_image
+
+from enginebay.authors import fixed_seed, image_size, load_weights, measure_norms, read_options
+from enginebay.errors import ModelSourceError
+from enginebay_models.records import Record, crop, resize
+
+if TYPE_CHECKING:
+    from enginebay.hooks import ModelRequest
+
+
+def build_detector(request: ModelRequest, models: Any) -> tuple[nn.Module, Tensor, Record]:
+    """Build a detector; an image, ``1×3×H×W float32``; its task.
+
+    Args:
+        request: What the user wrote. With ``model_type='end2end'`` in the section
+            ``codebase_config`` a detector of one stage keeps its suppression.
+        models: The module ``torchvision.models``.
+
+    Raises:
+        ModelSourceError: The config is wrong.
+    """
+    section = dict(request.codebase_config)
+    whole = _is_whole(section.pop("model_type", None))
+    options = read_options(msgspec.structs.replace(request, codebase_config=section))
+    best = models.get_model_weights(request.name).DEFAULT
+    arguments = {"weights_backbone": None, **options.arguments}  # else they are downloaded
+    with fixed_seed():
+        weights = best if options.pretrained else None
+        network = models.get_model(request.name, weights=weights, **arguments).eval()
+        network.transform.resize = _unchanged  # the task resizes
+        size = image_size(request) or (3, *_resized_to(network.transform))
+        if options.checkpoint:
+            load_weights(network, options.checkpoint)
+        elif not options.pretrained:
+            _vary(network)
+            measure_norms(network, torch.rand(4, *size))
+        image = torch.rand(1, *size)
+    whole = whole or hasattr(network, "roi_heads")  # of two stages: the first one suppresses too
+    model = Detector(network) if whole else Candidates(network)
+    return (
+        model.eval(),
+        image,
+        _task(network, best.meta["categories"], arguments, size, whole=whole),
+    )
+
+
+class Detector(nn.Module):
+    """The detections that torchvision itself finds in an image.
+
+    Args:
+        network: The detector as torchvision builds it.
+    """
+
+    def __init__(self, network: Any) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, image: Tensor) -> dict[str, Tensor]:
+        """Find objects.
+
+        Args:
+            image: ``1×3×H×W float32``, from 0 to 1.
+
+        Returns:
+            ``boxes``, ``rows×4 float32``: left, top, right and bottom in pixels of the input;
+            ``scores``, ``rows float32``; and ``labels``, ``rows int64``.
+        """
+        (found,) = self.network([image.squeeze(0)])
+        return {name: found[name] for name in ("boxes", "scores", "labels")}
+
+
+class Candidates(Detector):
+    """Every box of a detector of one stage, with a score for each class.
+
+    All of it is torchvision's code, but for the choice of the best boxes.
+
+    Args:
+        network: The detector as torchvision builds it.
+    """
+
+    def __init__(self, network: Any) -> None:
+        super().__init__(network)
+        network.postprocess_detections = self._decode
+
+    def forward(self, image: Tensor) -> dict[str, Tensor]:
+        """Compute the boxes.
+
+        Args:
+            image: ``1×3×H×W float32``, from 0 to 1.
+
+        Returns:
+            ``boxes``, ``1×boxes×4 float32``: left, top, right and bottom in pixels of the input;
+            and ``scores``, ``1×boxes×classes float32``.
+        """
+        (found,) = self.network([image.squeeze(0)])
+        return {name: values[None] for name, values in found.items()}
+
+    def _decode(self, maps: Any, anchors: Any, sizes: Any) -> list[dict[str, Tensor]]:
+        """Decode what the head found in one image, in the place of ``postprocess_detections``."""
+        maps = {name: _of_all_levels(parts) for name, parts in maps.items()}
+        coder = self.network.box_coder
+        decode = getattr(coder, "decode_single", coder.decode)
+        boxes = decode(maps["bbox_regression"], _of_all_levels(anchors))
+        return [{"boxes": clip_boxes_to_image(boxes, sizes[0]), "scores": self._scores(**maps)}]
+
+    def _scores(
+        self, cls_logits: Tensor, bbox_ctrness: Tensor | None = None, **_: Tensor
+    ) -> Tensor:
+        if isinstance(self.network, SSD):
+            scores = cls_logits.softmax(-1)
+            return scores * (torch.arange(scores.shape[-1]) > 0)  # the first is the background
+        scores = cls_logits.sigmoid()
+        return scores if bbox_ctrness is None else torch.sqrt(scores * bbox_ctrness.sigmoid())
+
+
+def _of_all_levels(parts: Any) -> Tensor:
+    """Return one image's rows as one tensor: RetinaNet and FCOS have them apart, by their maps."""
+    if isinstance(parts[0], list):
+        (parts,) = parts
+    return torch.cat(list(parts), -2).flatten(0, -2)
+
+
+def _is_whole(model_type: Any) -> bool:
+    if model_type not in (None, "end2end"):
+        raise ModelSourceError(
+            f"codebase_config.model_type: '{model_type}' is no model_type of torchvision; there is "
+            "end2end",
+            hint="leave it out to end before the suppression",
+        )
+    return model_type is not None
+
+
+def _unchanged(image: Tensor, target: None) -> tuple[Tensor, None]:
+    return image, target
+
+
+def _resized_to(transform: Any) -> tuple[int, int]:
+    """Return the height and width of what a detector resizes a wide picture to, and pads."""
+    if transform.fixed_size:
+        width, height = transform.fixed_size
+        return height, width
+    by = transform.size_divisible
+    height, width = (-(-side // by) * by for side in (transform.min_size[-1], transform.max_size))
+    return height, width
+
+
+def _vary(network: Any) -> None:
+    """Draw the weights of the heads so that scores and boxes depend on the image.
+
+    torchvision's own start values give every box the same score, to two digits.
+    """
+    for name in ("head", "rpn", "roi_heads"):
+        for layer in getattr(network, name, nn.Module()).modules():
+            if isinstance(layer, nn.Conv2d | nn.Linear):
+                nn.init.kaiming_normal_(layer.weight, nonlinearity="linear")
+                if layer.bias is not None:
+                    nn.init.zeros_(layer.bias)
+
+
+def _task(
+    network: Any,
+    categories: list[str],
+    arguments: dict[str, Any],
+    size: tuple[int, int, int],
+    *,
+    whole: bool,
+) -> Record:
+    """Return what a detector is for: with ``whole`` it chooses the best boxes itself."""
+    _, height, width = size
+    if network.transform.fixed_size:
+        steps = [resize(height, width, antialias=False)]
+    else:
+        mean = [round(255 * value) for value in network.transform.image_mean]
+        inside = resize(height, width, fit="contain", antialias=False)
+        steps = [inside, crop(height, width, at="corner", fill=mean)]
+    known = arguments.get("num_classes", len(categories)) == len(categories)
+    task = {
+        "type": "object-detection",
+        "image": {"steps": steps},
+        "classes": categories if known else [],
+    }
+    if whole:
+        return task
+    suppression = {"iou": network.nms_thresh, "most": network.detections_per_img}
+    return {**task, "labels": "", "every_class": True, "nms": suppression}
