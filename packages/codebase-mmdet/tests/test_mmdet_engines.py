@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 import enginebay as eb
 
@@ -12,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+#: Noise, and no square: the task says where it lies in the input.
+PICTURE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (60, 90, 3), np.uint8))
 CASES = [
     ("retinanet_r18_fpn_1x_coco", "onnxruntime"),
     ("rtmdet_tiny_8xb32-300e_coco", "onnxruntime"),
@@ -37,14 +41,24 @@ def test_a_config_of_mmdeploy_deploys_a_detector(
     assert deployment.rewriting is not None
     assert deployment.rewriting.fired["enginebay_mmdet.detector.Detector"] == 1
     assert [spec.name for spec in deployment.artifact.manifest.outputs] == ["dets", "labels"]
+    with eb.load(tmp_path / "out") as wrapper:
+        found = wrapper.predict(PICTURE)
+    assert all(0.5 <= box.score <= 1 and box.right <= 90 for box in found)
 
 
 @pytest.mark.filterwarnings("ignore:torch.meshgrid")  # of mmdet's
 def test_ncnn_gets_every_box(
     build: Callable[..., Any], config: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    model = build("fcos_r50-caffe_fpn_gn-head_1x_coco", model_type="ncnn_end2end")
-    deployment = eb.deploy(model, config=config("ncnn"), work_dir=tmp_path / "out")
+    model, image, task = build("fcos_r50-caffe_fpn_gn-head_1x_coco", model_type="ncnn_end2end")
+    task["threshold"] = 0.2
+    deployment = eb.deploy(
+        (model, image, task), config=config("ncnn"), work_dir=tmp_path / "out"
+    )
     assert deployment.verdict == "verified"
     (output,) = deployment.artifact.manifest.outputs
     assert (output.name, output.dims) == ("detection_output", (1, 194, 10))
+    with eb.load(tmp_path / "out") as wrapper:
+        found = wrapper.predict(PICTURE)
+    assert found
+    assert max(box.bottom for box in found) <= 60

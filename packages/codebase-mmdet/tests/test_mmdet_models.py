@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import torch
 
 import enginebay as eb
+from enginebay.authors import read_task
+
+from .conftest import SMALL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,18 +31,54 @@ NAMES = (
 @pytest.mark.filterwarnings("ignore:torch.meshgrid")  # of mmdet's
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_deployed_finds_the_same_objects(build: Callable[..., Any], name: str) -> None:
-    model, image = build(name)
+    model, image, _ = build(name)
     images = torch.cat([image, torch.randn_like(image)])
     with torch.no_grad():
-        dets, labels = model(images)
+        dets, labels = model(images).values()
         with eb.rewrite(model, backend=None) as rewriting:
-            found, kinds = rewriting.model(images)
+            found, kinds = rewriting.model(images).values()
     assert dets.shape == (2, model.rows, 5)
     assert (dets[..., 4] > 0).any()
     assert torch.equal(dets[..., 4] > 0, kinds >= 0)
     torch.testing.assert_close(found[..., 4], dets[..., 4], rtol=1e-3, atol=1e-4)
     same = (labels == kinds) & torch.isclose(found, dets, rtol=1e-2, atol=0.05).all(-1)
     assert same.float().mean() > 0.95  # two of nearly the same score may change places
+
+
+@pytest.mark.filterwarnings("ignore:torch.meshgrid")  # of mmdet's
+@pytest.mark.parametrize("name", NAMES[:4])
+def test_a_task_finds_in_candidates_what_mmdet_finds(build: Callable[..., Any], name: str) -> None:
+    """The whole detector, and what the task makes of all of its boxes."""
+    both = []
+    for kind in ("end2end", "ncnn_end2end"):
+        model, image, task = build(name, model_type=kind)
+        task |= {"boxes": "dets", "threshold": 0.3}
+        with torch.no_grad():
+            found = model(image)
+        outputs = found if isinstance(found, dict) else {"dets": found}
+        arrays = {key: value.numpy() for key, value in outputs.items()}
+        both.append(read_task(task).postprocess(arrays, (96, 96)))
+    rows = [[(box.index, box.score, box.left, box.bottom) for box in boxes] for boxes in both]
+    count = min(map(len, rows))  # RTMDet's own limits the boxes before its suppression
+    assert count >= 5
+    np.testing.assert_allclose(rows[0][:count], rows[1][:count], rtol=1e-4, atol=1e-4)
+
+
+def test_pictures_as_the_pipeline_has_them(build: Callable[..., Any], tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "_base_ = ['mmdet::retinanet/retinanet_r18_fpn_1x_coco.py']\n"
+        "test_dataloader = dict(dataset=dict(metainfo=dict(classes=('cat', 'dog'))))\n"
+    )
+    small = SMALL["retinanet_r18_fpn_1x_coco"]
+    head = {**small["bbox_head"], "num_classes": 2}
+    _, _, task = build(str(path), arguments={**small, "bbox_head": head})
+    assert task["classes"] == ["cat", "dog"]
+    image = read_task(task).image
+    assert (image.channels, image.scale, image.mean) == ("RGB", 1, (123.675, 116.28, 103.53))
+    assert image.place(192, 96) == (96, 96, 0.5, 0.5, 0, 0)
+    image = read_task(build("yolox_tiny_8xb8-300e_coco")[2]).image
+    assert (image.channels, image.mean, image.steps[1].fill) == ("BGR", (0, 0, 0), (114, 114, 114))
 
 
 def fault(build: Callable[..., Any], name: str, **section: Any) -> tuple[str, str | None]:
@@ -84,6 +124,21 @@ def test_operators_that_nothing_replaces_are_all_named(build: Callable[..., Any]
         "replaces: DeformConv2dPack, soft_nms"
     )
     assert hint == "replaced are MultiScaleDeformableAttention, RoIAlign, nms"
+
+
+def test_post_processing(build: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
+    message, hint = fault(build, "retinanet_r18_fpn_1x_coco", post_processing={"keep_topk": 9})
+    assert message == (
+        "codebase_config.post_processing: 'keep_topk' is not a key of it; there is "
+        "score_threshold, iou_threshold, keep_top_k, confidence_threshold, "
+        "max_output_boxes_per_class, pre_top_k, background_label_id"
+    )
+    assert hint == "did you mean 'keep_top_k'?"
+    given = {"score_threshold": 0.1, "pre_top_k": 5000, "background_label_id": -1}
+    build("retinanet_r18_fpn_1x_coco", post_processing=given)
+    assert caplog.messages == [
+        "codebase_config.post_processing: without effect: pre_top_k, background_label_id"
+    ]
 
 
 def test_other_model_types(build: Callable[..., Any]) -> None:

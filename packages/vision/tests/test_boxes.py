@@ -249,3 +249,33 @@ def test_groups_do_not_count() -> None:
     inside = [[20 + n, 20, 30 + n, 30, 0, 0.95] for n in range(3)]
     assert precision(([*inside, [0, 0, 10, 10, 0, 0.9]], true)) == pytest.approx(1)
     assert np.isnan(precision((inside, true[1:])))
+
+
+def test_scores_may_stand_behind_the_boxes() -> None:
+    rows = np.array([[[0, 0, 4, 4, 0.9, 0.6], [5, 5, 9, 9, 0.2, 0.7]]])
+    picture = eb.TensorSpec("x", "float32", (1, 3, "h", "w"))
+
+    def fitted(output: str, columns: int, **fields: Any) -> vision.ObjectDetection:
+        found = eb.TensorSpec(output, "float32", (1, "n", columns))
+        labels = eb.TensorSpec("labels", "int64", (1, "n"))
+        fields = {"boxes": "", "scores": "", "classes": NAMES[:2], **fields}
+        return task(**fields).fit((picture,), (found, labels))
+
+    of_each = fitted("output", 6, labels="", every_class=True)
+    found = of_each.postprocess({"output": rows}, (10, 10))
+    assert [(box.name, box.left) for box in found] == [("cat", 0), ("dog", 5), ("dog", 0)]
+    one = fitted("dets", 5).postprocess(
+        {"dets": rows[..., :5], "labels": np.array([[1, -1]])}, (10, 10)
+    )
+    assert [(box.name, box.score) for box in one] == [("dog", 0.9)]
+    with pytest.raises(eb.EnginebayError, match="'output' has the shape .*, wanted four numbers"):
+        of_each.postprocess({"output": rows[..., :4]}, (10, 10))
+    for columns, labels in ((6, "labels"), (4, "")):
+        with pytest.raises(eb.EnginebayError) as caught:
+            fitted("dets", columns, labels=labels)
+        assert str(caught.value) == (
+            "the task wants four numbers for each box, and scores behind them, and the output is "
+            f"dets float32[1, n, {columns}]"
+        )
+    with pytest.raises(eb.EnginebayError, match="the task names 3 classes, and the output is"):
+        fitted("dets", 6, labels="", classes=NAMES)

@@ -52,6 +52,10 @@ class Candidates(nn.Module):
         if scores.dim() == 1:  # YOLOX: a box is of its best class alone
             classes = torch.arange(head.num_classes, device=scores.device)
             scores = scores[:, None] * (found.labels[:, None] == classes)
+        least = self.network.test_cfg.get("min_bbox_size", -1)
+        if least >= 0:
+            size = found.bboxes[:, 2:] - found.bboxes[:, :2]
+            scores = scores * (size.amin(1, keepdim=True) > least)
         return torch.cat([found.bboxes, scores], 1)
 
 

@@ -21,22 +21,23 @@ class Detector(nn.Module):
         self.network = network
         self.rows = rows
 
-    def forward(self, input: Tensor) -> tuple[Tensor, Tensor]:  # noqa: A002  # MMDeploy's name
+    def forward(self, input: Tensor) -> dict[str, Tensor]:  # noqa: A002  # MMDeploy's name
         """Find objects.
 
         Args:
             input: Normalised images, ``N×C×H×W float32``.
 
         Returns:
-            ``N×rows×5 float32``: left, top, right and bottom in pixels of the input, and the
-            score; and ``N×rows int64``: the number of the class, -1 where there is none.
+            ``dets``, ``N×rows×5 float32``: left, top, right and bottom in pixels of the input, and
+            the score; and ``labels``, ``N×rows int64``: the number of the class, -1 where there
+            is none.
         """
         found = [self.detect(image[None]) for image in input]
         dets, labels = zip(*found, strict=True)
-        return torch.stack(dets), torch.stack(labels)
+        return {"dets": torch.stack(dets), "labels": torch.stack(labels)}
 
     def detect(self, image: Tensor) -> tuple[Tensor, Tensor]:
-        """Find objects in one image, ``1×C×H×W``; see :meth:`forward`."""
+        """Find objects in one image, ``1×C×H×W``; return what :meth:`forward` stacks."""
         (sample,) = self.network.predict(image, [sample_of(image)], rescale=False)
         found = sample.pred_instances
         dets = torch.cat([found.bboxes, found.scores[:, None]], 1)[: self.rows]

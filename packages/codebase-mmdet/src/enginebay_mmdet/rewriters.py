@@ -60,9 +60,9 @@ class Deployed(nn.Module):
                 config.nms.max_num = config.max_per_img
                 config.nms.setdefault("min_size", config.pop("min_bbox_size", -1))
 
-    def forward(self, input: Tensor) -> tuple[Tensor, Tensor]:  # noqa: A002  # as the original has it
+    def forward(self, input: Tensor) -> dict[str, Tensor]:  # noqa: A002  # as the original has it
         """Find the objects of ``Detector.forward``."""
-        if torch.jit._trace.is_tracing():  # type: ignore[no-untyped-call]  # torch's
+        if torch.jit.is_tracing():  # type: ignore[no-untyped-call]  # torch's
             # torch.jit.trace cannot trace torch.vmap; Enginebay then traces torch.export's graph.
             raise torch.onnx.errors.UnsupportedOperatorError("torch::vmap", 1, None)
         # A map that is one pixel small in some images is none that always is.
@@ -70,7 +70,7 @@ class Deployed(nn.Module):
         with sizes.patch(backed_size_oblivious=True):
             return self._detect(input)
 
-    def _detect(self, input: Tensor) -> tuple[Tensor, Tensor]:  # noqa: A002  # as the original has it
+    def _detect(self, input: Tensor) -> dict[str, Tensor]:  # noqa: A002  # as the original has it
         network = self.detector.network
         maps = network.extract_feat(input)
         head = getattr(network, "bbox_head", None) or network.rpn_head
@@ -89,7 +89,7 @@ class Deployed(nn.Module):
             return dets * is_box[:, None], torch.where(is_box, labels, -1)
 
         dets, labels = torch.vmap(detect)(input, *tensors)
-        return dets, labels
+        return {"dets": dets, "labels": labels}
 
 
 def _replace(undo: ExitStack, owner: Any, method: str, result: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,6 +18,7 @@ from enginebay.authors import (
 from enginebay.errors import ModelSourceError, nearest
 from enginebay_mmdet.library import library
 from enginebay_mmdet.model_config import image_size_of, read_config
+from enginebay_mmdet.task import task_of
 
 if TYPE_CHECKING:
     from enginebay.hooks import ModelRequest
@@ -27,10 +29,22 @@ _ROWS = 100
 #: What of ``mmcv.ops`` and of its suppressions can be exported; the attention has a form in Python.
 _REPLACED = {"RoIAlign", "MultiScaleDeformableAttention", "nms"}
 _OWN = ("model_type", "post_processing")
+#: What ``post_processing`` has in MMDeploy's configs, and whether it has an effect here.
+_POST_PROCESSING = {
+    "score_threshold": True,
+    "iou_threshold": True,
+    "keep_top_k": True,
+    "confidence_threshold": False,
+    "max_output_boxes_per_class": False,
+    "pre_top_k": False,
+    "background_label_id": False,
+}
+
+_log = logging.getLogger(__name__)
 
 
 def build(request: ModelRequest) -> Any:
-    """Build a detector, and an image, ``1×C×H×W float32``, of the size it is tested with.
+    """Build a detector; an image, ``1×C×H×W float32``, of the size it is tested with; its task.
 
     Its pixels are noise of mean 0 and deviation 1, since the model takes normalised images.
 
@@ -42,6 +56,7 @@ def build(request: ModelRequest) -> Any:
     own = {name: given.pop(name) for name in _OWN if name in given}
     options = read_options(msgspec.structs.replace(request, codebase_config=given))
     _check_task(options.task)
+    _check_post_processing(own.get("post_processing", {}))
     with quiet():  # mmdet prints each of its optional parts that it cannot import
         return _build(request, options, own, library())
 
@@ -68,7 +83,9 @@ def _build(request: ModelRequest, options: Any, own: dict[str, Any], mmdet: Any)
     head = getattr(network, "bbox_head", None)
     if head is not None and not hasattr(head, "loss_cls"):
         head.loss_cls = None  # mmdet's heads read it, and SSD's has none
-    return _model(network, rows, own.get("model_type", "end2end")).eval(), image
+    kind = own.get("model_type", "end2end")
+    model = _model(network, rows, kind).eval()
+    return model, image, task_of(config, size, candidates=kind != "end2end")
 
 
 def _model(network: Any, rows: int, kind: str) -> Any:
@@ -121,6 +138,24 @@ def suppressions(test_cfg: Any) -> list[Any]:
         return []
     parts = [test_cfg, *(test_cfg.get(name) for name in ("rpn", "rcnn"))]
     return [part for part in parts if part and part.get("nms")]
+
+
+def _check_post_processing(given: Any) -> None:
+    """Say which keys have no effect, and refuse those that MMDeploy does not have either.
+
+    Raises:
+        ModelSourceError: There is such a key.
+    """
+    for key in given:
+        if key not in _POST_PROCESSING:
+            guess = nearest(key, _POST_PROCESSING)
+            raise ModelSourceError(
+                f"codebase_config.post_processing: '{key}' is not a key of it; there is "
+                f"{', '.join(_POST_PROCESSING)}",
+                hint=f"did you mean '{guess}'?" if guess else None,
+            )
+    if idle := [key for key in given if not _POST_PROCESSING[key]]:
+        _log.warning("codebase_config.post_processing: without effect: %s", ", ".join(idle))
 
 
 def _set_post_processing(model: Any, given: Any) -> int:

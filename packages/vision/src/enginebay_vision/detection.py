@@ -34,10 +34,10 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
     """The model finds objects in a picture.
 
     Attributes:
-        boxes: The output with four numbers for each box.
+        boxes: The output with four numbers for each box; empty for the model's first.
         scores: The output with one score for each box; or, without ``labels``, with one for each
             box and class, of which the largest counts. An entry after the last class name stands
-            for "no object".
+            for "no object". Empty where they are in the output of the boxes, behind the four.
         labels: The output with the class's number for each box; empty where there is none.
         box_form: ``xyxy``: left, top, right, bottom; ``cxcywh``: the middle, width and height.
         normalised: True where 1 is the width or height of the network's input; False where they
@@ -82,16 +82,27 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
         """
         image = fit_image(self.image, find_spec(self.image.input, inputs, "input"))
         boxes = find_spec(self.boxes, outputs, "output")
-        if boxes.dims and isinstance(boxes.dims[-1], int) and boxes.dims[-1] != 4:
-            raise UsageError(
-                f"the task wants four numbers for each box, and the output is {boxes.describe()}"
-            )
-        scores = find_spec(self.scores, outputs, "output")
+        scores = find_spec(self.scores, outputs, "output") if self.scores else boxes
         if self.labels:
             find_spec(self.labels, outputs, "output")
-        else:
-            check_classes(self.classes, scores, (scores.dims or ())[-1:], extra=1)
-        return msgspec.structs.replace(self, image=image)
+        self._check_columns(boxes, scores)
+        return msgspec.structs.replace(self, image=image, boxes=boxes.name)
+
+    def _check_columns(self, boxes: TensorSpec, scores: TensorSpec) -> None:
+        columns = (boxes.dims or ("any",))[-1]
+        counts = (scores.dims or ())[-1:]
+        if isinstance(columns, int):
+            more = columns - 4
+            fits = more == 0 if self.scores else more == 1 if self.labels else more > 0
+            if not fits:
+                also = "" if self.scores else ", and scores behind them"
+                raise UsageError(
+                    f"the task wants four numbers for each box{also}, and the output is "
+                    f"{boxes.describe()}"
+                )
+            counts = counts if self.scores else (more,)
+        if not self.labels:
+            check_classes(self.classes, scores, counts, extra=1)
 
     def open_folder(self, path: Path) -> Any:
         """The pictures in a folder, with the boxes of their annotations as targets."""
@@ -110,13 +121,14 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
         Returns:
             Boxes by the pixels of the picture, the best first.
         """
-        edges = numbers(outputs, self.boxes)
-        if edges.size and edges.shape[-1] != 4:
+        found = numbers(outputs, self.boxes)
+        if found.size and (found.shape[-1] != 4 if self.scores else found.shape[-1] < 5):
             raise InferenceError(
-                f"output '{self.boxes}' has the shape {edges.shape}, wanted four numbers a box"
+                f"output '{self.boxes}' has the shape {found.shape}, wanted four numbers a box"
             )
-        corners = self._corners(edges.reshape(-1, 4), size)
-        scores, classes = self._scores(outputs)
+        rows = found.reshape(-1, found.shape[-1] or 4)
+        corners = self._corners(rows[:, :4], size)
+        scores, classes = self._scores(outputs, rows[:, 4:])
         if not len(corners) == len(scores) == len(classes):
             raise InferenceError(
                 f"there are {len(corners)} boxes, {len(scores)} scores and {len(classes)} "
@@ -154,9 +166,16 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
         scale = [placed.scale_x, placed.scale_y, placed.scale_x, placed.scale_y]
         return np.clip(moved / scale, 0, [*size, *size])
 
-    def _scores(self, outputs: Mapping[str, NumpyArray]) -> tuple[NumpyArray, NumpyArray]:
-        """For each box a row: a score, or one for each class, and the class of each score."""
-        values = numbers(outputs, self.scores)
+    def _scores(
+        self, outputs: Mapping[str, NumpyArray], behind: NumpyArray
+    ) -> tuple[NumpyArray, NumpyArray]:
+        """For each box a row: a score, or one for each class, and the class of each score.
+
+        Args:
+            outputs: The outputs by name.
+            behind: What the output of the boxes has behind the four numbers.
+        """
+        values = numbers(outputs, self.scores) if self.scores else behind
         if self.labels:
             labels = one_picture(outputs, self.labels).reshape(-1, 1).astype(np.int64)
             return activated(values.reshape(-1, 1), self.activation), labels
