@@ -255,16 +255,18 @@ def test_scores_may_stand_behind_the_boxes() -> None:
     rows = np.array([[[0, 0, 4, 4, 0.9, 0.6], [5, 5, 9, 9, 0.2, 0.7]]])
     picture = eb.TensorSpec("x", "float32", (1, 3, "h", "w"))
 
-    def fitted(output: str, columns: int, **fields: Any) -> vision.ObjectDetection:
-        found = eb.TensorSpec(output, "float32", (1, "n", columns))
+    def fitted(output: str, *sizes: int | str, **fields: Any) -> vision.ObjectDetection:
+        found = eb.TensorSpec(output, "float32", (1, *sizes))
         labels = eb.TensorSpec("labels", "int64", (1, "n"))
         fields = {"boxes": "", "scores": "", "classes": NAMES[:2], **fields}
         return task(**fields).fit((picture,), (found, labels))
 
-    of_each = fitted("output", 6, labels="", every_class=True)
+    of_each = fitted("output", "n", 6, labels="", every_class=True)
     found = of_each.postprocess({"output": rows}, (10, 10))
     assert [(box.name, box.left) for box in found] == [("cat", 0), ("dog", 5), ("dog", 0)]
-    one = fitted("dets", 5).postprocess(
+    columns = fitted("output", 6, 8400, labels="", columns=True, every_class=True)
+    assert columns.postprocess({"output": rows.swapaxes(1, 2)}, (10, 10)) == found
+    one = fitted("dets", "n", 5).postprocess(
         {"dets": rows[..., :5], "labels": np.array([[1, -1]])}, (10, 10)
     )
     assert [(box.name, box.score) for box in one] == [("dog", 0.9)]
@@ -272,10 +274,24 @@ def test_scores_may_stand_behind_the_boxes() -> None:
         of_each.postprocess({"output": rows[..., :4]}, (10, 10))
     for columns, labels in ((6, "labels"), (4, "")):
         with pytest.raises(eb.EnginebayError) as caught:
-            fitted("dets", columns, labels=labels)
+            fitted("dets", "n", columns, labels=labels)
         assert str(caught.value) == (
             "the task wants four numbers for each box, and scores behind them, and the output is "
             f"dets float32[1, n, {columns}]"
         )
-    with pytest.raises(eb.EnginebayError, match="the task names 3 classes, and the output is"):
-        fitted("dets", 6, labels="", classes=NAMES)
+    for sizes, form in ((("n", 6), False), ((6, "n"), True)):
+        with pytest.raises(eb.EnginebayError, match="the task names 3 classes, and the output is"):
+            fitted("dets", *sizes, labels="", classes=NAMES, columns=form)
+    with pytest.raises(eb.EnginebayError, match="columns is for scores behind the boxes"):
+        task(columns=True)
+
+
+def test_boxes_are_suppressed_before_they_are_cut_at_the_edge() -> None:
+    """As the models do it: what is left of both inside the picture is the same."""
+    outputs = {
+        "boxes": np.array([[[-90, 0, 10, 10], [0, 0, 10, 10]]]),
+        "scores": np.array([[0.9, 0.8]]),
+        "labels": np.array([[0, 0]]),
+    }
+    found = task(nms=vision.Suppression()).postprocess(outputs, (20, 20))
+    assert [(box.score, box.left, box.right) for box in found] == [(0.9, 0, 10), (0.8, 0, 10)]

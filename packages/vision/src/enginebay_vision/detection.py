@@ -39,6 +39,8 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
             box and class, of which the largest counts. An entry after the last class name stands
             for "no object". Empty where they are in the output of the boxes, behind the four.
         labels: The output with the class's number for each box; empty where there is none.
+        columns: True where a box is a column and not a row, ``(4 + classes)×boxes``, as in
+            ultralytics' models. Only without ``scores``.
         box_form: ``xyxy``: left, top, right, bottom; ``cxcywh``: the middle, width and height.
         normalised: True where 1 is the width or height of the network's input; False where they
             are in its pixels.
@@ -53,6 +55,7 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
     boxes: str = "boxes"
     scores: str = "scores"
     labels: str = "labels"
+    columns: bool = False
     box_form: Literal["xyxy", "cxcywh"] = "xyxy"
     normalised: bool = False
     activation: Activation = "none"
@@ -67,6 +70,11 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
             raise UsageError(
                 "softmax needs a score for each class, and labels names the classes",
                 hint="labels='', or another activation",
+            )
+        if self.columns and self.scores:
+            raise UsageError(
+                "columns is for scores behind the boxes, and scores names an output",
+                hint="scores='', or columns=False",
             )
         if self.labels and self.every_class:
             raise UsageError(
@@ -89,10 +97,11 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
         return msgspec.structs.replace(self, image=image, boxes=boxes.name)
 
     def _check_columns(self, boxes: TensorSpec, scores: TensorSpec) -> None:
-        columns = (boxes.dims or ("any",))[-1]
+        dims = boxes.dims or ("any",)
+        size = dims[-2:][0] if self.columns else dims[-1]
         counts = (scores.dims or ())[-1:]
-        if isinstance(columns, int):
-            more = columns - 4
+        if isinstance(size, int):
+            more = size - 4
             fits = more == 0 if self.scores else more == 1 if self.labels else more > 0
             if not fits:
                 also = "" if self.scores else ", and scores behind them"
@@ -122,6 +131,7 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
             Boxes by the pixels of the picture, the best first.
         """
         found = numbers(outputs, self.boxes)
+        found = found.T if self.columns else found
         if found.size and (found.shape[-1] != 4 if self.scores else found.shape[-1] < 5):
             raise InferenceError(
                 f"output '{self.boxes}' has the shape {found.shape}, wanted four numbers a box"
@@ -140,12 +150,13 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
         if self.nms is not None:
             kept = self.nms.keep(corners[places], classes[places, columns])
             places, columns = places[kept], columns[kept]
+        corners = np.clip(corners[places], 0, [*size, *size])  # models suppress before they do
         return [
             Box(self.class_name(index), index, score, *edges)
             for index, score, edges in zip(
                 classes[places, columns].tolist(),
                 scores[places, columns].tolist(),
-                corners[places].tolist(),
+                corners.tolist(),
                 strict=True,
             )
         ]
@@ -155,7 +166,7 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
         return paint_boxes(picture, found)
 
     def _corners(self, boxes: NumpyArray, size: tuple[int, int]) -> NumpyArray:
-        """Left, top, right and bottom by the pixels of the picture, inside of it."""
+        """Left, top, right and bottom by the pixels of the picture, which they may leave."""
         placed = self.image.place(*size)
         if self.box_form == "cxcywh":
             middle, half = boxes[:, :2], boxes[:, 2:] / 2
@@ -164,7 +175,8 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
             boxes = boxes * [placed.width, placed.height, placed.width, placed.height]
         moved = boxes - [placed.left, placed.top, placed.left, placed.top]
         scale = [placed.scale_x, placed.scale_y, placed.scale_x, placed.scale_y]
-        return np.clip(moved / scale, 0, [*size, *size])
+        corners: NumpyArray = moved / scale
+        return corners
 
     def _scores(
         self, outputs: Mapping[str, NumpyArray], behind: NumpyArray
