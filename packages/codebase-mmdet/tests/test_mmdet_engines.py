@@ -52,9 +52,7 @@ def test_ncnn_gets_every_box(
 ) -> None:
     model, image, task = build("fcos_r50-caffe_fpn_gn-head_1x_coco", model_type="ncnn_end2end")
     task["threshold"] = 0.2
-    deployment = eb.deploy(
-        (model, image, task), config=config("ncnn"), work_dir=tmp_path / "out"
-    )
+    deployment = eb.deploy((model, image, task), config=config("ncnn"), work_dir=tmp_path / "out")
     assert deployment.verdict == "verified"
     (output,) = deployment.artifact.manifest.outputs
     assert (output.name, output.dims) == ("detection_output", (1, 194, 10))

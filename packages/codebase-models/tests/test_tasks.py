@@ -11,6 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
+import enginebay as eb
 from enginebay.authors import read_task
 from enginebay.hooks import ModelRequest
 from enginebay.testing.command_runs import call_command
@@ -210,6 +211,21 @@ def test_a_detector_of_torchvision_before_its_suppression(
     assert np.allclose([box.score for box in found], wanted["scores"])
     edges = [(box.left, box.top, box.right, box.bottom) for box in found]
     assert np.allclose(edges, wanted["boxes"], atol=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["onnxruntime", "openvino", "ncnn"])
+def test_every_engine_runs_a_detector_up_to_its_suppression(
+    backend: str, deploy: Callable[..., eb.Deployment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torchvision.models.detection.fcos.resnet50", small_resnet)
+    small = {"arguments": {"num_classes": 7}, "input_shape": [64, 64]}
+    deployment = deploy("torchvision:fcos_resnet50_fpn", backend, **small)
+    assert deployment.verdict == "verified"
+    with eb.load(deployment.artifact.path) as wrapper:
+        found = wrapper.predict(PICTURES[0])
+    assert found
+    assert max(box.right for box in found) <= PICTURES[0].width
 
 
 def test_pictures_for_a_detector_of_torchvision(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -270,7 +270,7 @@ def test_scores_may_stand_behind_the_boxes() -> None:
         {"dets": rows[..., :5], "labels": np.array([[1, -1]])}, (10, 10)
     )
     assert [(box.name, box.score) for box in one] == [("dog", 0.9)]
-    with pytest.raises(eb.EnginebayError, match="'output' has the shape .*, wanted four numbers"):
+    with pytest.raises(eb.EnginebayError, match=r"'output' has the shape .*, wanted four"):
         of_each.postprocess({"output": rows[..., :4]}, (10, 10))
     for columns, labels in ((6, "labels"), (4, "")):
         with pytest.raises(eb.EnginebayError) as caught:

@@ -62,7 +62,7 @@ class Deployed(nn.Module):
 
     def forward(self, input: Tensor) -> dict[str, Tensor]:  # noqa: A002  # as the original has it
         """Find the objects of ``Detector.forward``."""
-        if torch.jit.is_tracing():  # type: ignore[no-untyped-call]  # torch's
+        if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]  # torch's
             # torch.jit.trace cannot trace torch.vmap; Enginebay then traces torch.export's graph.
             raise torch.onnx.errors.UnsupportedOperatorError("torch::vmap", 1, None)
         # A map that is one pixel small in some images is none that always is.
