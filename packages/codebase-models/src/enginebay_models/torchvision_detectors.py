@@ -46,12 +46,9 @@ def build_detector(request: ModelRequest, models: Any) -> tuple[nn.Module, Tenso
             measure_norms(network, torch.rand(4, *size))
         image = torch.rand(1, *size)
     whole = whole or hasattr(network, "roi_heads")  # of two stages: the first one suppresses too
+    task = _task(network, best.meta["categories"], arguments, size, whole=whole)
     model = Detector(network) if whole else Candidates(network)
-    return (
-        model.eval(),
-        image,
-        _task(network, best.meta["categories"], arguments, size, whole=whole),
-    )
+    return model.eval(), image, task
 
 
 class Detector(nn.Module):
@@ -118,7 +115,8 @@ class Candidates(Detector):
     ) -> Tensor:
         if isinstance(self.network, SSD):
             scores = cls_logits.softmax(-1)
-            return scores * (torch.arange(scores.shape[-1]) > 0)  # the first is the background
+            classes = torch.arange(scores.shape[-1], device=scores.device)
+            return scores * (classes > 0)  # the first is the background
         scores = cls_logits.sigmoid()
         return scores if bbox_ctrness is None else torch.sqrt(scores * bbox_ctrness.sigmoid())
 
