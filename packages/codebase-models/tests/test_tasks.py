@@ -214,13 +214,14 @@ def test_a_detector_of_torchvision_before_its_suppression(
 
 
 def test_ncnn_runs_a_detector_up_to_its_suppression(
-    deploy: Callable[..., eb.Deployment], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("torchvision.models.detection.fcos.resnet50", small_resnet)
-    small = {"arguments": {"num_classes": 7}, "input_shape": [64, 64]}
-    deployment = deploy("torchvision:fcos_resnet50_fpn", "ncnn", **small)
+    name, arguments = "torchvision:fcos_resnet50_fpn", {"num_classes": 7}
+    model = build(name, (1, 3, 64, 64), arguments=arguments)
+    deployment = eb.deploy(model, backend="ncnn", work_dir=tmp_path / "out")
     assert deployment.verdict == "verified"
-    with eb.load(deployment.artifact.path) as wrapper:
+    with eb.load(tmp_path / "out") as wrapper:
         found = wrapper.predict(PICTURES[0])
     assert found
     assert max(box.right for box in found) <= PICTURES[0].width

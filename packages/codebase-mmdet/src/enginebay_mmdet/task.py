@@ -16,7 +16,7 @@ def task_of(config: Any, size: tuple[int, int, int], *, candidates: bool) -> dic
         size: Channels, height and width of its input.
         candidates: True for a detector that ends before its suppression, which is the task's then.
     """
-    task = {
+    task: dict[str, Any] = {
         "type": "object-detection",
         "image": _image(config, size),
         "classes": _classes(config),
