@@ -52,10 +52,6 @@ class Candidates(nn.Module):
         if scores.dim() == 1:  # YOLOX: a box is of its best class alone
             classes = torch.arange(head.num_classes, device=scores.device)
             scores = scores[:, None] * (found.labels[:, None] == classes)
-        least = self.network.test_cfg.get("min_bbox_size", -1)
-        if least >= 0:  # mmdet drops smaller boxes; ncnn compares no numbers
-            sides = found.bboxes[:, 2:] - found.bboxes[:, :2]
-            scores = scores * ((sides.amin(1, keepdim=True) - least) * 1e6).clamp(0, 1)
         return torch.cat([found.bboxes, scores], 1)
 
 
