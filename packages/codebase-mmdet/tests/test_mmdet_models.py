@@ -105,6 +105,10 @@ def test_an_unknown_name(build: Callable[..., Any]) -> None:
         "retinanet_r18_fpn_8xb8-amp-lsj-200e_coco"
     )
     assert fault(build, "none.py") == ("no file 'none.py'", None)
+    message, hint = fault(build, "retinanet_r18_fpn_1x_coco", pretrained=True)
+    assert message == "mmdet's own weights are not downloaded here"
+    assert hint is not None
+    assert hint.endswith("--weights FILE")
 
 
 @pytest.mark.parametrize(

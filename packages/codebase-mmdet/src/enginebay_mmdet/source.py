@@ -56,6 +56,11 @@ def build(request: ModelRequest) -> Any:
     own = {name: given.pop(name) for name in _OWN if name in given}
     options = read_options(msgspec.structs.replace(request, codebase_config=given))
     _check_task(options.task)
+    if options.pretrained:
+        raise ModelSourceError(
+            "mmdet's own weights are not downloaded here",
+            hint="download the checkpoint of the model zoo, and give it: --weights FILE",
+        )
     _check_post_processing(own.get("post_processing", {}))
     with quiet():  # mmdet prints each of its optional parts that it cannot import
         return _build(request, options, own, library())
@@ -85,7 +90,8 @@ def _build(request: ModelRequest, options: Any, own: dict[str, Any], mmdet: Any)
         head.loss_cls = None  # mmdet's heads read it, and SSD's has none
     kind = own.get("model_type", "end2end")
     model = _model(network, rows, kind).eval()
-    return model, image, task_of(config, size, candidates=kind != "end2end")
+    task = task_of(config, size, candidates=kind != "end2end")
+    return model, image, task, options.weights
 
 
 def _model(network: Any, rows: int, kind: str) -> Any:

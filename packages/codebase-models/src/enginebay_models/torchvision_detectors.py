@@ -12,14 +12,15 @@ from torchvision.ops.boxes import clip_boxes_to_image
 
 from enginebay.authors import fixed_seed, image_size, load_weights, measure_norms, read_options
 from enginebay.errors import ModelSourceError
+from enginebay_models.library import downloads
 from enginebay_models.records import Record, crop, resize
 
 if TYPE_CHECKING:
     from enginebay.hooks import ModelRequest
 
 
-def build_detector(request: ModelRequest, models: Any) -> tuple[nn.Module, Tensor, Record]:
-    """Build a detector; an image, ``1×3×H×W float32``; its task.
+def build_detector(request: ModelRequest, models: Any) -> tuple[nn.Module, Tensor, Record, str]:
+    """Build a detector; an image, ``1×3×H×W float32``; its task; its weights' origin.
 
     Args:
         request: What the user wrote. With ``model_type='end2end'`` in the section
@@ -36,7 +37,8 @@ def build_detector(request: ModelRequest, models: Any) -> tuple[nn.Module, Tenso
     arguments = {"weights_backbone": None, **options.arguments}  # else they are downloaded
     with fixed_seed():
         weights = best if options.pretrained else None
-        network = models.get_model(request.name, weights=weights, **arguments).eval()
+        with downloads(f"torchvision:{request.name}"):
+            network = models.get_model(request.name, weights=weights, **arguments).eval()
         network.transform.resize = _unchanged  # the task resizes
         size = image_size(request) or (3, *_resized_to(network.transform))
         if options.checkpoint:
@@ -48,7 +50,7 @@ def build_detector(request: ModelRequest, models: Any) -> tuple[nn.Module, Tenso
     whole = whole or hasattr(network, "roi_heads")  # of two stages: the first one suppresses too
     task = _task(network, best.meta["categories"], arguments, size, whole=whole)
     model = Detector(network) if whole else Candidates(network)
-    return model.eval(), image, task
+    return model.eval(), image, task, options.weights
 
 
 class Detector(nn.Module):

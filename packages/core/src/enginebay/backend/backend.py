@@ -358,10 +358,10 @@ class Backend:
         fallbacks, known = "; ".join(receipt.fallbacks), self.info.devices
         if request.simulation:  # by another engine, wherever that runs
             return wrapper
-        if _kind(wanted) not in (*known, "auto"):
+        if device_kind(wanted) not in (*known, "auto"):
             message = f"device '{wanted}' is not one of {self.name}'s: {', '.join(known)}"
             hint = f"--device {known[0]}"
-        elif _kind(wanted) not in ("cpu", "auto", _kind(receipt.device)):
+        elif device_kind(wanted) not in ("cpu", "auto", device_kind(receipt.device)):
             # cpu is the default, beside which a provider that is named may choose another device.
             message = f"device '{wanted}' was requested, and {receipt.engine} runs on "
             message += f"'{receipt.device}'" + (f": {fallbacks}" if fallbacks else "")
@@ -523,7 +523,7 @@ class Backend:
         run(self, argv)
 
 
-def _kind(device: str) -> str:
+def device_kind(device: str) -> str:
     """Return the kind of a device: ``cuda`` of ``cuda:1``, ``gpu`` of ``GPU.0``."""
     return re.split("[.:]", device.lower())[0]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import re
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -84,6 +83,7 @@ def _smoke(backend: Backend, params: BackendParams, folder: Path) -> EnvReport:
     """Build relu(2 x), run it, compare."""
     import numpy as np
 
+    from enginebay.backend.backend import device_kind
     from enginebay.hooks import ConvertRequest, WrapperRequest
 
     what = "build, run, compare"
@@ -104,11 +104,7 @@ def _smoke(backend: Backend, params: BackendParams, folder: Path) -> EnvReport:
             y = wrapper({"x": x})["y"]
     except EnginebayError as err:
         return failed(Tier.SMOKE, what, found=str(err), fix=err.hint or "")
-    # Some engines number their devices gpu.0, others gpu:0.
-    ran_on, requested = (re.split("[.:]", each)[0] for each in (receipt.device, params.device))
-    devices = backend.info.devices
-    devices = (requested,) if requested in devices else devices
-    if ran_on not in devices:
+    if device_kind(receipt.device) not in (devices := backend.info.devices):
         where = f"it ran on '{receipt.device}'"
         return failed(Tier.SMOKE, what, found=where, wanted=", ".join(devices))
     if (y.dtype, y.shape) != (x.dtype, x.shape):
