@@ -104,7 +104,9 @@ def _smoke(backend: Backend, params: BackendParams, folder: Path) -> EnvReport:
             y = wrapper({"x": x})["y"]
     except EnginebayError as err:
         return failed(Tier.SMOKE, what, found=str(err), fix=err.hint or "")
-    if device_kind(receipt.device) not in (devices := backend.info.devices):
+    requested, devices = device_kind(params.device), backend.info.devices
+    devices = (requested,) if requested in devices else devices
+    if device_kind(receipt.device) not in devices:
         where = f"it ran on '{receipt.device}'"
         return failed(Tier.SMOKE, what, found=where, wanted=", ".join(devices))
     if (y.dtype, y.shape) != (x.dtype, x.shape):
