@@ -130,6 +130,18 @@ def test_help_is_there_although_the_backend_is_not(cli: Run) -> None:
             "'--gai 2' is not among the arguments of enginebay deploy",
             "did you mean --gain?",
         ),
+        *(
+            (
+                f"deploy m.onnx {words}",
+                f"'{words}' is not among the arguments of enginebay deploy",
+                hint,
+            )
+            for words, hint in (
+                ("-b ncnn", "--backend NAME"),
+                ("--half", "--precision fp16, or int8 with --data DATA"),
+                ("--imgsz 224", "--input NAME=1x3xHEIGHTxWIDTH"),
+            )
+        ),
         ("run a b", "'b' is not among the arguments of enginebay run", "enginebay run -h"),
         (
             "deploy m.onnx --gain x",

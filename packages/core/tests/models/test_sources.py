@@ -187,12 +187,15 @@ MODULE = "wanted an nn.Module, or a callable that returns one"
         (
             "{folder}/nets.py",
             "'{folder}/nets.py' does not say which model in the file",
-            "write {folder}/nets.py:NAME",
+            (
+                "write {folder}/nets.py:NAME; there is Net, Needy, build, with_inputs, "
+                "with_two_inputs, raising"
+            ),
         ),
         (
             "{folder}/weights.pth",
             "'{folder}/weights.pth' holds weights, not a model",
-            "write a function that builds the model and loads them: file.py:attr",
+            "name the model that they are for: file.py:attr --weights {folder}/weights.pth",
         ),
         (
             "resnet18",

@@ -66,6 +66,19 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Two, eb.Deployme
     return model, deployment
 
 
+@pytest.mark.parametrize("timeout", [0, -1, float("nan")])
+def test_a_time_limit_that_is_none(loopback: str, timeout: float, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"^timeout is .* seconds; wanted more than 0$"):
+        eb.deploy(
+            torch.nn.ReLU(),
+            torch.ones(1),
+            backend=loopback,
+            work_dir=tmp_path / "out",
+            verify=eb.VerifyOptions(timeout=timeout),
+        )
+    assert not (tmp_path / "out").exists()
+
+
 def test_the_verdict_comes_from_several_sizes_and_probes(
     deployed: tuple[Two, eb.Deployment],
 ) -> None:

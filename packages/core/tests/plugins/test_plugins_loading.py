@@ -123,9 +123,12 @@ def test_an_unknown_name_lists_what_there_is(good: Callable[..., str]) -> None:
     )
     assert "gone" not in str(caught.value)
     assert caught.value.hint == (
-        "pip install enginebay-ncnn or 'enginebay-onnxruntime[cpu]' or enginebay-openvino "
-        "or enginebay-tensorrt or 'enginebay-tensorrt[rtx]', or the package that has it"
+        "no package for it is known: enginebay new-backend zzzzzz begins one"
     )
+    for word, meant in (("ort", "onnxruntime"), ("OV", "openvino"), ("trt", "tensorrt")):
+        with pytest.raises(BackendNotFoundError) as caught:
+            load_backend(word)
+        assert f"did you mean '{meant}'?" in str(caught.value.hint)
     assert caught.value.exit_code == 3
 
 

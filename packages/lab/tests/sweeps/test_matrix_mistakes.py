@@ -69,12 +69,12 @@ WRONG = [
     (
         'models = ["net.py"]',
         "sweep.toml: models.0: 'net.py' does not say which model in the file",
-        "write net.py:NAME",
+        "write net.py:NAME; there is build",
     ),
     (
         'models = ["items.npz"]',
         "sweep.toml: models.0: 'items.npz' holds weights, not a model",
-        "write a function that builds the model and loads them: file.py:attr",
+        "name the model that they are for: file.py:attr --weights items.npz",
     ),
     (
         "[[models]]\nseconds = 3",

@@ -14,8 +14,17 @@ if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
 _UNKNOWN = "unrecognized arguments: "
-#: What some flags of deploy and verify would do is a command.
-_COMMANDS = {
+#: What to type instead of flags that other tools have, or that are commands here.
+_INSTEAD = {
+    "-b": "--backend NAME",
+    "--format": "--backend NAME",
+    "--target": "--backend NAME",
+    "--imgsz": "--input NAME=1x3xHEIGHTxWIDTH",
+    "--shape": "--input NAME=1x3xHEIGHTxWIDTH",
+    **dict.fromkeys(("--fp16", "--half", "--int8"), "--precision fp16, or int8 with --data DATA"),
+    "--batch": "--dynamic batch",
+    "--dynamic-axes": "--dynamic x:0",
+    "--output": "--work-dir FOLDER",
     "--all": "enginebay compare MODEL --all",
     "--max-drop": "enginebay quantize MODEL --max-drop X",
     "--bisect": "enginebay bisect ARTIFACT",
@@ -60,7 +69,7 @@ class Parser(ArgumentParser):
             word = flag.lstrip("-")
             # Without the dashes, which make any two flags alike.
             close = nearest(word, [flag.lstrip("-") for flag in self._option_string_actions])
-            hint = _COMMANDS.get(flag) or (f"did you mean --{close}?" if close else hint)
+            hint = _INSTEAD.get(flag) or (f"did you mean --{close}?" if close else hint)
         raise UsageError(message, hint=hint)
 
     def print_help(self, file: SupportsWrite[str] | None = None) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import ModelSourceError
@@ -11,7 +13,7 @@ from enginebay.hooks import ModelRequest
 from enginebay.models.named_weights import name_weights, split_weights
 from enginebay.models.sources import is_file, load_model
 from enginebay.models.weights import describe_weights, load_weights
-from enginebay.plugins import KNOWN_MODEL_SOURCES, contributed
+from enginebay.plugins import KNOWN_MODEL_SOURCES, OTHER_WORDS, contributed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,6 +75,11 @@ def _load(name: str, scheme: str) -> ModelSource:
     try:
         return load_model(name)
     except ModelSourceError as err:
+        if other := OTHER_WORDS.get(scheme):
+            err.hint = f"did you mean '{other}:{name.partition(':')[2]}'?"
+        elif _is_library_name(name):
+            sources = (f"{source}:{name}" for source in KNOWN_MODEL_SOURCES if source[:2] != "mm")
+            err.hint = f"with the library that has it in front: {', '.join(sources)}"
         if scheme not in KNOWN_MODEL_SOURCES:
             raise
         raise ModelSourceError(
@@ -100,6 +107,11 @@ def _refuse_weights(name: str, asked: Mapping[str, Any], why: str) -> None:
         if "pretrained" in asked:
             hint = f"--weights FILE loads yours: {name}?weights=FILE"
         raise ModelSourceError(f"'{name}' {why}", hint=hint)
+
+
+def _is_library_name(name: str) -> bool:
+    """True for ``resnet18`` and ``google/vit-base-patch16-224``, which are no files here."""
+    return bool(re.fullmatch(r"[\w-]+(/[\w.-]+)?", name)) and not Path(name).exists()
 
 
 def _how_to_install(scheme: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import re
@@ -161,9 +162,22 @@ def missing_attribute(name: str, source: str, known: Iterable[str]) -> ModelSour
         source: The text that leads to it.
         known: The names that are there.
     """
+    if "(" in name:
+        hint = "a name cannot call: write a function without arguments that returns the model"
+        return ModelSourceError(f"'{source}' is a call", hint=hint)
     guess = nearest(name, [other for other in known if not other.startswith("_")])
     message = f"'{source}': there is no '{name}' in '{source.rpartition(':')[0]}'"
     return ModelSourceError(message, hint=f"did you mean '{guess}'?" if guess else None)
+
+
+def public_names(file: Path) -> list[str]:
+    """Return the classes and functions that a Python file defines, by its text alone."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return []
+    kinds = (ast.ClassDef, ast.FunctionDef)
+    return [n.name for n in tree.body if isinstance(n, kinds) and not n.name.startswith("_")]
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from enginebay.errors import (
     check_text,
 )
 from enginebay.models.arguments import eager, forward_parameters, required_parameters
-from enginebay.models.python_source import missing_file, named_object, one_error
+from enginebay.models.python_source import missing_file, named_object, one_error, public_names
 
 if TYPE_CHECKING:
     import torch
@@ -311,10 +311,11 @@ def unreadable(source: str) -> ModelSourceError:
     path = Path(source)
     if is_weights(source):
         message = f"'{source}' holds weights, not a model"
-        return ModelSourceError(
-            message, hint="write a function that builds the model and loads them: file.py:attr"
-        )
+        hint = f"name the model that they are for: file.py:attr --weights {source}"
+        return ModelSourceError(message, hint=hint)
     if path.suffix == ".py":
         message = f"'{source}' does not say which model in the file"
-        return ModelSourceError(message, hint=f"write {source}:NAME")
+        names = ", ".join(public_names(path)[:6])
+        hint = f"write {source}:NAME" + (f"; there is {names}" if names else "")
+        return ModelSourceError(message, hint=hint)
     return ModelSourceError(f"'{source}' does not name a model", hint=f"wanted {_FORMS}")

@@ -132,6 +132,8 @@ def resolve_settings(
         UsageError: There are two precisions.
     """
     export, verify = export or ExportOptions(), verify or VerifyOptions()
+    if not verify.timeout > 0:
+        raise UsageError(f"timeout is {verify.timeout:g} seconds; wanted more than 0")
     params = _with_precision(params, precision)
     if config is None:
         found = get_backend(backend or default_backend())

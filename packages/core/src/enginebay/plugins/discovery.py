@@ -26,6 +26,15 @@ KNOWN_DISTRIBUTIONS = {
     "tensorrt-rtx": "'enginebay-tensorrt[rtx]'",
 }
 
+#: Other words that people have for a backend or a model source.
+OTHER_WORDS = {
+    **dict.fromkeys(("onnx", "ort"), "onnxruntime"),
+    **dict.fromkeys(("hf", "huggingface"), "transformers"),
+    "ov": "openvino",
+    "trt": "tensorrt",
+    "tv": "torchvision",
+}
+
 #: Model sources that Enginebay's own distributions provide, by their schemes.
 KNOWN_MODEL_SOURCES = {
     "mmcls": "enginebay-mmpretrain",

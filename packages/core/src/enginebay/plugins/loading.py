@@ -254,12 +254,16 @@ def _find(name: str) -> BackendStatus:
 
 
 def _hint_for_unknown(name: str, installed: list[str]) -> str:
-    close = nearest(name.lower(), {*installed, *KNOWN_DISTRIBUTIONS})
+    known = {*installed, *KNOWN_DISTRIBUTIONS}
+    close = next(iter({discovery.OTHER_WORDS.get(name.lower())} & known), None)
+    close = close or nearest(name.lower(), known)
     if close in installed:
         return f"did you mean {close!r}?"
     if close:
         question = "" if close == name else f"did you mean {close!r}? "
         return f"{question}pip install {KNOWN_DISTRIBUTIONS[close]}"
+    if installed:
+        return f"no package for it is known: enginebay new-backend {name} begins one"
     return f"pip install {' or '.join(KNOWN_DISTRIBUTIONS.values())}, or the package that has it"
 
 
