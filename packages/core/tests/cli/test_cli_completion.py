@@ -28,7 +28,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
     [
         ("enginebay de", {"deploy"}),
         ("enginebay deploy --backend loop", {"loopback"}),
-        ("enginebay deploy --allow", {"--allow-env", "--allow-mismatch"}),
+        ("enginebay deploy --allow-", {"--allow-env", "--allow-mismatch", "--allow-unverified"}),
         ("enginebay deploy --ga", {"--gain"}),
         ("enginebay check-env l", {"loopback"}),
         ("enginebay inspect ti", {"tiny.onnx"}),
