@@ -56,11 +56,6 @@ def test_an_image_of_any_size_between_two(deploy):
         torch.randn(1, 3, 16, 16),
         ir="torchscript",
         dynamic={"x": {2: ("height", 8, 64), 3: ("width", 8, 64)}},
-        params={
-            "input_shapes": "x:1x3x16x16",
-            "min_shapes": "x:1x3x8x8",
-            "max_shapes": "x:1x3x64x64",
-        },
     )
     with eb.load(deployed.artifact) as net, torch.no_grad():
         for height, width in ((8, 8), (16, 24), (64, 32)):
