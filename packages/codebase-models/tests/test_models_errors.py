@@ -71,7 +71,7 @@ def test_nothing_is_downloaded_unasked() -> None:
         "'google/vit-base-patch16-224' is neither a local folder with a config.json nor an "
         "architecture; the model of the Hub with this name is downloaded only where you ask for it"
     )
-    assert hint == "codebase_config = dict(type='transformers', pretrained=True) in a config"
+    assert hint == "--pretrained (transformers:google/vit-base-patch16-224?pretrained)"
     message, hint = fault("timm:hf-hub:timm/resnet18.a1_in1k")
     assert message == "timm has no model 'hf-hub:timm/resnet18.a1_in1k'"
 

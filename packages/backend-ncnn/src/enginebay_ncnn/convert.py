@@ -111,7 +111,7 @@ def _converted(request: ConvertRequest[NcnnParams]) -> Iterator[_Attempt]:
 
 
 def _best(request: ConvertRequest[NcnnParams], params: NcnnParams, scratch: Path) -> _Attempt:
-    shapes = input_shapes(request.ir.inputs, params)
+    shapes = input_shapes(request)
     trials = trial_inputs(request.samples, shapes)
     examples: Mapping[str, NumpyArray] = trials[0]
     frozen = None

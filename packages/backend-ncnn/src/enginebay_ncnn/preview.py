@@ -28,7 +28,7 @@ def unsupported_operators(request: ConvertRequest[NcnnParams]) -> dict[str, str]
         ConversionError: pnnx fails on all of them.
     """
     params = request.params
-    shapes = input_shapes(request.ir.inputs, params)
+    shapes = input_shapes(request)
     frozen = None
     if request.ir.kind == "torchscript":
         trials = trial_inputs(request.samples, shapes)

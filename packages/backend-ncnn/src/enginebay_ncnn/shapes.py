@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from enginebay import TensorSpec
+    from enginebay.hooks import ConvertRequest
     from enginebay_ncnn.params import NcnnParams
 
 #: pnnx's names of dtypes.
@@ -58,24 +59,26 @@ class InputShape(msgspec.Struct, frozen=True):
         return _text(self.largest, self.dtype)
 
 
-def input_shapes(specs: Sequence[TensorSpec], params: NcnnParams) -> tuple[InputShape, ...]:
-    """Return the shape of each input, from the model's specs and the params.
+def input_shapes(request: ConvertRequest[NcnnParams]) -> tuple[InputShape, ...]:
+    """Return the shape of each input, from the model's specs, the params, or else the deployment.
 
     A dynamic batch is 1: the wrapper cuts larger ones, with one call for each piece.
 
     Raises:
-        ConversionError: A size is dynamic and not in the params, or ncnn cannot hold the input's
-            dtype.
+        ConversionError: A size is dynamic and has no limit, or ncnn cannot hold the input's dtype.
         ParamsError: The shapes in the params do not fit the model's.
     """
-    profiles = dict(params.shape_profiles())
+    specs = request.ir.inputs
+    names = [spec.name for spec in specs]
+    known = {name: shapes for name, shapes in request.shapes.items() if name in names}
+    profiles = dict(request.params.shape_profiles()) or known
     if "" in profiles and len(specs) == 1:
         profiles[specs[0].name] = profiles.pop("")
     for name in profiles:
-        if name not in {spec.name for spec in specs}:
+        if name not in names:
             raise ParamsError(
                 f"there is a shape for '{name}', which is not an input of the model: "
-                f"it has {', '.join(spec.name for spec in specs)}"
+                f"it has {', '.join(names)}"
             )
     return tuple(_input_shape(spec, profiles.get(spec.name)) for spec in specs)
 
@@ -122,7 +125,7 @@ def _size(spec: TensorSpec, axis: int, dim: int | str | None, given: int | None)
     if given is None:
         raise ConversionError(
             f"dimension {axis} of {spec.describe()} is open, and pnnx needs a size",
-            hint=f"give its range: --input-shapes {spec.name}:… --min-shapes … --max-shapes …",
+            hint=f"give its range: --dynamic {spec.name}:{axis}=8:64",
         )
     return given
 
