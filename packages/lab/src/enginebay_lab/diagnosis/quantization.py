@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _PURPOSE = "max_drop gives layers back"
 #: The arguments of :func:`enginebay.deploy` that :func:`sensitivity` takes too.
-_SHARED = ("backend", "params", "precision", "export", "config")
+_SHARED = ("backend", "params", "precision", "dynamic", "export", "config")
 
 
 class Quantization(msgspec.Struct, frozen=True, kw_only=True):

@@ -59,6 +59,7 @@ def sensitivity(
     backend: str | None = None,
     params: eb.BackendParams | Mapping[str, Any] | None = None,
     precision: str | None = None,
+    dynamic: Mapping[str, Any] | Sequence[str] | None = None,
     export: eb.ExportOptions | None = None,
     config: Mapping[str, Any] | str | Path | None = None,
     int8_keep: Sequence[str] = (),
@@ -79,6 +80,7 @@ def sensitivity(
         backend: The engine.
         params: Its parameters, with the precision ``int8`` or ``fp8``.
         precision: One of its parameters.
+        dynamic: The open dimensions.
         export: How to export.
         config: A deploy config or the path of one.
         int8_keep: Leave out what these name; they are in floating point.
@@ -103,6 +105,7 @@ def sensitivity(
                 backend=backend,
                 params=params,
                 precision=precision,
+                dynamic=dynamic,
                 export=(export or eb.ExportOptions()).replace(keep_ir=True),
                 config=config,
                 int8_keep=int8_keep,
