@@ -120,6 +120,11 @@ def test_the_name_of_a_source_leads_to_the_same_weights(
             "leave out what follows it: net.onnx",
         ),
         (
+            "net.onnx?pretrained",
+            "'net.onnx' is a file with weights of its own",
+            "leave out what follows it: net.onnx",
+        ),
+        (
             "net.py:Net?weights=net.py",
             "'net.py' cannot be read as weights: Weights only load failed",
             "wanted tensors and plain values only, as in torch.save(model.state_dict(), FILE)",

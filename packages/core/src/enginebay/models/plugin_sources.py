@@ -42,7 +42,11 @@ def find_model(
         return load_model(model)
     name, asked = split_weights(model)
     if is_file(name):
-        _refuse_weights(name, asked, "is a file with weights of its own")
+        if asked:
+            raise ModelSourceError(
+                f"'{name}' is a file with weights of its own",
+                hint=f"leave out what follows it: {name}",
+            )
         return load_model(name)
     section = dict(codebase_config or {})
     schemes = contributed("model_sources")
@@ -63,7 +67,10 @@ def find_model(
         found = load_model(name, schemes={scheme: lambda text: build(request(name=text))})
         return _with_weights(found, chosen)
     if "pretrained" in asked:
-        _refuse_weights(name, asked, "is code of your own: nobody publishes weights for it")
+        raise ModelSourceError(
+            f"'{name}' is code of your own: nobody publishes weights for it",
+            hint=f"--weights FILE loads yours: {name}?weights=FILE",
+        )
     found = _load(name, scheme)
     if "checkpoint" in asked:
         load_weights(found.module, asked["checkpoint"])
@@ -94,19 +101,6 @@ def _with_weights(found: ModelSource, chosen: Mapping[str, Any]) -> ModelSource:
     weights = describe_weights(file) if file else found.weights
     named = name_weights(found.named, pretrained=pretrained, file=file or "")
     return replace(found, named=named, weights=weights)
-
-
-def _refuse_weights(name: str, asked: Mapping[str, Any], why: str) -> None:
-    """Refuse weights that a name asks for, where it asks for some.
-
-    Raises:
-        ModelSourceError: It does.
-    """
-    if asked:
-        hint = f"leave out what follows it: {name}"
-        if "pretrained" in asked:
-            hint = f"--weights FILE loads yours: {name}?weights=FILE"
-        raise ModelSourceError(f"'{name}' {why}", hint=hint)
 
 
 def _is_library_name(name: str) -> bool:
