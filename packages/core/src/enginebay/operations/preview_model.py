@@ -17,6 +17,7 @@ from enginebay.ir import IRKind, IRModel
 from enginebay.models import bind, find_model, shapes_of, unchanged
 from enginebay.operations.previewed_ir import explained, replacement, unlowered
 from enginebay.operations.rewrite_model import export_patch, find_sets
+from enginebay.operations.settings import check_timeout
 from enginebay.plugins import installed_backends
 
 if TYPE_CHECKING:
@@ -129,8 +130,7 @@ def preview(
         True
     """
     names = tuple(dict.fromkeys(backends)) or tuple(installed_backends())
-    if not timeout > 0:
-        raise UsageError(f"timeout is {timeout:g} seconds; wanted more than 0")
+    check_timeout(timeout)
     if not names:
         raise UsageError("no backend is installed", hint="pip install 'enginebay-onnxruntime[cpu]'")
     for name in backends:

@@ -132,8 +132,7 @@ def resolve_settings(
         UsageError: There are two precisions.
     """
     export, verify = export or ExportOptions(), verify or VerifyOptions()
-    if not verify.timeout > 0:
-        raise UsageError(f"timeout is {verify.timeout:g} seconds; wanted more than 0")
+    check_timeout(verify.timeout)
     params = _with_precision(params, precision)
     if config is None:
         found = get_backend(backend or default_backend())
@@ -190,6 +189,16 @@ def resolve_settings(
         values=values,
         notes=tuple(problems.notes),
     )
+
+
+def check_timeout(seconds: float) -> None:
+    """Refuse a time limit in which nothing can run.
+
+    Raises:
+        UsageError: It is 0, negative or NaN.
+    """
+    if not seconds > 0:
+        raise UsageError(f"timeout is {seconds:g} seconds; wanted more than 0")
 
 
 def _with_precision(
