@@ -16,7 +16,7 @@ CPU = "CPUExecutionProvider"
 _CUDA = "CUDAExecutionProvider"
 _BY_DEVICE = {"cpu": (CPU,), "cuda": (_CUDA, CPU)}
 #: The providers that keep tensors in CUDA memory and number their device by ``device_id``.
-ON_CUDA = ("CUDAExecutionProvider", "TensorrtExecutionProvider")
+ON_CUDA = (_CUDA, "TensorrtExecutionProvider")
 
 
 def wanted_providers(params: OnnxruntimeParams) -> tuple[str, ...]:

@@ -354,10 +354,10 @@ class Backend:
                 ``request.strict``, and the receipt lists a fallback.
         """
         wrapper = self._wrapper(request)
-        receipt, wanted = wrapper.receipt, request.params.device
-        fallbacks, known = "; ".join(receipt.fallbacks), self.info.devices
         if request.simulation:  # by another engine, wherever that runs
             return wrapper
+        receipt, wanted = wrapper.receipt, request.params.device
+        fallbacks, known = "; ".join(receipt.fallbacks), self.info.devices
         if device_kind(wanted) not in (*known, "auto"):
             message = f"device '{wanted}' is not one of {self.name}'s: {', '.join(known)}"
             hint = f"--device {known[0]}"

@@ -21,7 +21,7 @@
     ├── InferenceError                1   the engine failed on good inputs
     ├── ArtifactError                 1   an artifact is damaged, foreign or from the future
     ├── FallbackError                 1   another device than the requested one
-    ├── NotVerifiedError                 1   nothing shows the model's numbers; carries ``.verdict``
+    ├── NotVerifiedError              1   nothing shows the model's numbers; carries ``.verdict``
     └── IsolationError                1   a child process did not do its work
         ├── ChildCrashedError         1   it ended with a signal or an exit code
         └── ChildTimeoutError         1   it ran past its time limit

@@ -255,8 +255,8 @@ def _find(name: str) -> BackendStatus:
 
 def _hint_for_unknown(name: str, installed: list[str]) -> str:
     known = {*installed, *KNOWN_DISTRIBUTIONS}
-    close = next(iter({discovery.OTHER_WORDS.get(name.lower())} & known), None)
-    close = close or nearest(name.lower(), known)
+    meant = discovery.OTHER_WORDS.get(name.lower())
+    close = meant if meant in known else nearest(name.lower(), known)
     if close in installed:
         return f"did you mean {close!r}?"
     if close:
