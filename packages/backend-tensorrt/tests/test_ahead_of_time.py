@@ -103,6 +103,15 @@ def test_the_first_gpus_that_have_the_precision(
     assert built_for(params) == BuiltFor(machines, lacking=lacking)
 
 
+def test_a_gpu_that_the_library_does_not_run_on(machine: Any) -> None:
+    machine.capability = (9, 0)
+    lacking = "NVIDIA Fake 1 of compute capability 9.0, on which TensorRT for RTX does not run"
+    machines = "a GPU of Ampere or a newer generation"
+    assert built_for(TensorrtRtxParams()) == BuiltFor(machines, lacking=lacking)
+    machine.capability = (13, 0)
+    assert built_for(TensorrtRtxParams()) == BuiltFor(machines)
+
+
 def test_a_wrong_rewriter_is_found_without_a_gpu(
     no_gpu: Callable[[], None], tmp_path: Path
 ) -> None:

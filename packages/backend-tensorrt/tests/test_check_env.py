@@ -229,6 +229,14 @@ def test_cudas_bindings_are_those_of_the_wheels(
 # -- device ---------------------------------------------------------------------------------------
 
 
+@needs_rtx
+@pytest.mark.parametrize("wanted", [(), ("current",)])
+def test_a_gpu_that_the_library_does_not_run_on(machine: Any, wanted: tuple[str, ...]) -> None:
+    machine.capability = (9, 0)
+    check = failure(Tier.DEVICE, compute_capability=wanted)
+    assert (check.found, check.fix) == ("NVIDIA Fake 1, sm 9.0", "use the backend tensorrt")
+
+
 def test_a_gpu_that_answers(machine: Any) -> None:
     driver, gpu = checks(Tier.DEVICE, device="cuda:1")
     assert (driver.name, driver.found) == ("driver", "CUDA 13.0")

@@ -15,7 +15,8 @@ from enginebay.environment import (
     passed,
 )
 from enginebay.errors import EnginebayError
-from enginebay_tensorrt.portability import built_for, needs_device
+from enginebay_tensorrt.params import TensorrtRtxParams
+from enginebay_tensorrt.portability import built_for, is_listed, needs_device
 
 if TYPE_CHECKING:
     from enginebay.hooks import CheckEnvRequest
@@ -209,6 +210,10 @@ def _check_gpu(params: Params) -> eb.EnvReport:
         )
     device = cuda.device(params)
     found = f"{device.name}, sm {device.compute_capability}"
+    if isinstance(params, TensorrtRtxParams) and not is_listed(device, params):
+        wanted = f"a GPU that {params.product.title} runs on"
+        fix = "use the backend tensorrt"
+        return failed(Tier.DEVICE, params.device, found=found, wanted=wanted, fix=fix)
     other = built_for(params)
     if other is not None and other.lacking:
         fix = f"--compute-capability sm{device.compute_capability.replace('.', '')}"

@@ -131,8 +131,18 @@ def _oldest(params: TensorrtRtxParams) -> tuple[str, tuple[int, int]]:
 
 def _fits(device: cuda.Device, params: TensorrtRtxParams) -> bool:
     if not params.compute_capability:
-        return _numbers(device) >= _oldest(params)[1]
+        return _numbers(device) >= _oldest(params)[1] and is_listed(device, params)
     return device.compute_capability in _decimals(params)
+
+
+def is_listed(device: cuda.Device, params: TensorrtRtxParams) -> bool:
+    """Return True if TensorRT for RTX runs on a GPU: it leaves out some, such as Hopper.
+
+    It lists the compute capabilities that it runs on, and takes those after the last one as well.
+    """
+    members = library_of(params).trt.ComputeCapability.__members__
+    listed = [(int(name[2:-1]), int(name[-1])) for name in members if name.startswith("SM")]
+    return _numbers(device) in listed or _numbers(device) > max(listed)
 
 
 def built_for(params: Params) -> BuiltFor | None:
@@ -163,6 +173,8 @@ def _built_for_chosen(params: TensorrtRtxParams) -> BuiltFor:
     if _fits(device, params):
         return BuiltFor(machines)
     lacking = f"{device.name} of compute capability {device.compute_capability}"
+    if not is_listed(device, params):
+        lacking += f", on which {params.product.title} does not run"
     return BuiltFor(machines, lacking=lacking)
 
 
