@@ -144,7 +144,7 @@ class Wrapper(ABC):
                 array = inputs.get(name)
                 if array.__class__ is not np.ndarray:
                     tensors = True
-                    if self.native_device == "cpu" or (array := host_view(array)) is None:
+                    if self.native_device or (array := host_view(array)) is None:
                         break
                 if array.dtype != dtype or array.shape != shape:
                     break
