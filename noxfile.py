@@ -47,6 +47,7 @@ EVERY_ENGINE = ("enginebay-onnxruntime[cpu,int8]", "enginebay-openvino[int8]", "
 TESTS = ("pytest>=9", "pytest-timeout", "pytest-xdist", "hypothesis", "psutil", "jsonschema")
 #: What the laws of a backend's own tests found, for CI to keep, and for `tests/support`.
 REPORT = ("--conformance-report", str(ROOT / "build" / "conformance"))
+ON_CUDA = ("conformance", "io_binding")  # the tests of ONNX Runtime that a GPU can run
 ZOO = "transformers==5.23.0"  # the page says which; a config of another may build other models
 #: The backends of the catalogue, by name.
 CATALOGUE = tomllib.loads((ROOT / "docs" / "catalogue.toml").read_text(encoding="utf-8"))
@@ -240,3 +241,15 @@ def gpu(session: nox.Session, backend: str) -> None:
             end = session.error if check["tier"] == "smoke" else session.skip
             end(f"{check['tier']}: {check['name']}: {check['found']}")
     pytest(session, "packages/backend-tensorrt", "tests/zoo/test_gpu.py", ENGINEBAY_GPU=backend)
+
+
+@nox.session(requires=BASE)
+def gpu_onnxruntime(session: nox.Session) -> None:
+    """ONNX Runtime's laws and its tensors on a GPU, with CUDA."""
+    if not shutil.which("nvidia-smi"):
+        session.skip("no NVIDIA driver: nvidia-smi is missing")
+    install(session, "enginebay[testing]", "enginebay-onnxruntime[gpu,int8]", *TESTS)
+    tests = [f"packages/backend-onnxruntime/tests/test_{name}.py" for name in ON_CUDA]
+    # The driver keeps kernels that it compiled in the home directory, which a law watches.
+    kernels = str(Path(session.create_tmp()) / "kernels")
+    pytest(session, *tests, ENGINEBAY_GPU="onnxruntime", CUDA_CACHE_PATH=kernels)

@@ -126,11 +126,21 @@ def test_the_devices_number_and_other_options_reach_the_provider():
         provider_options={"CUDAExecutionProvider.cudnn_conv_algo_search": "DEFAULT"},
     )
     assert provider_options(params) == {
-        "CUDAExecutionProvider": {"device_id": "2", "cudnn_conv_algo_search": "DEFAULT"},
+        "CUDAExecutionProvider": {
+            "device_id": "2",
+            "cudnn_conv_algo_search": "DEFAULT",
+            "use_tf32": "0",
+        },
         "CPUExecutionProvider": {},
     }
-    named = params.replace(provider_options={"CUDAExecutionProvider.device_id": "1"})
-    assert provider_options(named)["CUDAExecutionProvider"] == {"device_id": "1"}
+    named = params.replace(
+        provider_options={
+            "CUDAExecutionProvider.device_id": "1",
+            "CUDAExecutionProvider.use_tf32": "1",
+        }
+    )
+    wanted = {"device_id": "1", "use_tf32": "1"}
+    assert provider_options(named)["CUDAExecutionProvider"] == wanted
 
 
 def test_nothing_is_printed(load, capfd):

@@ -67,6 +67,9 @@ def provider_options(params: OnnxruntimeParams) -> dict[str, dict[str, str]]:
         ParamsError: An option names no provider, or one that is not wanted.
     """
     options: dict[str, dict[str, str]] = {name: {} for name in wanted_providers(params)}
+    if _CUDA in options:
+        # fp32 is fp32: TF32, whose mantissa has 10 bits, is ONNX Runtime's default from Ampere on.
+        options[_CUDA]["use_tf32"] = "0"
     _, _, index = params.device.partition(":")
     for name in ON_CUDA:
         if index and name in options:

@@ -262,6 +262,44 @@ def test_modes_come_back_after_a_forward_that_raises() -> None:
     assert net.training
 
 
+def test_float32_is_computed_without_tf32() -> None:
+    """On a GPU: cuDNN's convolutions take TF32 unless told otherwise."""
+    seen = []
+
+    def forward(x):
+        convolutions = torch.backends.cudnn.allow_tf32
+        seen.append((convolutions, torch.get_float32_matmul_precision()))
+        return x
+
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        read_signature(Net(forward), X)
+        assert seen == [(False, "highest")]
+        assert (torch.backends.cudnn.allow_tf32, torch.get_float32_matmul_precision()) == (
+            True,
+            "high",
+        )
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def test_a_choice_of_tf32_by_its_newer_name_stands() -> None:
+    setting = torch.backends.cudnn.conv
+    seen, before = [], setting.fp32_precision
+
+    def forward(x):
+        seen.append(setting.fp32_precision)
+        return x
+
+    setting.fp32_precision = "ieee"  # beside the default of rnn, which torch then calls a mix
+    try:
+        read_signature(Net(forward), X)
+        assert seen == [setting.fp32_precision] == ["ieee"]
+    finally:
+        setting.fp32_precision = before
+
+
 def test_a_caller_in_inference_mode_changes_nothing(tmp_path) -> None:
     with torch.inference_mode():
         x = torch.ones(2, 3)

@@ -58,12 +58,13 @@ def detached(tensor: Tensor) -> Tensor:
 def evaluation(model: nn.Module) -> Iterator[None]:
     """Put a model into evaluation mode, and every submodule back into its own mode afterwards.
 
-    Functions that ``torch.compile`` wraps run as they were written.
+    Functions that ``torch.compile`` wraps run as they were written, and float32 on a GPU is
+    computed in float32.
     """
     modes = [(module, module.training) for module in model.modules()]
     try:
         _switch(model)
-        with uncompiled():
+        with uncompiled(), _without_tf32():
             yield
     finally:
         for module, training in modes:
@@ -80,6 +81,27 @@ def uncompiled() -> Iterator[None]:
 
     with torch.compiler.set_stance("force_eager"):
         yield
+
+
+@contextmanager
+def _without_tf32() -> Iterator[None]:
+    # TF32 has the 10 bits of float16, and cuDNN's convolutions and recurrent layers take it unless
+    # told otherwise: an engine that computes in float32 would be compared with something coarser.
+    import torch
+
+    cudnn = torch.backends.cudnn
+    try:
+        convolutions, products = cudnn.allow_tf32, torch.get_float32_matmul_precision()
+    except RuntimeError:  # the user chose by the newer fp32_precision, beside which these fail
+        yield
+        return
+    try:
+        cudnn.allow_tf32 = False
+        torch.set_float32_matmul_precision("highest")
+        yield
+    finally:
+        cudnn.allow_tf32 = convolutions
+        torch.set_float32_matmul_precision(products)
 
 
 def _switch(model: nn.Module) -> None:
