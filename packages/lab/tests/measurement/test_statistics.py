@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 
-from enginebay_lab.measurement.benchmark_rows import Agreement, Window
-from enginebay_lab.measurement.statistics import agreement, notes, quantiles, ratio
+from enginebay.authors import Latency
+from enginebay_lab.measurement.benchmark_rows import Agreement, BenchmarkRow, Window
+from enginebay_lab.measurement.statistics import agreement, fastest, notes, quantiles, ratio
 
 
 def windows(medians: list[float], first: int = 0) -> list[Window]:
@@ -52,6 +54,18 @@ def test_the_interval_of_a_ratio_holds_it_as_often_as_it_says(rounds: int) -> No
         assert found is not None
         held += found.low <= 1.3 <= found.high
     assert 0.90 <= held / 300 <= 0.99
+
+
+def test_the_fastest_within_the_noise_by_the_time_for_an_item() -> None:
+    def row(name: str, batch: int, low: float, median: float, high: float) -> BenchmarkRow:
+        call = msgspec.structs.replace(Latency.of([median]), low=low, high=high)
+        return BenchmarkRow(name=name, backend="b", batch=batch, threads=1, call=call)
+
+    rows = [row("slow", 1, 3, 4, 5), row("near", 1, 1.1, 1.5, 2), row("first", 2, 1.8, 2, 2.4)]
+    assert [row.name for row in fastest(rows)] == ["first", "near"]
+    assert [row.name for row in fastest(rows[:2])] == ["near"]
+    lost = BenchmarkRow(name="lost", backend="b", batch=1, threads=1)
+    assert fastest([lost]) == []
 
 
 def test_a_ratio_compares_windows_of_the_same_round() -> None:

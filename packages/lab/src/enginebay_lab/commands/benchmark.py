@@ -257,7 +257,7 @@ def _print_rows(measured: Benchmark) -> None:
 
 def _notes(measured: Benchmark) -> Iterator[str]:
     if measured.baseline:
-        yield f"SPEED is beside '{measured.baseline}', with its 95 % interval"
+        yield f"SPEED is beside '{measured.baseline}', with its 95 % interval, where both agreed"
     for row in measured.rows:
         for note in (*row.notes, *(row.receipt.fallbacks if row.receipt else ())):
             yield f"{_named(row)}: {note}"

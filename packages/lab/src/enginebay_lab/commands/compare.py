@@ -169,12 +169,11 @@ def _print(work_dir: Path, comparison: Comparison) -> None:
 
 
 def _fastest(comparison: Comparison) -> str:
-    fastest, others = comparison.fastest, comparison.as_fast
-    if fastest is None:
+    labels = [row.label for row in comparison.fastest]
+    if not labels:
         return ""
-    labels = ", ".join(row.label for row in others)
-    noise = f"; within the noise as fast: {labels}" if labels else ""
-    return f"{fastest.label}, of those verified{noise}"
+    noise = "equally fast within the noise, " if len(labels) > 1 else ""
+    return f"{', '.join(labels)}, {noise}of those verified"
 
 
 def _reason(row: ComparisonRow) -> Iterator[tuple[str, str]]:

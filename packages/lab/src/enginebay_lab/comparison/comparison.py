@@ -10,6 +10,7 @@ from enginebay import Verification
 from enginebay.authors import write_whole
 from enginebay_lab.measurement.benchmark_rows import BenchmarkRow
 from enginebay_lab.measurement.machine import Machine
+from enginebay_lab.measurement.statistics import fastest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,23 +93,14 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", ta
         return tuple(row for row in self.rows if row.verdict == "verified")
 
     @property
-    def fastest(self) -> ComparisonRow | None:
-        """The verified row whose median call is shortest; None where none was measured."""
-        measured = [row for row in self.verified if row.latency is not None]
-        return min(measured, key=lambda row: row.latency or 0.0, default=None)
+    def fastest(self) -> tuple[ComparisonRow, ...]:
+        """The verified rows that are fastest within the noise, the shortest call first.
 
-    @property
-    def as_fast(self) -> tuple[ComparisonRow, ...]:
-        """The other verified rows whose 95 % intervals reach down into the fastest one's."""
-        fastest = self.fastest
-        if fastest is None or fastest.speed is None or fastest.speed.call is None:
-            return ()
-        reach = fastest.speed.call.high
-        return tuple(
-            row
-            for row in self.verified
-            if row is not fastest and row.speed and row.speed.call and row.speed.call.low <= reach
-        )
+        Empty where none was measured.
+        """
+        speeds = [row.speed for row in self.verified if row.speed]
+        rows = {row.artifact: row for row in self.verified}
+        return tuple(rows[speed.artifact] for speed in fastest(speeds))
 
     def save(self, folder: Path) -> None:
         """Write the rows to the comparison's folder, whole or not at all."""

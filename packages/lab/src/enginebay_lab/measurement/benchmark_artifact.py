@@ -206,5 +206,9 @@ def _notes(machine: Machine, rows: Sequence[BenchmarkRow]) -> Iterator[str]:
     if machine.is_busy:
         load = f"a load of {machine.load:.1f} on {machine.cores} cores"
         yield f"the machine was busy before this began: {load}"
+    devices = {row.name: row.receipt.device.lower() for row in rows if row.receipt}
+    if len(set(devices.values())) > 1:
+        places = ", ".join(f"'{name}' on {device}" for name, device in devices.items())
+        yield f"they run on different devices: {places}"
     if machine.is_busy or any(row.agreement and not row.agreement.agreed for row in rows):
         yield _CARE

@@ -114,8 +114,9 @@ class BenchmarkRow(msgspec.Struct, frozen=True, kw_only=True):
         precision: The effective one, by the engine's own account; empty where it did not load.
         batch: How many items a call has: the length of the first axis of the first input.
         threads: How many threads call at once; the engine's own threads are in its parameters.
-        call: The calls as a caller sees them: checks, copies and the engine.
-        engine: The engine alone, in calls of their own.
+        call: The calls as a caller sees them: checks, copies and the engine. The median is that of
+            the windows' medians, and so is its interval; the percentiles are those of all calls.
+        engine: The engine alone, in calls of their own, likewise.
         load: Seconds from the files to something that can be called, imports included.
         first: Seconds of the first call, which may compile or allocate.
         calls_per_second: The calls of all threads together.
@@ -123,7 +124,8 @@ class BenchmarkRow(msgspec.Struct, frozen=True, kw_only=True):
         peak_memory: The most memory that its process ever had in RAM, in bytes.
         bare_memory: What the process had before it loaded anything, in bytes.
         agreement: How well the windows agree.
-        ratio: Its speed beside the baseline's, paired by rounds; None for the baseline itself.
+        ratio: Its speed beside the baseline's, paired by rounds; None for the baseline itself, and
+            where the windows of one of the two do not agree.
         receipt: What ran, and where.
         notes: Why the figures should be taken with care; empty where nothing was seen.
         windows: The windows, in order.

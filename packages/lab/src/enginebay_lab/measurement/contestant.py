@@ -204,12 +204,12 @@ class Contestant:
 
     def _with_figures(self, row: BenchmarkRow) -> BenchmarkRow:
         ordered = sorted(self._calls)
-        call = Latency.of(ordered)
+        call = _typical(ordered, self._medians)
         rate = len(ordered) / self._elapsed
         return msgspec.structs.replace(
             row,
             call=call,
-            engine=Latency.of(self._engine),
+            engine=_typical(self._engine, [window.engine for window in self.windows]),
             calls_per_second=rate,
             items_per_second=rate * self.batch,
             agreement=agreement(self._medians, self.spent),
@@ -248,6 +248,14 @@ class Contestant:
     def _fail(self, error: EnginebayError) -> None:
         self.error = error
         self.close()
+
+
+def _typical(calls: Sequence[float], medians: Sequence[float]) -> Latency:
+    """Summarise calls, with the median of their windows' medians, which ratios are made of too."""
+    windows = Latency.of(medians)
+    return msgspec.structs.replace(
+        Latency.of(calls), median=windows.median, low=windows.low, high=windows.high
+    )
 
 
 def _failure(error: EnginebayError | None) -> str:

@@ -120,7 +120,7 @@ class Heat:
 
     def _row(self, contestant: Contestant) -> BenchmarkRow:
         row, first = contestant.row(), self._contestants[0]
-        if contestant is first:
+        if contestant is first or not (contestant.agrees and first.agrees):
             return row
         return msgspec.structs.replace(row, ratio=ratio(contestant.windows, first.windows))
 

@@ -6,7 +6,7 @@ import statistics
 from typing import TYPE_CHECKING
 
 from enginebay.authors import Latency
-from enginebay_lab.measurement.benchmark_rows import Agreement, Ratio
+from enginebay_lab.measurement.benchmark_rows import Agreement, BenchmarkRow, Ratio
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -62,6 +62,20 @@ def ratio(own: Sequence[Window], baseline: Sequence[Window]) -> Ratio | None:
         return None
     found = Latency.of(ratios)
     return Ratio(found.median, found.low, found.high)
+
+
+def fastest(rows: Sequence[BenchmarkRow]) -> list[BenchmarkRow]:
+    """Return the rows that are fastest within the noise, by the time for an item, the first first.
+
+    A row is as fast as the first where the 95 % intervals of their medians overlap.
+    """
+    spans = [
+        (row.call.median / row.batch, row.call.low / row.batch, row.call.high / row.batch, row)
+        for row in rows
+        if row.call and row.batch > 0
+    ]
+    spans.sort(key=lambda span: span[0])
+    return [row for _, low, _, row in spans if low <= spans[0][2]]
 
 
 def quantiles(ordered: Sequence[float]) -> tuple[float, ...]:

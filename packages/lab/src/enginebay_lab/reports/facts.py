@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enginebay.commands import human_seconds
+from enginebay_lab.measurement.statistics import fastest
 from enginebay_lab.reports.entries import benchmarks_of
 from enginebay_lab.reports.sweep_parts import summary as sweep_summary
 
@@ -41,24 +42,24 @@ def summary(report: Findings, entries: Sequence[Entry]) -> Iterator[str]:
     against = f" against {references.pop()}" if len(references) == 1 else ""
     if judged:
         yield f"{len(verified)} of {len(judged)} verified{against}."
-    if fastest := _fastest(verified):
-        yield f"The fastest verified is {fastest}."
+    yield from _fastest(verified)
     yield from (found.reason for found in report.bisections if found.reason)
     if evaluated := [one for one in report.evaluations if one.reference]:
         yield f"Accuracy is beside {evaluated[0].reference}, on {evaluated[0].data.count:,} items."
 
 
-def _fastest(verified: Sequence[Entry]) -> str:
-    """The one with the shortest call for an item, and its duration; empty where it is the only."""
-    measured = [
-        (first.call.median / first.batch, entry.label)
-        for entry in verified
-        if (first := next(iter(entry.speeds), None)) and first.call and first.batch > 0
-    ]
-    if len(measured) < 2:
-        return ""
-    seconds, label = min(measured)
-    return f"{label}: {human_seconds(seconds)} for an item"
+def _fastest(verified: Sequence[Entry]) -> Iterator[str]:
+    """Which of several is the fastest, or that some are equally fast, and its time for an item."""
+    firsts = {id(entry.speeds[0]): entry.label for entry in verified if entry.speeds}
+    found = fastest([entry.speeds[0] for entry in verified if entry.speeds])
+    if len(firsts) < 2 or not found or found[0].call is None:
+        return
+    labels = ", ".join(firsts[id(row)] for row in found)
+    time = f"{human_seconds(found[0].call.median / found[0].batch)} for an item"
+    if len(found) == 1:
+        yield f"The fastest verified is {labels}: {time}."
+    else:
+        yield f"{labels} are equally fast within the noise: {time}."
 
 
 def notes(report: Findings, entries: Sequence[Entry]) -> Iterator[str]:
@@ -67,7 +68,7 @@ def notes(report: Findings, entries: Sequence[Entry]) -> Iterator[str]:
     for benchmark in benchmarks_of(report):
         if benchmark.baseline:
             beside = labels.get(benchmark.baseline, benchmark.baseline)
-            yield f"Speed is beside {beside}, with its 95 % interval."
+            yield f"Speed is beside {beside}, with its 95 % interval, where both agreed."
         yield from benchmark.notes
     for entry in entries:
         for row in entry.speeds:
