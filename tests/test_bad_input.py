@@ -71,6 +71,38 @@ def refused(ran: Ran, code: int, error: str, hint: str | None = None) -> None:
         assert lines[1] == f"hint: {hint}"
 
 
+# ── the export, before the model is built ───────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "hint"),
+    [
+        (
+            ("deploy", *ORT, "--opset", "3"),
+            "argument --opset: '3' does not fit ExportOptions.opset: wanted int >= 7",
+            "enginebay deploy -h",
+        ),
+        (
+            ("export", "--output", "m.xyz"),
+            "'m.xyz' does not say which IR to write: wanted .onnx, .pt, .pt2",
+            "pass --ir",
+        ),
+        (
+            ("export", "--ir", "onnx", "--output", "m.pt"),
+            "'m.pt' has the suffix of torchscript, and onnx is to be written",
+            "name it m.onnx, or leave --ir out",
+        ),
+    ],
+)
+def test_what_cannot_be_exported_is_refused_before_the_model_is_built(
+    cli: Run, here: Path, words: tuple[str, ...], error: str, hint: str
+) -> None:
+    (here / "heavy.py").write_text("def build():\n    raise SystemExit('it was built')\n")
+    command, *flags = words
+    refused(cli(command, "heavy.py:build", *flags), 2, error, hint)
+    assert [path.name for path in here.iterdir() if path.name.startswith("m.")] == []
+
+
 # ── the work directory ──────────────────────────────────────────────────────────────────────────
 
 

@@ -148,6 +148,28 @@ def test_an_engine_that_dies_or_says_nothing_is_a_row(tmp_path: Path) -> None:
     assert found.backends[1].error.startswith("the preview on backend 'dying' ended with SIGABRT")
 
 
+def test_only_engines_that_are_installed_are_asked_by_default(
+    tmp_path: Path, loopback: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    absent = (
+        "from enginebay.testing.loopback import *\n"
+        "@eb.hookimpl\ndef backend_info():\n"
+        "    return eb.BackendInfo(name='absent', irs=('onnx',), params=LoopbackParams,\n"
+        "        runtime_distributions=('no-such-engine>=1',))\n"
+    )
+    file = tmp_path / "relu.onnx"
+    eb.export(torch.nn.ReLU(), torch.ones(1, 3), path=file)
+    with temporary_backend("absent", absent):
+        installed = ["absent", loopback]
+        monkeypatch.setattr(
+            "enginebay.operations.preview_model.installed_backends", lambda: installed
+        )
+        assert [one.backend for one in eb.preview(str(file)).backends] == [loopback]
+        installed.remove(loopback)
+        with pytest.raises(UsageError, match=r"^no engine is installed"):
+            eb.preview(str(file))
+
+
 def test_what_is_wrong_with_the_call_is_raised(loopback: str) -> None:
     with pytest.raises(BackendNotFoundError):
         eb.preview(torch.nn.ReLU(), torch.ones(1), backends=["no-such-engine"])

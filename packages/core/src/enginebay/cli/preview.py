@@ -38,7 +38,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         type=_names,
         default=(),
         metavar="NAME,NAME",
-        help="look at these engines (default: all that are installed)",
+        help="look at these engines (default: all whose engines are installed)",
     )
     add_inputs(parser, "the model's own")
     ExportOptions.add_arguments(parser, only=("rewriters",))

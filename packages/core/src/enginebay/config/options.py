@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
+
+from msgspec import Meta
 
 from enginebay.errors import UsageError
 from enginebay.ir import ExporterName, IRKind
@@ -19,7 +21,7 @@ class ExportOptions(Declared):
     Attributes:
         ir: The IR; by default the backend's preferred ones in order, until one works.
         exporter: The ONNX exporter; by default dynamo, and torchscript where that fails.
-        opset: The ONNX operator set; by default the exporter's own.
+        opset: The ONNX operator set, from 7 on; by default the exporter's own.
         input_names: Names of the inputs, instead of the parameter names of ``forward``.
         output_names: Names of the outputs, instead of ``output``, ``output_0`` … or the keys of the
             result.
@@ -43,7 +45,7 @@ class ExportOptions(Declared):
 
     ir: IRKind | None = None
     exporter: ExporterName | None = None
-    opset: int | None = None
+    opset: Annotated[int, Meta(ge=7)] | None = None  # the oldest that torch's exporters list
     input_names: Sequence[str] | None = None
     output_names: Sequence[str] | None = None
     rewriters: Sequence[Any] = ()

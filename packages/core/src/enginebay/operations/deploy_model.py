@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -111,8 +112,11 @@ def deploy(
         shown = model_use.enter_context(show_steps()) if watch is True else watch or None
         steps = Steps(shown)
         with steps("reference") as set_detail:
+            was_imported = "torch" in sys.modules
             source = settings.find(model, args)
             model_use.enter_context(unchanged(source))
             prepared = line.prepare(source, args)
-            set_detail(prepared.reference.description)
+            imported = "torch" in sys.modules and not was_imported  # seconds, often most of them
+            detail = prepared.reference.description
+            set_detail(f"{detail}; and the import of torch" if imported else detail)
         return line.deploy(prepared, stage, steps)

@@ -65,8 +65,8 @@ def export(
 
     options = options or ExportOptions()
     refuse_options(options, "export")
+    kind = _kind_of(path, options.ir)
     source = find_model(model, (config or {}).get("codebase_config"), shapes_of(args))
-    kind = options.ir or _kind_of(path)
     check_choices(source, kind, options.exporter)
     target = Path(path) if path else Path(f"{source.name}{SUFFIXES[kind]}")
     if target.exists() and not overwrite:
@@ -95,12 +95,19 @@ def export(
         return write_ir(bound, kind, target, exporter=options.exporter, opset=opset, patch=patch)
 
 
-def _kind_of(path: str | Path | None) -> IRKind:
+def _kind_of(path: str | Path | None, wanted: IRKind | None) -> IRKind:
     if path is None:
-        return "onnx"
+        return wanted or "onnx"
     for kind, suffix in SUFFIXES.items():
         if Path(path).suffix == suffix:
+            if wanted not in (kind, None):
+                raise UsageError(
+                    f"'{path}' has the suffix of {kind}, and {wanted} is to be written",
+                    hint=f"name it {Path(path).with_suffix(SUFFIXES[wanted])}, or leave --ir out",
+                )
             return kind
+    if wanted:
+        return wanted
     raise UsageError(
         f"'{path}' does not say which IR to write: wanted {', '.join(SUFFIXES.values())}",
         hint="pass --ir",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from enginebay.backend import get_backend
+from enginebay.environment import check_distributions
 from enginebay.errors import EnginebayError, LackingOperatorsError, ModelError, UsageError
 from enginebay.exporters import Obstacle, merged, write_draft, write_ir
 from enginebay.hooks import ConvertRequest
@@ -111,7 +112,7 @@ def preview(
     Args:
         model: As :func:`enginebay.deploy` takes it.
         args: Example inputs, or recorded calls; by default the model's own.
-        backends: Their names; by default all that are installed.
+        backends: Their names; by default all whose engines are installed.
         rewriters: Rewriters of your own, as :class:`enginebay.ExportOptions` takes them.
         timeout: Seconds that each child process may take. The engines are asked in child
             processes. The export happens in one too, if the model can be sent there: text, or a
@@ -120,7 +121,7 @@ def preview(
 
     Raises:
         BackendUnavailableError: A backend that is named cannot be used.
-        UsageError: The model or its inputs are wrong, or no backend is installed.
+        UsageError: The model or its inputs are wrong, or no engine is installed.
         ModelError: The model's forward raised.
         RewriterError: One of ``rewriters`` is no set.
 
@@ -129,10 +130,12 @@ def preview(
         >>> eb.preview(torch.nn.ReLU(), torch.ones(1, 3)).clear  # doctest: +SKIP
         True
     """
-    names = tuple(dict.fromkeys(backends)) or tuple(installed_backends())
+    names = list(dict.fromkeys(backends)) or [
+        name for name in installed_backends() if _is_here(name)
+    ]
     check_timeout(timeout)
     if not names:
-        raise UsageError("no backend is installed", hint="pip install 'enginebay-onnxruntime[cpu]'")
+        raise UsageError("no engine is installed", hint="enginebay backends")
     for name in backends:
         get_backend(name)
     find_sets(rewriters)
@@ -143,6 +146,13 @@ def preview(
         found.append(_preview((model, args, rewriters), name, timeout))
     title = model if isinstance(model, str) else type(model).__name__
     return Preview(model=title, backends=tuple(found))
+
+
+def _is_here(name: str) -> bool:
+    try:
+        return check_distributions(get_backend(name).info.runtime_distributions).ok
+    except EnginebayError:
+        return True  # its own preview says what is wrong with the plugin
 
 
 def _preview(given: _Given, name: str, timeout: float) -> BackendPreview:
