@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
+from collections import Counter
+from types import SimpleNamespace
+
+import msgspec
 import numpy as np
 import onnxruntime
 import pytest
 
 import enginebay as eb
+from enginebay.environment import Tier
 from enginebay.errors import FallbackError, ParamsError
+from enginebay.hooks import CheckEnvRequest
+from enginebay_onnxruntime.environment import check_tier
 
 RELU = "(float[n] x) => (float[n] y) { y = Relu(x) }"
 HAS_CUDA = "CUDAExecutionProvider" in onnxruntime.get_available_providers()
@@ -42,6 +50,34 @@ def test_cuda_that_does_not_load_is_refused(load, device, strict):
     )
     check = f"enginebay check-env onnxruntime --device {device}"
     assert raised.value.hint == f"--device cpu; {check}"
+
+
+def test_the_library_that_keeps_cuda_from_loading_is_named(tmp_path, monkeypatch):
+    from enginebay_onnxruntime import providers
+    from enginebay_onnxruntime.params import OnnxruntimeParams
+
+    monkeypatch.setattr(providers, "available_providers", lambda: [providers.CUDA, providers.CPU])
+    monkeypatch.setattr(providers, "DRIVER", "libno-such-driver.so.1")
+    monkeypatch.setattr(onnxruntime, "__file__", str(tmp_path / "__init__.py"))
+    (tmp_path / "capi").mkdir()
+    provider = tmp_path / "capi" / "libonnxruntime_providers_cuda.so"
+    assert providers.missing_library() == str(provider)
+    shutil.copy(msgspec._core.__file__, provider)  # any library that loads
+    session = SimpleNamespace(get_providers=lambda: [providers.CPU])
+    assert providers.fallbacks(OnnxruntimeParams(device="cuda"), session, Counter()) == (
+        "CUDAExecutionProvider was requested and did not load: no libno-such-driver.so.1",
+    )
+    request = CheckEnvRequest(
+        tier=Tier.DEVICE,
+        params=OnnxruntimeParams(device="cuda"),
+        with_custom_ops=False,
+        work_dir=tmp_path,
+    )
+    check = check_tier(request).failed
+    assert (check.name, check.found) == ("CUDAExecutionProvider", "no libno-such-driver.so.1")
+    assert check.fix.startswith("install NVIDIA's driver")
+    monkeypatch.setattr(providers, "missing_library", lambda: "libcublasLt.so.13")
+    assert check_tier(request).failed.fix == "pip install 'onnxruntime-gpu[cuda,cudnn]'"
 
 
 @no_cuda

@@ -53,13 +53,24 @@ def _check_rivals() -> eb.EnvReport:
 
 
 def _check_device(request: CheckEnvRequest[OnnxruntimeParams]) -> eb.EnvReport:
-    from enginebay_onnxruntime.providers import available_providers, wanted_providers
+    from enginebay_onnxruntime.providers import (
+        CUDA,
+        DRIVER,
+        available_providers,
+        missing_library,
+        wanted_providers,
+    )
 
     params = request.params
     available = available_providers()
     report = eb.EnvReport()
     for provider in wanted_providers(params):
-        if provider in available:
+        if provider == CUDA and provider in available and (missing := missing_library()):
+            driver = "install NVIDIA's driver; in a container, start it with --gpus all"
+            libraries = "pip install 'onnxruntime-gpu[cuda,cudnn]'"
+            fix = driver if missing == DRIVER else libraries
+            report += failed(Tier.DEVICE, provider, found=f"no {missing}", fix=fix)
+        elif provider in available:
             report += passed(Tier.DEVICE, provider, found="compiled in")
         else:
             report += failed(

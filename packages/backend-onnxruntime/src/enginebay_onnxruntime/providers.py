@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import io
 from collections import Counter
+from contextlib import redirect_stdout
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enginebay.errors import ParamsError, nearest
@@ -13,10 +17,12 @@ if TYPE_CHECKING:
     from enginebay_onnxruntime.params import OnnxruntimeParams
 
 CPU = "CPUExecutionProvider"
-_CUDA = "CUDAExecutionProvider"
-_BY_DEVICE = {"cpu": (CPU,), "cuda": (_CUDA, CPU)}
+CUDA = "CUDAExecutionProvider"
+#: The library of NVIDIA's driver.
+DRIVER = "libcuda.so.1"
+_BY_DEVICE = {"cpu": (CPU,), "cuda": (CUDA, CPU)}
 #: The providers that keep tensors in CUDA memory and number their device by ``device_id``.
-ON_CUDA = (_CUDA, "TensorrtExecutionProvider")
+ON_CUDA = (CUDA, "TensorrtExecutionProvider")
 
 
 def wanted_providers(params: OnnxruntimeParams) -> tuple[str, ...]:
@@ -28,7 +34,7 @@ def wanted_providers(params: OnnxruntimeParams) -> tuple[str, ...]:
     """
     kind, colon, index = params.device.partition(":")
     if params.device == "auto":
-        kind = "cuda" if _CUDA in available_providers() else "cpu"
+        kind = "cuda" if CUDA in available_providers() else "cpu"
     if kind not in _BY_DEVICE or (colon and not (kind == "cuda" and index.isdecimal())):
         raise ParamsError(
             f"device '{params.device}' is not one of ONNX Runtime's: "
@@ -67,9 +73,9 @@ def provider_options(params: OnnxruntimeParams) -> dict[str, dict[str, str]]:
         ParamsError: An option names no provider, or one that is not wanted.
     """
     options: dict[str, dict[str, str]] = {name: {} for name in wanted_providers(params)}
-    if _CUDA in options:
+    if CUDA in options:
         # fp32 is fp32: TF32, whose mantissa has 10 bits, is ONNX Runtime's default from Ampere on.
-        options[_CUDA]["use_tf32"] = "0"
+        options[CUDA]["use_tf32"] = "0"
     _, _, index = params.device.partition(":")
     for name in ON_CUDA:
         if index and name in options:
@@ -84,6 +90,31 @@ def provider_options(params: OnnxruntimeParams) -> dict[str, dict[str, str]]:
             )
         options[name][option] = value
     return options
+
+
+def preload_cuda() -> None:
+    """Load CUDA's libraries from NVIDIA's wheels, where the system's loader does not look."""
+    import onnxruntime
+
+    with redirect_stdout(io.StringIO()):  # it prints what it does not find
+        onnxruntime.preload_dlls()
+
+
+def missing_library() -> str:
+    """Return which shared library keeps the CUDA provider from loading; empty where none does."""
+    import onnxruntime
+
+    preload_cuda()
+    provider = Path(onnxruntime.__file__).parent / "capi" / "libonnxruntime_providers_cuda.so"
+    for library in (provider, DRIVER):
+        try:
+            # Where nothing is missing the provider still does not load: its symbols are ONNX
+            # Runtime's to give. So this leaves nothing behind.
+            ctypes.CDLL(str(library))
+        except OSError as err:
+            if "cannot open shared object file" in str(err):
+                return str(err).partition(":")[0]
+    return ""
 
 
 def records_nodes(params: OnnxruntimeParams) -> bool:
@@ -112,12 +143,17 @@ def fallbacks(
 ) -> tuple[str, ...]:
     """Return one sentence for each provider that was requested and does not work."""
     wanted, loaded = wanted_providers(params), session.get_providers()
-    found = [f"{name} was requested and did not load" for name in wanted if name not in loaded]
+    found = [_unloaded(name) for name in wanted if name not in loaded]
     if counts and wanted[0] in loaded and not counts[wanted[0]]:
         found.append(f"{wanted[0]} was requested and takes no node of this model")
     if params.device not in ("cpu", "auto") and not any(name in ON_CUDA for name in wanted):
         found.append(f"device {params.device} was requested, and the providers do not use it")
     return tuple(found)
+
+
+def _unloaded(provider: str) -> str:
+    missing = missing_library() if provider == CUDA and CUDA in available_providers() else ""
+    return f"{provider} was requested and did not load" + (f": no {missing}" if missing else "")
 
 
 def device_of(provider: str, session: onnxruntime.InferenceSession) -> str:

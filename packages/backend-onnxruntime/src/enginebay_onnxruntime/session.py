@@ -11,7 +11,9 @@ from enginebay_onnxruntime.custom_ops import carried_libraries, register
 from enginebay_onnxruntime.optimizers import KEY, wrong_optimizers
 from enginebay_onnxruntime.providers import (
     CPU,
+    CUDA,
     available_providers,
+    preload_cuda,
     provider_options,
     records_nodes,
     wanted_providers,
@@ -154,6 +156,8 @@ def load_session(
         for name, given in provider_options(request.params).items()
         if name in available and name not in unwanted
     ] or [(CPU, {})]
+    if any(name == CUDA for name, _ in providers):
+        preload_cuda()
     try:
         # Its own fallback would print to stdout and try the CPU, now and in the middle of a run.
         return onnxruntime.InferenceSession(
