@@ -64,7 +64,7 @@ def test_private_names_are_the_backends() -> None:
             self._exact = self._counter = self._input_check = None
 
     with Private() as wrapper:
-        assert wrapper(np.ones((2, 3), np.float32))["sum"] == 6
+        assert wrapper(np.ones((2, 3), np.float32))[1] == 6
 
 
 @pytest.mark.parametrize("spec", [X, STATIC])
@@ -218,23 +218,71 @@ def test_wrong_inputs_are_refused_before_the_engine(inputs: Any, message: str) -
     assert wrapper.calls == 0
 
 
+class Masked(Wrapper):
+    """Gives x where the mask is true."""
+
+    receipt = Receipt(device="cpu", engine="masked 1")
+
+    def __init__(self) -> None:
+        super().__init__(inputs=(X, MASK), outputs=(Y,))
+
+    def execute(self, feed: dict[str, Any]) -> list[Any]:
+        return [feed["x"][feed["mask"]]]
+
+
+ONES = np.ones((2, 3), np.float32)
+BOTH = np.ones(2, bool)
+
+
 @pytest.mark.parametrize("spec", [X, STATIC])
-@pytest.mark.parametrize("x", [np.ones((2, 3), np.float32), torch.ones(2, 3)])
-def test_the_only_input_needs_no_name(spec: TensorSpec, x: Any) -> None:
-    outputs = Doubler(spec)(x)
-    assert type(outputs["double"]) is type(x)
-    assert float(outputs["sum"]) == 6
+@pytest.mark.parametrize("x", [ONES, torch.ones(2, 3)])
+def test_called_as_a_model_it_gives_what_a_model_gives(spec: TensorSpec, x: Any) -> None:
+    for double, total in (Doubler(spec)(x), Doubler(spec)(x=x)):
+        assert type(double) is type(total) is type(x)
+        assert float(total) == 6
 
 
-@pytest.mark.parametrize("given", [np.ones((2, 3), np.float32), (1, 2), None, 3])
-def test_inputs_without_names_are_refused_where_there_are_several(given: Any) -> None:
+@pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy])
+def test_inputs_in_order_by_name_and_mixed_give_the_only_output(kind: Any) -> None:
+    wrapper, x, mask = Masked(), kind(ONES), kind(np.array([True, False]))
+    for found in (wrapper(x, mask), wrapper(x, mask=mask), wrapper(mask=mask, x=x)):
+        assert type(found) is type(x)
+        assert found.tolist() == [[1, 1, 1]]
+    inputs = {"mask": mask, "x": x}
+    assert list(wrapper.run(inputs)) == list(wrapper(inputs)) == ["y"]
+
+
+def test_a_model_without_inputs_is_called_without_any() -> None:
+    class Constant(Wrapper):
+        receipt = Receipt(device="cpu", engine="constant 1")
+
+        def execute(self, feed: dict[str, Any]) -> list[Any]:
+            return [np.ones(3)]
+
+    assert Constant(inputs=(), outputs=(Y,))().tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("given", "named", "kinds"),
+    [
+        ((), {}, ""),
+        ((ONES,), {}, "ndarray"),
+        ((ONES, BOTH, BOTH), {}, "ndarray, ndarray, ndarray"),
+        ((ONES,), {"x": ONES}, "ndarray, x=ndarray"),
+        ((ONES, {"mask": BOTH}), {}, "ndarray, dict"),
+        (({"x": ONES},), {"mask": BOTH}, "dict, mask=ndarray"),
+        ((ONES,), {"mask": 0.5}, "ndarray, mask=float"),
+        (([ONES, BOTH],), {}, "list"),
+        ((None, BOTH), {}, "NoneType, ndarray"),
+    ],
+)
+def test_other_inputs_are_told_what_the_model_takes(given: Any, named: Any, kinds: str) -> None:
     wrapper = Doubler(X, MASK)
     with pytest.raises(InputError) as caught:
-        wrapper(given)
-    kind = type(given).__name__
-    wanted = "wanted a dict of arrays or tensors by name"
-    assert str(caught.value) == f"the inputs are of type {kind}; {wanted}"
-    assert caught.value.hint == "pass {'x': …, 'mask': …}"
+        wrapper(*given, **named)
+    wanted = "wanted arrays or tensors: x float32[batch, 3], mask bool[batch]"
+    assert str(caught.value) == f"the inputs given are ({kinds}); {wanted}"
+    assert caught.value.hint == "pass them in this order, or {'x': …, 'mask': …}"
     assert wrapper.calls == 0
 
 

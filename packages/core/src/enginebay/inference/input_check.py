@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import InputError, nearest
 from enginebay.tensors import is_torch, numpy_dtype
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
 
@@ -32,21 +31,23 @@ class InputCheck:
             for spec in specs
         )
 
-    def named(self, inputs: Mapping[str, Array] | Array) -> Mapping[str, Array]:
-        """Return the inputs by name: as they are, or the only one under its name.
+    def named(self, /, *inputs: Any, **by_name: Any) -> dict[str, Any]:
+        """Return arrays in the order of the model's inputs under their names, beside those by name.
 
         Raises:
-            InputError: They have no names, and the model has several inputs or none.
+            InputError: They are too few or too many, one has two values, or one is no array.
         """
-        if isinstance(inputs, Mapping):
-            return inputs
-        if len(self._specs) == 1 and hasattr(inputs, "dtype"):
-            return dict.fromkeys(self._specs, inputs)
+        found = dict(zip(self._specs, inputs, strict=False)) | by_name
+        is_whole = len(found) == len(inputs) + len(by_name) == len(self._specs)
+        if is_whole and all(hasattr(value, "dtype") for value in found.values()):
+            return found
+        kinds = [type(value).__name__ for value in inputs]
+        kinds += [f"{name}={type(value).__name__}" for name, value in by_name.items()]
+        specs = ", ".join(spec.describe() for spec in self._specs.values())
         example = ", ".join(f"'{name}': …" for name in self._specs)
         raise InputError(
-            f"the inputs are of type {type(inputs).__name__}; wanted a dict of arrays or tensors "
-            "by name",
-            hint=f"pass {{{example}}}",
+            f"the inputs given are ({', '.join(kinds)}); wanted arrays or tensors: {specs}",
+            hint=f"pass them in this order, or {{{example}}}",
         )
 
     def check_names(self, names: Mapping[str, object]) -> None:

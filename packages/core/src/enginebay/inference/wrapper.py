@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, overload
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from enginebay.inference.timing import ENGINE, Timing, marked_methods
 from enginebay.tensors import host_tensor, host_view, is_torch, to_device, to_numpy, to_torch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import torch
 
@@ -30,7 +31,7 @@ _NO_INPUT_FITS = (("", np.dtype(bool), None),)
 
 
 class Wrapper(ABC):
-    """One engine, ready to run: ``wrapper({"x": x}) -> {"y": y}``.
+    """One engine, ready to run: ``wrapper({"x": x}) -> {"y": y}``, or ``wrapper(x) -> y``.
 
     Torch tensors in give torch tensors out on the same device; NumPy arrays in give NumPy arrays
     out and import no torch. Inputs may have any strides and are never changed; what was returned
@@ -122,23 +123,37 @@ class Wrapper(ABC):
         """Free the engine; called once, by :meth:`close`."""
         return
 
-    def __call__(self, inputs: Mapping[str, Array] | Array) -> dict[str, Any]:
-        """Run the model once.
+    @overload
+    def __call__(self, inputs: Mapping[str, Array], /) -> dict[str, Any]: ...
+
+    @overload
+    def __call__(self, *inputs: Array, **named: Array) -> Any: ...
+
+    def __call__(self, inputs: Any = None, /, *more: Any, **named: Any) -> Any:
+        """Run the model once: on a dict of inputs by name, or as the model itself is called.
 
         Args:
-            inputs: One array or tensor for each name in ``input_names``; without its name where
-                the model has one input.
+            inputs: The inputs by name; or the first of them.
+            more: The others, in the order of ``input_names``.
+            named: Others by name.
 
         Returns:
-            One array or tensor for each name in ``output_names``, in that order.
+            Of a dict, a dict of the outputs in the order of ``output_names``. Else the only
+            output, or a tuple of them in this order.
 
         Raises:
             InputError: A name, dtype or shape is not what the model takes.
             InferenceError: The engine failed on inputs that fit.
+
+        Example:
+            >>> y = wrapper({"x": x})["y"]  # doctest: +SKIP
+            >>> y = wrapper(x)  # doctest: +SKIP
+            >>> boxes, scores = detector(image, threshold=threshold)  # doctest: +SKIP
         """
         # The common case first, in one flat loop: a tiny model takes 4 µs, and beside a large one
         # each Python line costs several times as much, since its data has emptied the caches.
-        if inputs.__class__ is dict and len(inputs) == len(self.__exact):
+        is_plain = inputs.__class__ is dict and not more and not named
+        if is_plain and len(inputs) == len(self.__exact):
             feed, tensors = {}, False
             for name, dtype, shape in self.__exact:
                 array = inputs.get(name)
@@ -152,7 +167,15 @@ class Wrapper(ABC):
             else:
                 found = self.__named(self.__run(self.execute, feed))
                 return {n: host_tensor(v) for n, v in found.items()} if tensors else found
-        return self.__call_converting(inputs)
+        if isinstance(inputs, Mapping) and not more and not named:
+            return self.__call_converting(inputs)
+        given = () if inputs is None and not more else (inputs, *more)
+        outputs = self.__call_converting(self.__input_check.named(*given, **named))
+        return tuple(outputs.values()) if len(outputs) != 1 else outputs.popitem()[1]
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Any]:
+        """Run the model once on inputs by name, and return its outputs by name, in their order."""
+        return self(inputs)
 
     def predict(self, item: Any) -> Sequence[Any]:
         """Run the model once on what its artifact's task takes, such as the path of a picture.
@@ -175,16 +198,15 @@ class Wrapper(ABC):
                 "input",
                 hint="deploy the model again with --task FILE.json",
             )
-        found: Sequence[Any] = task.read_outputs(self(task.preprocess(item)), item)
+        found: Sequence[Any] = task.read_outputs(self.run(task.preprocess(item)), item)
         return found
 
     def set_task(self, find_task: Callable[[], Any]) -> None:
         """Set what :meth:`predict` asks for the task; ``enginebay.load`` does."""
         self.__find_task = find_task
 
-    def __call_converting(self, given: Mapping[str, Array] | Array) -> dict[str, Any]:
+    def __call_converting(self, inputs: Mapping[str, Array]) -> dict[str, Any]:
         self.__check_usable()
-        inputs = self.__input_check.named(given)
         self.__input_check.check_names(inputs)
         device = next((value.device for value in inputs.values() if is_torch(value)), None)
         if device is not None and device.type == self.native_device:
