@@ -29,28 +29,38 @@ from enginebay.cli.model_arguments import (
     shared_options,
 )
 from enginebay.cli.output import (
+    print_blocks,
     print_fields,
     print_json,
     print_labelled,
     print_message,
     print_next,
     print_table,
-    short_path,
     stdout_on_stderr,
     styled,
 )
 from enginebay.cli.progress import progress
-from enginebay.cli.summaries import (
+from enginebay.cli.summaries import quiet_verdict, receipt_fields
+from enginebay.display import (
+    Block,
+    Fields,
+    Result,
+    Table,
+    human_error,
+    human_number,
+    human_seconds,
+    human_size,
     join_names,
-    quiet_verdict,
-    receipt_fields,
-    verdict_word,
+    short_path,
 )
-from enginebay.display import human_error, human_number, human_seconds, human_size
 from enginebay.operations import default_work_dir, python_call, typed
 
 __all__ = [
     "MODEL_HELP",
+    "Block",
+    "Fields",
+    "Result",
+    "Table",
     "add_backend_parameters",
     "add_data",
     "add_inputs",
@@ -69,6 +79,7 @@ __all__ = [
     "join_names",
     "model_options",
     "named_backends",
+    "print_blocks",
     "print_fields",
     "print_json",
     "print_labelled",
@@ -86,5 +97,4 @@ __all__ = [
     "stdout_on_stderr",
     "styled",
     "typed",
-    "verdict_word",
 ]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import enginebay as eb
 from enginebay.cli.output import print_table
 from enginebay.testing import temporary_backend
 from enginebay.testing.command_runs import command, environment
@@ -153,3 +154,26 @@ def test_a_reader_of_coloured_rows_may_leave_early(here: Path, loopback: str) ->
     )
     assert done.stderr == b""
     assert done.stdout.startswith(b"\x1b[1mKIND")
+
+
+def test_results_print_as_their_commands_do_and_are_their_documents(cli: Run, here: Path) -> None:
+    def unclocked(text: str) -> str:
+        return re.sub(r" +\d+\.\d+", " N", text)
+
+    options = {"backend": "loopback", "work_dir": "out", "overwrite": True}
+    deployment = eb.deploy("net.py:build", **options)  # type: ignore[arg-type]  # a dict of several types
+    words = ("net.py:build", "--backend", "loopback", "--work-dir", "out", "--overwrite")
+    ran, document = cli("deploy", *words), cli("deploy", *words, "--json").document
+    assert unclocked(ran.out).startswith(f"{unclocked(str(deployment))}\n\nNext:\n")
+    assert deployment.to_dict().keys() == document.keys()
+    assert deployment.to_dict()["rewriting"] == document["rewriting"]
+
+    assert f"{eb.verify('out')}\n" == cli("verify", "out").out
+    document = cli("verify", "out", "--json").document
+    assert document | eb.verify("out").to_dict() == document
+
+    preview = eb.preview("net.py:build", backends=["loopback"])
+    assert f"{preview}\n" == cli("preview", "net.py:build", "--backend", "loopback").out
+    assert repr(preview) == "<Preview of net.py:build, clear, on 1 backends>"
+    line = ("preview", "net.py:build", "--backend", "loopback", "--json")
+    assert preview.to_dict() == cli(*line).document

@@ -35,11 +35,9 @@ if TYPE_CHECKING:
     )
     from enginebay_lab.evaluation.evaluate_artifacts import evaluate as evaluate
     from enginebay_lab.evaluation.evaluation_rows import Evaluation as Evaluation
+    from enginebay_lab.measurement.benchmark import Benchmark as Benchmark
     from enginebay_lab.measurement.benchmark_artifact import benchmark as benchmark
-    from enginebay_lab.measurement.benchmark_rows import (
-        Benchmark as Benchmark,
-        BenchmarkRow as BenchmarkRow,
-    )
+    from enginebay_lab.measurement.benchmark_rows import BenchmarkRow as BenchmarkRow
     from enginebay_lab.reports.gathering import report as report
     from enginebay_lab.reports.result import Report as Report
     from enginebay_lab.sweeps.cells import Cell as Cell
@@ -65,8 +63,9 @@ __getattr__, __dir__, __all__ = lazy_names(
         "diagnosis.rank_layers": "Sensitivity sensitivity",
         "evaluation.evaluate_artifacts": "evaluate",
         "evaluation.evaluation_rows": "Evaluation",
+        "measurement.benchmark": "Benchmark",
         "measurement.benchmark_artifact": "benchmark",
-        "measurement.benchmark_rows": "Benchmark BenchmarkRow",
+        "measurement.benchmark_rows": "BenchmarkRow",
         "reports.gathering": "report",
         "reports.result": "Report",
         "sweeps.cells": "Cell",

@@ -7,6 +7,7 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -123,6 +124,26 @@ def test_bisect_finds_a_rewriter_of_ones_own_that_is_wrong(cli: Run, here: Path)
     assert (ran.code, "torch.Tensor.relu" in ran.out) == (1, True), ran.out
     ran = cli("bisect", "net-build-loopback", "--pieces", *wrong)
     assert (ran.code, "1 wrong" in ran.out) == (1, True), ran.out
+
+
+def test_bisections_and_pieces_print_as_the_command_does(cli: Run) -> None:
+    assert cli("deploy", "net.py:build", *DEPLOY, "--gain", "1.5", "--allow-mismatch").code == 0
+    found, pieces = lab.bisect("net-build-loopback"), lab.pieces("net-build-loopback")
+    assert f"{found}\n" == cli("bisect", "net-build-loopback").out
+    assert f"{pieces}\n" == cli("bisect", "net-build-loopback", "--pieces").out
+    assert repr(found) == f"<Bisection: {found.reason}>"
+    assert repr(pieces).startswith("<Pieces on loopback: 0 of ")
+
+
+def test_a_comparison_prints_as_the_command_does(cli: Run, here: Path) -> None:
+    words = ("--backend", "loopback", "--exporter", "torchscript", "--seconds", "0.05")
+    ran = cli("compare", "net.py:build", *words, "--work-dir", "out")
+    saved = (here / "out" / "comparison.json").read_bytes()
+    found = msgspec.json.decode(saved, type=lab.Comparison)
+    assert (f"{found}\n", ran.code) == (ran.out, 0)
+    assert found.to_dict() == {"schema": 1, **json.loads(saved)}
+    assert repr(found) == "<Comparison of net.py:build, rows: 1>"
+    assert "<th " in found._repr_html_()
 
 
 @pytest.mark.parametrize("flag", ["against", "report"])

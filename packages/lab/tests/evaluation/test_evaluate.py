@@ -44,6 +44,9 @@ def test_the_drop_the_agreement_and_the_worst_items() -> None:
 
 
 def test_the_command(cli: Run) -> None:
+    found = lab.evaluate(["good", "bad"], "data.npz", "accuracy", model="net.py:build")
+    assert f"{found}\n" == cli("evaluate", "good", "bad", *DATA, *ACCURACY).out
+    assert repr(found) == "<Evaluation on data.npz, rows: 2>"
     ran = cli("evaluate", "good", *DATA, "--metric", "accuracy", "--max-drop", "0.01")
     assert (ran.code, ran.err) == (0, "")
     header, row = ran.out.splitlines()

@@ -164,6 +164,8 @@ def test_an_artifact_alone() -> None:
     assert row.receipt.engine.startswith("onnx.reference")
     assert found.machine.cores > 0
     assert found.baseline == ""
+    assert str(found).splitlines()[0].split()[:2] == ["MEDIAN", "95"]
+    assert (repr(found), found.to_dict()["kind"]) == ("<Benchmark of good>", "benchmark")
 
 
 def test_memory_is_that_of_the_process_alone(here: Path) -> None:

@@ -12,6 +12,7 @@ from enginebay.artifact import manifest as manifests
 from enginebay.artifact.file_checks import HINT, check_file, check_paths, check_presence
 from enginebay.artifact.manifest import MANIFEST_NAME, Manifest
 from enginebay.artifact.replacement import read_whole
+from enginebay.display import human_size, short_path
 from enginebay.errors import ArtifactError, UsageError, check_text, nearest
 from enginebay.ir import IR_FOLDER, SUFFIXES
 
@@ -109,14 +110,19 @@ class Artifact(msgspec.Struct, frozen=True):
     def __repr__(self) -> str:
         return f"<Artifact of {self.backend}, {self.verdict}, in '{self.path}'>"
 
+    def describe(self) -> str:
+        """The folder, the number of files in it, and their size together."""
+        files = self.manifest.files
+        count = f"{len(files)} file{'' if len(files) == 1 else 's'}"
+        return f"{short_path(self.path)} ({count}, {human_size(sum(f.size for f in files))})"
+
     def _repr_html_(self) -> str:
         """What it is and what it holds, for notebooks."""
         from enginebay.display import html_fields
 
         manifest = self.manifest
-        size = sum(entry.size for entry in manifest.files)
         pairs = [
-            ("folder", f"{self.path} ({len(manifest.files)} files, {size:,} bytes)"),
+            ("folder", self.describe()),
             ("verdict", self.verdict),
             ("weights", manifest.weights),
             ("engine", f"{manifest.backend} {manifest.engine_version}"),

@@ -18,10 +18,10 @@ from enginebay.cli.output import (
     print_fields,
     print_json,
     print_next,
-    short_path,
     stdout_on_stderr,
 )
-from enginebay.cli.summaries import artifact_document, artifact_text, shape_text, verdict_text
+from enginebay.cli.summaries import artifact_document
+from enginebay.display import human_shape, short_path
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -81,7 +81,7 @@ def run(args: Namespace) -> int:
         return 0
     verification = artifact.manifest.verification
     assert verification is not None
-    print_fields((("verdict", verdict_text(verification)), ("artifact", artifact_text(artifact))))
+    print_fields((("verdict", verification.headline()), ("artifact", artifact.describe())))
     print_next(_next(artifact))
     return 0
 
@@ -89,7 +89,7 @@ def run(args: Namespace) -> int:
 def _next(artifact: Artifact) -> list[str]:
     folder = shlex.quote(short_path(artifact.path))
     inputs = [
-        f"--input {shlex.quote(f'{spec.name}={shape_text(_sizes(spec.dims))}')}"
+        f"--input {shlex.quote(f'{spec.name}={human_shape(_sizes(spec.dims))}')}"
         for spec in artifact.inputs
         if not spec.is_static and spec.dims
     ]

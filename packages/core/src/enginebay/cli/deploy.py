@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shlex
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.cli.arguments import add_work_dir, read_model, repeatable_command
 from enginebay.cli.model_arguments import (
@@ -13,25 +12,9 @@ from enginebay.cli.model_arguments import (
     add_options,
     model_options,
 )
-from enginebay.cli.output import (
-    print_fields,
-    print_json,
-    print_next,
-    print_table,
-    short_path,
-    stdout_on_stderr,
-)
-from enginebay.cli.summaries import (
-    artifact_text,
-    basis_fields,
-    engine_text,
-    join_names,
-    print_outputs,
-    quiet_verdict,
-    sizes_text,
-    verdict_text,
-    weights_text,
-)
+from enginebay.cli.output import print_blocks, print_json, print_next, stdout_on_stderr
+from enginebay.cli.summaries import quiet_verdict
+from enginebay.display import short_path
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -75,82 +58,11 @@ def run(args: Namespace) -> int:
                 watch=watch,
             )
     if args.json:
-        print_json(_document(deployment))
+        print_json(deployment.to_dict())
     else:
-        _print(deployment)
+        print_blocks(deployment.blocks())
+        print_next(_next(deployment))
     return 0
-
-
-def _document(deployment: Deployment) -> dict[str, Any]:
-    import msgspec
-
-    rewriting = deployment.rewriting
-    return {
-        "kind": "deployment",
-        "verdict": deployment.verdict,
-        "artifact": str(deployment.artifact.path),
-        "notes": list(deployment.notes),
-        "steps": msgspec.to_builtins(deployment.steps),
-        "rewriting": rewriting
-        and {
-            "fired": rewriting.fired,
-            "never_fired": list(rewriting.never_fired),
-            "not_found": list(rewriting.not_found),
-            "not_served": list(rewriting.not_served),
-            "lost": msgspec.to_builtins(rewriting.lost),
-        },
-        "manifest": msgspec.to_builtins(deployment.artifact.manifest),
-    }
-
-
-def _print(deployment: Deployment) -> None:
-    total = sum(step.seconds or 0.0 for step in deployment.steps)
-    print_table(
-        ("STEP", "SECONDS", ""),
-        [
-            *(
-                (s.name, f"{s.seconds or 0.0:.2f}", "failed" if s.failed else s.detail)
-                for s in deployment.steps
-            ),
-            ("total", f"{total:.2f}", ""),
-        ],
-        right=("SECONDS",),
-    )
-    sys.stdout.write("\n")
-    print_fields(
-        (
-            ("verdict", verdict_text(deployment.verification)),
-            *basis_fields(deployment.verification),
-            ("sizes", sizes_text(deployment.artifact.manifest.inputs)),
-            ("weights", weights_text(deployment.artifact.manifest.weights)),
-            ("engine", engine_text(deployment.receipt)),
-            *(("note", note) for note in deployment.notes),
-            ("kept", join_names(deployment.artifact.manifest.kept)),
-            *(("rewriters", line) for line in _rewriter_lines(deployment)),
-            ("artifact", artifact_text(deployment.artifact)),
-        )
-    )
-    if deployment.verification.outputs or deployment.verification.simulation:
-        sys.stdout.write("\n")
-        print_outputs(deployment.verification)
-    print_next(_next(deployment))
-
-
-def _rewriter_lines(deployment: Deployment) -> Iterator[str]:
-    report = deployment.rewriting
-    if report is None:
-        return
-    fired = [f"{each.name} ({each.count})" for each in report.applied if each.count]
-    if fired:
-        yield f"fired: {join_names(fired)}"
-    # Core's and the backend's own rarely fire: most models need few of them. --json has them all.
-    own = ("enginebay", deployment.artifact.manifest.plugin.distribution)
-    idle = [r.name for r in report.applied if not r.count and r.distribution not in own]
-    if idle:
-        yield f"never fired: {join_names(idle)}"
-    yield from report.not_found
-    yield from report.not_served
-    yield from (f"lost: {each.loss}" for each in report.lost if each.distribution not in own)
 
 
 def _next(deployment: Deployment) -> Iterator[str]:

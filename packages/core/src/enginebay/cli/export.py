@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enginebay.cli.arguments import add_dynamic, add_inputs, add_model_name, read_model
-from enginebay.cli.output import print_json, print_next, short_path, stdout_on_stderr
+from enginebay.cli.output import print_json, print_next, stdout_on_stderr
 from enginebay.cli.summaries import ir_document, print_ir
+from enginebay.display import short_path
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace

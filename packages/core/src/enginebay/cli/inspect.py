@@ -7,19 +7,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from enginebay.cli.output import print_fields, print_json, print_table, short_path
-from enginebay.cli.summaries import (
-    artifact_document,
-    basis_fields,
-    ir_document,
-    join_names,
-    print_ir,
-    print_outputs,
-    receipt_fields,
-    verdict_text,
-    weights_text,
-)
-from enginebay.display import human_size
+from enginebay.cli.output import print_blocks, print_fields, print_json, print_table
+from enginebay.cli.summaries import artifact_document, ir_document, print_ir, receipt_fields
+from enginebay.display import human_size, join_names, short_path
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -65,14 +55,16 @@ def run(args: Namespace) -> int:
 
 
 def _print(artifact: Artifact) -> None:
+    from enginebay.models import weights_text
+
     manifest = artifact.manifest
     verification = manifest.verification
     torch = f", torch {manifest.torch_version}" if manifest.torch_version else ""
     print_fields(
         (
             ("artifact", short_path(artifact.path)),
-            ("verdict", verdict_text(verification) if verification else "unverified"),
-            *(basis_fields(verification) if verification else ()),
+            ("verdict", verification.headline() if verification else "unverified"),
+            *(verification.fields() if verification else ()),
             ("weights", weights_text(manifest.weights)),
             ("backend", f"{manifest.backend} {manifest.engine_version}"),
             ("plugin", f"{manifest.plugin.distribution} {manifest.plugin.version}"),
@@ -96,7 +88,7 @@ def _print(artifact: Artifact) -> None:
     )
     if verification and (verification.outputs or verification.simulation):
         sys.stdout.write("\n")
-        print_outputs(verification)
+        print_blocks(verification.output_blocks())
     sys.stdout.write("\n")
     print_table(
         ("FILE", "SIZE", "SHA256"),

@@ -7,27 +7,42 @@ are wrapped at words, and rich is imported only there: start-up has a budget.
 from __future__ import annotations
 
 import os
-import re
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from enginebay.display import (
+    COLOUR_CODE,
+    SCHEMA,
+    Fields,
+    Table,
+    labelled,
+    printable,
+    table_lines,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
-    from pathlib import Path
     from typing import TextIO
 
     from rich.console import Console
+    from rich.text import Text
 
-#: The version of every JSON document; it grows when a key is removed or changes its meaning.
-SCHEMA = 1
+    from enginebay.display import Block
+
 #: The message of the commands about backends where there is none.
 NONE_INSTALLED = "No backend is installed. hint: pip install 'enginebay-onnxruntime[cpu]'"
 #: The fields that are copied into a shell, where a line break of ours would cut them in two.
 _COPIED = ("command",)
 #: As many characters of a digest as distinguish it from others.
 _DIGEST_WIDTH = 12
-_COLOUR_CODE = re.compile(r"\x1b\[[\d;]*m")
+#: What a text begins with that is coloured.
+_COLOURS = {
+    "verified": "green",
+    "unverified": "yellow",
+    "random": "yellow",
+    **dict.fromkeys(("mismatched", "crashed", "failed"), "red"),
+}
 
 
 @contextmanager
@@ -63,6 +78,24 @@ def styled(text: str, style: str, stream: TextIO) -> str:
     return Style.parse(style).render(text) if _console(stream).color_system else text
 
 
+def print_blocks(blocks: Iterable[Block]) -> None:
+    """Print a result's blocks on stdout, on a terminal in colours and wrapped at words.
+
+    Example:
+        >>> print_blocks(["2 files", Table(("FILE", "BYTES"), [("a.txt", "9")], right=("BYTES",))])
+        2 files
+        FILE   BYTES
+        a.txt      9
+    """
+    for block in blocks:
+        if isinstance(block, Table):
+            print_table(block.header, block.rows, right=block.right)
+        elif isinstance(block, Fields):
+            print_fields(block.pairs)
+        else:
+            print_labelled("", _coloured(printable(block)))
+
+
 def print_table(
     header: Sequence[str],
     rows: Iterable[Sequence[str]],
@@ -81,25 +114,17 @@ def print_table(
         right: The columns that hold numbers, which end at the same place.
         digests: The columns that hold digests, which may lose their end on a narrow terminal.
     """
-    lines = [tuple(map(_printable, row)) for row in rows]
+    lines = [tuple(map(printable, row)) for row in rows]
     columns = list(zip(header, *lines, strict=True))
     if not sys.stdout.isatty():
-        _print_aligned(columns, right)
+        first, *others = table_lines(header, lines, right)
+        sys.stdout.write("\n".join([styled(first, "bold", sys.stdout), *others, ""]))
     elif widths := _widths_that_fit(columns, right, digests):
         _print_wrapped(columns, widths, right)
     else:
         for line in lines:
             print_fields(zip(map(str.lower, header), line, strict=True))
             sys.stdout.write("\n")
-
-
-def _print_aligned(columns: Sequence[Sequence[str]], right: Collection[str]) -> None:
-    padded = []
-    for column in columns:
-        pad = str.rjust if column[0] in right else str.ljust
-        padded.append([pad(cell, max(map(len, column))) for cell in column])
-    header, *rows = ("  ".join(line).rstrip() for line in zip(*padded, strict=True))
-    sys.stdout.write("\n".join([styled(header, "bold", sys.stdout), *rows, ""]))
 
 
 def _widths_that_fit(
@@ -132,16 +157,33 @@ def _widths_that_fit(
 def _print_wrapped(
     columns: Sequence[Sequence[str]], widths: Sequence[int], right: Collection[str]
 ) -> None:
-    from rich.table import Table
-    from rich.text import Text
+    from rich.table import Table as RichTable
 
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    table = RichTable(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for (name, *_), width in zip(columns, widths, strict=True):
         table.add_column(name, width=width, justify="right" if name in right else "left")
     _, *rows = zip(*columns, strict=True)
     for row in rows:
-        table.add_row(*(Text(cell, overflow="ellipsis") for cell in row))
+        table.add_row(*map(_cell, row))
     _console(sys.stdout).print(table)
+
+
+def _cell(text: str) -> Text:
+    from rich.text import Text
+
+    return Text(text, overflow="ellipsis", style=_colour(text))
+
+
+def _colour(text: str) -> str:
+    """The colour of a text that begins with a verdict or the like; empty for others."""
+    return _COLOURS.get(text.partition(" ")[0].rstrip(":"), "")
+
+
+def _coloured(text: str) -> str:
+    """Colour the first word where it has a colour."""
+    word, blank, rest = text.partition(" ")
+    colour = _colour(word)
+    return styled(word, colour, sys.stdout) + blank + rest if colour else text
 
 
 def _columns() -> int:
@@ -163,13 +205,9 @@ def _console(stream: TextIO) -> Console:
 
 def print_fields(fields: Iterable[tuple[str, str]]) -> None:
     """Print ``name  value`` lines on stdout, the empty ones left out, a name only once in a row."""
-    shown = [(name, value) for name, value in fields if value]
-    width = max((len(name) for name, _ in shown), default=0)
-    before = ""
-    for name, value in shown:
-        label = f"{'' if name == before else name:<{width}}  "
-        print_labelled(label, _printable(value), wrap=name not in _COPIED)
-        before = name
+    for name, label, value in labelled(fields):
+        text = styled(value, "yellow", sys.stdout) if name == "warning" else _coloured(value)
+        print_labelled(label, text, wrap=name not in _COPIED)
 
 
 def print_labelled(label: str, text: str, *, wrap: bool = True) -> None:
@@ -177,7 +215,7 @@ def print_labelled(label: str, text: str, *, wrap: bool = True) -> None:
     if wrap and sys.stdout.isatty():
         from textwrap import fill
 
-        indent = " " * len(_COLOUR_CODE.sub("", label))
+        indent = " " * len(COLOUR_CODE.sub("", label))
         text = fill(
             text,
             _columns(),
@@ -194,19 +232,3 @@ def print_next(commands: Iterable[str]) -> None:
     sys.stdout.write("\nNext:\n")
     for command in commands:
         sys.stdout.write(f"  {command}\n")
-
-
-def short_path(path: Path) -> str:
-    """Return the path as people type it here: relative where it lies below the current folder."""
-    from pathlib import Path
-
-    here = Path.cwd()
-    if path != here and path.is_relative_to(here):
-        relative = str(path.relative_to(here))
-        return f"./{relative}" if relative.startswith("-") else relative
-    return str(path)
-
-
-def _printable(text: str) -> str:
-    """Escape what moves the cursor or breaks a row: a text may come from a file. Colours pass."""
-    return text if _COLOUR_CODE.sub("", text).isprintable() else repr(text)[1:-1]

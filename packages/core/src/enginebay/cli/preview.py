@@ -7,19 +7,11 @@ from argparse import ArgumentTypeError
 from typing import TYPE_CHECKING
 
 from enginebay.cli.arguments import MODEL_HELP, add_inputs
-from enginebay.cli.output import (
-    print_fields,
-    print_json,
-    print_message,
-    print_table,
-    stdout_on_stderr,
-)
+from enginebay.cli.output import print_blocks, print_json, print_message, stdout_on_stderr
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterator
 
-    from enginebay.operations import Preview
 
 EXAMPLES = (
     "enginebay preview net.py:build",
@@ -60,8 +52,6 @@ def _names(text: str) -> tuple[str, ...]:
 
 def run(args: Namespace) -> int:
     """Print all obstacles; there being one fails the command with exit code 1."""
-    import msgspec
-
     from enginebay.operations import preview
     from enginebay.tensors import parse_inputs
 
@@ -75,34 +65,11 @@ def run(args: Namespace) -> int:
             watch=_watch if sys.stderr.isatty() else None,
         )
     if args.json:
-        print_json({"preview": msgspec.to_builtins(found)})
+        print_json(found.to_dict())
     else:
-        _print(found)
+        print_blocks(found.blocks())
     return 0 if found.clear else 1
 
 
 def _watch(name: str) -> None:
     print_message(f"looking at {name} …")
-
-
-def _print(found: Preview) -> None:
-    rows = [
-        (one.backend, each.operator, ", ".join(each.modules) or "-", each.reason, each.rewriter)
-        for one in found.backends
-        for each in one.obstacles
-    ]
-    if rows:
-        print_table(("BACKEND", "OPERATOR", "MODULE", "REASON", "REWRITER"), rows)
-        sys.stdout.write("\n")
-    print_fields(_fields(found))
-
-
-def _fields(found: Preview) -> Iterator[tuple[str, str]]:
-    for one in found.backends:
-        if one.clear:
-            yield one.backend, f"nothing in the way, from {one.ir}"
-        if one.error:
-            yield one.backend, f"failed: {one.error}"
-        if one.rewritten:
-            counts = ", ".join(f"{name} ({count})" for name, count in one.rewritten.items())
-            yield one.backend, f"rewritten already: {counts}"

@@ -17,7 +17,8 @@ from enginebay.cli.run_items import (
     item_document,
     print_found,
 )
-from enginebay.cli.summaries import receipt_fields, shape_text
+from enginebay.cli.summaries import receipt_fields
+from enginebay.display import human_shape
 from enginebay.errors import UsageError
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def _print(outputs: dict[str, NumpyArray], receipt: Receipt, seconds: float) -> 
             (
                 row["name"],
                 row["dtype"],
-                shape_text(tuple(row["shape"])),
+                human_shape(tuple(row["shape"])),
                 *(_figure(row[key]) for key in ("min", "max", "mean")),
             )
             for row in rows

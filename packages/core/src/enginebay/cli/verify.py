@@ -6,13 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enginebay.cli.arguments import MODEL_HELP, add_inputs, artifact_inputs
-from enginebay.cli.output import (
-    print_fields,
-    print_json,
-    print_labelled,
-    stdout_on_stderr,
-)
-from enginebay.cli.summaries import basis_fields, print_outputs, quiet_verdict, verdict_text
+from enginebay.cli.output import print_blocks, print_json, print_labelled, stdout_on_stderr
+from enginebay.cli.summaries import quiet_verdict
 from enginebay.errors import UsageError
 
 if TYPE_CHECKING:
@@ -74,17 +69,10 @@ def run(args: Namespace) -> int:
     verification = outcome.verification
     outcome.warn()
     if args.json:
-        document = {
-            "kind": "verification",
-            "artifact": str(artifact.path),
-            "verification": verification,
-            "recorded": outcome.run,
-        }
-        print_json(msgspec.to_builtins(document))
+        more = {"artifact": str(artifact.path), "recorded": msgspec.to_builtins(outcome.run)}
+        print_json(verification.to_dict() | more)
     else:
-        print_labelled("", verdict_text(verification))
-        print_fields(basis_fields(verification))
-        print_outputs(verification)
+        print_blocks(verification.blocks())
         if outcome.run is not None:
             print_labelled("recorded: ", outcome.run.describe())
     return 0 if verification.passed else 1

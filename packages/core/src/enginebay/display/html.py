@@ -30,8 +30,13 @@ def html_fields(title: str, pairs: Iterable[tuple[str, str]]) -> str:
         for name, value in pairs
         if value
     )
-    heading = f"<div><b>{escape(title)}</b></div>" if title else ""
-    return heading + (f'<table style="{_TABLE}"><tbody>{rows}</tbody></table>' if rows else "")
+    table = f'<table style="{_TABLE}"><tbody>{rows}</tbody></table>' if rows else ""
+    return html_line(title) + table
+
+
+def html_line(text: str) -> str:
+    """Return a line, in bold; empty for an empty one."""
+    return f"<div><b>{escape(text)}</b></div>" if text else ""
 
 
 def html_table(

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
 
 #: Units of durations.
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+#: Names in a line; --json has them all.
+_SHOWN = 6
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -61,3 +68,33 @@ def human_error(error: float) -> str:
     digits, _, power = f"{error:.1e}".partition("e")
     factor = "" if digits == "1.0" else f"{digits}×"
     return f"{factor}10{str(int(power)).translate(_RAISED)}"
+
+
+def human_shape(shape: Sequence[int]) -> str:
+    """Return a shape as it is typed.
+
+    Example:
+        >>> human_shape((1, 3)), human_shape(())
+        ('1x3', 'scalar')
+    """
+    return "x".join(map(str, shape)) or "scalar"
+
+
+def join_names(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are.
+
+    Example:
+        >>> join_names([f"conv_{number}" for number in range(8)])
+        'conv_0, conv_1, conv_2, conv_3, conv_4, conv_5 and 2 more'
+    """
+    rest = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + rest
+
+
+def short_path(path: Path) -> str:
+    """Return the path as people type it here: relative where it lies below the current folder."""
+    here = path.cwd()
+    if path != here and path.is_relative_to(here):
+        relative = str(path.relative_to(here))
+        return f"./{relative}" if relative.startswith("-") else relative
+    return str(path)

@@ -35,6 +35,10 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     driver: str = ""
     details: dict[str, str] = {}
 
+    def describe(self) -> str:
+        """The engine, its device and its precision, in a line."""
+        return f"{self.engine} on {self.provider or self.device}, {self.precision}"
+
 
 def coarseness(precision: str) -> int:
     """The place in the order of precisions; an unknown one comes last, so that it is shown.

@@ -105,9 +105,8 @@ class Wrapper(ABC):
         from enginebay.display import html_fields
 
         receipt = self.receipt
-        place = receipt.provider or receipt.device
         pairs = [
-            ("engine", f"{receipt.engine} on {place}, {receipt.precision}"),
+            ("engine", receipt.describe()),
             *(("fallback", text) for text in receipt.fallbacks),
             *(("input", spec.describe()) for spec in self.inputs),
             *(("output", spec.describe()) for spec in self.outputs),
@@ -127,7 +126,7 @@ class Wrapper(ABC):
     def __call__(self, inputs: Mapping[str, Array], /) -> dict[str, Any]: ...
 
     @overload
-    def __call__(self, *inputs: Array, **named: Array) -> Any: ...
+    def __call__(self, /, *inputs: Array, **named: Array) -> Any: ...
 
     def __call__(self, inputs: Any = None, /, *more: Any, **named: Any) -> Any:
         """Run the model once: on a dict of inputs by name, or as the model itself is called.

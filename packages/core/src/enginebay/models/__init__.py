@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         load_weights as load_weights,
         measure_norms as measure_norms,
         take_weights as take_weights,
+        weights_text as weights_text,
     )
 
 
@@ -84,6 +85,8 @@ __getattr__, __dir__, __all__ = lazy_names(
         "models.source_options": "Options image_size read_options",
         "models.sources": "ModelSource",
         "models.state": "ModelState unchanged",
-        "models.weights": "RANDOM_WEIGHTS fixed_seed load_weights measure_norms take_weights",
+        "models.weights": (
+            "RANDOM_WEIGHTS fixed_seed load_weights measure_norms take_weights weights_text"
+        ),
     },
 )

@@ -21,6 +21,13 @@ RANDOM_WEIGHTS = "random (seed 0)"
 _WRAPPERS = ("state_dict", "model")
 
 
+def weights_text(weights: str) -> str:
+    """Where the weights come from; of random ones, what that means and what to type."""
+    if weights != RANDOM_WEIGHTS:
+        return weights
+    return f"{weights}: its answers mean nothing; --pretrained or --weights FILE brings others"
+
+
 @contextmanager
 def fixed_seed() -> Iterator[None]:
     """Seed torch's random numbers inside the block; the caller's own go on as they were.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from enginebay.backend import get_backend
+from enginebay.display import Fields, Result, Table, document
 from enginebay.environment import check_distributions
 from enginebay.errors import EnginebayError, LackingOperatorsError, ModelError, UsageError
 from enginebay.exporters import Obstacle, merged, write_draft, write_ir
@@ -22,9 +23,10 @@ from enginebay.operations.settings import check_timeout
 from enginebay.plugins import installed_backends
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import TypeAlias
 
+    from enginebay.display import Block
     from enginebay.rewriting import RewriterSet
 
     #: The model, its inputs and the caller's rewriters.
@@ -60,7 +62,7 @@ class BackendPreview(msgspec.Struct, frozen=True, kw_only=True):
         return not (self.obstacles or self.error)
 
 
-class Preview(msgspec.Struct, frozen=True, kw_only=True):
+class Preview(Result, msgspec.Struct, frozen=True, kw_only=True):
     """The result of :func:`preview`.
 
     Attributes:
@@ -75,6 +77,36 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     def clear(self) -> bool:
         """True if nothing stands in the way on any of them."""
         return all(one.clear for one in self.backends)
+
+    def __repr__(self) -> str:
+        state = "clear" if self.clear else "not clear"
+        return f"<Preview of {self.model}, {state}, on {len(self.backends)} backends>"
+
+    def blocks(self) -> Iterator[Block]:
+        """A row for each obstacle, and what else is to be said of each backend."""
+        rows = [
+            (one.backend, each.operator, ", ".join(each.modules) or "-", each.reason, each.rewriter)
+            for one in self.backends
+            for each in one.obstacles
+        ]
+        if rows:
+            yield Table(("BACKEND", "OPERATOR", "MODULE", "REASON", "REWRITER"), rows)
+            yield ""
+        yield Fields([pair for one in self.backends for pair in _fields(one)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document that ``enginebay preview --json`` prints."""
+        return document({"preview": self})
+
+
+def _fields(found: BackendPreview) -> Iterator[tuple[str, str]]:
+    if found.clear:
+        yield found.backend, f"nothing in the way, from {found.ir}"
+    if found.error:
+        yield found.backend, f"failed: {found.error}"
+    if found.rewritten:
+        counts = ", ".join(f"{name} ({count})" for name, count in found.rewritten.items())
+        yield found.backend, f"rewritten already: {counts}"
 
 
 class _Drafted(msgspec.Struct, frozen=True, kw_only=True):

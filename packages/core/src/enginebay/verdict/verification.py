@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import warnings
 from itertools import chain
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
+from enginebay.display import Fields, Result, document
+from enginebay.verdict.compared import compared
 from enginebay.verdict.figures import EXAMPLE, OutputComparison, Signal, Simulation
 from enginebay.verdict.matching import Matching
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
+    from enginebay.display import Block
 
 Verdict: TypeAlias = Literal["verified", "mismatched", "unverified", "crashed"]
 
@@ -106,7 +110,7 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Verification(msgspec.Struct, frozen=True, kw_only=True):
+class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
     """The verdict on an artifact, and how it came about.
 
     Attributes:
@@ -255,38 +259,47 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         return (f"{text} within {within}" if within else text) + sizes
 
     def __repr__(self) -> str:
+        return f"<Verification {self.headline()}>"
+
+    def headline(self) -> str:
+        """The verdict, its reference and the number of samples; or the reason for none."""
         if self.reason or not self.outputs:
-            return f"<Verification {self.verdict}: {self.reason}>"
-        return f"<Verification {self.verdict} against {self.reference} on {self.extent()}>"
+            return f"{self.verdict}: {self.reason}"
+        return f"{self.verdict} against {self.reference} on {self.extent()}"
 
-    def _repr_html_(self) -> str:
-        """The verdict, and a row for each output, for notebooks."""
-        from enginebay.display import html_fields, html_table
+    def blocks(self) -> Iterator[Block]:
+        """The verdict, what limits it, and a row for each output."""
+        yield self.headline()
+        yield Fields(self.fields())
+        yield from self.output_blocks()
 
-        title, _, about = repr(self).strip("<>").removeprefix("Verification ").partition(" ")
-        pairs = [
-            *([("simulation", self.simulation.describe())] if self.simulation else ()),
+    def fields(self) -> list[tuple[str, str]]:
+        """What limits the verdict, what comparators found, and likely causes of a mismatch."""
+        dropped = self.basis.dropped if self.basis else ()
+        return [
             *(("warning", text) for text in self.warnings),
             *(("compared", matching.describe()) for matching in self.matchings),
+            *(("signal", signal.describe()) for signal in self.signals if signal.passed),
             *(("cause", text) for text in self.causes()),
+            *(("left out", text) for text in dropped),
         ]
-        rows = [
-            (
-                output.name,
-                output.dtype,
-                "x".join(map(str, output.shape)) or "scalar",
-                "-" if output.max_abs_error is None else f"{output.max_abs_error:.3g}",
-                f"{output.rtol:.3g}",
-                f"{output.atol:.3g}",
-                "ok" if output.passed else output.reason or "differs",
+
+    def output_blocks(self) -> Iterator[Block]:
+        """A row for each output; those of a simulation below a line that says whose they are."""
+        yield from compared(self.outputs)
+        if simulation := self.simulation:
+            count = f"{simulation.samples} sample{'' if simulation.samples == 1 else 's'}"
+            if self.outputs:
+                yield ""
+            yield (
+                f"The graph that the engine is built from, run by {simulation.engine} on {count}; "
+                "the engine itself gave none of these figures:"
             )
-            for output in self.outputs
-        ]
-        header = ("output", "dtype", "shape", "max error", "rtol", "atol", "result")
-        right = ("max error", "rtol", "atol")
-        return html_fields(f"{title} {about}".strip(), pairs) + html_table(
-            header, rows, right=right
-        )
+            yield from compared(simulation.outputs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures, as ``enginebay verify --json`` prints them."""
+        return document({"kind": "verification", "verification": self})
 
     def warn(self) -> None:
         """Warn of what limits the verdict: a :class:`~enginebay.VerdictWarning` for each.

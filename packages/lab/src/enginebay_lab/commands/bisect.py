@@ -9,9 +9,6 @@ from enginebay.commands import (
     MODEL_HELP,
     add_inputs,
     artifact_inputs,
-    print_fields,
-    print_labelled,
-    print_table,
     stdout_on_stderr,
 )
 from enginebay.errors import UsageError
@@ -20,17 +17,11 @@ from enginebay_lab.commands.results import add_report, check_report, show
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from enginebay_lab.diagnosis.bisection import Bisection, Place
-    from enginebay_lab.diagnosis.piece_rows import PieceRow, Pieces
-
 EXAMPLES = (
     "enginebay bisect artifact",
     "enginebay bisect artifact --against other",
     "enginebay bisect artifact --pieces",
 )
-
-#: Rows of the table before the culprit, and behind it.
-_AROUND = 4
 
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
@@ -87,60 +78,7 @@ def run(args: Namespace) -> int:
         else:
             found = bisect(*what, against=args.against, **given)
     if args.pieces:
-        show(args, checked, _print_pieces)
+        show(args, checked)
         return int(not checked.passed)
-    show(args, found, _print, artifact)
+    show(args, found, artifact)
     return int(found.found)
-
-
-def _print(found: Bisection) -> None:
-    print_labelled("", found.reason)
-    tolerance = "" if found.rtol is None else f"rtol {found.rtol:.3g}, atol {found.atol:.3g}"
-    print_fields(
-        [
-            ("module", found.module or ("(the model)" if found.found else "")),
-            ("node", f"{found.node} ({found.operator})" if found.node else ""),
-            ("tensor", found.tensor),
-            ("allowed", tolerance),
-            ("sample", found.sample),
-            ("engines", f"{found.engines} built"),
-        ]
-    )
-    if rows := _around(found):
-        print_table(("MODULE", "THROUGH", "ALONE", ""), map(_row, rows), right=("THROUGH", "ALONE"))
-
-
-def _around(found: Bisection) -> tuple[Place, ...]:
-    """The places near the culprit: the first wrong one where it has none of its own."""
-    places = found.places
-    own = [i for i, place in enumerate(places) if place.module == found.module and place.wrong]
-    wrong = [i for i, place in enumerate(places) if place.wrong]
-    at = (own or wrong or [0])[0]
-    return places[max(0, at - _AROUND) : at + _AROUND + 1]
-
-
-def _row(place: Place) -> tuple[str, str, str, str]:
-    verdict = ""
-    if place.wrong_alone:
-        verdict = "wrong alone"
-    elif place.wrong:
-        verdict = "wrong" if place.wrong_alone is None else "right alone"
-    return place.title, _number(place.accumulated), _number(place.alone), verdict
-
-
-def _print_pieces(found: Pieces) -> None:
-    print_labelled("", found.summary)
-    print_fields([("precision", found.precision), ("engines", f"{found.engines} built")])
-    if rows := found.unverified:
-        columns = ("MODULE", "OPERATORS", "ERROR", "RTOL", "ATOL", "")
-        print_table(columns, map(_piece_row, rows), right=("ERROR", "RTOL", "ATOL"))
-
-
-def _piece_row(row: PieceRow) -> tuple[str, ...]:
-    operators = ",".join(row.operators) or row.type
-    figures = map(_number, (row.max_abs_error, row.rtol, row.atol))
-    return row.title, operators, *figures, row.reason or f"on {row.sample} values"
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2g}"

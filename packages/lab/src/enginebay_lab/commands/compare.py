@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from enginebay.commands import (
@@ -11,20 +9,13 @@ from enginebay.commands import (
     add_options,
     add_work_dir,
     default_work_dir,
-    human_number,
-    human_seconds,
-    human_size,
     named_backends,
-    print_fields,
-    print_table,
     quiet_verdict,
     read_model,
     repeatable_command,
     shared_options,
-    short_path,
     stdout_on_stderr,
     typed,
-    verdict_word,
 )
 from enginebay.errors import BackendUnavailableError, UsageError
 from enginebay_lab.commands.results import add_report, check_report, show
@@ -32,10 +23,8 @@ from enginebay_lab.commands.results import add_report, check_report, show
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from enginebay import BackendParams
-    from enginebay_lab.comparison.comparison import Comparison, ComparisonRow
 
 
 EXAMPLES = (
@@ -143,68 +132,5 @@ def run(args: Namespace) -> int:
             overwrite=args.overwrite,
             watch=watch,
         )
-    show(args, comparison, partial(_print, work_dir), work_dir=str(work_dir.resolve()))
+    show(args, comparison, work_dir=str(work_dir.resolve()))
     return 1 if any(row.artifact is None for row in comparison.rows) else 0
-
-
-def _print(work_dir: Path, comparison: Comparison) -> None:
-    is_measured = any(row.speed for row in comparison.rows)
-    figures = ("CALL", "ITEMS/S", "LOAD", "MEMORY") if is_measured else ()
-    header = ("BACKEND", "PRECISION", "VERDICT", "MAX ERROR", "SIZE", "DEPLOY", *figures)
-    print_table(
-        header,
-        [(*_verdict(row), *(_speed(row) if is_measured else ())) for row in comparison.rows],
-        right=header[3:],
-    )
-    sys.stdout.write("\n")
-    print_fields(
-        (
-            ("reference", comparison.reference),
-            *(line for row in comparison.rows for line in _reason(row)),
-            ("fastest", _fastest(comparison)),
-            *(("note", note) for note in comparison.notes),
-            ("folder", short_path(work_dir.resolve())),
-        )
-    )
-
-
-def _fastest(comparison: Comparison) -> str:
-    labels = [row.label for row in comparison.fastest]
-    if not labels:
-        return ""
-    noise = "equally fast within the noise, " if len(labels) > 1 else ""
-    return f"{', '.join(labels)}, {noise}of those verified"
-
-
-def _reason(row: ComparisonRow) -> Iterator[tuple[str, str]]:
-    if row.reason:
-        yield row.label, row.reason
-    elif row.verification:
-        yield from ((row.label, text) for text in row.verification.fallbacks)
-    if row.speed and row.speed.failure:
-        yield row.label, f"it could not be measured: {row.speed.failure}"
-    if row.hint:
-        yield row.label, f"hint: {row.hint}"
-
-
-def _verdict(row: ComparisonRow) -> tuple[str, ...]:
-    return (
-        row.backend,
-        row.precision or "-",
-        verdict_word(row.verdict),
-        "-" if row.max_abs_error is None else f"{row.max_abs_error:.2g}",
-        "-" if row.size is None else human_size(row.size),
-        human_seconds(row.seconds) if row.seconds else "-",
-    )
-
-
-def _speed(row: ComparisonRow) -> tuple[str, ...]:
-    speed = row.speed
-    if speed is None or speed.call is None:
-        return ("-",) * 4
-    return (
-        human_seconds(speed.call.median),
-        "-" if speed.items_per_second is None else human_number(speed.items_per_second),
-        "-" if speed.load is None else human_seconds(speed.load),
-        "-" if speed.peak_memory is None else human_size(speed.peak_memory),
-    )

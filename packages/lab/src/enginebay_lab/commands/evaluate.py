@@ -9,8 +9,6 @@ from enginebay.commands import (
     MODEL_HELP,
     add_data,
     data_set,
-    print_fields,
-    print_table,
     repeatable_command,
     stdout_on_stderr,
 )
@@ -21,8 +19,6 @@ from enginebay_lab.commands.results import add_report, check_report, exit_code, 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from enginebay_lab.evaluation.evaluation_rows import Evaluation, Row
-
 METRIC_HELP = (
     "accuracy, top-5 (or another number), mean-absolute-error, cosine (to PyTorch), file.py:attr "
     "or module:attr with update, compute and reset, torchmetrics:NAME, or SCHEME:NAME of a plugin"
@@ -32,8 +28,6 @@ EXAMPLES = (
     "enginebay evaluate artifact --data pictures --metric accuracy",
     "enginebay evaluate fp32 int8 --data items.npz --metric cosine --model net.py:build",
 )
-
-_RIGHT = ("VALUE", "PYTORCH", "DROP", "ITEMS", "AGREEMENT")
 
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
@@ -112,36 +106,5 @@ def run(args: Namespace) -> int:
         )
     evaluation = msgspec.structs.replace(evaluation, command=repeatable_command(args.argv))
     failures = evaluation.failures(args.max_drop)
-    show(args, evaluation, _print, failures=failures)
+    show(args, evaluation, failures=failures)
     return exit_code(failures)
-
-
-def _print(evaluation: Evaluation) -> None:
-    print_table(
-        ("ARTIFACT", "METRIC", *_RIGHT, "WORST ITEMS"),
-        [_cells(row) for row in evaluation.rows],
-        right=_RIGHT,
-    )
-    notes = []
-    if evaluation.data.targets:
-        notes.append(f"the targets are numbered by {evaluation.data.targets}")
-    if not evaluation.reference:
-        notes.append("no model was named, so nothing is compared; add --model MODEL")
-    print_fields([("note", note) for note in notes])
-
-
-def _cells(row: Row) -> tuple[str, ...]:
-    worst = [
-        f"{one.item} (not a number)" if one.error is None else f"{one.item} ({one.error:.2g})"
-        for one in row.worst[:3]
-    ]
-    figures = (_figure(row.value), _figure(row.reference), _figure(row.drop))
-    agreement = "-" if row.agreement is None else f"{row.agreement:.2%}"
-    return (
-        *(row.artifact, row.metric, *figures, str(row.count), agreement),
-        ", ".join(worst) or "-",
-    )
-
-
-def _figure(value: float | None) -> str:
-    return "-" if value is None else f"{value:.6g}"

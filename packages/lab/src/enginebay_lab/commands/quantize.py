@@ -10,17 +10,14 @@ from enginebay.commands import (
     add_options,
     add_work_dir,
     default_work_dir,
-    join_names,
     model_options,
-    print_fields,
+    print_blocks,
     print_json,
     quiet_verdict,
     read_model,
     repeatable_command,
-    short_path,
     stdout_on_stderr,
     typed,
-    verdict_word,
 )
 from enginebay_lab.commands.evaluate import METRIC_HELP
 
@@ -51,8 +48,6 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
 
 def run(args: Namespace) -> int:
     """Quantize, and say what it cost."""
-    import msgspec
-
     from enginebay import VerifyOptions
     from enginebay.commands import progress
     from enginebay_lab.diagnosis.quantization import quantize
@@ -70,28 +65,8 @@ def run(args: Namespace) -> int:
             overwrite=args.overwrite,
             watch=watch,
         )
-    artifact = found.deployment.artifact
     if args.json:
-        print_json(
-            {
-                "kind": "quantization",
-                "verdict": found.deployment.verdict,
-                "artifact": str(artifact.path),
-                "accuracy": msgspec.to_builtins(found.accuracy),
-                "max_drop": found.max_drop,
-                "kept": list(found.kept),
-                "layers": found.layers,
-                "manifest": msgspec.to_builtins(artifact.manifest),
-            }
-        )
-        return 0
-    print_fields(
-        (
-            ("verdict", verdict_word(found.deployment.verdict)),
-            ("accuracy", found.describe()),
-            ("given back", f"{len(found.kept)} of {found.layers} layers" if found.layers else ""),
-            ("kept", join_names(found.kept)),
-            ("artifact", short_path(artifact.path)),
-        )
-    )
+        print_json(found.to_dict())
+    else:
+        print_blocks(found.blocks())
     return 0

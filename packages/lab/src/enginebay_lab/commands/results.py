@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from enginebay.commands import (
+    print_blocks,
     print_json,
     print_message,
     repeatable_command,
@@ -16,7 +17,9 @@ from enginebay.commands import (
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
+
+    from enginebay.commands import Result
 
 
 def add_report(parser: ArgumentParser) -> None:
@@ -51,24 +54,19 @@ def check_report(args: Namespace, *artifacts: Any) -> None:
         report(*artifacts)
 
 
-def show(
-    args: Namespace, found: Any, print_text: Callable[[Any], None], *artifacts: Any, **more: Any
-) -> None:
+def show(args: Namespace, found: Result, *artifacts: Any, **more: Any) -> None:
     """Print a result, and write its report where one is wanted.
 
     Args:
         args: The parsed command line.
         found: The result.
-        print_text: Prints it for people.
         artifacts: What the report has besides.
         **more: What the JSON document has besides.
     """
-    import msgspec
-
     if args.json:
-        print_json({**msgspec.to_builtins(found), **more})
+        print_json(found.to_dict() | more)
     else:
-        print_text(found)
+        print_blocks(found.blocks())
     if args.report is not None:
         from enginebay_lab.reports.gathering import report
 

@@ -8,9 +8,8 @@ from enginebay.commands import (
     add_backend_parameters,
     add_model,
     model_options,
-    print_fields,
+    print_blocks,
     print_json,
-    print_table,
     read_model,
     stdout_on_stderr,
 )
@@ -18,7 +17,6 @@ from enginebay.commands import (
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from enginebay_lab.diagnosis.rank_layers import Sensitivity
 
 EXAMPLES = ("enginebay sensitivity net.py:build --backend {backend} --data items.npz",)
 
@@ -47,25 +45,7 @@ def run(args: Namespace) -> int:
         timeout = VerifyOptions.from_args(args).timeout
         found = sensitivity(read_model(args), **model_options(args), timeout=timeout, watch=watch)
     if args.json:
-        import msgspec
-
-        print_json(msgspec.to_builtins(found))
+        print_json(found.to_dict())
     else:
-        _print(found)
+        print_blocks(found.blocks())
     return 0
-
-
-def _print(found: Sensitivity) -> None:
-    print_table(
-        ("NODE", "OPERATOR", "DB"),
-        [
-            (one.node, one.operator, "-" if one.decibels is None else f"{one.decibels:.1f}")
-            for one in found.nodes
-        ],
-        right=("DB",),
-    )
-    note = (
-        f"the signal above the noise with one node alone in {found.precision}, on {found.items} "
-        "items; --int8-keep NODE keeps one in floating point, enginebay quantize chooses by itself"
-    )
-    print_fields([("note", note)])

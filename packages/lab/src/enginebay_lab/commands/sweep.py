@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections import Counter
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enginebay.commands import (
-    human_seconds,
-    human_size,
     print_fields,
     print_message,
     print_next,
-    print_table,
     repeatable_command,
     short_path,
     stdout_on_stderr,
-    verdict_word,
 )
 from enginebay.errors import UsageError
 from enginebay_lab.commands.executor_flags import add_executor, executor
@@ -27,17 +21,14 @@ from enginebay_lab.commands.results import add_report, check_report, exit_code, 
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator
 
-    from enginebay_lab.sweeps.sweep_rows import Sweep, SweepRow
+    from enginebay_lab.sweeps.sweep_rows import Sweep
 
 EXAMPLES = (
     "enginebay sweep sweep.toml --output swept",
     "enginebay sweep sweep.toml --output swept --resume",
 )
-
-#: As many notes of the rows as are printed.
-_NOTES = 8
 
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
@@ -100,7 +91,9 @@ def run(args: Namespace) -> int:
             rows = short_path(args.output.absolute() / ROWS_FILE)
             print_message(f"rows so far: {rows}; go on with: {_resumed(args)}")
         raise
-    show(args, found, partial(_print, args), failures=list(found.failures))
+    show(args, found, failures=list(found.failures))
+    if args.output is not None and not args.json:
+        _print_folder(args.output, found, _resumed(args))
     return exit_code(_errors(found))
 
 
@@ -124,87 +117,10 @@ def _resumed(args: Namespace) -> str:
     return shlex.join(["enginebay", *words])
 
 
-def _print(args: Namespace, found: Sweep) -> None:
-    for host, rows in found.hosts.items():
-        _print_host(host, rows)
-    folder = "" if args.output is None else short_path(args.output.absolute())
-    print_fields(
-        (
-            *_all_reasons(found.rows),
-            *(("note", note) for note in (*found.notes, *_row_notes(found.rows))),
-            ("folder", folder),
-        )
-    )
-    if folder and any(row.fault for row in found.rows):
-        print_next([_resumed(args)])
-
-
-def _row_notes(rows: Sequence[SweepRow]) -> Iterator[str]:
-    """The notes of the rows, each once."""
-    counts = Counter(note for row in rows for note in row.notes)
-    for note, count in counts.most_common(_NOTES):
-        yield note if count == 1 else f"{note} ({count} cells)"
-    if len(counts) > _NOTES:
-        yield f"{len(counts) - _NOTES} more in the rows"
-
-
-def _print_host(host: str, rows: Sequence[SweepRow]) -> None:
-    """Print the rows of one machine: figures of several are never side by side."""
-    machine = next((row.machine for row in rows if row.machine), None)
-    described = f" ({machine.processor}, {machine.cores} cores)" if machine else ""
-    print_fields([("machine", f"{host or 'none known'}{described}")])
-    columns = {
-        "MODEL": [row.model for row in rows],
-        # In one column, which a terminal of 80 characters has place for.
-        "BACKEND": [row.label.removeprefix(f"{row.model} on ") for row in rows],
-        "VERDICT": [verdict_word(row.verdict) for row in rows],
-        "MAX ERROR": [
-            "-" if row.max_abs_error is None else f"{row.max_abs_error:.2g}" for row in rows
-        ],
-        "SIZE": ["-" if row.size is None else human_size(row.size) for row in rows],
-        "DEPLOY": [human_seconds(row.seconds) if row.seconds else "-" for row in rows],
-        "CALL": ["-" if row.latency is None else human_seconds(row.latency) for row in rows],
-        "DROP": [", ".join(_drops(row)) or "-" for row in rows],
-    }
-    optional = ("CALL", "DROP")
-    shown = [name for name in columns if name not in optional or set(columns[name]) != {"-"}]
-    print_table(
-        shown,
-        zip(*(columns[name] for name in shown), strict=True),
-        right=("MAX ERROR", "SIZE", "DEPLOY", "CALL"),
-    )
-    sys.stdout.write("\n")
-
-
-def _drops(row: SweepRow) -> Iterator[str]:
-    """How much worse than PyTorch's each metric is, or the value where nothing is compared."""
-    for metric in row.metrics:
-        if metric.drop is not None:
-            yield f"{metric.metric} {metric.drop:.3g}"
-        else:
-            yield f"{metric.metric} {'-' if metric.value is None else f'= {metric.value:.6g}'}"
-
-
-def _all_reasons(rows: Iterable[SweepRow]) -> Iterator[tuple[str, str]]:
-    """Why rows are not verified; what many rows have in common stands there once."""
-    alike: dict[tuple[str, ...], list[str]] = {}
-    for row in rows:
-        alike.setdefault(tuple(_reasons(row)), []).append(row.label)
-    for reasons, labels in alike.items():
-        more = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
-        for text in reasons:
-            yield f"{labels[0]}{more}", text
-
-
-def _reasons(row: SweepRow) -> Iterator[str]:
-    if row.reason:
-        yield row.reason
-    if row.speed and row.speed.failure:
-        yield f"it could not be measured: {row.speed.failure}"
-    if row.attempts > 1:
-        yield f"begun {row.attempts} times, since workers died"
-    if row.hint:
-        yield f"hint: {row.hint}"
+def _print_folder(folder: Path, found: Sweep, resumed: str) -> None:
+    print_fields([("folder", short_path(folder.absolute()))])
+    if any(row.fault for row in found.rows):
+        print_next([resumed])
 
 
 def _errors(found: Sweep) -> Iterator[str]:

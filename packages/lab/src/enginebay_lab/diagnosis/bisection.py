@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
+
+from enginebay.commands import Fields, Result, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from enginebay.commands import Block
+
+#: Rows of the table before the culprit, and behind it.
+_AROUND = 4
 
 #: The step that goes wrong: from PyTorch to the exported graph, or from the graph to the engine.
 Step = Literal["export", "engine", "unknown", "none"]
@@ -58,7 +68,9 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     alone: float | None = None
 
 
-class Bisection(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="bisection"):
+class Bisection(
+    Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="bisection"
+):
     """The result of :func:`enginebay_lab.bisect`.
 
     Attributes:
@@ -102,6 +114,27 @@ class Bisection(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag
     engines: int = 0
     places: tuple[Place, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"<Bisection: {self.reason}>"
+
+    def blocks(self) -> Iterator[Block]:
+        """The finding, where it is, and the modules around it."""
+        yield self.reason
+        tolerance = "" if self.rtol is None else f"rtol {self.rtol:.3g}, atol {self.atol:.3g}"
+        yield Fields(
+            [
+                ("module", self.module or ("(the model)" if self.found else "")),
+                ("node", f"{self.node} ({self.operator})" if self.node else ""),
+                ("tensor", self.tensor),
+                ("allowed", tolerance),
+                ("sample", self.sample),
+                ("engines", f"{self.engines} built"),
+            ]
+        )
+        if rows := [_row(place) for place in _around(self)]:
+            numbers = ("THROUGH", "ALONE")
+            yield Table(("MODULE", *numbers, ""), rows, right=numbers)
+
     def sentence(self, backend: str, failure: str = "") -> str:
         """The finding in a sentence.
 
@@ -143,3 +176,26 @@ def call_title(module: str, call: int) -> str:
 
 def _number(value: float | None) -> str:
     return "an unknown amount" if value is None else f"{value:.2g}"
+
+
+def _around(found: Bisection) -> tuple[Place, ...]:
+    """The places near the culprit: the first wrong one where it has none of its own."""
+    places = found.places
+    own = [i for i, place in enumerate(places) if place.module == found.module and place.wrong]
+    wrong = [i for i, place in enumerate(places) if place.wrong]
+    at = (own or wrong or [0])[0]
+    return places[max(0, at - _AROUND) : at + _AROUND + 1]
+
+
+def _row(place: Place) -> tuple[str, str, str, str]:
+    verdict = ""
+    if place.wrong_alone:
+        verdict = "wrong alone"
+    elif place.wrong:
+        verdict = "wrong" if place.wrong_alone is None else "right alone"
+    return place.title, figure(place.accumulated), figure(place.alone), verdict
+
+
+def figure(value: float | None) -> str:
+    """A difference in a table."""
+    return "-" if value is None else f"{value:.2g}"

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from enginebay_lab.diagnosis.bisection import call_title
+from enginebay.commands import Fields, Result, Table
+from enginebay_lab.diagnosis.bisection import call_title, figure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from enginebay.commands import Block
 
 #: Of a piece: it agrees, differs, took its engine down, or could not be compared.
 PieceVerdict = Literal["verified", "mismatched", "crashed", "failed"]
@@ -58,7 +64,7 @@ class PieceRow(msgspec.Struct, frozen=True, kw_only=True):
         return call_title(self.module, self.call)
 
 
-class Pieces(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="pieces"):
+class Pieces(Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="pieces"):
     """The result of :func:`enginebay_lab.pieces`.
 
     Attributes:
@@ -92,3 +98,20 @@ class Pieces(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="p
         text = f"{counts['verified']} of {len(self.rows)} pieces agree alone"
         others = [f"{counts[key]} {words}" for key, words in _COUNTED.items() if counts[key]]
         return "; ".join((text, ", ".join(others))) if others else text
+
+    def __repr__(self) -> str:
+        return f"<Pieces on {self.backend}: {self.summary}>"
+
+    def blocks(self) -> Iterator[Block]:
+        """The summary, and a row for each piece that is not verified."""
+        yield self.summary
+        yield Fields([("precision", self.precision), ("engines", f"{self.engines} built")])
+        if rows := [_cells(row) for row in self.unverified]:
+            numbers = ("ERROR", "RTOL", "ATOL")
+            yield Table(("MODULE", "OPERATORS", *numbers, ""), rows, right=numbers)
+
+
+def _cells(row: PieceRow) -> tuple[str, ...]:
+    operators = ",".join(row.operators) or row.type
+    figures = map(figure, (row.max_abs_error, row.rtol, row.atol))
+    return row.title, operators, *figures, row.reason or f"on {row.sample} values"

@@ -11,7 +11,7 @@ import msgspec
 
 import enginebay as eb
 from enginebay.authors import Steps, check_target
-from enginebay.commands import python_call, typed
+from enginebay.commands import Fields, Result, join_names, python_call, short_path, typed
 from enginebay.errors import NotVerifiedError, UsageError
 from enginebay_lab.diagnosis.rank_layers import check_precision, sensitivity
 from enginebay_lab.evaluation.evaluate_artifacts import evaluate
@@ -19,16 +19,17 @@ from enginebay_lab.evaluation.evaluation_rows import Row
 from enginebay_lab.evaluation.find import find_metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from enginebay.authors import Step
+    from enginebay.commands import Block
 
 _PURPOSE = "max_drop gives layers back"
 #: The arguments of :func:`enginebay.deploy` that :func:`sensitivity` takes too.
 _SHARED = ("backend", "params", "precision", "dynamic", "export", "config")
 
 
-class Quantization(msgspec.Struct, frozen=True, kw_only=True):
+class Quantization(Result, msgspec.Struct, frozen=True, kw_only=True):
     """The result of :func:`quantize`.
 
     Attributes:
@@ -44,6 +45,34 @@ class Quantization(msgspec.Struct, frozen=True, kw_only=True):
     max_drop: float
     kept: tuple[str, ...]
     layers: int
+
+    def __repr__(self) -> str:
+        return f"<Quantization, {self.deployment.verdict}: {self.describe()}>"
+
+    def blocks(self) -> Iterator[Block]:
+        """The verdict, the metric, and what was given back to floating point."""
+        given_back = f"{len(self.kept)} of {self.layers} layers" if self.layers else ""
+        yield Fields(
+            (
+                ("verdict", self.deployment.verdict),
+                ("accuracy", self.describe()),
+                ("given back", given_back),
+                ("kept", join_names(self.kept)),
+                ("artifact", short_path(self.deployment.artifact.path)),
+            )
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document that ``enginebay quantize --json`` prints."""
+        deployed = self.deployment.to_dict()
+        return {
+            **{key: deployed[key] for key in ("schema", "verdict", "artifact", "manifest")},
+            "kind": "quantization",
+            "accuracy": msgspec.to_builtins(self.accuracy),
+            "max_drop": self.max_drop,
+            "kept": list(self.kept),
+            "layers": self.layers,
+        }
 
     def describe(self) -> str:
         """One line: the metric here and in PyTorch, and what was allowed."""

@@ -11,13 +11,15 @@ import msgspec
 
 import enginebay as eb
 from enginebay.authors import Steps, read_ir
+from enginebay.commands import Fields, Result, Table
 from enginebay.errors import UsageError
 from enginebay.hooks import ConvertRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from enginebay.authors import Sample, Step
+    from enginebay.commands import Block
 
 
 class NodeSensitivity(msgspec.Struct, frozen=True):
@@ -35,7 +37,9 @@ class NodeSensitivity(msgspec.Struct, frozen=True):
     decibels: float | None
 
 
-class Sensitivity(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="sensitivity"):
+class Sensitivity(
+    Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="sensitivity"
+):
     """The result of :func:`sensitivity`.
 
     Attributes:
@@ -49,6 +53,23 @@ class Sensitivity(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", t
     precision: str
     items: int
     nodes: tuple[NodeSensitivity, ...]
+
+    def __repr__(self) -> str:
+        return f"<Sensitivity of {len(self.nodes)} nodes on {self.backend}, {self.precision}>"
+
+    def blocks(self) -> Iterator[Block]:
+        """A row for each node, the costliest first."""
+        rows = [
+            (one.node, one.operator, "-" if one.decibels is None else f"{one.decibels:.1f}")
+            for one in self.nodes
+        ]
+        yield Table(("NODE", "OPERATOR", "DB"), rows, right=("DB",))
+        note = (
+            f"the signal above the noise with one node alone in {self.precision}, on {self.items} "
+            "items; --int8-keep NODE keeps one in floating point, enginebay quantize chooses by "
+            "itself"
+        )
+        yield Fields([("note", note)])
 
 
 def sensitivity(

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from enginebay.authors import DataRecord
+from enginebay.commands import Fields, Result, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from enginebay.commands import Block
 
 #: What a row is called in a file of rows.
 ROW_KIND = "evaluation row"
+
+_RIGHT = ("VALUE", "PYTORCH", "DROP", "ITEMS", "AGREEMENT")
 
 
 class WorstItem(msgspec.Struct, frozen=True):
@@ -85,7 +95,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Evaluation(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="evaluation"):
+class Evaluation(
+    Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="evaluation"
+):
     """What :func:`enginebay_lab.evaluate` found.
 
     Attributes:
@@ -100,6 +112,20 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", ta
     reference: str = ""
     command: str = ""
 
+    def __repr__(self) -> str:
+        return f"<Evaluation on {self.data.source}, rows: {len(self.rows)}>"
+
+    def blocks(self) -> Iterator[Block]:
+        """A row for each artifact and metric."""
+        rows = [_cells(row) for row in self.rows]
+        yield Table(("ARTIFACT", "METRIC", *_RIGHT, "WORST ITEMS"), rows, right=_RIGHT)
+        notes = []
+        if self.data.targets:
+            notes.append(f"the targets are numbered by {self.data.targets}")
+        if not self.reference:
+            notes.append("no model was named, so nothing is compared; add --model MODEL")
+        yield Fields([("note", note) for note in notes])
+
     def failures(self, max_drop: float | None = None) -> list[str]:
         """One line for each row that fails: its artifact was lost, or dropped by more than that.
 
@@ -107,3 +133,20 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", ta
             max_drop: The largest drop that passes; None where any does.
         """
         return [text for row in self.rows if (text := row.failure(max_drop))]
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    worst = [
+        f"{one.item} (not a number)" if one.error is None else f"{one.item} ({one.error:.2g})"
+        for one in row.worst[:3]
+    ]
+    figures = (_figure(row.value), _figure(row.reference), _figure(row.drop))
+    agreement = "-" if row.agreement is None else f"{row.agreement:.2%}"
+    return (
+        *(row.artifact, row.metric, *figures, str(row.count), agreement),
+        ", ".join(worst) or "-",
+    )
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.6g}"

@@ -11,7 +11,8 @@ from enginebay import Artifact
 from enginebay.authors import Steps, input_sets, inputs_for, load_request, to_numpy, use_artifact
 from enginebay.errors import EnginebayError, InputError, UsageError
 from enginebay_lab.journal import Journal
-from enginebay_lab.measurement.benchmark_rows import LINE_KIND, Benchmark
+from enginebay_lab.measurement.benchmark import Benchmark
+from enginebay_lab.measurement.benchmark_rows import LINE_KIND
 from enginebay_lab.measurement.contestant import Entrant, artifact_entry, torch_entry
 from enginebay_lab.measurement.heat import Heat
 from enginebay_lab.measurement.machine import this_machine

@@ -7,7 +7,6 @@ import msgspec
 from enginebay import Receipt
 from enginebay.authors import Latency
 from enginebay.hooks import TimedLayer
-from enginebay_lab.measurement.machine import Machine
 
 #: What a line is called in a file that is written while a benchmark runs.
 LINE_KIND = "benchmark line"
@@ -157,28 +156,3 @@ class BenchmarkRow(msgspec.Struct, frozen=True, kw_only=True):
     quantiles: tuple[float, ...] = ()
     layers: tuple[Layer, ...] = ()
     failure: str = ""
-
-
-class Benchmark(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="benchmark"):
-    """What :func:`enginebay_lab.benchmark` found.
-
-    Attributes:
-        rows: One for each artifact, batch and number of threads; those that ran against one
-            another follow one another, the baseline first.
-        machine: What it was measured on.
-        baseline: The name of the rows that the others are compared with; empty where there is
-            only one artifact.
-        notes: Why all figures should be taken with care; empty where nothing was seen.
-        command: What to type to measure again; empty where it was called in Python.
-    """
-
-    rows: tuple[BenchmarkRow, ...]
-    machine: Machine
-    baseline: str = ""
-    notes: tuple[str, ...] = ()
-    command: str = ""
-
-    @property
-    def failures(self) -> list[str]:
-        """A line for each row that has no figures."""
-        return [f"'{row.name}': {row.failure}" for row in self.rows if row.failure]

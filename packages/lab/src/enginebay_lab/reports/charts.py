@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
     from enginebay_lab.diagnosis.bisection import Bisection, Place
     from enginebay_lab.diagnosis.rank_layers import Sensitivity
-    from enginebay_lab.measurement.benchmark_rows import Benchmark, BenchmarkRow
+    from enginebay_lab.measurement.benchmark import Benchmark
+    from enginebay_lab.measurement.benchmark_rows import BenchmarkRow
     from enginebay_lab.reports.entries import Entry
 
 #: As many bars as fit on a page; the worst are shown.

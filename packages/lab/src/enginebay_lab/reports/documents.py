@@ -14,7 +14,8 @@ from enginebay_lab.diagnosis.bisection import Bisection
 from enginebay_lab.diagnosis.rank_layers import Sensitivity
 from enginebay_lab.evaluation.evaluation_rows import ROW_KIND as EVALUATION_ROW, Evaluation, Row
 from enginebay_lab.journal import SCHEMA, Journal, decode_json, similar_file
-from enginebay_lab.measurement.benchmark_rows import LINE_KIND, Benchmark, BenchmarkRow
+from enginebay_lab.measurement.benchmark import Benchmark
+from enginebay_lab.measurement.benchmark_rows import LINE_KIND, BenchmarkRow
 from enginebay_lab.measurement.machine import Machine
 from enginebay_lab.reports.findings import ReportedArtifact
 from enginebay_lab.reports.result import Report

@@ -10,7 +10,8 @@ import msgspec
 from enginebay.authors import Manifest
 from enginebay_lab.comparison.comparison import ComparisonRow
 from enginebay_lab.evaluation.evaluation_rows import Row
-from enginebay_lab.measurement.benchmark_rows import Benchmark, BenchmarkRow
+from enginebay_lab.measurement.benchmark import Benchmark
+from enginebay_lab.measurement.benchmark_rows import BenchmarkRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from enginebay_lab.diagnosis.bisection import Bisection
 from enginebay_lab.diagnosis.rank_layers import Sensitivity
 from enginebay_lab.evaluation.evaluation_rows import Evaluation
 from enginebay_lab.journal import SCHEMA
-from enginebay_lab.measurement.benchmark_rows import Benchmark
+from enginebay_lab.measurement.benchmark import Benchmark
 from enginebay_lab.sweeps.sweep_rows import Sweep
 
 

@@ -14,7 +14,7 @@ from enginebay_lab.comparison.comparison import ROWS_FILE, Comparison
 from enginebay_lab.diagnosis.bisection import Bisection
 from enginebay_lab.diagnosis.rank_layers import Sensitivity
 from enginebay_lab.evaluation.evaluation_rows import Evaluation
-from enginebay_lab.measurement.benchmark_rows import Benchmark
+from enginebay_lab.measurement.benchmark import Benchmark
 from enginebay_lab.reports.documents import WANTED, Verified, read_document
 from enginebay_lab.reports.findings import ReportedArtifact
 from enginebay_lab.reports.one_model import OneModel

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from enginebay_lab.diagnosis.bisection import Bisection
     from enginebay_lab.diagnosis.rank_layers import Sensitivity
     from enginebay_lab.evaluation.evaluation_rows import Evaluation, Row
-    from enginebay_lab.measurement.benchmark_rows import Benchmark, BenchmarkRow, Ratio
+    from enginebay_lab.measurement.benchmark import Benchmark
+    from enginebay_lab.measurement.benchmark_rows import BenchmarkRow, Ratio
     from enginebay_lab.reports.entries import Entry
 
 
