@@ -291,6 +291,16 @@ def test_any_mapping_holds_inputs() -> None:
     assert Doubler(STATIC)(inputs)["sum"] == 6
 
 
+def test_arrays_and_tensors_are_told_their_own_methods() -> None:
+    for x, call in (
+        (np.ones((2, 3)), "astype('float32')"),
+        (torch.ones(2, 3).double(), "to(torch.float32)"),
+    ):
+        with pytest.raises(InputError) as caught:
+            Doubler()(x)
+        assert caught.value.hint == f"convert it: x.{call}"
+
+
 def test_a_missing_input_does_not_reuse_the_previous_one() -> None:
     wrapper = Doubler(X, MASK)
     wrapper({"x": np.ones((2, 3), np.float32), "mask": np.ones(2, bool)})

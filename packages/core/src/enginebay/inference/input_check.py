@@ -68,21 +68,24 @@ class InputCheck:
             hint=f"add '{missing[0]}': {self._specs[missing[0]].describe()}",
         )
 
-    def check(self, feed: Mapping[str, Array]) -> None:
-        """Raise InputError for a wrong dtype, rank or size; names must have been checked."""
+    def check(self, feed: Mapping[str, Array], *, torch: bool | None = None) -> None:
+        """Raise InputError for a wrong dtype, rank or size; names must have been checked.
+
+        Args:
+            feed: The inputs.
+            torch: True if the caller has tensors, False for arrays; None says both what to call.
+        """
         sizes: dict[str, tuple[int, str]] = {}
         for name, value in feed.items():
             spec = self._specs[name]
-            if is_torch(value):
-                wanted, call = f"torch.{spec.dtype}", f"to(torch.{spec.dtype})"
-                fits = str(value.dtype) == wanted
-            else:
-                wanted, call = spec.dtype, f"astype('{spec.dtype}')"
-                fits = value.dtype == self._dtypes[name]
-            if not fits:
+            wanted = f"torch.{spec.dtype}" if is_torch(value) else spec.dtype
+            if str(value.dtype) != wanted and (
+                is_torch(value) or value.dtype != self._dtypes[name]
+            ):
+                calls = f"{name}.astype('{spec.dtype}')", f"{name}.to(torch.{spec.dtype})"
                 raise InputError(
                     f"input '{name}' has dtype {value.dtype}, wanted {wanted}",
-                    hint=f"convert it: {name}.{call}",
+                    hint=f"convert it: {' or '.join(calls) if torch is None else calls[torch]}",
                 )
             if spec.dims is not None:
                 self._check_shape(spec, tuple(value.shape), sizes)

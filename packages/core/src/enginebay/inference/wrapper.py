@@ -210,10 +210,10 @@ class Wrapper(ABC):
         device = next((value.device for value in inputs.values() if is_torch(value)), None)
         if device is not None and device.type == self.native_device:
             tensors = {name: to_device(inputs[name], device) for name in self.input_names}
-            self.__input_check.check(tensors)
+            self.__input_check.check(tensors, torch=True)
             return self.__named(self.__run(self.execute_torch, tensors))
         feed = {name: to_numpy(inputs[name]) for name in self.input_names}
-        self.__input_check.check(feed)
+        self.__input_check.check(feed, torch=device is not None)
         found = self.__named(self.__run(self.execute, feed))
         if device is None:
             return found
