@@ -200,6 +200,29 @@ def test_an_item_that_does_not_fit_is_named(net: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+ROWS = torch.from_numpy(IMAGES[:, 0])
+PAIRS = torch.utils.data.TensorDataset(ROWS, torch.zeros(len(ROWS)))
+FORMS = {
+    "tensor": ROWS,
+    "array": IMAGES[:, 0],
+    "tensors": torch.utils.data.TensorDataset(ROWS),
+    "pairs": PAIRS,
+    "iterable": list(zip(ROWS, range(24), strict=True)),
+    "loader": torch.utils.data.DataLoader(PAIRS, batch_size=7),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_whatever_the_data_come_in_the_ranges_are_the_same(
+    net: Path, tmp_path: Path, form: str
+) -> None:
+    wanted = int8(net, tmp_path / "wanted", ITEMS)
+    found = int8(net, tmp_path / "found", FORMS[form])
+    assert found.manifest.data.count == len(ITEMS)
+    one, other = ((each.path / "model.onnx").read_bytes() for each in (found, wanted))
+    assert one == other
+
+
 def test_nothing_to_quantise(tmp_path: Path) -> None:
     eb.export(
         nn.Sigmoid(),

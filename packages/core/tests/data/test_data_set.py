@@ -148,6 +148,92 @@ def test_a_loader_of_torch() -> None:
     assert items[4].target.tolist() == [8, 9]
 
 
+IMAGES = torch.rand(10, 3, 4, 4, generator=torch.Generator().manual_seed(0))
+LABELS = torch.arange(10)
+PAIRS = torch.utils.data.TensorDataset(IMAGES, LABELS)
+
+
+def loader(data: Any = PAIRS, size: int = 4) -> Any:
+    return torch.utils.data.DataLoader(data, batch_size=size)
+
+
+class Pairs:
+    def __iter__(self) -> Iterator[Any]:
+        return zip(IMAGES, LABELS, strict=True)
+
+
+#: What people have: rows and batches, with labels or without.
+ROWS = {
+    "tensor": IMAGES,
+    "array": IMAGES.numpy(),
+    "whole": IMAGES[:, None],
+    "tensors": torch.utils.data.TensorDataset(IMAGES),
+    "iterable": Pairs(),
+    "list": list(Pairs()),
+    "pairs": PAIRS,
+    "loader of 1": loader(size=1),
+    "loader of 4": loader(),
+    "loader of all": loader(size=10),
+    "loader alone": loader(IMAGES),
+    "named": [{"x": image, "target": label} for image, label in Pairs()],
+}
+
+
+@pytest.mark.parametrize("batch", [1, "batch"])
+@pytest.mark.parametrize("form", ROWS)
+def test_rows_and_batches_come_as_the_model_takes_them(form: str, batch: int | str) -> None:
+    spec = eb.TensorSpec("x", "float32", (batch, 3, 4, 4))
+    data = eb.DataSet(ROWS[form]).for_inputs([spec])
+    for _ in range(2):  # the same every time
+        items = list(data.items([spec]))
+        found = np.concatenate([item.inputs["x"] for item in items])
+        np.testing.assert_array_equal(found, IMAGES.numpy())
+    is_whole = batch != 1 and form.startswith("loader")
+    assert len(data) == len(items) == (10 if not is_whole else len(ROWS[form]))
+    targets = [item.target for item in items if item.target is not None]
+    labels = np.concatenate([np.atleast_1d(one) for one in targets]).tolist() if targets else []
+    has_labels = form not in ("tensor", "array", "whole", "tensors", "loader alone")
+    assert labels == (LABELS.tolist() if has_labels else [])
+
+
+def test_so_many_rows_are_taken_and_not_so_many_batches() -> None:
+    spec = eb.TensorSpec("x", "float32", (1, 3, 4, 4))
+    first = eb.DataSet(loader(), take=6).for_inputs([spec])
+    assert [int(item.target) for item in first.items([spec])] == [0, 1, 2, 3, 4, 5]
+    assert len(list(first.some(3).items([spec]))) == 3
+    drawn = eb.DataSet(PAIRS, take=6).for_inputs([spec])
+    assert [int(one.target) for one in drawn.items([spec])] == [one.number for one in drawn.items()]
+    assert len(drawn) == 6
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (torch.rand(4, 3, 5, 5), "item 0 of the Tensor .* has size 5 in dimension 2 of "),
+        (IMAGES[0], "item 0 of the Tensor .* has 2 dimensions .*, wanted 4: x "),
+        (IMAGES[:0], "the Tensor given as data holds no item"),
+        (loader(LABELS), "item 0 of the DataLoader .* has dtype int64, wanted float32"),
+        (LABELS, "item 0 of the Tensor .* has dtype int64, wanted float32"),
+        (IMAGES.double(), "item 0 of the Tensor .* has dtype float64, wanted float32"),
+        (loader([*IMAGES, IMAGES[0, 0]], 1), "item 10 of the DataLoader .* has 3 dimensions"),
+    ],
+)
+def test_what_is_no_batch_is_one_line(source: Any, message: str) -> None:
+    spec = eb.TensorSpec("x", "float32", (1, 3, 4, 4))
+    with pytest.raises(InputError, match=message) as caught:
+        list(eb.DataSet(source).for_inputs([spec]).items([spec]))
+    both = "convert it: x.astype('float32') or x.to(torch.float32)"
+    assert caught.value.hint == both or "dtype" not in str(caught.value)
+
+
+def test_a_batch_of_several_is_what_the_loader_gives() -> None:
+    spec = eb.TensorSpec("x", "float32", (5, 3, 4, 4))
+    data = eb.DataSet(loader(size=5)).for_inputs([spec])
+    assert [item.target.tolist() for item in data.items([spec])] == LABELS.view(2, 5).tolist()
+    with pytest.raises(InputError, match=r"has size 4 in dimension 0 .*, wanted 5: x float32\[5, "):
+        list(eb.DataSet(loader()).for_inputs([spec]).items([spec]))
+
+
 SOURCE = """
 import numpy as np
 import enginebay as eb
@@ -279,6 +365,7 @@ def test_fewer_items_the_second_time_are_an_error() -> None:
         (iter([1]), "the list_iterator given as data can be read once only"),
         (5, "the int given as data is no data set"),
         ({"x": X}, "the dict given as data is no data set"),
+        (torch.tensor(1.0), "the Tensor given as data is no data set"),
         ("nowhere.npz", "no data set 'nowhere.npz'"),
         ("sub/nowhere", "no data set 'sub/nowhere'"),
         (lambda: 5, "the function given as data raised TypeError: .int. object is not iterable"),

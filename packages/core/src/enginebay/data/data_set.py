@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import numpy as np
 
-from enginebay.data.data_sources import Unprepared, open_source
+from enginebay.data.batches import form_of, split
+from enginebay.data.data_sources import Unprepared, Values, open_source
 from enginebay.data.record import DataRecord
 from enginebay.errors import InputError, UsageError
 from enginebay.inference import InputCheck
@@ -102,6 +103,7 @@ class DataSet:
             named, source = f"'{source}'", find_data(source)
         self._digests = array("Q")
         self._length: int | None = None
+        self._is_rows = False
         self._source: Source = open_source(source, named)
         self._take, self._seed = take, seed
         self._indices = _drawn(self._source.count, take, seed)
@@ -130,6 +132,30 @@ class DataSet:
         other._source, other.named = source, self.named
         other.targets = str(getattr(opened, "targets", ""))
         return other
+
+    def for_inputs(self, inputs: Sequence[TensorSpec]) -> DataSet:
+        """The same items for a model with these inputs: rows get a batch axis, batches are split.
+
+        Items that fit stay as they are, and so do those that do not: reading them says why.
+        """
+        names = [spec.name for spec in inputs]
+
+        def pairs(data: DataSet) -> Iterator[tuple[dict[str, NumpyArray], Any]]:
+            return (_item(0, raw, names, frozenset())[1:] for raw in data._raw())
+
+        try:
+            form = form_of(next(pairs(self.part(0, 1)))[0], inputs)
+        except (StopIteration, InputError, KeyError):
+            return self
+        if form == "rows":
+            other = self._copy(self._indices, self._take)
+            other._is_rows = True
+            return other
+        if form == "batches":
+            whole, other = self._copy(None, None), self._copy(None, self._take)
+            other._source = Values(lambda: split(pairs(whole)), self.description)
+            return other
+        return self
 
     @property
     def needs_task(self) -> bool:
@@ -169,6 +195,8 @@ class DataSet:
             number = count if self._indices is None else self._indices[count]
             try:
                 item = _item(number, raw, names, left_out)
+                if self._is_rows:
+                    item = item._replace(inputs={n: v[None] for n, v in item.inputs.items()})
                 if check is not None:
                     check.check_names(item.inputs)
                     check.check(item.inputs)

@@ -200,8 +200,11 @@ def open_source(source: Any, named: str | None = None) -> Source:
         return _open_path(Path(source))
     described = named or f"the {type(source).__name__} given as data"
     is_sequence = hasattr(source, "__getitem__") and isinstance(source, Sized)
-    if isinstance(source, Mapping) or not (
-        isinstance(source, Iterable) or is_sequence or callable(source)
+    is_scalar = getattr(source, "shape", None) == ()
+    if (
+        isinstance(source, Mapping)
+        or is_scalar
+        or not (isinstance(source, Iterable) or is_sequence or callable(source))
     ):
         raise InputError(
             f"{described} is no data set; wanted an iterable of items, such as a list of dicts",

@@ -64,8 +64,8 @@ def convert(
     if int8_keep:
         engine.check_calibrated(given, "int8_keep keeps layers out of int8")
     engine.check_data(given, has_data=data is not None)
-    held = None if data is None else DataSet.of(data)
     model = read_ir(ir)
+    held = None if data is None else DataSet.of(data).for_inputs(model.inputs)
     with staging(work_dir, overwrite=overwrite) as stage:
         calibration = engine.calibration(model, given, held)
         request = ConvertRequest(

@@ -85,7 +85,7 @@ def prepare(
         if settings.data is args:
             data = DataSet(args.fitting(model.example_shapes, model.dynamic))
     if data is not None:
-        data = data.for_task(fitted)
+        data = data.for_task(fitted).for_inputs(model.open_inputs)
         some = data.some(items)
     reference = record_reference(
         model,

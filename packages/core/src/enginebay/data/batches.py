@@ -1,0 +1,37 @@
+"""Rows and batches of a data set, one by one for a model that takes a batch of one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from enginebay.tensors import NumpyArray, TensorSpec
+
+
+def form_of(first: Mapping[str, NumpyArray], inputs: Sequence[TensorSpec]) -> str:
+    """Return what items are, by the first one.
+
+    Returns:
+        ``rows`` without the model's batch axis, of size 1 or open; ``batches`` of another size
+        than its 1; empty if they fit, or do not fit for another reason.
+    """
+    shapes = [(first[spec.name].shape, spec.dims or ()) for spec in inputs]
+    gaps = {len(shape) - len(dims) for shape, dims in shapes}
+    sizes = {dims[0] if dims else 0 for _, dims in shapes}
+    if gaps == {-1} and (sizes == {1} or all(isinstance(size, str) for size in sizes)):
+        return "rows"
+    lengths = {shape[:1] for shape, _ in shapes}
+    is_batch = gaps == {0} and sizes == {1} and len(lengths) == 1 and lengths != {(1,)}
+    return "batches" if is_batch else ""
+
+
+def split(
+    batches: Iterable[tuple[dict[str, NumpyArray], Any]],
+) -> Iterator[tuple[dict[str, NumpyArray], Any]]:
+    """Yield inputs and target of each row of each batch, in a batch of one."""
+    for inputs, target in batches:
+        for row in range(min(map(len, inputs.values()))):
+            values = {name: array[row : row + 1] for name, array in inputs.items()}
+            yield values, target[row] if getattr(target, "shape", ()) else target
