@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         model_line as model_line,
         no_graph_dump as no_graph_dump,
         quiet as quiet,
+        raised_at as raised_at,
     )
     from enginebay.ir.onnx_file import read_onnx as read_onnx
     from enginebay.ir.scopes import source_modules as source_modules
@@ -38,7 +39,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "ir.half": "to_half",
         "ir.model": "ExporterName IRKind IRModel IR_FOLDER SUFFIXES",
-        "ir.noise": "model_line no_graph_dump quiet",
+        "ir.noise": "model_line no_graph_dump quiet raised_at",
         "ir.onnx_file": "read_onnx",
         "ir.scopes": "source_modules",
         "ir.summary": "describe",

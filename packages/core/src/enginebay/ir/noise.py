@@ -8,10 +8,11 @@ import warnings
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from threading import get_ident
+from traceback import walk_stack, walk_tb
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from types import FrameType
 
 #: They log tracebacks and which optional packages are missing.
@@ -107,7 +108,7 @@ def _note(message: Warning | str, filename: str, number: int) -> str:
     return f"tracing: {str(message).partition('. ')[0]} ({place})"
 
 
-def model_line(frame: FrameType | None) -> str:
+def model_line(frame: FrameType) -> str:
     """The innermost line that is neither torch's, NumPy's nor ours: ``folder/net.py:12``.
 
     Args:
@@ -116,12 +117,20 @@ def model_line(frame: FrameType | None) -> str:
     Returns:
         The line; an empty text where there is none.
     """
+    return _place(walk_stack(frame))
+
+
+def raised_at(err: BaseException) -> str:
+    """The same of the lines that an exception came through, as ``" (folder/net.py:12)"``."""
+    place = _place(reversed([*walk_tb(err.__traceback__)]))
+    return f" ({place})" if place else ""
+
+
+def _place(steps: Iterable[tuple[FrameType, int]]) -> str:
     modules = (sys.modules.get(name) for name in ("torch", "numpy", "enginebay"))
     own = tuple(str(Path(str(module.__file__)).parent) for module in modules if module)
     own += (warnings.__file__, "<frozen")
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if not file.startswith(own):
-            return f"{'/'.join(Path(file).parts[-2:])}:{frame.f_lineno}"
-        frame = frame.f_back
+    for frame, line in steps:
+        if not (file := frame.f_code.co_filename).startswith(own):
+            return f"{'/'.join(Path(file).parts[-2:])}:{line}"
     return ""
