@@ -165,9 +165,10 @@ def test_a_mismatch_is_exit_code_1_and_publishes_nothing(cli: Run, here: Path) -
     ran = cli("deploy", "tiny.onnx", "--backend", "loopback", "--gain", "1.5")
     assert (ran.code, ran.out) == (1, "")
     assert re.fullmatch(
-        r"error: mismatched against .+ on 1 output, [25] samples; worst: \"y\".* at \[.+\]: "
-        r"expected \S+, found \S+; \d+ of 48 places differ; allowed rtol \S+, atol \S+; "
-        r"rtol \S+ would pass\n"
+        r"error: mismatched against .+ on [25] samples\n"
+        r"place    \"y\".* at \[.+\]: expected \S+, found \S+; \d+ of 48 places differ\n"
+        r"allowed  rtol \S+, atol \S+; rtol \S+ would pass\n"
+        r"(warning  .+\n)*"
         r"hint: look at the model, the rewriters or the params; --allow-mismatch "
         r"publishes the artifact with this verdict, and then enginebay bisect tiny-loopback "
         r"names the layer\n",
@@ -176,6 +177,7 @@ def test_a_mismatch_is_exit_code_1_and_publishes_nothing(cli: Run, here: Path) -
     assert sorted(path.name for path in here.iterdir()) == ["net.py", "tiny.onnx"]
     document = cli("deploy", "tiny.onnx", "--gain", "1.5", "--json").document
     assert document["error"]["type"] == "NotVerifiedError"
+    assert document["error"]["message"].splitlines()[1].startswith('place    "y"')
     assert document["verification"]["verdict"] == "mismatched"
     assert 0.1 < document["verification"]["outputs"][0]["rtol_that_passes"] <= 0.5
 

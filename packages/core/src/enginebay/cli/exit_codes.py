@@ -234,7 +234,9 @@ def _report(arguments: list[str], err: BaseException, message: str, hint: str | 
 
             document["verification"] = msgspec.to_builtins(err.verdict)
         print_json(document)
-    sys.stderr.write(f"{styled('error:', 'red', sys.stderr)} {_one_line(message)}\n")
+    lines = isinstance(err, NotVerifiedError) and err.verdict.outputs
+    text = message if lines else _one_line(message)
+    sys.stderr.write(f"{styled('error:', 'red', sys.stderr)} {text}\n")
     if hint:
         sys.stderr.write(f"{styled('hint:', 'cyan', sys.stderr)} {_one_line(hint)}\n")
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from rich.console import Console
-    from rich.text import Text
 
     from enginebay.display import Block
 
@@ -158,20 +157,15 @@ def _print_wrapped(
     columns: Sequence[Sequence[str]], widths: Sequence[int], right: Collection[str]
 ) -> None:
     from rich.table import Table as RichTable
+    from rich.text import Text
 
     table = RichTable(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for (name, *_), width in zip(columns, widths, strict=True):
         table.add_column(name, width=width, justify="right" if name in right else "left")
     _, *rows = zip(*columns, strict=True)
     for row in rows:
-        table.add_row(*map(_cell, row))
+        table.add_row(*(Text(cell, overflow="ellipsis", style=_colour(cell)) for cell in row))
     _console(sys.stdout).print(table)
-
-
-def _cell(text: str) -> Text:
-    from rich.text import Text
-
-    return Text(text, overflow="ellipsis", style=_colour(text))
 
 
 def _colour(text: str) -> str:

@@ -209,4 +209,4 @@ def _check_verdict(
             here = Path.cwd()
             typed = str(target.relative_to(here) if target.is_relative_to(here) else target)
             hint += f", and then enginebay bisect {shlex.quote(typed)} names the layer"
-    raise NotVerifiedError(verification.summary(), verdict=verification, hint=hint)
+    raise NotVerifiedError(verification.explain(), verdict=verification, hint=hint)

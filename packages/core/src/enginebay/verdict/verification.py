@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
-from enginebay.display import Fields, Result, document
+from enginebay.display import Fields, Result, document, labelled
 from enginebay.verdict.compared import compared
 from enginebay.verdict.figures import EXAMPLE, OutputComparison, Signal, Simulation
 from enginebay.verdict.matching import Matching
@@ -246,6 +246,16 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
         matched = (one.describe() for one in self.matchings)
         accuracy = (one.accuracy() for one in self.signals if one.passed and one.accuracy())
         return "; ".join((text, *matched, *self.fallbacks, *accuracy, *self.causes()))
+
+    def explain(self) -> str:
+        """The same in lines of their own: the verdict, the place, causes, and what limits it."""
+        if self.reason or not self.outputs:
+            return self.headline()
+        worst = max(self.outputs, key=lambda output: output.badness)
+        place, _, allowed = worst.describe().partition("; allowed ")
+        fields = sorted(self.fields(), key=lambda field: field[0] != "cause")
+        lines = labelled([("place", place), ("allowed", allowed), *fields])
+        return "\n".join((self.headline(), *(label + text for _, label, text in lines)))
 
     def extent(self) -> str:
         """The extent of the comparison: ``3 samples``, ``the example alone``."""
