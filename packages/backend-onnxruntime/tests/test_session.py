@@ -59,7 +59,7 @@ def test_a_profile_is_written_and_named(load, tmp_path, caplog):
     prefix = tmp_path / "profiles" / "run"
     wrapper = load(FOLDABLE, profile=str(prefix))
     wrapper({"x": ONES})
-    with caplog.at_level(logging.INFO, "enginebay_onnxruntime"):
+    with caplog.at_level(logging.INFO, "enginebay.onnxruntime"):
         wrapper.close()
     file = Path(wrapper.receipt.details["profile"])
     assert file in prefix.parent.iterdir()

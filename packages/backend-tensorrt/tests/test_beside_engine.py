@@ -305,7 +305,7 @@ def test_two_libraries_of_one_name(stand_ins: Any, tmp_path: Path) -> None:
 def test_messages_go_to_logging(stand_ins: Any, caplog: pytest.LogCaptureFixture) -> None:
     logger = library_of(TensorrtParams()).logger
     severity = stand_ins.trt.ILogger
-    caplog.set_level("DEBUG", "enginebay_tensorrt")
+    caplog.set_level("DEBUG", "enginebay.tensorrt")
     with logger.collecting() as errors:
         for level in (severity.VERBOSE, severity.INFO, severity.WARNING, severity.ERROR):
             logger.log(level, f"about {level.name}")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from enginebay.hooks import WrapperRequest
     from enginebay_onnxruntime.params import OnnxruntimeParams
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("enginebay.onnxruntime")
 
 _LEVELS = {
     "disable": "ORT_DISABLE_ALL",

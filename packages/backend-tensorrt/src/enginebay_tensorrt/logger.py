@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("enginebay.tensorrt")
 # Without any handler Python prints errors, and they are in the exceptions already.
 _log.addHandler(logging.NullHandler())
 #: By the numbers of TensorRT's severities, INTERNAL_ERROR first. Its bindings look for a member's

@@ -40,7 +40,7 @@ _POST_PROCESSING = {
     "background_label_id": False,
 }
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("enginebay.mmdet")
 
 
 def build(request: ModelRequest) -> Any:

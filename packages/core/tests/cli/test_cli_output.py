@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import re
 import subprocess
 import sys
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
 import enginebay as eb
+from enginebay.authors import Steps
 from enginebay.cli.output import print_table
+from enginebay.cli.progress import progress
 from enginebay.testing import temporary_backend
 from enginebay.testing.command_runs import command, environment
 
@@ -177,3 +181,31 @@ def test_results_print_as_their_commands_do_and_are_their_documents(cli: Run, he
     assert repr(preview) == "<Preview of net.py:build, clear, on 1 backends>"
     line = ("preview", "net.py:build", "--backend", "loopback", "--json")
     assert preview.to_dict() == cli(*line).document
+
+
+def test_long_work_says_now_and_then_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Lines(io.StringIO):
+        def write(self, text: str) -> int:
+            told.set()
+            return super().write(text)
+
+    told = threading.Event()
+    monkeypatch.setattr("sys.stderr", Lines())
+    monkeypatch.setattr("enginebay.cli.progress._SECONDS", 0.01)
+    before = threading.active_count()
+    with progress() as watch, Steps(watch)("convert") as set_detail:
+        set_detail("calibrating on 300 items")
+        assert told.wait(60)
+    line = sys.stderr.getvalue().splitlines()[0]  # type: ignore[attr-defined]  # it is Lines
+    assert re.fullmatch(r"… convert, \d+ s so far(  calibrating on 300 items)?", line)
+    assert threading.active_count() == before
+
+
+def test_the_log_is_shown_where_it_is_asked_for(here: Path, loopback: str) -> None:
+    code = "import logging, sys; logging.getLogger('enginebay.mine').info('a note')\n"
+    (here / "noting.py").write_text(f"{code}from net import build\n")
+    words = command("export", "noting.py:build", "--exporter", "torchscript")
+    for more, shown in (((), False), (("-v",), True)):
+        line = [*words, "--output", f"{shown}.onnx", *more]
+        ran = subprocess.run(line, capture_output=True, text=True, check=True, env=environment())
+        assert ("enginebay.mine: a note\n" in ran.stderr) == shown

@@ -69,6 +69,11 @@ def _run(arguments: list[str]) -> int:
     except SystemExit:  # argparse, after -h; any other exit is a failure
         return 0
     args.argv = arguments
+    if args.verbose:
+        import logging
+
+        logging.basicConfig(format="%(name)s: %(message)s")
+        logging.getLogger("enginebay").setLevel(logging.DEBUG)
     code: int = module.run(args)
     return code
 
@@ -130,3 +135,5 @@ def add_common(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--json", action="store_true", help="print one JSON document, also about an error"
     )
+    text = "show what converters and engines print, and the rest of the log, on stderr"
+    parser.add_argument("-v", "--verbose", action="store_true", help=text)

@@ -78,14 +78,7 @@ def styled(text: str, style: str, stream: TextIO) -> str:
 
 
 def print_blocks(blocks: Iterable[Block]) -> None:
-    """Print a result's blocks on stdout, on a terminal in colours and wrapped at words.
-
-    Example:
-        >>> print_blocks(["2 files", Table(("FILE", "BYTES"), [("a.txt", "9")], right=("BYTES",))])
-        2 files
-        FILE   BYTES
-        a.txt      9
-    """
+    """Print a result's blocks on stdout, on a terminal in colours and wrapped at words."""
     for block in blocks:
         if isinstance(block, Table):
             print_table(block.header, block.rows, right=block.right)

@@ -11,11 +11,9 @@ if TYPE_CHECKING:
 
 
 def form_of(first: Mapping[str, NumpyArray], inputs: Sequence[TensorSpec]) -> str:
-    """Return what items are, by the first one.
+    """Return ``rows`` for a first item without the model's batch axis, of size 1 or open.
 
-    Returns:
-        ``rows`` without the model's batch axis, of size 1 or open; ``batches`` of another size
-        than its 1; empty if they fit, or do not fit for another reason.
+    ``batches`` for one of another size than the model's 1; else nothing: it fits, or is wrong.
     """
     shapes = [(first[spec.name].shape, spec.dims or ()) for spec in inputs]
     gaps = {len(shape) - len(dims) for shape, dims in shapes}

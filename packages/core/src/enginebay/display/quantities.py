@@ -71,12 +71,7 @@ def human_error(error: float) -> str:
 
 
 def human_shape(shape: Sequence[int]) -> str:
-    """Return a shape as it is typed.
-
-    Example:
-        >>> human_shape((1, 3)), human_shape(())
-        ('1x3', 'scalar')
-    """
+    """Return a shape as it is typed: ``1x3``."""
     return "x".join(map(str, shape)) or "scalar"
 
 

@@ -89,12 +89,7 @@ def _html(block: Block) -> str:
 def table_lines(
     header: Sequence[str], rows: Iterable[Sequence[str]], right: Collection[str] = ()
 ) -> list[str]:
-    """Return a table's lines, its columns aligned.
-
-    Example:
-        >>> table_lines(("FILE", "BYTES"), [("a.txt", "9")], right=("BYTES",))
-        ['FILE   BYTES', 'a.txt      9']
-    """
+    """Return a table's lines, its columns aligned."""
     padded = []
     for column in zip(header, *(map(printable, row) for row in rows), strict=True):
         pad = str.rjust if column[0] in right else str.ljust
@@ -103,12 +98,7 @@ def table_lines(
 
 
 def labelled(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str, str]]:
-    """Yield name, label and value of each that is not empty; equal names in a row have one label.
-
-    Example:
-        >>> list(labelled([("note", "a"), ("note", "b"), ("cause", "")]))
-        [('note', 'note  ', 'a'), ('note', '      ', 'b')]
-    """
+    """Yield name, label and value of those with a value; equal names in a row have one label."""
     shown = [(name, value) for name, value in pairs if value]
     width = max((len(name) for name, _ in shown), default=0)
     before = ""

@@ -143,11 +143,6 @@ class Wrapper(ABC):
         Raises:
             InputError: A name, dtype or shape is not what the model takes.
             InferenceError: The engine failed on inputs that fit.
-
-        Example:
-            >>> y = wrapper({"x": x})["y"]  # doctest: +SKIP
-            >>> y = wrapper(x)  # doctest: +SKIP
-            >>> boxes, scores = detector(image, threshold=threshold)  # doctest: +SKIP
         """
         # The common case first, in one flat loop: a tiny model takes 4 µs, and beside a large one
         # each Python line costs several times as much, since its data has emptied the caches.

@@ -10,7 +10,7 @@ import msgspec
 
 from enginebay.artifact import staging
 from enginebay.models import RecordedCalls, unchanged
-from enginebay.operations.line import Line
+from enginebay.operations.deployment import Deployment, Line
 from enginebay.operations.recorded_command import python_call
 from enginebay.operations.settings import resolve_settings
 from enginebay.operations.shown_steps import show_steps
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from enginebay.config import ExportOptions, VerifyOptions
-    from enginebay.operations.deployment import Deployment
     from enginebay.operations.steps import Step
     from enginebay.params import BackendParams
 
