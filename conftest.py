@@ -15,6 +15,8 @@ from hypothesis import settings
 from tests.fork_server import fork_server, no_forks
 from tests.quick_torch import quicken_torch
 
+import enginebay.cli.progress as progress
+
 if TYPE_CHECKING:
     from collections.abc import Generator
 
@@ -41,7 +43,11 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
 
 
 def pytest_runtest_setup() -> None:
-    """Seed torch, whose random numbers would decide some verdicts; make exports quick."""
+    """Seed torch, whose random numbers would decide some verdicts; make exports quick.
+
+    What a slow machine prints of long work is no part of what tests compare.
+    """
+    progress._SECONDS = 3600.0
     if torch := sys.modules.get("torch"):
         torch.manual_seed(0)
     quicken_torch()
