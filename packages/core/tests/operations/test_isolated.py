@@ -67,7 +67,7 @@ def test_it_gives_what_the_engine_gives(artifact: eb.Artifact, isolated: eb.Wrap
 
 def test_tensors_come_back_as_tensors(isolated: eb.Wrapper) -> None:
     x = torch.randn(2, 3)
-    (found,) = isolated(x).values()
+    found = isolated(x)
     assert torch.allclose(found, x.tanh())
 
 
@@ -81,7 +81,7 @@ def test_calls_of_several_threads_wait_for_each_other(isolated: eb.Wrapper) -> N
 
     def call(number: int) -> None:
         for _ in range(20):
-            (y,) = isolated(np.full((1, 3), number, "f4")).values()
+            y = isolated(np.full((1, 3), number, "f4"))
             found[number] = float(y[0, 0])
 
     threads = [threading.Thread(target=call, args=(number,)) for number in range(4)]
