@@ -38,7 +38,7 @@ tiny.onnx on ncnn fp16             it is wrong
                                    hint: look
 tiny.onnx on ncnn fp32 and 1 more  the worker died
 note                               the machine was busy
-folder                             out
+folder  out
 
 Next:
   enginebay sweep sweep.toml --output out --resume
