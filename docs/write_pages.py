@@ -75,10 +75,25 @@ def pages() -> Iterator[tuple[str, str]]:
     """Each page's path in the site and its text."""
     docs = [path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/**/*.md")]
     sources = {path: path.removeprefix("docs/") for path in docs} | INCLUDED
+    python = sources.pop("docs/python.md")
     for source, page in sources.items():
         yield page, adapted((ROOT / source).read_text(encoding="utf-8"), source, page)
+    yield from python_pages(python)
     yield "command-line.md", "\n".join(command_line())
     yield "changelog.md", changelog()
+
+
+def python_pages(page: str) -> Iterator[tuple[str, str]]:
+    """A page for each part of ``docs/python.md``, and one that lists them."""
+    source = f"docs/{page}"
+    overview, *parts = re.split(r"^## ", (ROOT / source).read_text(encoding="utf-8"), flags=re.M)
+    listed = []
+    for part in parts:
+        title = part.partition("\n")[0]
+        name = "python/" + re.sub(r"\W+", "-", title.lower()) + ".md"
+        yield name, adapted(f"# {part}", source, name)
+        listed.append(f"- [{title}]({name})")
+    yield page, adapted(overview, source, page) + "\n".join(listed) + "\n"
 
 
 def adapted(markdown: str, source: str, page: str) -> str:
@@ -129,7 +144,7 @@ def command_line() -> Iterator[str]:
     yield "# Command line\n"
     yield "Written from the commands' own parsers: `enginebay COMMAND -h` says the same. Data goes"
     yield "to stdout, talk and errors to stderr; the codes that a command ends with are on the page"
-    yield "[Errors and exit codes](errors.md). Every command has these flags:\n"
+    yield "[Errors and fixes](errors.md). Every command has these flags:\n"
     yield from _table(common._actions)
     for name in all_commands():
         module = command(name)

@@ -50,6 +50,7 @@ LANGUAGES = {"python", "sh", "text", "toml", "json", "yaml"}
 #: Lines of shell blocks that are left out, by how they begin, and why.
 ELSEWHERE = {
     "pip install": "it installs what is under test here",
+    "git clone": "it fetches what is under test here",
     "nox": "it is what runs this test",
     "pytest": "it is what runs this test",
 }
@@ -118,6 +119,7 @@ NET = next(block.code for block in BLOCKS[ROOT / "README.md"] if block.file == "
 )
 def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)  # as if Python had been started in the folder
     Path("net.py").write_text(NET, encoding="utf-8")
     module = types.ModuleType("page_" + page.stem.replace("-", "_"))
     monkeypatch.setitem(sys.modules, module.__name__, module)
@@ -131,6 +133,9 @@ def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         elif block.language == "text" and block.follows and printed is not None:
             assert_prints(block, printed)
             printed = None
+    for name, imported in list(sys.modules.items()):
+        if str(getattr(imported, "__file__", "")).startswith(str(tmp_path)):
+            del sys.modules[name]  # the next page has files of the same names
 
 
 def run_python(block: Block, module: types.ModuleType) -> str:
@@ -245,6 +250,18 @@ def test_the_first_command_runs_the_example(tmp_path: Path) -> None:
         assert abs(drop) <= (0 if precision == "fp32" else 1)
         assert float(size) > 0
         assert unit == "kB"
+
+
+def test_the_messages_on_the_page_of_errors_are_ours() -> None:
+    """The longest part of each without values is in our sources, or in a test of its text."""
+    page = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([^`]+)`.* \| .* \|$", page.partition("## Exit codes")[0], re.MULTILINE)
+    sources = [path.read_text(encoding="utf-8") for path in ROOT.glob("packages/*/*/**/*.py")]
+    ours = re.sub(r'"\s*\n\s*f?"', "", "\n".join(sources))  # a text in several lines
+    assert len(rows) > 15
+    for row in rows:
+        parts = re.split(r"""…|'[^']*'|"[^"]*"|net\.py:14|\bNet\b|\d+| in n\b""", row)
+        assert max(parts, key=len).strip(" :") in ours, row
 
 
 def prose_of(page: Path) -> str:

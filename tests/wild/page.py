@@ -21,7 +21,7 @@ LIMIT = 300
 FIRST = Path(__file__).parent / "first.json"
 
 TEXT = """\
-# The wild zoo
+# The wild zoo: {models} models of other packages
 
 {models} models from the packages that people deploy from, in batches that nobody here had deployed
 before they were measured: random weights, nothing downloaded, inputs as their users have them. Each
@@ -31,7 +31,7 @@ lines of `tests/wild/batches`. [The zoo](zoo.md) has architectures that are depl
 
 Measured on {date} with {versions}.
 
-## At first sight
+## Verified at the first try
 
 What was verified when a batch was deployed for the first time, before anything was done for it.
 These figures are never measured again; a model that is added to a batch has its first ones too.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 GOOD: dict[State, str] = {"verified": "✓", "built": "built"}
 
 TEXT = """\
-# The zoo
+# The zoo: {models} architectures of transformers
 
 {models} small architectures from [transformers](https://github.com/huggingface/transformers), with
 random weights and nothing downloaded, deployed with `enginebay.deploy` in fp32. `nox -s zoo`
