@@ -252,6 +252,20 @@ def test_the_first_command_runs_the_example(tmp_path: Path) -> None:
         assert unit == "kB"
 
 
+def test_the_readme_quotes_its_figures() -> None:
+    """Each number of its reasons is on the page that the same reason links to."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    reasons = text.partition("## Why\n")[2].partition("\n## ")[0].split("\n- ")[1:]
+    quoted = 0
+    for reason in reasons:
+        *_, page = LINK.findall(reason)
+        figures = set(re.findall(r"(?<![\w-])\d[\d.]*\b", prose_of(ROOT / page)))
+        for number in re.findall(r"(?<![\w-])\d[\d.]*\b", reason):
+            assert number in figures, f"{number} is not on {page}"
+            quoted += 1
+    assert quoted > 8
+
+
 def test_the_messages_on_the_page_of_errors_are_ours() -> None:
     """The longest part of each without values is in our sources, or in a test of its text."""
     page = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
