@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import io
 import logging
 import sys
 import threading
+import time
 import warnings
 
 import pytest
 import torch
+from rich.console import Console
+from rich.progress import Progress
 
 from enginebay.ir.noise import quiet
 
@@ -38,3 +42,28 @@ def test_everything_is_back_after_an_exception() -> None:
         raise RuntimeError
     after = sys.stdout, sys.stderr, logging.getLogger("torch").level, warnings.filters[:]
     assert after == before
+
+
+def test_a_progress_bar_inside_of_ours_neither_hangs_nor_shows(monkeypatch) -> None:
+    """Two of rich's proxies once wrote to each other forever, on every terminal."""
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+
+    def calibrate() -> None:
+        with Progress(console=Console()) as ours:
+            task = ours.add_task("before")
+            with quiet():
+                ours.update(task, description="ours")
+                time.sleep(0.3)  # three of its turns
+                assert "ours" in terminal.getvalue()
+                with Progress(console=Console()) as theirs:
+                    for _ in theirs.track(range(4), description="theirs", update_period=0.01):
+                        time.sleep(0.05)
+
+    thread = threading.Thread(target=calibrate, daemon=True)
+    thread.start()
+    thread.join(30)
+    assert not thread.is_alive()
+    assert "theirs" not in terminal.getvalue()

@@ -7,7 +7,7 @@ import sys
 import warnings
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
-from threading import get_ident
+from threading import enumerate as enumerate_threads, get_ident
 from traceback import walk_stack, walk_tb
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -57,11 +57,23 @@ def quiet() -> Iterator[list[str]]:
 
 
 class _Hushed:
-    """A stream that drops what the current thread writes, and passes on what others do."""
+    """A stream that drops what the current thread writes, and passes on what others do.
+
+    For rich it is no terminal, so that NNCF draws no bar. A display that was there before goes on,
+    past this stream: its proxy and NNCF's would write to each other forever.
+    """
 
     def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+        self._stream: TextIO = getattr(stream, "rich_proxied_file", stream)
         self._thread = get_ident()
+        self._earlier = {thread.ident for thread in enumerate_threads()} - {self._thread}
+
+    @property
+    def rich_proxied_file(self) -> Any:
+        return self._stream if get_ident() in self._earlier else self
+
+    def isatty(self) -> bool:
+        return False
 
     def write(self, text: str) -> int:
         return len(text) if get_ident() == self._thread else self._stream.write(text)
