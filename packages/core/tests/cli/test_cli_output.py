@@ -209,3 +209,17 @@ def test_the_log_is_shown_where_it_is_asked_for(here: Path, loopback: str) -> No
         line = [*words, "--output", f"{shown}.onnx", *more]
         ran = subprocess.run(line, capture_output=True, text=True, check=True, env=environment())
         assert ("enginebay.mine: a note\n" in ran.stderr) == shown
+
+
+def test_colours_do_not_move_the_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "24")  # what the words need, and no room for a colour's codes
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    print_table(("STATE", "ERROR"), [("verified", "0.1")], right=("ERROR",))
+    printed = capsys.readouterr().out
+    assert "\x1b[32mverified" in printed
+    lines = [line.rstrip() for line in re.sub(r"\x1b\[[\d;]*m", "", printed).splitlines()]
+    assert lines == ["STATE     ERROR", "verified    0.1"]
