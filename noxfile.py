@@ -199,8 +199,9 @@ for _name, _part in tomllib.loads((ROOT / "sessions.toml").read_text()).items():
 def docs(session: nox.Session) -> None:
     """The site, strictly: a dead link, an unknown name or a docstring that does not parse fails."""
     tools = ("towncrier>=24.8", "mypy", "ruff", "zensical==0.0.73", "mkdocstrings[python]>=1,<2")
+    recorder = "pyte"  # of docs/record_terminal.py, for its types
     ours = ("-e", "packages/core", "-e", "packages/lab[report]", "-e", "packages/vision")
-    session.install("-c", "constraints.txt", *ours, *tools)
+    session.install("-c", "constraints.txt", *ours, *tools, recorder)
     # The pages about backends need their parameters, and no engine.
     backends = [path for path in PACKAGES.values() if path.startswith("packages/backend-")]
     session.install("--no-deps", *(word for path in backends for word in ("-e", path)))

@@ -269,7 +269,9 @@ def test_the_readme_quotes_its_figures() -> None:
 def test_the_messages_on_the_page_of_errors_are_ours() -> None:
     """The longest part of each without values is in our sources, or in a test of its text."""
     page = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `([^`]+)`.* \| .* \|$", page.partition("## Exit codes")[0], re.MULTILINE)
+    rows = re.findall(
+        r"^\| `([^`]+)`.* \| .* \|$", page.partition("## Exit codes")[0], re.MULTILINE
+    )
     sources = [path.read_text(encoding="utf-8") for path in ROOT.glob("packages/*/*/**/*.py")]
     ours = re.sub(r'"\s*\n\s*f?"', "", "\n".join(sources))  # a text in several lines
     assert len(rows) > 15
