@@ -266,6 +266,7 @@ def test_scores_may_stand_behind_the_boxes() -> None:
     assert [(box.name, box.left) for box in found] == [("cat", 0), ("dog", 5), ("dog", 0)]
     columns = fitted("output", 6, 8400, labels="", columns=True, every_class=True)
     assert columns.postprocess({"output": rows.swapaxes(1, 2)}, (10, 10)) == found
+    assert Target(columns, (10, 10), ()).find(rows.swapaxes(1, 2)) == found  # its only output
     one = fitted("dets", "n", 5).postprocess(
         {"dets": rows[..., :5], "labels": np.array([[1, -1]])}, (10, 10)
     )

@@ -28,7 +28,9 @@ class Target(NamedTuple):
 
     def find(self, outputs: Mapping[str, NumpyArray] | NumpyArray) -> Any:
         """Return the result of the task for a model's outputs by name, or its only one."""
-        named = outputs if isinstance(outputs, dict) else {self.task.output: outputs}
+        # A detector whose only output has the scores behind the boxes.
+        only = getattr(self.task, "output", None) or getattr(self.task, "boxes", "")
+        named = outputs if isinstance(outputs, dict) else {only: outputs}
         return self.task.postprocess(named, self.size)
 
 
