@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from enginebay.errors import ModelSourceError
+from enginebay.models import load_weights
 from enginebay.models.plugin_sources import find_model
 from enginebay.testing import temporary_backend
 from enginebay.testing.command_runs import Ran, call_command
@@ -136,6 +137,39 @@ def test_weights_that_cannot_be(name: str, message: str, hint: str) -> None:
     with pytest.raises(ModelSourceError) as caught:
         find_model(name)
     assert (str(caught.value), caught.value.hint) == (message, hint)
+
+
+@pytest.mark.parametrize("prefix", ["", "module.", "_orig_mod.", "net.model."])
+@pytest.mark.parametrize("wrapper", [None, "state_dict", "model_state_dict", "model"])
+def test_checkpoints_as_training_writes_them(
+    tmp_path: Path, prefix: str, wrapper: str | None
+) -> None:
+    trained, file = torch.nn.Linear(3, 2), tmp_path / "best.pt"
+    state = {f"{prefix}{name}": value for name, value in trained.state_dict().items()}
+    torch.save({"epoch": 3, wrapper: state} if wrapper else state, file)
+    model = torch.nn.Linear(3, 2)
+    load_weights(model, str(file))
+    assert torch.equal(model.weight, trained.weight)
+
+
+@pytest.mark.parametrize(
+    ("state", "why"),
+    [
+        ({"weight": torch.ones(2, 3)}, "missing 1 of 2 tensors, such as 'bias'"),
+        (
+            {"head": torch.ones(2, 3), "tail": torch.ones(2)},
+            "missing 2 of 2 tensors, such as 'weight'; unknown 2 of 2 tensors, such as 'head'",
+        ),
+    ],
+)
+def test_names_that_differ_are_counted(
+    tmp_path: Path, state: dict[str, torch.Tensor], why: str
+) -> None:
+    file = tmp_path / "best.pt"
+    torch.save(state, file)
+    with pytest.raises(ModelSourceError) as caught:
+        load_weights(torch.nn.Linear(3, 2), str(file))
+    assert str(caught.value) == f"'{file}' does not fit Linear: {why}"
 
 
 @pytest.mark.usefixtures("weights")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from enginebay.errors import ModelSourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from torch import Tensor, nn
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 RANDOM_WEIGHTS = "random (seed 0)"
 
 #: Where training frameworks keep the ``state_dict`` inside of a checkpoint.
-_WRAPPERS = ("state_dict", "model")
+_WRAPPERS = ("state_dict", "model_state_dict", "model")
 
 
 def weights_text(weights: str) -> str:
@@ -92,7 +92,8 @@ def load_weights(model: nn.Module, path: str) -> None:
     Args:
         model: The model, with exactly the parameters and buffers that the file has.
         path: A ``state_dict`` that ``torch.save`` wrote, by itself or in a checkpoint under
-            ``state_dict`` or ``model``; or a ``.safetensors`` file.
+            ``state_dict``, ``model_state_dict`` or ``model``; or a ``.safetensors`` file. A prefix
+            that all names have is left out, such as the ``module.`` of DataParallel.
 
     Raises:
         ModelSourceError: The file is missing, unreadable, or of another model.
@@ -114,19 +115,37 @@ def take_weights(model: nn.Module, weights: Mapping[str, Any], origin: str) -> N
 
     Args:
         model: The model, with exactly the parameters and buffers that there are weights for.
-        weights: A ``state_dict``, or a checkpoint with one under ``state_dict`` or ``model``.
+        weights: A ``state_dict``, or a checkpoint with one, as :func:`load_weights` takes them.
         origin: The file or address they come from, for the message.
 
     Raises:
         ModelSourceError: They belong to another model.
     """
     inner = (weights[name] for name in _WRAPPERS if isinstance(weights.get(name), dict))
+    state = next(inner, weights)
+    own = list(model.state_dict())
+    first = f".{own[0]}" if own else "."
+    prefix = next((name[: 1 - len(first)] for name in state if str(name).endswith(first)), "")
+    if prefix and {f"{prefix}{name}" for name in own} == {*state}:
+        state = {name.removeprefix(prefix): value for name, value in state.items()}
     try:
-        model.load_state_dict(next(inner, weights))
+        model.load_state_dict(state)
     except (RuntimeError, TypeError) as err:
-        lines = " ".join(str(err).split())
-        message = f"'{origin}' does not fit {type(model).__name__}: {lines[:300]}"
+        why = _difference(own, state) or " ".join(str(err).split())[:300]
+        message = f"'{origin}' does not fit {type(model).__name__}: {why}"
         raise ModelSourceError(message, hint="wanted the weights of this very model") from err
+
+
+def _difference(own: Sequence[str], found: Collection[str]) -> str:
+    """Say which names differ; empty where none does, but shapes."""
+    missing = [name for name in own if name not in found]
+    others = [name for name in found if name not in own]
+    words = [
+        f"{word} {len(names)} of {of} tensors, such as '{names[0]}'"
+        for word, names, of in (("missing", missing, len(own)), ("unknown", others, len(found)))
+        if names
+    ]
+    return "; ".join(words)
 
 
 def _read(file: Path) -> Mapping[str, Any]:
