@@ -93,11 +93,6 @@ def batch_name(specs: Sequence[TensorSpec]) -> str | None:
 
 
 def _input_shape(spec: TensorSpec, profile: object) -> InputShape:
-    if spec.dtype not in _DTYPES:
-        raise ConversionError(
-            f"input '{spec.name}' is {spec.dtype}: ncnn computes in float32 and knows no other "
-            f"input than {', '.join(_DTYPES)}"
-        )
     smallest = _known(spec, getattr(profile, "min", None))
     largest = _known(spec, getattr(profile, "max", None))
     return InputShape(spec.name, spec.dtype, smallest, largest)

@@ -94,7 +94,7 @@ class BackendInfo(msgspec.Struct, frozen=True, kw_only=True):
             exporter's own choice.
         api_version: The :data:`API_VERSION` it was written for. Write the number.
         devices: Kinds of device it can run on; the first is the default.
-        dtypes: Input and output dtypes, in NumPy's names.
+        dtypes: Input and output dtypes, in NumPy's names; an input of another one is refused.
         precisions: Precisions it can compute in; the first is the default.
         dynamic_shapes: True if one artifact can serve several input shapes.
         runtime_distributions: Requirements for its runtime, one string each, alternatives

@@ -602,6 +602,32 @@ def test_an_ir_of_another_kind_is_refused(tiny: Path, tmp_path: Path, loopback: 
     assert not (tmp_path / "out").exists()
 
 
+def test_an_input_of_another_dtype_is_refused(tmp_path: Path, loopback: str) -> None:
+    """By ``deploy`` before the model's export, by ``convert``, and in its row by ``preview``."""
+    import torch
+
+    path, x = tmp_path / "relu.onnx", torch.ones(1, dtype=torch.int8)
+    eb.export(torch.nn.ReLU(), x, path=path)
+    steps: list[str] = []
+    given: dict[str, Any] = {"backend": loopback, "work_dir": tmp_path / "out"}
+    wanted = (
+        "input 'input' is int8, and backend 'loopback' takes float16, float32, float64, int32, "
+        "int64, bool\n"
+        "hint: give 'input' one of these dtypes, and convert it in the model"
+    )
+    for refuse in (
+        lambda: eb.deploy(torch.nn.ReLU(), x, **given, watch=lambda step: steps.append(step.name)),
+        lambda: eb.convert(path, **given),
+    ):
+        with pytest.raises(ConversionError) as caught:
+            refuse()
+        assert f"{caught.value}\nhint: {caught.value.hint}" == wanted
+        assert not (tmp_path / "out").exists()
+    assert set(steps) == {"reference"}
+    (row,) = eb.preview(path, backends=[loopback]).backends
+    assert row.error == wanted.partition("\n")[0]
+
+
 def test_the_console_tool(loopback: str, tiny: Path, tmp_path: Path) -> None:
     backend = eb.get_backend(loopback)
     backend.main([str(tiny), "--work-dir", str(tmp_path / "made"), "--file-name", "net"])

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from enginebay.params import BackendParams
     from enginebay.plugins import LoadedPlugin
     from enginebay.rewriting import RewriterSet
+    from enginebay.tensors import TensorSpec
 
 #: Taken where no backend is named and several are installed.
 DEFAULT_BACKEND = "onnxruntime"
@@ -217,8 +218,9 @@ class Backend:
             The paths of the engine's files relative to the request's ``work_dir``.
 
         Raises:
-            ConversionError: The backend does not take this IR, its converter failed, or a file
-                that it promised is missing, empty or outside ``work_dir``.
+            ConversionError: The backend does not take this IR or the dtype of an input, its
+                converter failed, or a file that it promised is missing, empty or outside
+                ``work_dir``.
         """
         ir = request.ir
         if ir.kind not in self.info.irs:
@@ -265,7 +267,8 @@ class Backend:
         return None if found is None else dict(found)
 
     def _filled_in(self, request: ConvertRequest[Any]) -> ConvertRequest[Any]:
-        """Return a request with what only the backend knows."""
+        """Return a request with what only the backend knows, if it takes the inputs' dtypes."""
+        self.check_dtypes(request.ir.inputs)
         lower = request.lower
         if lower is not_lowered:
             lower = self.lowering(request.ir.kind)
@@ -284,6 +287,20 @@ class Backend:
                 hint="--data FILE.npz: numpy.savez('data.npz', x=inputs), where inputs[0] "
                 "is the first whole input",
             )
+
+    def check_dtypes(self, inputs: Iterable[TensorSpec]) -> None:
+        """Check that the backend lists the dtypes of a model's inputs.
+
+        Raises:
+            ConversionError: It does not list one of them.
+        """
+        for spec in inputs:
+            if spec.dtype not in self.info.dtypes:
+                raise ConversionError(
+                    f"input '{spec.name}' is {spec.dtype}, and backend '{self.name}' takes "
+                    f"{', '.join(self.info.dtypes)}",
+                    hint=f"give '{spec.name}' one of these dtypes, and convert it in the model",
+                )
 
     def check_calibrated(self, params: BackendParams, purpose: str) -> None:
         """Check that a precision is a calibrated one, with layers that can be kept out of it.

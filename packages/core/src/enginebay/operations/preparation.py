@@ -80,6 +80,7 @@ def prepare(
     some = None if data is None else data.for_task(task).some(items)
     state = None if source.model is None else ModelState(source.module, fully=True)
     model, fitted = settings.bind(source, args, some, task)
+    settings.backend.check_dtypes(model.inputs)
     if isinstance(args, RecordedCalls):
         probes = replace(probes, domain=args.domain([*model.examples]) | probes.domain)
         if settings.data is args:
