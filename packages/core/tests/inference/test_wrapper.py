@@ -78,17 +78,24 @@ def test_numpy_in_numpy_out_in_the_declared_order(spec: TensorSpec) -> None:
 @pytest.mark.parametrize("spec", [X, STATIC])
 @pytest.mark.parametrize(
     ("outputs", "found"),
-    [([np.ones(1)], "1 outputs"), ([np.ones(1)] * 3, "3 outputs"), (None, "None")],
+    [
+        ([np.ones(1)], "1 outputs"),
+        ([np.ones(1)] * 3, "3 outputs"),
+        (None, "a NoneType"),
+        ({"double": np.ones(1), "sum": np.ones(1)}, "a dict"),
+        (np.ones(2), "a ndarray"),
+        ("ab", "a str"),
+        ((np.ones(1) for _ in range(2)), "a generator"),
+    ],
 )
 @pytest.mark.parametrize("x", [np.ones((2, 3), np.float32), torch.ones(2, 3)])
-def test_a_wrong_number_of_outputs_is_the_backends_mistake(
+def test_no_list_of_all_outputs_is_the_backends_mistake(
     spec: TensorSpec, outputs: Any, found: str, x: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Doubler, "execute", lambda self, feed: outputs)
     with pytest.raises(InferenceError) as caught:
         Doubler(spec)({"x": x})
     assert str(caught.value) == f"doubler 1 gave {found}: wanted a list of 2, double, sum"
-    assert caught.value.hint == f"look at execute() of {__name__}.Doubler"
 
 
 @pytest.mark.parametrize("spec", [X, STATIC])

@@ -408,6 +408,8 @@ class Backend:
             raise ConversionError(
                 f"build_wrapper of '{self.name}' returned {wrapper!r:.80}: wanted a Wrapper"
             )
+        place = f"execute() of {type(wrapper).__module__}.{type(wrapper).__qualname__}"
+        wrapper.fault_hint = self._plugin.status.fault_hint(place)
         return wrapper
 
     def built_for(self, params: BackendParams) -> BuiltFor | None:

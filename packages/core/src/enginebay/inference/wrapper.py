@@ -51,10 +51,12 @@ class Wrapper(ABC):
             each other.
         native_device: The torch device type whose tensors :meth:`execute_torch` takes as they
             are; None where every input goes through the host.
+        fault_hint: What to do about a fault of the backend; ``Backend.load`` sets it.
     """
 
     concurrent: bool = False
     native_device: str | None = None
+    fault_hint: str | None = None
 
     def __init__(self, *, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
         self.inputs = tuple(inputs)
@@ -78,7 +80,8 @@ class Wrapper(ABC):
             feed: Checked arrays on the host, one for each input, with any strides.
 
         Returns:
-            One array for each output, in order, none of which a later call changes.
+            A list or a tuple with one array for each output, in order, none of which a later call
+            changes.
         """
 
     def execute_torch(self, feed: dict[str, torch.Tensor]) -> Sequence[torch.Tensor]:
@@ -226,16 +229,16 @@ class Wrapper(ABC):
             )
 
     def __named(self, outputs: Sequence[Any]) -> dict[str, Any]:
-        try:
+        # Not whatever can be iterated: a dict would give its keys, and an array its parts.
+        listed = isinstance(outputs, (list, tuple))
+        if listed and len(outputs) == len(self.outputs):
             return dict(zip(self.output_names, outputs, strict=True))
-        except (TypeError, ValueError) as err:
-            sized = isinstance(outputs, list | tuple)
-            found = f"{len(outputs)} outputs" if sized else repr(outputs)[:80]
-            raise InferenceError(
-                f"{self.receipt.engine} gave {found}: wanted a list of "
-                f"{len(self.outputs)}, {', '.join(self.output_names)}",
-                hint=f"look at execute() of {type(self).__module__}.{type(self).__qualname__}",
-            ) from err
+        found = f"{len(outputs)} outputs" if listed else f"a {type(outputs).__name__}"
+        raise InferenceError(
+            f"{self.receipt.engine} gave {found}: wanted a list of {len(self.outputs)}, "
+            f"{', '.join(self.output_names)}",
+            hint=self.fault_hint,
+        )
 
     def __run(self, execute: Callable[[Any], Sequence[Any]], feed: Mapping[str, Any]) -> Any:
         if self.__counter is not None:

@@ -99,6 +99,10 @@ class BackendStatus(NamedTuple):
         """
         return f"{self.distribution} {self.version}"
 
+    def fault_hint(self, place: str) -> str:
+        """Return what those who use a plugin and those who write it do about a fault in it."""
+        return f"report it to the authors of {self.distribution}, or correct {place}"
+
 
 class Fault(NamedTuple):
     """The reason why a plugin cannot be used, the command that helps, and the exception."""

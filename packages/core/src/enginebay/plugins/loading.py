@@ -131,7 +131,7 @@ def _errors_named(hook: str, status: BackendStatus) -> Iterator[None]:
     except BaseException as err:
         raise PluginError(
             f"{hook}() of {status.name!r} ({status.provider}) raised {one_line(err)}",
-            hint=f"pip install -U {status.distribution}",
+            hint=status.fault_hint(f"{hook}() of {status.module}"),
         ) from err
 
 
@@ -139,7 +139,7 @@ def wrong_result(hook: str, status: BackendStatus, result: Any, wanted: str) -> 
     """Build the error for a hook that returned something else than what is wanted."""
     return PluginError(
         f"{hook}() of {status.name!r} ({status.provider}) returned {result!r:.80}: wanted {wanted}",
-        hint=f"pip install -U {status.distribution}",
+        hint=status.fault_hint(f"{hook}() of {status.module}"),
     )
 
 
@@ -276,7 +276,7 @@ def _load(group: str, status: BackendStatus) -> tuple[ModuleType, BackendInfo | 
         check_survival(group, status)
         return import_checked(group, status)
     except PluginError as err:
-        fix = err.hint or f"pip install -U {status.distribution}"
+        fix = err.hint or status.fault_hint(status.module)
         fault = Fault(str(err), fix, err.__cause__)
     discovery.load_faults[group, status.name, status.module] = fault
     broken = status._replace(state="broken", reason=fault.reason, fix=fault.fix)

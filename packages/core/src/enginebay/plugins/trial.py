@@ -31,7 +31,8 @@ def check_survival(group: str, status: BackendStatus) -> None:
     if answer is None:
         answer = _ask(group, status)
     if answer:
-        hint = f"pip install -U {status.distribution}; 'enginebay backends --load' tries it again"
+        again = "'enginebay backends --load' tries it again"
+        hint = f"{status.fault_hint(status.module)}; {again}"
         raise PluginError(answer, hint=hint)
 
 

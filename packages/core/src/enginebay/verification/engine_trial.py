@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 _RUN = "enginebay.verification.engine_trial:run_here"
 _LOAD = "enginebay.verification.engine_trial:load_here"
 
-_HINT = "it is a fault of the backend: report it to its authors"
-
 
 def run_trial(
     request: LoadRequest, samples: Path, *, timeout: float
@@ -131,11 +129,11 @@ def _run_unchanged(wrapper: Wrapper, inputs: Mapping[str, Any]) -> dict[str, Num
         if not (is_torch(value) if tensors else isinstance(value, np.ndarray | np.generic)):
             wanted = "torch tensor" if tensors else "NumPy array"
             message = f"{wrapper.receipt.engine} gives a {type(value).__name__} for '{name}'"
-            raise InferenceError(f"{message}: wanted a {wanted}", hint=_HINT)
+            raise InferenceError(f"{message}: wanted a {wanted}", hint=wrapper.fault_hint)
     for name, value in inputs.items():
         if to_numpy(value).tobytes() != before[name]:
             message = f"{wrapper.receipt.engine} writes into its input '{name}'"
-            raise InferenceError(message, hint=_HINT)
+            raise InferenceError(message, hint=wrapper.fault_hint)
     return {name: to_numpy(value) for name, value in outputs.items()}
 
 
@@ -147,11 +145,15 @@ def _check_forms(wrapper: Wrapper, inputs: Arrays, outputs: Arrays) -> None:
         try:
             found = _run_unchanged(wrapper, values)
         except EnginebayError as err:
-            raise InferenceError(f"given {form}: {err}", hint=err.hint or _HINT) from err
+            raise InferenceError(
+                f"given {form}: {err}", hint=err.hint or wrapper.fault_hint
+            ) from err
         wrong = _difference(outputs, found, precision)
         # An engine that gives something else each time is left to the verdict.
         if wrong and not _difference(outputs, _run_unchanged(wrapper, inputs), precision):
-            raise InferenceError(f"given {form}, the engine is wrong: {wrong}", hint=_HINT)
+            raise InferenceError(
+                f"given {form}, the engine is wrong: {wrong}", hint=wrapper.fault_hint
+            )
 
 
 def _other_forms(inputs: Arrays, device: str | None) -> Iterator[tuple[str, dict[str, Any]]]:
