@@ -628,3 +628,36 @@ def test_no_more_of_a_stream_is_read_than_an_artifact_is_verified_on(
     assert max(read) <= 64
     with pytest.raises(InputError, match="the list given as data holds no item"):
         eb.deploy(nn.ReLU(), torch.ones(2, 4), backend=loopback, work_dir=tmp_path / "b", data=[])
+
+
+def test_an_engine_that_holds_the_path_of_its_folder_is_refused(tmp_path: Path) -> None:
+    source = (
+        "from enginebay.testing.loopback import *\n"
+        "from enginebay.testing import loopback\n"
+        "from pathlib import Path\n"
+        "@eb.hookimpl\n"
+        "def backend_info():\n"
+        "    return eb.BackendInfo(name='rooted', irs=('onnx',), params=LoopbackParams)\n"
+        "@eb.hookimpl\n"
+        "def to_backend(request):\n"
+        "    (model,) = loopback.to_backend(request)\n"
+        "    (request.work_dir / 'index').write_text(str(model))\n"
+        "    return [request.work_dir / 'index', model]\n"
+        "@eb.hookimpl\n"
+        "def build_wrapper(request):\n"
+        "    Path((request.directory / 'index').read_text()).open().close()\n"
+        "check_env = loopback.check_env\n"
+    )
+    ir = eb.export(nn.ReLU(), torch.ones(1, 3), path=tmp_path / "m.onnx")
+    work_dir = tmp_path / "out"
+    with temporary_backend("rooted", source):
+        for make in (
+            lambda: eb.deploy(ir.path, torch.ones(1, 3), backend="rooted", work_dir=work_dir),
+            lambda: eb.convert(ir.path, backend="rooted", work_dir=work_dir),
+        ):
+            with pytest.raises(ConversionError, match="'rooted' could not load 'index': File") as e:
+                make()
+            assert e.value.hint == (
+                "write paths that are relative: the files are moved once they are verified"
+            )
+    assert [each.name for each in tmp_path.iterdir()] == ["m.onnx"]

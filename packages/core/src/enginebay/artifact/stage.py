@@ -30,7 +30,13 @@ from enginebay.artifact.file_checks import list_files
 from enginebay.artifact.manifest import MANIFEST_NAME, Manifest
 from enginebay.artifact.opening import Artifact, open_artifact
 from enginebay.artifact.target import check_target
-from enginebay.errors import ArtifactError, ArtifactExistsError, disk_error, raise_if_interrupted
+from enginebay.errors import (
+    ArtifactError,
+    ArtifactExistsError,
+    EnginebayError,
+    disk_error,
+    raise_if_interrupted,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,6 +57,21 @@ class Staging:
         self.dir = directory
         self.target = target
         self._overwrite = overwrite
+
+    @contextmanager
+    def moved(self) -> Iterator[Path]:
+        """Rename the directory for a while: an engine whose files hold its path fails there."""
+        moved = self.dir.rename(self.dir.with_name(_new_name(self.target)))
+        try:
+            yield moved
+        except EnginebayError as err:
+            if self.dir.name in str(err):
+                err.hint = (
+                    "write paths that are relative: the files are moved once they are verified"
+                )
+            raise
+        finally:
+            moved.rename(self.dir)
 
     def publish(self, manifest: Manifest) -> Artifact:
         """Make the artifact appear under its final name, whole and on disk.
@@ -209,10 +230,14 @@ def _prefix(target: Path) -> str:
     return f".{target.name[:50]}.staging-"
 
 
+def _new_name(target: Path) -> str:
+    return f"{_prefix(target)}{secrets.token_hex(8)}"
+
+
 def _claim(target: Path, cleanup: ExitStack) -> Path:
     """Make a staging directory, locked for as long as this process lives."""
     while True:
-        directory = target.parent / f"{_prefix(target)}{secrets.token_hex(8)}"
+        directory = target.parent / _new_name(target)
         cleanup.callback(_remove, directory)
         directory.mkdir()  # not mkdtemp: the artifact keeps the mode, and the umask decides on it
         if _hold(directory, cleanup):

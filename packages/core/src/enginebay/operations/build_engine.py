@@ -103,12 +103,12 @@ class Engine:
         """The same, verified with other samples."""
         return replace(self, build=replace(self.build, reference=reference))
 
-    def load_request(self, *, strict: bool) -> LoadRequest:
-        """The request that loads the engine."""
+    def load_request(self, directory: Path, *, strict: bool) -> LoadRequest:
+        """The request that loads the engine from where its files are by then."""
         settings = self.build.settings
         return LoadRequest(
             backend=settings.backend.name,
-            directory=self.build.folder,
+            directory=directory,
             files=self.files,
             params=portable(settings.params),
             inputs=self.ir.inputs,

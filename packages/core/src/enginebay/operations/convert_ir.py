@@ -79,17 +79,18 @@ def convert(
         if other := engine.elsewhere(given):
             reason += f"; {other.describe()}"
         else:
-            check_loads(
-                LoadRequest(
-                    backend=engine.name,
-                    directory=stage.dir,
-                    files=files,
-                    params=portable(given),
-                    inputs=model.inputs,
-                    outputs=model.outputs,
-                ),
-                timeout=_LOAD_TIMEOUT,
-            )
+            with stage.moved() as folder:
+                check_loads(
+                    LoadRequest(
+                        backend=engine.name,
+                        directory=folder,
+                        files=files,
+                        params=portable(given),
+                        inputs=model.inputs,
+                        outputs=model.outputs,
+                    ),
+                    timeout=_LOAD_TIMEOUT,
+                )
         record_modules(stage.dir, model, engine.name)
         return stage.publish(
             build_manifest(

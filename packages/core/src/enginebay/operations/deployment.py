@@ -212,17 +212,18 @@ class Line:
 
         def judged() -> tuple[Verification, Receipt | None]:
             reference = engine.build.reference
-            return judge(
-                engine.load_request(strict=verify.strict),
-                stage.dir / SAMPLES_FILE,
-                reference.description,
-                missing=reference.missing,
-                basis=reference.basis.traced(engine.ir.notes),
-                rtol=verify.rtol,
-                atol=verify.atol,
-                comparators=self._comparators,
-                timeout=verify.timeout,
-            )
+            with stage.moved() as folder:
+                return judge(
+                    engine.load_request(folder, strict=verify.strict),
+                    folder / SAMPLES_FILE,
+                    reference.description,
+                    missing=reference.missing,
+                    basis=reference.basis.traced(engine.ir.notes),
+                    rtol=verify.rtol,
+                    atol=verify.atol,
+                    comparators=self._comparators,
+                    timeout=verify.timeout,
+                )
 
         with steps("verify") as set_detail:
             save_samples(stage.dir / SAMPLES_FILE, engine.samples)
