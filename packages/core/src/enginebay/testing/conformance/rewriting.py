@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import enginebay as eb
 from enginebay.hooks import ConvertRequest
+from enginebay.rewriting import builtin_rewriters
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,12 +18,17 @@ class RewriterLaws:
     """Rewriters that the backend brings, and those that its users declare for it."""
 
     def test_its_rewriters_can_be_listed(self, kit: Kit) -> None:
-        """The backend's rewriters are sets of declarations, for each IR that it takes."""
+        """The rewriters are sets of declarations, one for each operator that is ``lacking``."""
+        lowered = {one.operator for one in builtin_rewriters() if one.kind == "lowering"}
         for ir in kit.backend.info.irs:
             for rewriters in kit.backend.rewriters(ir):
                 assert isinstance(rewriters, eb.RewriterSet), f"for {ir} it returns {rewriters!r}"
                 for rewriter in rewriters:
                     assert rewriter.name, f"a {rewriter.kind} rewriter has no name"
+                    lowered.add(rewriter.operator)
+        for name in kit.backend.info.lacking:
+            operator = ".".join(name.split(".")[:2])
+            assert operator in lowered, f"lacking has {name}, which nothing lowers"
 
     def test_what_it_lacks_can_be_listed(self, kit: Kit, tmp_path: Path) -> None:
         """Of a model that runs, ``unsupported_operators`` lists nothing."""
