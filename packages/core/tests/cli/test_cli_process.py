@@ -421,6 +421,36 @@ def test_what_a_model_prints_in_cpp_is_talk_too(shell: Run, here: Path) -> None:
     assert "from far below\n" in ran.err
 
 
+def test_what_an_engine_prints_is_talk_too(shell: Run) -> None:
+    """By Python, to the descriptor, and into the buffer of C."""
+    from enginebay.testing import temporary_backend
+
+    loud = (
+        "import ctypes, os\n"
+        "from enginebay.testing.loopback import *\n"
+        "from enginebay.testing import loopback\n"
+        "def talk():\n"
+        "    print('from Python')\n"
+        "    os.write(1, b'from below\\n')\n"
+        "    ctypes.CDLL(None).puts(b'from C')\n"
+        "class Loud(LoopbackWrapper):\n"
+        "    def execute(self, feed): return talk() or super().execute(feed)\n"
+        "@eb.hookimpl\n"
+        "def to_backend(request): return talk() or loopback.to_backend(request)\n"
+        "@eb.hookimpl\n"
+        "def build_wrapper(request): return talk() or Loud(request)\n"
+        "@eb.hookimpl\n"
+        "def backend_info():\n"
+        "    return eb.BackendInfo(name='loud', irs=('onnx',), params=LoopbackParams)\n"
+    )
+    with pytest.MonkeyPatch.context() as patch, temporary_backend("loud", loud):
+        patch.setenv("ENGINEBAY_BACKENDS", "loud")
+        for words in (("deploy", "tiny.onnx", "--work-dir", "out"), ("run", "out")):
+            ran = shell(*words, "--json")
+            assert ran.document["schema"] == 1
+            assert {"from Python", "from below", "from C"} <= set(ran.err.splitlines())
+
+
 def test_python_m_enginebay_is_the_same_command(shell: Run) -> None:
     assert shell("nope").err.startswith("error: 'nope' is not a command; wanted one of ")
     assert shell().code == 2
