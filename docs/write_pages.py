@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent
 PAGES = ROOT / "build" / "pages"
 
+#: Where people read the sources.
+SOURCES = "https://github.com/enginebay/enginebay/blob/main"
+
 #: The data of the report that the site shows; ``docs/report.md`` links to its page.
 EXAMPLE = ROOT / "docs" / "report-example.json"
 
@@ -101,6 +104,8 @@ def adapted(markdown: str, source: str, page: str) -> str:
 
     def between_pages(link: re.Match[str]) -> str:
         target = posixpath.normpath(posixpath.join(posixpath.dirname(source), link[1]))
+        if target.endswith(".py"):  # no page has the sources
+            return f"]({SOURCES}/{target}"
         found = INCLUDED.get(target, target.removeprefix("docs/"))
         return f"]({posixpath.relpath(found, posixpath.dirname(page) or '.')}"
 
