@@ -15,7 +15,6 @@ from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import TracebackType
 
 #: Seconds between SIGTERM and SIGKILL.
 GRACE = 2.0
@@ -55,12 +54,7 @@ class Group:
         )
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         with self._guard:
             self.signal(signal.SIGKILL)
 

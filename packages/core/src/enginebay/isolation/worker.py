@@ -9,16 +9,13 @@ import signal
 import socket
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from enginebay.isolation.child import FRAME, Raised, Returned, decode, framed
 from enginebay.isolation.function_calls import child_command, encoded, raise_again
 from enginebay.isolation.limit import shortest
 from enginebay.isolation.process_group import GRACE, Group, Log, read_rest
 from enginebay.isolation.programs import Finished, crashed, end, overran, start
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 _logger = logging.getLogger("enginebay.isolation")
 
@@ -65,12 +62,7 @@ class Worker:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
     def close(self) -> None:

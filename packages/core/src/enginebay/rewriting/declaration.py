@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from enginebay.errors import RewriterError
 from enginebay.rewriting.checks import (
@@ -17,10 +17,21 @@ from enginebay.rewriting.checks import (
 from enginebay.rewriting.rewriter import Check, Rewriter, RewriterKind
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from enginebay.ir import IRKind
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _M = TypeVar("_M", bound=type)
+
+
+class Conditions(TypedDict, total=False):
+    """What must hold for a rewriter to apply; all of it, where there is more."""
+
+    backend: str | None
+    ir: IRKind | None
+    versions: Mapping[str, str] | None
+    check: Check | None
 
 
 class RewriterSet:
@@ -73,11 +84,7 @@ class RewriterSet:
     def function(
         self,
         name: str,
-        *,
-        backend: str | None = None,
-        ir: IRKind | None = None,
-        versions: Mapping[str, str] | None = None,
-        check: Check | None = None,
+        **conditions: Unpack[Conditions],
     ) -> Callable[[_F], _F]:
         """Declare other code for a function, a method or a property.
 
@@ -89,27 +96,20 @@ class RewriterSet:
         Args:
             name: A dotted name: ``torch.Tensor.expand``, ``torch.nn.functional.interpolate``,
                 ``torch.ops.my_ops.nms``, ``my_models.head.Head.forward``.
-            backend: As :class:`RewriterSet`'s, for this rewriter alone.
-            ir: The IR it is for, such as ``"onnx"``; None for every one.
-            versions: Version ranges by distribution that must all hold.
-            check: Called with the :class:`~enginebay.rewriting.Target`; the rewriter applies
-                where it returns True.
+            **conditions: When it applies. ``backend``: as :class:`RewriterSet`'s, for this
+                rewriter alone; ``ir``: the IR it is for, such as ``"onnx"``; ``versions``: ranges
+                of versions by distribution, which must all hold; ``check``: called with the
+                :class:`~enginebay.rewriting.Target`, where it must return True.
 
         Raises:
             RewriterError: The declaration cannot be right.
         """
-        return self._declare(
-            "function", name, backend=backend, ir=ir, versions=versions, check=check
-        )
+        return self._declare("function", name, **conditions)
 
     def module(
         self,
         name: str,
-        *,
-        backend: str | None = None,
-        ir: IRKind | None = None,
-        versions: Mapping[str, str] | None = None,
-        check: Check | None = None,
+        **conditions: Unpack[Conditions],
     ) -> Callable[[_M], _M]:
         """Declare another class for the instances of a module class.
 
@@ -119,15 +119,12 @@ class RewriterSet:
 
         Args:
             name: The dotted name of the module class.
-            backend: As for :meth:`function`, like the arguments after it.
-            ir: The IR it is for.
-            versions: Version ranges by distribution.
-            check: A condition of its own.
+            **conditions: As for :meth:`function`.
 
         Raises:
             RewriterError: The declaration cannot be right.
         """
-        return self._declare("module", name, backend=backend, ir=ir, versions=versions, check=check)
+        return self._declare("module", name, **conditions)
 
     def symbolic(
         self,
@@ -135,10 +132,7 @@ class RewriterSet:
         *,
         is_pytorch: bool = False,
         arg_descriptors: Sequence[str] | None = None,
-        backend: str | None = None,
-        ir: IRKind | None = None,
-        versions: Mapping[str, str] | None = None,
-        check: Check | None = None,
+        **conditions: Unpack[Conditions],
     ) -> Callable[[_F], _F]:
         """Declare the ONNX nodes of an operator.
 
@@ -152,24 +146,15 @@ class RewriterSet:
             arg_descriptors: One letter code for each argument, as for
                 ``symbolic_helper.parse_args``: ``v`` a tensor, ``i`` an int, ``is`` ints, ``f`` a
                 float, ``b`` a bool, ``none`` …
-            backend: As for :meth:`function`, like the arguments after it.
-            ir: The IR it is for.
-            versions: Version ranges by distribution.
-            check: A condition of its own.
+            **conditions: As for :meth:`function`.
 
         Raises:
             RewriterError: The declaration cannot be right.
         """
         check_descriptors(name, arg_descriptors or ())
+        descriptors = None if arg_descriptors is None else tuple(arg_descriptors)
         return self._declare(
-            "symbolic",
-            name,
-            backend=backend,
-            ir=ir,
-            versions=versions,
-            check=check,
-            is_pytorch=is_pytorch,
-            arg_descriptors=None if arg_descriptors is None else tuple(arg_descriptors),
+            *("symbolic", name), is_pytorch=is_pytorch, arg_descriptors=descriptors, **conditions
         )
 
     def lowering(
@@ -177,10 +162,7 @@ class RewriterSet:
         name: str,
         *,
         needs: Sequence[str] = (),
-        backend: str | None = None,
-        ir: IRKind | None = None,
-        versions: Mapping[str, str] | None = None,
-        check: Check | None = None,
+        **conditions: Unpack[Conditions],
     ) -> Callable[[_F], _F]:
         """Declare an operator of a captured graph in terms of others.
 
@@ -197,10 +179,7 @@ class RewriterSet:
                 only where a tensor or a number is complex; ``lacking``: only for a backend that
                 lists its engine's operators, without this one. With ``complex`` an engine lacks
                 it that lists no ``aten.complex``.
-            backend: As for :meth:`function`, like the arguments after it.
-            ir: The IR it is for.
-            versions: Version ranges by distribution.
-            check: A condition of its own.
+            **conditions: As for :meth:`function`.
 
         Raises:
             RewriterError: The declaration cannot be right.
@@ -215,37 +194,28 @@ class RewriterSet:
             ['lowering']
         """
         check_needs(name, needs)
-        return self._declare(
-            "lowering",
-            name,
-            backend=backend,
-            ir=ir,
-            versions=versions,
-            check=check,
-            needs=tuple(needs),
-        )
+        return self._declare("lowering", name, needs=tuple(needs), **conditions)
 
     def _declare(
         self,
         kind: RewriterKind,
         name: str,
         *,
-        backend: str | None,
-        versions: Mapping[str, str] | None,
+        backend: str | None = None,
+        versions: Mapping[str, str] | None = None,
         **fields: Any,
     ) -> Callable[[_F], _F]:
         check_is_name(kind, name)  # at once: `@rewriters.function` alone never gets any further
+        declared = Rewriter(
+            *(kind, name, type(None)),  # the replacement is what is decorated
+            backend=backend or self.backend,
+            versions=versions or {},
+            distribution=self.distribution,
+            **fields,
+        )
 
         def decorator(replacement: _F) -> _F:
-            rewriter = Rewriter(
-                kind,
-                name,
-                replacement,
-                backend=backend or self.backend,
-                versions=versions or {},
-                distribution=self.distribution,
-                **fields,
-            )
+            rewriter = replace(declared, replacement=replacement)
             check_rewriter(rewriter)
             # The caller may change its own mapping later.
             self._rewriters.append(replace(rewriter, versions=dict(rewriter.versions)))

@@ -19,7 +19,6 @@ from enginebay.rewriting.symbolics import SymbolicRewriters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
-    from types import TracebackType
 
     from torch import nn
 
@@ -108,12 +107,7 @@ class Rewriting:
             self._undo = undo.pop_all()  # reached only where all have succeeded
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         undo, self._undo = self._undo, None
         self.model = self._original
         if undo is not None:
