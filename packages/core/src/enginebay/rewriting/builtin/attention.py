@@ -8,7 +8,7 @@ no attention at all in the operator sets before 14, which configs of MMDeploy re
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from enginebay.rewriting.builtin.common import not_torchscript, rewriters
 
@@ -23,6 +23,16 @@ _HAS_ATTENTION = 14
 _NAME = "torch.nn.functional.scaled_dot_product_attention"
 
 
+class _Options(NamedTuple):
+    """What torch's function takes behind the query, the key and the value."""
+
+    attn_mask: Tensor | None = None
+    dropout_p: float = 0.0
+    is_causal: bool = False
+    scale: float | None = None
+    enable_gqa: bool = False
+
+
 def _torchscript_with_attention(target: Target) -> bool:
     return target.exporter == "torchscript" and not _torchscript_without_attention(target)
 
@@ -34,46 +44,28 @@ def _torchscript_without_attention(target: Target) -> bool:
 
 @rewriters.function(_NAME, ir="onnx", check=_torchscript_with_attention)
 def with_repeated_heads(
-    ctx: Context,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
+    ctx: Context, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any
 ) -> Any:
     """Give each head of the query a key, and the mask the query's dtype, for TorchScript."""
-    mask = attn_mask
+    mask, dropout, is_causal, scale, enable_gqa = _Options(*args, **kwargs)
     if _exporter_casts_mask(query, mask, is_causal):
         mask, is_causal = _mask_to_add(query, key, mask), False
     if enable_gqa:
         key, value = _repeat_heads(key, query), _repeat_heads(value, query)
-    result = ctx.origin_func(query, key, value, mask, dropout_p, is_causal, scale=scale)
+    result = ctx.origin_func(query, key, value, mask, dropout, is_causal, scale=scale)
     return result if mask is None else _zero_hidden_rows(result, mask)
 
 
 @rewriters.function(_NAME, ir="onnx", check=_torchscript_without_attention)
 def with_products(
-    ctx: Context,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
+    ctx: Context, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any
 ) -> Any:
     """Compute softmax(query keyᵀ scale + mask) value, for old operator sets."""
     import torch
 
-    if dropout_p or (is_causal and attn_mask is not None):  # random, or torch refuses it
-        return ctx.origin_func(
-            query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
-        )
-    mask = attn_mask
+    mask, dropout, is_causal, scale, enable_gqa = _Options(*args, **kwargs)
+    if dropout or (is_causal and mask is not None):  # random, or torch refuses it
+        return ctx.origin_func(query, key, value, *args, **kwargs)
     if is_causal or (mask is not None and mask.dtype == torch.bool):
         mask = _mask_to_add(query, key, mask)
     if enable_gqa:
@@ -87,25 +79,18 @@ def with_products(
 
 @rewriters.function(_NAME, ir="onnx", check=not_torchscript)
 def with_four_dimensions(
-    ctx: Context,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
+    ctx: Context, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any
 ) -> Any:
     """Call the original with four dimensions, for the default exporter."""
-    given, mask, batch = [query, key, value], attn_mask, query.shape[:-2]
+    mask, dropout, is_causal, scale, enable_gqa = _Options(*args, **kwargs)
+    given, batch = [query, key, value], query.shape[:-2]
     alike = all(each.dim() >= 2 and each.shape[:-2] == batch for each in given)
     reshaped = alike and len(batch) != 2
     if reshaped:
         given = [_as_four_dimensions(each) for each in given]
         mask = None if mask is None else _as_four_dimensions(mask.expand(*batch, *mask.shape[-2:]))
     result = ctx.origin_func(
-        *given, mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa and not reshaped
+        *given, mask, dropout, is_causal, scale=scale, enable_gqa=enable_gqa and not reshaped
     )
     if mask is not None:
         result = _zero_hidden_rows(result, mask)
