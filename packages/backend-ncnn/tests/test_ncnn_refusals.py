@@ -83,7 +83,7 @@ def test_an_open_size_without_a_range(deploy):
 
 
 def test_a_dtype_that_ncnn_does_not_have(deploy):
-    with pytest.raises(ConversionError, match=r"^input 'input' is float64, and .*'ncnn' takes float"):
+    with pytest.raises(ConversionError, match="'input' is float64, and backend 'ncnn' takes"):
         deploy(nn.ReLU(), torch.randn(1, 3, dtype=torch.float64))
 
 

@@ -19,10 +19,9 @@ from enginebay.errors import (
     UsageError,
     check_text,
     nearest,
-    one_line,
 )
 from enginebay.hooks import Task
-from enginebay.plugins import KNOWN_TASKS, contributed
+from enginebay.plugins import KNOWN_TASKS, contributed, errors_named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -84,13 +83,10 @@ def read_task(task: Any, origin: str = "the task") -> Task:
     if kind not in kinds:
         raise _missing(kind, kinds, origin)
     try:
-        found = kinds[kind](record)
+        with errors_named(PluginError, f"what reads tasks of the kind '{kind}' raised"):
+            found = kinds[kind](record)
     except UsageError as err:
         raise UsageError(f"{origin}: {err}", hint=err.hint) from err
-    except (EnginebayError, KeyboardInterrupt):
-        raise
-    except BaseException as err:  # an exit in it is no success
-        raise PluginError(f"what reads tasks of the kind '{kind}' raised {one_line(err)}") from err
     if not isinstance(found, Task):
         raise PluginError(
             f"what reads tasks of the kind '{kind}' returned {found!r:.80}: wanted an object with "

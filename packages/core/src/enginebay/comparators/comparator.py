@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from enginebay.errors import EnginebayError, UsageError, nearest, one_line
+from enginebay.errors import UsageError, nearest
+from enginebay.plugins import errors_named
 from enginebay.verdict import Aligned, ComparisonResult
 
 if TYPE_CHECKING:
@@ -50,12 +51,8 @@ class Comparator(NamedTuple):
         Raises:
             UsageError: It raised, or returned something else than a result.
         """
-        try:
+        with errors_named(UsageError, f"comparator '{self.name}' raised"):
             result = self.call(request)
-        except (EnginebayError, KeyboardInterrupt):
-            raise
-        except BaseException as err:  # an exit in it is no success
-            raise UsageError(f"comparator '{self.name}' raised {one_line(err)}") from err
         if not isinstance(result, ComparisonResult):
             raise UsageError(
                 f"comparator '{self.name}' returned {type(result).__name__}: wanted an "

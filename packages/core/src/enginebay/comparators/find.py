@@ -8,17 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from enginebay.comparators.comparator import Comparator
-from enginebay.errors import (
-    EnginebayError,
-    MissingDependencyError,
-    UsageError,
-    check_text,
-    nearest,
-    one_line,
-)
+from enginebay.errors import MissingDependencyError, UsageError, check_text, nearest
 from enginebay.hooks import ComparatorRequest
 from enginebay.models import named_object
-from enginebay.plugins import KNOWN_COMPARATORS, contributed
+from enginebay.plugins import KNOWN_COMPARATORS, contributed, errors_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -145,9 +138,5 @@ def _known() -> dict[str, Callable[[ComparatorRequest], Any]]:
 
 
 def _built(name: str, build: Callable[[], Any]) -> Any:
-    try:
+    with errors_named(UsageError, f"comparator '{name}' cannot be built:"):
         return build()
-    except (EnginebayError, KeyboardInterrupt):
-        raise
-    except BaseException as err:  # an exit in it is no success
-        raise UsageError(f"comparator '{name}' cannot be built: {one_line(err)}") from err

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         PluginTeam as PluginTeam,
         PluginWarning as PluginWarning,
         contributed as contributed,
+        errors_named as errors_named,
         load_backend as load_backend,
         load_command as load_command,
         load_plugins as load_plugins,
@@ -52,8 +53,8 @@ __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "plugins.loading": (
-            "LoadedPlugin PluginTeam PluginWarning contributed load_backend load_command "
-            "load_plugins reset wrong_result"
+            "LoadedPlugin PluginTeam PluginWarning contributed errors_named load_backend "
+            "load_command load_plugins reset wrong_result"
         ),
         "plugins.trial": "forget_failures trust",
     },

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -87,7 +87,7 @@ class PluginTeam:
             others = [other for other in plugins if other is not plugin]
             caller = self._manager.subset_hook_caller(hook, remove_plugins=others)
             status = self.members[plugin]
-            with _errors_named(hook, status):
+            with _errors_of(hook, status):
                 results += [(status, result) for result in caller(**arguments)]
         return results
 
@@ -114,7 +114,7 @@ class LoadedPlugin(PluginTeam):
             PluginError: It has another type, or an implementation raised something that is not an
                 EnginebayError.
         """
-        with _errors_named(hook, self.status):
+        with _errors_of(hook, self.status):
             result = self.call(hook, request=request)
         if result is not None and not isinstance(result, result_type):
             raise wrong_result(hook, self.status, result, result_type.__name__)
@@ -122,17 +122,21 @@ class LoadedPlugin(PluginTeam):
 
 
 @contextmanager
-def _errors_named(hook: str, status: BackendStatus) -> Iterator[None]:
-    """Turn any other exception of a hook into an error that names its plugin."""
+def errors_named(
+    kind: type[EnginebayError], failure: str, hint: str | None = None
+) -> Iterator[None]:
+    """Turn any other exception of a plugin, an exit too, into an error that says what failed."""
     try:
         yield
     except (EnginebayError, KeyboardInterrupt):
         raise
     except BaseException as err:
-        raise PluginError(
-            f"{hook}() of {status.name!r} ({status.provider}) raised {one_line(err)}",
-            hint=status.fault_hint(f"{hook}() of {status.module}"),
-        ) from err
+        raise kind(f"{failure} {one_line(err)}", hint=hint) from err
+
+
+def _errors_of(hook: str, status: BackendStatus) -> AbstractContextManager[None]:
+    failure = f"{hook}() of {status.name!r} ({status.provider}) raised"
+    return errors_named(PluginError, failure, status.fault_hint(f"{hook}() of {status.module}"))
 
 
 def wrong_result(hook: str, status: BackendStatus, result: Any, wanted: str) -> PluginError:

@@ -6,14 +6,14 @@ kept, and each process asks again.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from enginebay.errors import EnginebayError
+from enginebay.files import write_whole
 from enginebay.plugins.entry_points import cache_folder, module_file
 
 if TYPE_CHECKING:
@@ -56,13 +56,8 @@ def _read() -> _Answers:
 def _write(answers: _Answers) -> None:
     """Replace the file at once: others may read or replace it in the same moment."""
     data = msgspec.json.encode(dict(list(answers.items())[-KEPT:]))
-    with suppress(OSError):
-        file = _file()
-        file.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=file.parent)
-        with os.fdopen(descriptor, "wb") as written:
-            written.write(data)
-        Path(name).replace(file)
+    with suppress(OSError, EnginebayError):
+        write_whole(_file(), data)
 
 
 def _key(status: BackendStatus) -> str:

@@ -20,7 +20,7 @@ from enginebay.rewriting.dynamo_graph import (
     without_annotations,
     wrap,
 )
-from enginebay.rewriting.lowering.operators import is_always_taken_apart
+from enginebay.rewriting.lowering.operators import is_always_taken_apart, overloads_of
 from enginebay.rewriting.patches import replace_functions
 from enginebay.rewriting.torchscript_symbolics import qualified, why_superseded
 
@@ -38,15 +38,10 @@ if TYPE_CHECKING:
 
 def overloads(operator: str) -> list[OpOverload]:
     """Return an operator's overloads, without those that write to an argument."""
-    import torch
-
-    namespace, _, name = qualified(operator).partition("::")
-    packet = getattr(getattr(torch.ops, namespace), name, None)
-    if packet is None:
+    try:  # the exporter makes a graph functional first, so that it never meets the others
+        return overloads_of(qualified(operator).replace("::", "."))
+    except names.NameNotFoundError:
         return []
-    every = [getattr(packet, each) for each in packet.overloads()]
-    # The exporter makes a graph functional first, so that it never meets a mutable one.
-    return [each for each in every if not each._schema.is_mutable]
 
 
 def why_never_met(operator: str) -> str:
