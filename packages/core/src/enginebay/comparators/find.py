@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,7 +68,7 @@ def recorded_comparators(
     """
     known = {*_known(), *KNOWN_COMPARATORS}
     for outputs, name in recorded:
-        if _scheme(name) not in known:
+        if name.partition(":")[0] not in known:
             raise UsageError(
                 f"'{artifact}' was verified with the comparator '{name}', which is code outside of "
                 "it, and is not run because an artifact says so",
@@ -127,10 +126,6 @@ def _named(text: str) -> tuple[str, Any]:
     with named_object(text) as found:
         file, _, attribute = text.rpartition(":")
         return f"{Path(file).absolute()}:{attribute}" if file.endswith(".py") else text, found
-
-
-def _scheme(text: str) -> str:
-    return re.split(":", text, maxsplit=1)[0]
 
 
 def _known() -> dict[str, Callable[[ComparatorRequest], Any]]:

@@ -49,7 +49,8 @@ class SymbolicRewriters:
         self._not_served = not_served
         for rewriter in rewriters:
             if target.ir != "onnx":
-                not_served.append(_only_onnx(rewriter, target))
+                subject = f'the symbolic of "{rewriter.name}"'
+                not_served.append(f"{subject} does nothing: it makes ONNX nodes, not {target.ir}")
                 continue
             try:
                 names.find("torch.onnx")  # without torch nothing is exported, and nothing imported
@@ -133,7 +134,3 @@ def _exporters() -> dict[str | None, Callable[[str], str]]:
     from enginebay.rewriting.torchscript_symbolics import why_not_traced
 
     return {"dynamo": why_never_met, "torchscript": why_not_traced}
-
-
-def _only_onnx(rewriter: Rewriter, target: Target) -> str:
-    return f'the symbolic of "{rewriter.name}" does nothing: it makes ONNX nodes, not {target.ir}'

@@ -61,7 +61,7 @@ class OperatorPatch(Patch):
         # The exporter uses the newest entry up to its opset. We replace every entry, and add one
         # at the oldest opset that it writes: so it always calls ours.
         for opset in {_constants.ONNX_BASE_OPSET, *self._before}:
-            _registry().register(self._operator, opset, self._symbolic, custom=True)
+            _registry().register(self._operator, opset, self.call, custom=True)
 
     def uninstall(self) -> None:
         """Put every entry of the registry back."""
@@ -89,9 +89,6 @@ class OperatorPatch(Patch):
     def _torchscript_original(self, g: Any) -> Callable[..., Any] | None:
         opset = max((each for each in self._before if each <= g.opset), default=None)
         return None if opset is None else self._before[opset]
-
-    def _symbolic(self, g: Any, *args: Any, **kwargs: Any) -> Any:
-        return self.call(g, *args, **kwargs)
 
 
 class FunctionPatch(AttributePatch):

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 @rewriters.function("torch.Tensor.cov")
 def cov(ctx: Context, input: Tensor, *, correction: int = 1, **kwargs: Any) -> Any:
     """Multiply what is left of the observations without their means."""
-    if input.ndim not in (1, 2) or not input.dtype.is_floating_point or _any_given(kwargs):
+    weighted = any(value is not None for value in kwargs.values())
+    if input.ndim not in (1, 2) or not input.dtype.is_floating_point or weighted:
         return ctx.origin_func(input, correction=correction, **kwargs)
     rows = input.reshape(-1, input.shape[-1])
     rows = rows - rows.mean(1, keepdim=True)
@@ -39,8 +40,3 @@ def corrcoef(ctx: Context, input: Tensor) -> Any:
         return covariances / covariances
     deviations = covariances.diagonal().sqrt()
     return (covariances / deviations.unsqueeze(1) / deviations).clamp(-1, 1)
-
-
-def _any_given(kwargs: dict[str, Any]) -> bool:
-    """Return True if an argument that has None by default has a value."""
-    return any(value is not None for value in kwargs.values())

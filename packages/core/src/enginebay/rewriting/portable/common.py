@@ -110,13 +110,10 @@ def spread(chosen: Tensor, x: Tensor) -> Tensor:
         return torch.complex(spread(chosen, x.real), spread(chosen, x.imag))
     if x.dtype.is_floating_point and math.prod(chosen.shape) * x.shape[1] > _CHOSEN:
         return chosen.to(x.dtype) @ x
-    return total(torch.where(chosen.unsqueeze(-1), x, _zero(x)), 1)
+    nothing = False if x.dtype is torch.bool else 0
+    return total(torch.where(chosen.unsqueeze(-1), x, nothing), 1)
 
 
 def total(x: Tensor, dim: int) -> Tensor:
     """Return a sum in the tensor's own dtype, where all elements but one are zero."""
     return (x.sum(dim) > 0) if x.dtype is torch.bool else x.sum(dim, dtype=x.dtype)
-
-
-def _zero(x: Tensor) -> Any:
-    return False if x.dtype is torch.bool else 0

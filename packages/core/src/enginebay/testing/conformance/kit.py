@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 import enginebay as eb
+from enginebay.ir import SUFFIXES
 from enginebay.testing.command_runs import environment
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ class Kit:
             example.module,
             example.inputs,
             backend=self.name,
-            path=folder / f"model{_suffix(kind)}",
+            path=folder / f"model{SUFFIXES[kind]}",
             dynamic=example.dynamic_shapes or None,
             overwrite=True,
             options=eb.ExportOptions(ir=kind),
@@ -224,9 +225,3 @@ def error_of(kind: type[Exception], call: Callable[[], object], what: str) -> Ex
     except kind as err:
         return err
     raise AssertionError(f"{what} raised nothing, wanted {kind.__name__}")
-
-
-def _suffix(kind: Any) -> str:
-    from enginebay.ir import SUFFIXES
-
-    return str(SUFFIXES[kind])
