@@ -105,7 +105,8 @@ def build_wrapper(request):
 
 @eb.hookimpl
 def backend_info():
-    return eb.BackendInfo(name="{name}", irs=IRS, params=plugin.OnnxruntimeParams)
+    inner = plugin.backend_info()
+    return eb.BackendInfo(name="{name}", irs=IRS, params=inner.params, dtypes=inner.dtypes)
 """
 
 

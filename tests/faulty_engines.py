@@ -28,7 +28,8 @@ def build_wrapper(request):
 
 @eb.hookimpl
 def backend_info():
-    return eb.BackendInfo(name="faulty", irs=("onnx",), params=LoopbackParams)
+    dtypes = loopback.backend_info().dtypes
+    return eb.BackendInfo(name="faulty", irs=("onnx",), params=LoopbackParams, dtypes=dtypes)
 """
 RIGHT = """
     native_device = "cpu"
