@@ -24,25 +24,25 @@ def test_bfloat16_with_any_strides_sizes_and_neighbours(load):
     assert empty["y"].shape == (2, 0)
 
 
-@pytest.mark.parametrize(
-    ("text", "what"),
-    [
-        (
-            "(string[n] x) => (string[n] y) { y = Identity(x) }",
-            "input 'x' of 'model.onnx' is string",
-        ),
-        (
-            "(float[n] x) => (uint4[n] y) { y = Cast<to = 21>(x) }",
-            "output 'y' of 'model.onnx' is uint4",
-        ),
-    ],
-)
-def test_what_openvino_lays_out_in_another_way_is_refused(load, text, what):
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu"])
+def test_float8_goes_in(load, dtype):
+    name = dtype.replace("_", "").replace("fnu", "")
+    wrapper = load(f"({name}[n] x) => (float[n] y) {{ y = Cast<to = 1>(x) }}")
+    x = np.array([1, 2, 4], getattr(ml_dtypes, dtype))
+    assert wrapper({"x": x})["y"].tolist() == [1, 2, 4]
+
+
+def test_an_input_that_openvino_lays_out_in_another_way_is_refused(load):
+    with pytest.raises(ConversionError, match="input 'x' is string, and backend 'openvino' takes"):
+        load("(string[n] x) => (string[n] y) { y = Identity(x) }")
+
+
+def test_an_output_that_openvino_lays_out_in_another_way_is_refused(load):
     with pytest.raises(ConversionError) as raised:
-        load(text)
+        load("(float[n] x) => (uint4[n] y) { y = Cast<to = 21>(x) }")
     assert str(raised.value) == (
-        f"{what}: wanted bools or numbers of 8 bits and more, which arrays and OpenVINO lay out "
-        "alike"
+        "output 'y' of 'model.onnx' is uint4: wanted bools or numbers of 8 bits and more, which "
+        "arrays and OpenVINO lay out alike"
     )
     assert raised.value.hint == "convert it inside the model, as in Cast"
 

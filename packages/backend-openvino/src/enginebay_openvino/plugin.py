@@ -33,6 +33,7 @@ def backend_info() -> eb.BackendInfo:
         dtypes=(
             *("float32", "float16", "bfloat16", "float64", "bool"),
             *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+            *("float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu"),
         ),
         calibrated=("int8",),
         precisions=("fp32", "fp16", "bf16", "int8"),
