@@ -219,7 +219,7 @@ def catalogue(session: nox.Session, backend: str) -> None:
     # A law that is broken is a figure of the page, and a verdict's warning is no error as in ours.
     run = ("python", "-m", "pytest", "-n2", "-W", "default")
     session.run(*run, *kit, *report, success_codes=[0, 1])
-    python(session, "-m", "tests.catalogue")
+    python(session, "-m", "tests.catalogue", backend)
 
 
 @nox.session(requires=BASE)

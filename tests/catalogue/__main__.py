@@ -1,15 +1,17 @@
-"""``python -m tests.catalogue``: keep what ``nox -s catalogue`` found, and write the page."""
+"""``python -m tests.catalogue NAME``: keep what ``nox -s catalogue`` found, and write the page."""
 
 from __future__ import annotations
+
+import sys
 
 from .catalogue import KEPT, MADE, PAGE, entries, load, made, render, save
 
 
 def main() -> None:
-    """Take each report that is there in the place of the kept one."""
+    """Take the reports of the backends that are named, installed here, in the place of the kept."""
     wanted = entries()
     kept = {name: each for name, each in load(KEPT).items() if name in wanted}
-    found = {name: row for name in wanted if (row := made(MADE / f"{name}.json"))}
+    found = {name: row for name in sys.argv[1:] if (row := made(MADE / f"{name}.json"))}
     save(kept | found, KEPT)
     PAGE.write_text(render(wanted, kept | found), encoding="utf-8")
     print(f"{', '.join(found) or 'nothing'} is new in {PAGE}")

@@ -97,13 +97,15 @@ def made(path: Path) -> Row | None:
     if not path.exists():
         return None
     report = msgspec.json.decode(path.read_bytes(), type=Report)
+    fates = Counter(one.outcome for one in report.operators)
     return Row(
         version=report.version,
         core=_core(report.distribution),
         engine=report.engine_version,
         claims=report.claims,
         laws=dict(report.counts),
-        operators=dict(Counter(one.outcome for one in report.operators)),
+        # Where the engine does not run here, nothing was refused.
+        operators=dict(fates) if fates["held"] or fates["broken"] else {},
         wrong=tuple(one.case for one in report.operators if one.outcome == "broken"),
     )
 

@@ -49,6 +49,11 @@ def test_a_stranger_is_a_row_like_any_other(tmp_path: Path) -> None:
     row = made(tmp_path / "mine.json")
     assert isinstance(row, Row)
     assert made(tmp_path / "none.json") is None
+    report.operators = report.operators[1:2]  # skipped: the engine is not there
+    (tmp_path / "absent.json").write_bytes(msgspec.json.encode(report))
+    absent = made(tmp_path / "absent.json")
+    assert absent is not None
+    assert absent.operators == {}
     wanted = {name: Entry(f"enginebay-{name}", "https://x.y") for name in ("mine", "new")}
     page = render(wanted, {"mine": row})
     assert (
