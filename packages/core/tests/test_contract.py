@@ -76,6 +76,11 @@ def members(owner: type) -> list[tuple[str, Any]]:
 def arguments(function: Any) -> dict[str, str]:
     found = {}
     for one in inspect.signature(function).parameters.values():
+        if str(one.annotation).startswith("Unpack["):  # keywords that are declared elsewhere
+            declared = function.__globals__[one.annotation[len("Unpack[") : -1]]
+            for name, text in inspect.get_annotations(declared).items():
+                found[name] = f"{OPTIONAL}KEYWORD_ONLY {text.__forward_arg__}"
+            continue
         written = "" if one.annotation is one.empty else f" {one.annotation}"
         found[one.name] = f"{'' if one.default is one.empty else OPTIONAL}{one.kind.name}{written}"
     return found
