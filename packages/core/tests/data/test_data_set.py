@@ -196,6 +196,27 @@ def test_rows_and_batches_come_as_the_model_takes_them(form: str, batch: int | s
     assert labels == (LABELS.tolist() if has_labels else [])
 
 
+@pytest.mark.parametrize("batch", [1, "batch"])
+@pytest.mark.parametrize("size", [None, 1, 4])
+@pytest.mark.parametrize("labelled", [True, False])
+def test_the_inputs_of_several_in_order_with_a_target_or_without(
+    batch: int | str, size: int | None, labelled: bool
+) -> None:
+    ids, mask = torch.arange(30).reshape(10, 3), torch.ones(10, 3)
+    tensors = torch.utils.data.TensorDataset(ids, mask, *([LABELS] if labelled else []))
+    specs = (
+        eb.TensorSpec("ids", "int64", (batch, 3)),
+        eb.TensorSpec("mask", "float32", (batch, 3)),
+    )
+    data = eb.DataSet(tensors if size is None else loader(tensors, size)).for_inputs(specs)
+    items = list(data.items(specs))
+    for name, whole in (("ids", ids), ("mask", mask)):
+        found = np.concatenate([item.inputs[name] for item in items])
+        np.testing.assert_array_equal(found, whole.numpy())
+    targets = [item.target for item in items if item.target is not None]
+    assert np.hstack([*targets, []]).tolist() == (LABELS.tolist() if labelled else [])
+
+
 def test_so_many_rows_are_taken_and_not_so_many_batches() -> None:
     spec = eb.TensorSpec("x", "float32", (1, 3, 4, 4))
     first = eb.DataSet(loader(), take=6).for_inputs([spec])

@@ -348,6 +348,10 @@ def _item(number: int, raw: Any, names: Sequence[str] | None, unused: frozenset[
         known = ["" if len(values) == 1 else str(n) for n in range(len(values))]
         if names is not None:
             known = [name for name in names if name not in unused]
+        if target is None and len(values) == len(known) + 1:
+            *values, target = values
+        elif target is not None and len(values) == len(known) - 1:
+            values, target = [*values, target], None  # a pair is all inputs of a model with two
         if len(values) != len(known):
             raise InputError(
                 f"it has {len(values)} inputs without names, and the model takes {len(known)}: "
