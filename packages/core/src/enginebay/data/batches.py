@@ -10,19 +10,24 @@ if TYPE_CHECKING:
     from enginebay.tensors import NumpyArray, TensorSpec
 
 
-def form_of(first: Mapping[str, NumpyArray], inputs: Sequence[TensorSpec]) -> str:
+def form_of(
+    first: Mapping[str, NumpyArray], target: object, inputs: Sequence[TensorSpec]
+) -> str:
     """Return ``rows`` for a first item without the model's batch axis, of size 1 or open.
 
-    ``batches`` for one of another size than the model's 1; else nothing: it fits, or is wrong.
+    ``batches`` for one of another size than the model's 1, and where the batch is open for one
+    with a target for each row, which are compared row by row; else nothing: it fits, or is wrong.
     """
     shapes = [(first[spec.name].shape, spec.dims or ()) for spec in inputs]
     gaps = {len(shape) - len(dims) for shape, dims in shapes}
     sizes = {dims[0] if dims else 0 for _, dims in shapes}
-    if gaps == {-1} and (sizes == {1} or all(isinstance(size, str) for size in sizes)):
+    is_open = all(isinstance(size, str) for size in sizes)
+    if gaps == {-1} and (sizes == {1} or is_open):
         return "rows"
     lengths = {shape[:1] for shape, _ in shapes}
-    is_batch = gaps == {0} and sizes == {1} and len(lengths) == 1 and lengths != {(1,)}
-    return "batches" if is_batch else ""
+    is_batch = gaps == {0} and len(lengths) == 1 and lengths != {(1,)}
+    is_split = sizes == {1} or (is_open and getattr(target, "shape", ())[:1] in lengths)
+    return "batches" if is_batch and is_split else ""
 
 
 def split(

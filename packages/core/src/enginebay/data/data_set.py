@@ -144,7 +144,7 @@ class DataSet:
             return (_item(0, raw, names, frozenset())[1:] for raw in data._raw())
 
         try:
-            form = form_of(next(pairs(self.part(0, 1)))[0], inputs)
+            form = form_of(*next(pairs(self.part(0, 1))), inputs)
         except (StopIteration, InputError, KeyError):
             return self
         if form == "rows":

@@ -86,7 +86,9 @@ def prepare(
         if settings.data is args:
             data = DataSet(args.fitting(model.example_shapes, model.dynamic))
     if data is not None:
-        data = data.for_task(fitted).for_inputs(model.open_inputs)
+        data = data.for_task(fitted)
+        if all(axes[0].min <= 1 for axes in model.dynamic.values() if 0 in axes):
+            data = data.for_inputs(model.open_inputs)
         some = data.some(items)
     reference = record_reference(
         model,
