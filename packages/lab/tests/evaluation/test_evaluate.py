@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import torch
 
 import enginebay as eb
 import enginebay_lab as lab
@@ -104,3 +105,12 @@ def test_items_of_any_size_and_any_source(here: Path) -> None:
     assert (row.count, row.reference) == (7, pytest.approx(1))
     (row,) = lab.evaluate("good", eb.DataSet("data.npz", take=5), "accuracy").rows
     assert row.count == 5
+
+
+def test_rows_and_labelled_batches_are_items(here: Path) -> None:
+    held = np.load("data.npz")
+    x, target = torch.from_numpy(held["x"][:, 0]), torch.from_numpy(held["target"])
+    rows = torch.utils.data.TensorDataset(x, target)
+    for data in (rows, torch.utils.data.DataLoader(rows, batch_size=16)):
+        (row,) = lab.evaluate("good", data, "accuracy").rows
+        assert (row.count, row.value) == (40, 0.9)

@@ -10,9 +10,7 @@ if TYPE_CHECKING:
     from enginebay.tensors import NumpyArray, TensorSpec
 
 
-def form_of(
-    first: Mapping[str, NumpyArray], target: object, inputs: Sequence[TensorSpec]
-) -> str:
+def form_of(first: Mapping[str, NumpyArray], target: object, inputs: Sequence[TensorSpec]) -> str:
     """Return ``rows`` for a first item without the model's batch axis, of size 1 or open.
 
     ``batches`` for one of another size than the model's 1, and where the batch is open for one

@@ -167,8 +167,7 @@ def quantize(
             deployment = deployed(nodes, folder, verify=verify.replace(allow_mismatch=True))
             manifest = deployment.artifact.manifest
             check_precision(manifest.backend, manifest.params, None, _PURPOSE)
-            items = data.for_inputs(deployment.artifact.inputs)
-            (row,) = evaluate(folder, items, metric, model=model, timeout=verify.timeout).rows
+            (row,) = evaluate(folder, data, metric, model=model, timeout=verify.timeout).rows
             return Attempt(tuple(nodes), deployment, _checked(row), max_drop)
 
         order: list[str] = []

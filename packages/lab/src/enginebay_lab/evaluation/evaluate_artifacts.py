@@ -123,7 +123,7 @@ def evaluate(
                 rows[each.name] = run.write(each, totals.rows(each))
     if journal is not None:
         journal.finish()
-    record = items.record()
+    record = run.data.record()
     if totals is not None:  # the items may have been read elsewhere
         replace = msgspec.structs.replace
         record = replace(record, count=totals.count, digest=totals.digest.inputs)

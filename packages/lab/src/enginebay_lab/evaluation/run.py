@@ -28,7 +28,7 @@ class Run:
     Attributes:
         candidates: The artifacts.
         sources: The metrics.
-        data: The items.
+        data: The items, as the artifacts take them: with the batch axis, one by one.
         journal: Where rows and checkpoints go; None for nowhere.
         digest: Of all items; empty until they were read.
         model: A digest of the model's weights and its source; empty without a journal.
@@ -46,6 +46,7 @@ class Run:
     def __post_init__(self) -> None:
         self.inputs = common_specs(self.candidates, "takes", lambda request: request.inputs)
         self.outputs = common_specs(self.candidates, "gives", lambda request: request.outputs)
+        self.data = self.data.for_inputs(self.inputs)
 
     def key(self, candidates: Sequence[Candidate]) -> str:
         """A digest of what is evaluated, but for the data."""
