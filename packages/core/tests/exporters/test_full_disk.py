@@ -22,9 +22,9 @@ except eb.EnginebayError as err:
 
 @pytest.mark.parametrize("ir", ["torchscript", "exported_program"])
 def test_a_full_disk_is_one_line(tmp_path, ir: str) -> None:
-    target = tmp_path / "m.pt"
+    target = tmp_path / "m"
     command = [sys.executable, "-W", "ignore", "-c", _EXPORT, ir, str(target)]
     found = subprocess.run(command, capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr
-    assert re.fullmatch(r"cannot write '.*/m\.pt': File too large\n", found.stdout)
+    assert re.fullmatch(r"cannot write '.*/m\.pt2?': File too large\n", found.stdout)
     assert not list(tmp_path.iterdir())

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,10 +17,10 @@ from enginebay.exporters.attempts import ExportSource
 from enginebay.exporters.capture import torch_dims
 from enginebay.exporters.dispatch import placed
 from enginebay.exporters.job import Written, writing
-from enginebay.ir import IRModel, describe, quiet, read_onnx
+from enginebay.ir import IRModel, describe, is_model_file, quiet, read_onnx
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from torch import Tensor, nn
 
@@ -170,10 +171,9 @@ def _capture_obstacles(program: Any, report: Any) -> Iterator[Obstacle]:
     for failure in report.failures:
         data = failure.data
         if failure.failure_type is FailureType.DATA_DEPENDENT_ERROR:
-            frame = data["user_stack"][-1]
-            place = f"{report.str_to_filename[frame['filename']]}:{frame['line']}"
+            place, line = _decision(program, data, report.str_to_filename)
             yield Obstacle(
-                operator=frame["loc"],
+                operator=line,
                 modules=_modules_at(program, place),
                 reason=f"torch.export cannot decide by values, at {Path(place).name}",
             )
@@ -186,6 +186,23 @@ def _capture_obstacles(program: Any, report: Any) -> Iterator[Obstacle]:
                 modules=_modules_of(program, name),
                 reason=f"{text}, which torch.export needs",
             )
+
+
+def _decision(program: Any, data: Any, files: Mapping[int, str]) -> tuple[str, str]:
+    """The place and the text of the line that decides by values."""
+    frame = data["user_stack"][-1]
+    found = [(files[frame["filename"]], frame["line"], frame["loc"])]
+    if not is_model_file(found[0][0]):  # a mode's, which sees Tensor.__bool__: ask for the value
+        symbols = re.findall(r"\w+", data["expr"])
+        traces = [
+            node.meta.get("stack_trace") or ""
+            for node in program.graph.nodes
+            if str(node.meta.get("val")) in symbols
+        ]
+        lines = re.findall(r'File "(.+)", line (\d+), in .+\n *(.+)', "\n".join(traces))
+        found += [line for line in lines if is_model_file(line[0])]
+    file, number, text = found[-1]
+    return f"{file}:{number}", text
 
 
 def _modules_of(program: Any, operator: str) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         IRModel as IRModel,
     )
     from enginebay.ir.noise import (
+        is_model_file as is_model_file,
         model_line as model_line,
         no_graph_dump as no_graph_dump,
         quiet as quiet,
@@ -39,7 +40,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "ir.half": "to_half",
         "ir.model": "ExporterName IRKind IRModel IR_FOLDER SUFFIXES",
-        "ir.noise": "model_line no_graph_dump quiet raised_at",
+        "ir.noise": "is_model_file model_line no_graph_dump quiet raised_at",
         "ir.onnx_file": "read_onnx",
         "ir.scopes": "source_modules",
         "ir.summary": "describe",

@@ -138,11 +138,15 @@ def raised_at(err: BaseException) -> str:
     return f" ({place})" if place else ""
 
 
-def _place(steps: Iterable[tuple[FrameType, int]]) -> str:
+def is_model_file(file: str) -> bool:
+    """Return True for a file that is neither torch's, NumPy's nor ours."""
     modules = (sys.modules.get(name) for name in ("torch", "numpy", "enginebay"))
     own = tuple(str(Path(str(module.__file__)).parent) for module in modules if module)
-    own += (warnings.__file__, "<frozen")
+    return not file.startswith((*own, warnings.__file__, "<frozen"))
+
+
+def _place(steps: Iterable[tuple[FrameType, int]]) -> str:
     for frame, line in steps:
-        if not (file := frame.f_code.co_filename).startswith(own):
+        if is_model_file(file := frame.f_code.co_filename):
             return f"{'/'.join(Path(file).parts[-2:])}:{line}"
     return ""
