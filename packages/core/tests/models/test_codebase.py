@@ -95,7 +95,7 @@ def test_weights_wherever_a_checkpoint_keeps_them(place: str | None, tmp_path: P
 
 
 def test_weights_of_another_model() -> None:
-    with pytest.raises(ModelSourceError, match="^'far/away' does not fit Linear: missing 2"):
+    with pytest.raises(ModelSourceError, match=r"^'far/away' does not fit Linear: missing 2"):
         take_weights(net(), {"other": torch.ones(1)}, "far/away")
 
 
