@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -212,7 +213,9 @@ class Line:
 
         def judged() -> tuple[Verification, Receipt | None]:
             reference = engine.build.reference
-            with stage.moved() as folder:
+            # A simulation runs here alone, and its files hold the path of the IR.
+            place = nullcontext(stage.dir) if engine.build.elsewhere else stage.moved()
+            with place as folder:
                 return judge(
                     engine.load_request(folder, strict=verify.strict),
                     folder / SAMPLES_FILE,
