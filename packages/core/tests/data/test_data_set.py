@@ -183,7 +183,7 @@ ROWS = {
 @pytest.mark.parametrize("form", ROWS)
 def test_rows_and_batches_come_as_the_model_takes_them(form: str, batch: int | str) -> None:
     spec = eb.TensorSpec("x", "float32", (batch, 3, 4, 4))
-    data = eb.DataSet(ROWS[form]).for_inputs([spec])
+    data = eb.DataSet(ROWS[form]).for_inputs([spec], row_by_row=True)
     for _ in range(2):  # the same every time
         items = list(data.items([spec]))
         found = np.concatenate([item.inputs["x"] for item in items])

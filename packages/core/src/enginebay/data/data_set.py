@@ -133,10 +133,14 @@ class DataSet:
         other.targets = str(getattr(opened, "targets", ""))
         return other
 
-    def for_inputs(self, inputs: Sequence[TensorSpec]) -> DataSet:
+    def for_inputs(self, inputs: Sequence[TensorSpec], *, row_by_row: bool = False) -> DataSet:
         """The same items for a model with these inputs: rows get a batch axis, batches are split.
 
         Items that fit stay as they are, and so do those that do not: reading them says why.
+
+        Args:
+            inputs: What the model takes.
+            row_by_row: Split labelled batches where the batch is open, too.
         """
         names = [spec.name for spec in inputs]
 
@@ -144,7 +148,8 @@ class DataSet:
             return (_item(0, raw, names, frozenset())[1:] for raw in data._raw())
 
         try:
-            form = form_of(*next(pairs(self.part(0, 1))), inputs)
+            first, target = next(pairs(self.part(0, 1)))
+            form = form_of(first, target if row_by_row else None, inputs)
         except (StopIteration, InputError, KeyError):
             return self
         if form == "rows":

@@ -88,7 +88,7 @@ def prepare(
     if data is not None:
         data = data.for_task(fitted)
         if all(axes[0].min <= 1 for axes in model.dynamic.values() if 0 in axes):
-            data = data.for_inputs(model.open_inputs)
+            data = data.for_inputs(model.open_inputs, row_by_row=True)
         some = data.some(items)
     reference = record_reference(
         model,
