@@ -61,7 +61,7 @@ def test_the_library_that_keeps_cuda_from_loading_is_named(tmp_path, monkeypatch
     monkeypatch.setattr(onnxruntime, "__file__", str(tmp_path / "__init__.py"))
     (tmp_path / "capi").mkdir()
     provider = tmp_path / "capi" / "libonnxruntime_providers_cuda.so"
-    assert providers.missing_library() == str(provider)
+    assert providers.missing_library(providers.CUDA) == str(provider)
     shutil.copy(msgspec._core.__file__, provider)  # any library that loads
     session = SimpleNamespace(get_providers=lambda: [providers.CPU])
     assert providers.fallbacks(OnnxruntimeParams(device="cuda"), session, Counter()) == (
@@ -76,7 +76,7 @@ def test_the_library_that_keeps_cuda_from_loading_is_named(tmp_path, monkeypatch
     check = check_tier(request).failed
     assert (check.name, check.found) == ("CUDAExecutionProvider", "no libno-such-driver.so.1")
     assert check.fix.startswith("install NVIDIA's driver")
-    monkeypatch.setattr(providers, "missing_library", lambda: "libcublasLt.so.13")
+    monkeypatch.setattr(providers, "missing_library", lambda _: "libcublasLt.so.13")
     assert check_tier(request).failed.fix == "pip install 'onnxruntime-gpu[cuda,cudnn]'"
 
 

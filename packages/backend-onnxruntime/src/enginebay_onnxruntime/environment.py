@@ -54,7 +54,6 @@ def _check_rivals() -> eb.EnvReport:
 
 def _check_device(request: CheckEnvRequest[OnnxruntimeParams]) -> eb.EnvReport:
     from enginebay_onnxruntime.providers import (
-        CUDA,
         DRIVER,
         available_providers,
         missing_library,
@@ -65,7 +64,7 @@ def _check_device(request: CheckEnvRequest[OnnxruntimeParams]) -> eb.EnvReport:
     available = available_providers()
     report = eb.EnvReport()
     for provider in wanted_providers(params):
-        if provider == CUDA and provider in available and (missing := missing_library()):
+        if missing := missing_library(provider):
             driver = "install NVIDIA's driver; in a container, start it with --gpus all"
             libraries = "pip install 'onnxruntime-gpu[cuda,cudnn]'"
             fix = driver if missing == DRIVER else libraries

@@ -100,13 +100,18 @@ def preload_cuda() -> None:
         onnxruntime.preload_dlls()
 
 
-def missing_library() -> str:
-    """Return which shared library keeps the CUDA provider from loading; empty where none does."""
+def missing_library(provider: str) -> str:
+    """Return which shared library keeps CUDA's provider from loading.
+
+    Empty where none does, of other providers, and where this build has no CUDA.
+    """
     import onnxruntime
 
+    if provider != CUDA or CUDA not in available_providers():
+        return ""
     preload_cuda()
-    provider = Path(onnxruntime.__file__).parent / "capi" / "libonnxruntime_providers_cuda.so"
-    for library in (provider, DRIVER):
+    file = Path(onnxruntime.__file__).parent / "capi" / "libonnxruntime_providers_cuda.so"
+    for library in (file, DRIVER):
         try:
             # Where nothing is missing the provider still does not load: its symbols are ONNX
             # Runtime's to give. So this leaves nothing behind.
@@ -152,7 +157,7 @@ def fallbacks(
 
 
 def _unloaded(provider: str) -> str:
-    missing = missing_library() if provider == CUDA and CUDA in available_providers() else ""
+    missing = missing_library(provider)
     return f"{provider} was requested and did not load" + (f": no {missing}" if missing else "")
 
 
