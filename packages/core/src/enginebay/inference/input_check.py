@@ -78,10 +78,10 @@ class InputCheck:
         sizes: dict[str, tuple[int, str]] = {}
         for name, value in feed.items():
             spec = self._specs[name]
-            wanted = f"torch.{spec.dtype}" if is_torch(value) else spec.dtype
-            if str(value.dtype) != wanted and (
-                is_torch(value) or value.dtype != self._dtypes[name]
-            ):
+            is_tensor = is_torch(value)
+            wanted = f"torch.{spec.dtype}" if is_tensor else spec.dtype
+            fits = str(value.dtype) == wanted if is_tensor else value.dtype == self._dtypes[name]
+            if not fits:
                 calls = f"{name}.astype('{spec.dtype}')", f"{name}.to(torch.{spec.dtype})"
                 raise InputError(
                     f"input '{name}' has dtype {value.dtype}, wanted {wanted}",
