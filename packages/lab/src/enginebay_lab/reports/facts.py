@@ -50,11 +50,12 @@ def summary(report: Findings, entries: Sequence[Entry]) -> Iterator[str]:
 
 def _fastest(verified: Sequence[Entry]) -> Iterator[str]:
     """Which of several is the fastest, or that some are equally fast, and its time for an item."""
-    firsts = {id(entry.speeds[0]): entry.label for entry in verified if entry.speeds}
-    found = fastest([entry.speeds[0] for entry in verified if entry.speeds])
-    if len(firsts) < 2 or not found or found[0].call is None:
+    measured = [entry for entry in verified if entry.speeds]
+    found = fastest([entry.speeds[0] for entry in measured])
+    if len(measured) < 2 or not found or found[0].call is None:
         return
-    labels = ", ".join(firsts[id(row)] for row in found)
+    names = {entry.speeds[0].artifact: entry.label for entry in measured}
+    labels = ", ".join(names[row.artifact] for row in found)
     time = f"{human_seconds(found[0].call.median / found[0].batch)} for an item"
     if len(found) == 1:
         yield f"The fastest verified is {labels}: {time}."
