@@ -61,6 +61,7 @@ CALLS = {
     "scaled_dot_product_attention": lambda x: F.scaled_dot_product_attention(x, x, x),
     "softmax": lambda x: x.softmax(-1),
     "softplus": F.softplus,
+    "softsign": F.softsign,
     "squeeze": lambda x: x[:1].squeeze(0),
     "std": lambda x: x.std(-1),
     "tril": torch.tril,
@@ -81,6 +82,8 @@ REFUSED = {
     ("_convolution", "dynamo"): "torchscript",
     ("batch_norm", "dynamo"): "torchscript",
     ("hardshrink", "dynamo"): "torchscript",
+    ("softsign", "dynamo"): None,
+    ("softsign", "torchscript"): None,
 }
 
 

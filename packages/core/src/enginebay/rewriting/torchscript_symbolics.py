@@ -131,8 +131,14 @@ def with_parsed_arguments(rewriter: Rewriter) -> Callable[..., Any]:
 
 def why_not_traced(operator: str) -> str:
     """Return why the exporter never translates an operator; empty where it does if it meets it."""
-    if qualified(operator) in _NOT_TRACED:
+    import torch
+
+    kind = qualified(operator)
+    if kind in _NOT_TRACED:
         return "the tracer records _convolution in its place"
+    # such as softsign, a Python function of torch: the tracer records the operators in it
+    if kind.startswith("aten::") and not hasattr(torch.ops.aten, kind.removeprefix("aten::")):
+        return "torch.ops has no such operator"
     return why_superseded(operator)
 
 
