@@ -1,4 +1,4 @@
-"""One plugin behind typed methods, and the check of what it needs."""
+"""The typed interface to one backend plugin, and the check of its environment."""
 
 from __future__ import annotations
 

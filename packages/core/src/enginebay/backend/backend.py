@@ -1,4 +1,4 @@
-"""Backend: one plugin behind typed methods."""
+"""Backend: the typed interface to one plugin."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Backend:
 
     Attributes:
         name: The name users type.
-        info: Its name, IRs and abilities, as the plugin says.
+        info: Its name, IRs and abilities, as the plugin declares them.
         Params: The class that declares its parameters.
         distribution: The distribution that provides the plugin.
         distribution_version: That distribution's version.
@@ -126,7 +126,7 @@ class Backend:
         """Check the environment in four tiers, each in a child process.
 
         Args:
-            params: What the backend would be used with; the defaults where it is left out.
+            params: The parameters to check with; by default the backend's defaults.
             with_custom_ops: Whether its custom-op libraries must load too.
             timeout: Seconds that each tier may take.
             log_callback: Gets a line for each check, when its tier has ended.
@@ -147,7 +147,7 @@ class Backend:
         return self._plugin.call_typed("check_env", EnvReport, request) or EnvReport()
 
     def is_available(self, with_custom_ops: bool = False) -> bool:
-        """True where a tiny model was built, run and compared here; asked once a process."""
+        """Return True if a tiny model was built, run and compared here; cached for the process."""
         if with_custom_ops not in self._available:
             report = self.check_env(with_custom_ops=with_custom_ops)
             self._available[with_custom_ops] = report.ok
@@ -196,7 +196,7 @@ class Backend:
             The paths of the files.
 
         Raises:
-            ParamsError: The precision needs data and there is none.
+            ParamsError: The precision requires calibration data, and none was passed.
             ConversionError: The engine's converter failed.
         """
         self.check_data(params, has_data=data is not None)
@@ -236,7 +236,7 @@ class Backend:
             raise
         except BaseException as err:
             if disk_error(err):
-                raise  # not the converter's fault; whoever owns the folder says it
+                raise  # not the converter's fault; the caller, which owns the folder, reports it
             raise ConversionError(
                 f"backend '{self.name}' could not convert '{ir.path.name}': "
                 f"{type(err).__name__}: {message_of(err)}"
@@ -247,7 +247,7 @@ class Backend:
 
         Raises:
             UsageError: The backend cannot keep any of them in floating point.
-            ConversionError: The engine's quantiser failed, or the plugin returned something else.
+            ConversionError: The engine's quantiser failed, or the plugin returned another type.
         """
         request = self._filled_in(request)
         found = self._plugin.call_typed("quantizable_nodes", Mapping, request)  # type: ignore[type-abstract]  # for isinstance
@@ -257,7 +257,7 @@ class Backend:
         return dict(found)
 
     def unsupported_operators(self, request: ConvertRequest[Any]) -> dict[str, str] | None:
-        """Ask the plugin what the engine lacks for an IR; None where it does not say.
+        """Ask the plugin for the operators of an IR that the engine lacks; None if it cannot tell.
 
         Raises:
             ConversionError: The IR cannot be read.
@@ -283,7 +283,7 @@ class Backend:
         precision = self.calibrated_precision(params)
         if precision and not has_data:
             raise ParamsError(
-                f"precision {precision} is calibrated with data, and there is none",
+                f"precision {precision} requires calibration data",
                 hint="--data FILE.npz: numpy.savez('data.npz', x=inputs), where inputs[0] "
                 "is the first whole input",
             )
@@ -292,7 +292,7 @@ class Backend:
         """Check that the backend lists the dtypes of a model's inputs.
 
         Raises:
-            ConversionError: It does not list one of them.
+            ConversionError: An input has a dtype that the backend does not list.
         """
         for spec in inputs:
             if spec.dtype not in self.info.dtypes:
@@ -307,10 +307,10 @@ class Backend:
 
         Args:
             params: The parameters.
-            purpose: What is done with layers in 8 bits, for the message.
+            purpose: The operation on 8-bit layers, for the message.
 
         Raises:
-            UsageError: It is another one.
+            UsageError: The precision is not a calibrated one.
         """
         precision, calibrated = self.allowed_precision(params), self.info.calibrated
         if precision not in calibrated:
@@ -322,13 +322,13 @@ class Backend:
     def calibration(
         self, ir: IRModel, params: BackendParams, data: Any, unused: Iterable[str] = ()
     ) -> CalibrationData | None:
-        """The data as a converter takes it; None where the precision needs none.
+        """Return the data as a converter takes it; None if the precision needs none.
 
         Args:
-            ir: What is converted.
+            ir: The IR to convert.
             params: The parameters.
             data: An :class:`enginebay.DataSet`, or what one is made of; None for none.
-            unused: Inputs of the model that the IR has not.
+            unused: Inputs of the model that the IR does not have.
 
         Raises:
             InputError: The data do not fit the IR, or hold one value alone.
@@ -379,7 +379,7 @@ class Backend:
             message = f"device '{wanted}' is not one of {self.name}'s: {', '.join(known)}"
             hint = f"--device {known[0]}"
         elif device_kind(wanted) not in ("cpu", "auto", device_kind(receipt.device)):
-            # cpu is the default, beside which a provider that is named may choose another device.
+            # cpu is the default: a provider that was requested may still choose another device.
             message = f"device '{wanted}' was requested, and {receipt.engine} runs on "
             message += f"'{receipt.device}'" + (f": {fallbacks}" if fallbacks else "")
             hint = f"--device {receipt.device}; enginebay check-env {self.name} --device {wanted}"
@@ -416,7 +416,7 @@ class Backend:
         """Return the machines that an engine with these parameters is built for.
 
         Returns:
-            None where it is built for this machine, or for any.
+            None if it is built for this machine, or for any machine.
 
         Raises:
             PluginError: The plugin returned something else.
@@ -430,7 +430,7 @@ class Backend:
         return found
 
     def elsewhere(self, params: BackendParams) -> BuiltFor | None:
-        """Return the machines that an engine is built for, where this is none of them; else None.
+        """Return the machines that an engine is built for; None if it runs on this machine.
 
         Raises:
             PluginError: The plugin returned something else.
@@ -443,8 +443,8 @@ class Backend:
 
         Args:
             params: The parameters.
-            purpose: What has to run it, for the message: ``--strict looks at …``.
-            hint: What to type instead.
+            purpose: The reason why it has to run, for the message: ``--strict looks at …``.
+            hint: The command to type instead.
 
         Raises:
             UsageError: It is built for other machines.
@@ -454,7 +454,7 @@ class Backend:
             raise UsageError(message, hint=hint)
 
     def bound_to(self, params: BackendParams) -> dict[str, str]:
-        """Return what an artifact with these parameters is bound to, as it is on this machine."""
+        """Return the versions and devices of this machine that an artifact is bound to."""
         request = BindingRequest(params=params, backend=self.name)
         found = self._plugin.call_typed("bound_to", Mapping, request)  # type: ignore[type-abstract]  # for isinstance
         facts = dict(found or {})
@@ -465,7 +465,7 @@ class Backend:
     # -- the rest of the contract -------------------------------------------------------------
 
     def rewriters(self, ir: IRKind = "onnx") -> list[RewriterSet]:
-        """The rewriters that this plugin and the cross-cutting ones contribute to an export.
+        """Return the rewriters that this plugin and cross-cutting plugins contribute to an export.
 
         Raises:
             PluginError: A plugin returned something else.
@@ -473,7 +473,7 @@ class Backend:
         return collect_rewriters(self._plugin, RewritersRequest(backend=self.name, ir=ir))
 
     def lowering(self, ir: IRKind, rewriters: Sequence[RewriterSet] = ()) -> Lowering:
-        """Return what a conversion lowers models with.
+        """Return the lowerings that a conversion uses.
 
         Args:
             ir: The IR that is converted.

@@ -39,7 +39,7 @@ _TINY_SHAPE = (1, 3, 4, 4)
 
 
 def check_tier(name: str, tier: Tier, params: dict[str, Any], with_custom_ops: bool) -> EnvReport:
-    """One tier, in this process; what the plugin adds comes after core's own checks."""
+    """Run one tier in this process: core's own checks, then the plugin's."""
     from enginebay.backend.backend import get_backend
     from enginebay.hooks import CheckEnvRequest
 
@@ -67,7 +67,7 @@ def check_tier(name: str, tier: Tier, params: dict[str, Any], with_custom_ops: b
 
 
 def _without_custom_ops(name: str, report: EnvReport) -> EnvReport:
-    """Fail where the plugin has checked no custom operators: there are none to load."""
+    """Fail if the plugin has checked no custom operators: there are none to load."""
     if any(check.name == CUSTOM_OPS for check in report.checks):
         return EnvReport()
     return failed(

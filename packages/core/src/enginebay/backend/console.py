@@ -28,7 +28,7 @@ class Converter(Protocol):
 
 
 def run(backend: Converter, argv: Sequence[str] | None) -> None:
-    """Convert what the command line asks for.
+    """Convert the IR file that the command line names.
 
     Raises:
         SystemExit: With the error's exit code, or 0 after the help.

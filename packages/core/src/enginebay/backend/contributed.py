@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def plugin_rewriters(ir: IRKind) -> list[RewriterSet]:
-    """Collect what the cross-cutting plugins contribute to an export for no backend in particular.
+    """Collect the rewriters of cross-cutting plugins, for an export without a backend.
 
     Raises:
         PluginError: A plugin returned something else.

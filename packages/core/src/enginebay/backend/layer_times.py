@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def times_layers(backend: str) -> bool:
-    """True where a backend may be able to time the layers of its engines."""
+    """Return True if a backend implements the hook that times the layers of its engines."""
     return load_backend(backend).implements("time_layers")
 
 
@@ -28,7 +28,7 @@ def time_layers(
 
     Args:
         request: The engine, with the backend's name.
-        inputs: What it is run with.
+        inputs: The inputs to run it with.
         runs: How many times.
 
     Raises:

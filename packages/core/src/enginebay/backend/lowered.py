@@ -25,7 +25,7 @@ class Lowering:
         backend: The name of the backend that converts.
         ir: The IR that it converts from.
         rewriters: The caller's own.
-        plugins: Returns those that the plugins contribute.
+        plugins: Returns the rewriters that the plugins contribute.
 
     Attributes:
         report: The lowerings of the last call; None before it.

@@ -21,7 +21,7 @@ def kept_nodes(nodes: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...
         Names of nodes, in the order of the network.
 
     Raises:
-        UsageError: A name means none of the nodes, or they mean all of them.
+        UsageError: A name matches no node, or the names match all nodes.
 
     Example:
         >>> kept_nodes({"/stem/conv": "Conv", "/head/fc": "Gemm", "/head/act": "Clip"}, ["/head"])
@@ -38,7 +38,7 @@ def kept_nodes(nodes: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...
         kept.update(found)
     if len(kept) == len(nodes):
         raise UsageError(
-            f"all {len(nodes)} nodes are kept, and none is left in 8 bits",
+            f"--int8-keep excludes all {len(nodes)} nodes, so that none is left in 8 bits",
             hint="leave out --int8-keep and --precision for fp32",
         )
     return tuple(node for node in nodes if node in kept)
@@ -48,7 +48,7 @@ def _unknown(name: str, nodes: Mapping[str, str]) -> UsageError:
     kinds = sorted(set(nodes.values()))
     close = nearest(name, [*kinds, *nodes])
     return UsageError(
-        f"'{name}' is no node or operator that would be in 8 bits: of the network's "
-        f"{', '.join(kinds) or 'operators'}, there are {len(nodes)} such nodes",
+        f"'{name}' matches no node or operator that would be in 8 bits; "
+        f"the network has {len(nodes)} such nodes: {', '.join(kinds) or 'none'}",
         hint=f"did you mean '{close}'?" if close else "enginebay sensitivity lists them",
     )

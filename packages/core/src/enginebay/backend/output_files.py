@@ -1,4 +1,4 @@
-"""Check the list of files that a converter says it wrote."""
+"""Check the list of files that a converter returned."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def written_files(listed: Any, work_dir: Path, backend: str) -> tuple[Path, ...]
         backend: The backend's name, for messages.
 
     Raises:
-        ConversionError: It is no list of files, or one of them is missing, empty or elsewhere.
+        ConversionError: It is not a list of files, or a file is missing, empty or outside.
     """
     is_list = isinstance(listed, Iterable) and not isinstance(listed, str | Path)
     paths = list(listed) if is_list else []

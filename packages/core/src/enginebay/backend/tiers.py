@@ -21,11 +21,11 @@ def check_environment(
     timeout: float,
     log: Callable[[str], object] | None,
 ) -> EnvReport:
-    """Run the tiers in order; after one that fails, the others are reported as skipped.
+    """Run the tiers in order; after a failed tier, the rest is reported as skipped.
 
     Args:
         name: The backend.
-        params: What it would be used with.
+        params: The parameters to check with.
         with_custom_ops: Whether its custom-op libraries must load too.
         timeout: Seconds that each tier may take.
         log: Gets a line for each check.
