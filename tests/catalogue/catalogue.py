@@ -30,7 +30,7 @@ to the [laws](conformance.md) and tries some 300 networks of one operator each o
 
 *Laws* are those that hold, of all that apply: a backend whose device no test machine has is held to
 few. *Operators* are verified, refused with a reason, or neither.
-[What each backend supports](support.md) has the outcome of every law for Enginebay's own.
+[Backend support](support.md) has the outcome of every law for Enginebay's own.
 
 ## What each says
 

@@ -20,32 +20,32 @@ if TYPE_CHECKING:
 PAGE = ROOT / "docs" / "support.md"
 
 TEXT = """\
-# What each backend supports
+# Backend support
 
-Made from three sources, none of them written by hand: what each plugin says in its `BackendInfo`,
-what the [conformance kit](conformance.md) found about it, and the [zoo](zoo.md).
+Generated from three sources, none written by hand: each plugin's `BackendInfo`, the results of the
+[conformance tests](conformance.md), and the [zoo](zoo.md).
 
-## What it says
+## Formats, devices and types
 
 {claims}
 
-IRs are in order of preference; of devices and precisions the first is the default.
+IRs are in order of preference. The first device and the first precision are the defaults.
 
-## What the laws found
+## Results of the conformance tests
 
-{versions} The laws hold a backend to its IRs, its dtypes and its shapes, on its default device and
-in its default precision: another device or precision that it lists is not measured here.
+{versions} The tests cover the IRs, dtypes and shapes that a backend lists, on its default device and in its
+default precision. Other devices and precisions are not measured here.
 
-✓ is held, `n of m` are the cases that are, – is left out, for a reason in the list below.
+✓: passed. `n of m`: so many of its cases passed. –: skipped, for a reason in the list below.
 
 {laws}
 
-In the column `{stand_ins}` the parser and the builder are NVIDIA's own; stand-ins take the place of
-the driver and of the runtime, and ONNX Runtime computes: it shows what the backend does, and
-nothing about TensorRT's numbers. In the columns `tensorrt`, of which there are the bindings alone,
-and `tensorrt-rtx` nothing is stood in for, and there is no GPU.
+In the column `{stand_ins}` the parser and the builder are NVIDIA's own. Stand-ins
+replace the driver and the runtime, and ONNX Runtime computes. The column shows that the backend's
+code works, and nothing about TensorRT's numbers. The columns `tensorrt`, which has only the
+bindings, and `tensorrt-rtx` have no stand-ins and no GPU.
 
-## What is left out, and why
+## Skipped tests
 
 {left_out}
 
@@ -53,8 +53,8 @@ and `tensorrt-rtx` nothing is stood in for, and there is no GPU.
 
 {zoo}
 
-*Built* is no verdict: the engine is for a GPU that no test machine has, and was parsed and built
-without one. What is not in this table was not measured for want of a device.
+*Built* is not a verdict: the engine was parsed and built without a GPU, for a GPU that no test
+machine has. Engines that are not in this table were not measured, because their device is missing.
 """
 
 
