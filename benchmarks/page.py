@@ -20,7 +20,7 @@ PLOTS = (
     ("benchmarks-peers.svg", "Time of a call: Enginebay to others (below 1 is faster)", {"peers"}),
     (
         "benchmarks-bare.svg",
-        "Time beside the bare engine, or a script by hand (1 is equal)",
+        "Time compared with the bare engine, or a hand-written script (1 is equal)",
         {"wrapper", "openvino", "ncnn", "tensorrt", "deploy", "evaluate", "calibration"},
     ),
 )
@@ -71,8 +71,8 @@ def _plot(title: str, rows: Sequence[Row]) -> bytes:
 def _lines(rows: Sequence[Row | Budget], load: float) -> Iterator[str]:
     yield "# Benchmarks\n"
     yield "Written by `nox -s benchmarks -- --page`, which measures each pair in turns, in one run,"
-    yield "and fails where a limit does not hold. The ratio is ours to the other: the median of the"
-    yield "turns' ratios, with its 95 % confidence interval. One thread for each engine."
+    yield "and fails if a limit is exceeded. The ratio is Enginebay's figure to the other's: the median"
+    yield "of the turns' ratios, with its 95 % confidence interval. Each engine uses one thread."
     yield ""
     yield f"This run: {_machine(load)}.\n"
     for file, title, _ in PLOTS:

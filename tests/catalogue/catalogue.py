@@ -21,18 +21,18 @@ KEPT = Path(__file__).with_name("kept.json")
 MADE = ROOT / "build" / "catalogue"
 
 TEXT = """\
-# The catalogue of backends
+# Catalogue of backends
 
-Made by `nox -s catalogue`, which installs each backend alone beside the newest Enginebay, holds it
-to the [laws](conformance.md) and tries some 300 networks of one operator each on it.
+Made by `nox -s catalogue`, which installs each backend alone with the newest Enginebay, runs the
+[conformance tests](conformance.md), and tries some 300 networks of one operator each.
 
 {backends}
 
-*Laws* are those that hold, of all that apply: a backend whose device no test machine has is held to
-few. *Operators* are verified, refused with a reason, or neither.
-[Backend support](support.md) has the outcome of every law for Enginebay's own.
+*Laws* counts the passed tests of all that apply: few apply to a backend whose device no test machine
+has. *Operators* are verified, refused with a reason, or neither. [Backend support](support.md) has
+the result of every test for Enginebay's own backends.
 
-## What each says
+## Formats, devices and types
 
 {claims}
 

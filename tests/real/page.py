@@ -18,18 +18,18 @@ RESULTS = Path(__file__).parent / "results.json"
 COLUMNS = (Column("onnxruntime", None), Column("openvino", None), Column("ncnn", None))
 
 TEXT = """
-## At the sizes that people use
+## Models of real size
 
-{models} of {all} published architectures, each of the width that its name says, with inputs of the
-size that people have: `nox -s real` measures them, and writes this part of the page. A model is
-added in a few lines of `tests/real/models.py`. `nox -s real -- --missing` measures the others.
+{models} of {all} published architectures, each in its published size, with inputs of usual size.
+`nox -s real` measures them, and writes this part of the page. `nox -s real -- --missing` measures the
+rest. A model is added in a few lines of `tests/real/models.py`.
 
-Measured on {date} with {versions}, on two cores that other work shared.
+Measured on {date} with {versions}, on two cores with other work running.
 
 {counts}
 
-*Reference* is what the model's own outputs took, for the example and the probes: the most of the
-three deployments, in seconds. *Memory* is the largest of the processes.
+*Reference* is the time to compute the model's own outputs, for the example and the probes: the
+maximum of the three deployments, in seconds. *Memory* is that of the largest process.
 
 {table}
 """
@@ -45,7 +45,7 @@ def section(results: Results) -> str:
         versions=", ".join(f"{name} {number}" for name, number in results.versions.items()),
         counts=counts(cells, COLUMNS),
         table=every_model(cells, _families(results), COLUMNS, "size · reference · memory"),
-    ) + reasons(cells).replace("## What", "### What")
+    ) + reasons(cells).replace("## ", "### ")
 
 
 def _families(results: Results) -> dict[str, str]:

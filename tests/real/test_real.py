@@ -30,6 +30,6 @@ def test_the_part_shows_what_the_reference_and_the_memory_took() -> None:
         "Measured on 2026-01-02 with torch 2, on",
         "| openvino | 1 | 0 | 1 |",
         "| minilm | 512 tokens · 5 s · 0.8 GiB | ✓ 9 s | ✓ 9 s | **unsupported** 9 s |",
-        "### What is neither verified nor built, and why",
+        "### Neither verified nor built, and why",
     ):
         assert line in page

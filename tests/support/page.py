@@ -36,7 +36,7 @@ IRs are in order of preference. The first device and the first precision are the
 {versions} The tests cover the IRs, dtypes and shapes that a backend lists, on its default device and in its
 default precision. Other devices and precisions are not measured here.
 
-✓: passed. `n of m`: so many of its cases passed. –: skipped, for a reason in the list below.
+✓: passed. `n of m`: n of its m cases passed. –: skipped, for a reason in the list below.
 
 {laws}
 

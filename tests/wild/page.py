@@ -21,40 +21,43 @@ LIMIT = 300
 FIRST = Path(__file__).parent / "first.json"
 
 TEXT = """\
-# The wild zoo: {models} models of other packages
+# Models outside the zoo: {models} models of other packages
 
-{models} models from the packages that people deploy from, in batches that nobody here had deployed
-before they were measured: random weights, nothing downloaded, inputs as their users have them. Each
-is deployed with `enginebay.deploy` and no word about how. `nox -s wild` measures them all again and
-writes this page, `nox -s wild -- gcn gat --backend ncnn` measures a part; a model is added in a few
-lines of `tests/wild/batches`. [The zoo](zoo.md) has architectures that are deployed every way.
+{models} models from the packages that people deploy from, in batches. Before it was measured, no model of a
+batch had been deployed with Enginebay. The weights are random, nothing is downloaded, and the inputs
+are typical for the model. Each is deployed with `enginebay.deploy` without options. `nox -s wild`
+measures all models again and writes this page; `nox -s wild -- gcn gat --backend ncnn` measures a
+part. A model is added in a few lines of `tests/wild/batches`. [The zoo](zoo.md) has architectures
+that are deployed with each exporter.
 
 Measured on {date} with {versions}.
 
 ## Verified at the first try
 
-What was verified when a batch was deployed for the first time, before anything was done for it.
-These figures are never measured again; a model that is added to a batch has its first ones too.
-Nine are of a second run of the same code: the list was wrong about the weights or the operators of
-openai-whisper, encodec, ssdlite320, tf_efficientnetv2_b0 and yolo11n-seg, and the four decoding
-steps had counted as verified although their caches had become constants.
+The number of models that were verified when their batch was deployed for the first time, before
+Enginebay was changed for any of them. These figures are never measured again; a model that is added
+to a batch counts with its own first result. Nine results are from a second run of the same code: the
+list had wrong weights or operators for openai-whisper, encodec, ssdlite320, tf_efficientnetv2_b0 and
+yolo11n-seg, and the four decoding steps had counted as verified although their caches had become
+constants.
 {waiting} models of the list have not been deployed yet: `nox -s wild -- --missing`.
 
 {first}
 
-## Now
+## Verified today
 
 {counts}
 
-*Verified*: the engine gives what the PyTorch model gives, within the tolerance of fp32.
-*Mismatched*: it runs and gives something else. *Unverified*: agreement would prove nothing, for
-instance since the outputs are the same for all inputs. *Unsupported*: the deployment ends with an
-error that says why. *Crashed*: a process went down, or a cell took more than {limit} seconds.
+*Verified*: the engine's outputs equal those of the PyTorch model, within the tolerance of fp32.
+*Mismatched*: the engine runs and its outputs differ. *Unverified*: agreement would prove nothing,
+for example because the outputs are the same for all inputs. *Unsupported*: the deployment ends with
+an error that contains the reason. *Crashed*: a process crashed, or a cell took more than {limit}
+seconds.
 
 ## Every model
 
 The largest absolute difference over all outputs, and the seconds from the model to the verdict, on
-two cores that other work shared.
+two cores with other work running.
 
 {table}
 """

@@ -19,44 +19,44 @@ TEXT = """\
 # The zoo: {models} architectures of transformers
 
 {models} small architectures from [transformers](https://github.com/huggingface/transformers), with
-random weights and nothing downloaded, deployed with `enginebay.deploy` in fp32. `nox -s zoo`
-measures them all again and writes this page, `nox -s zoo -- vit bert --backend ncnn` measures a
-part; a model is added in a few lines of `tests/zoo/models.py`.
+random weights and no downloads, deployed with `enginebay.deploy` in fp32. `nox -s zoo` measures all
+of them again and writes this page; `nox -s zoo -- vit bert --backend ncnn` measures a part. A model
+is added in a few lines of `tests/zoo/models.py`.
 
 Measured on {date} with {versions}.
 
-## In all
+## Totals
 
 {counts}
 
-*Verified*: the engine gives what the PyTorch model gives, within the tolerance of fp32. *Built*:
-the engine is for a GPU of compute capability 8.9, and was parsed and built where there is none; its
-graph gives what the model gives, run by ONNX Runtime. That is no verdict on the engine.
-*Mismatched*: it runs and gives something else. *Unsupported*: the deployment ends with an error
-that says why. *Crashed*: a process went down or did not end in time.
+*Verified*: the engine's outputs equal those of the PyTorch model, within the tolerance of fp32.
+*Built*: the engine is for a GPU of compute capability 8.9, and was parsed and built on a machine
+without a GPU. ONNX Runtime ran its graph, and the outputs equal the model's. That is not a verdict on
+the engine. *Mismatched*: the engine runs and its outputs differ. *Unsupported*: the deployment ends
+with an error that contains the reason. *Crashed*: a process crashed or did not end in time.
 
-`dynamo` and `torchscript` are torch's two exporters to ONNX. `deploy` itself takes `dynamo`, and
-where that fails `torchscript`; for ncnn a trace, and where that fails ONNX.
+`dynamo` and `torchscript` are torch's two exporters to ONNX. By default `deploy` uses `dynamo` and,
+if that fails, `torchscript`. For ncnn it uses a trace and, if that fails, ONNX.
 
 ## Every model
 
-The largest absolute difference over all outputs, which are of order 1, and the seconds from the
-model to the verdict.
+The largest absolute difference over all outputs, whose values are of order 1, and the seconds from
+the model to the verdict.
 
 {table}
 """
 
 REST = """
-## What is neither verified nor built, and why
+## Neither verified nor built, and why
 
 {table}
 """
 
 OTHER = """
-## What went another way
+## Deployed with a different IR
 
-Verified or built, but not by the exporter in the heading: that failed, and the backend's next IR
-was used.
+Verified or built, but not with the exporter in the heading: that exporter failed, and the backend's
+next IR was used.
 
 {table}
 """

@@ -231,8 +231,8 @@ def test_the_page_shows_every_state() -> None:
 
 def test_a_page_without_failures_has_no_list_of_them() -> None:
     page = render(Results(cells=[a_cell("bert", COLUMNS[4])]))
-    assert "neither verified nor built" not in page
-    assert "another way" not in page
+    assert "Neither verified nor built" not in page
+    assert "a different IR" not in page
 
 
 def test_the_page_in_the_docs_is_what_the_results_say() -> None:
