@@ -1,7 +1,7 @@
 """Write the pages of the site into ``build/pages``, where Zensical reads them: ``nox -s docs``.
 
-A README is included as it stands, so there is one text of it. The command line's page is written
-from the parsers, and the list of changes from its fragments: neither can go stale.
+A README is included unchanged, so its text exists once. The command line's page is written from
+the parsers, and the list of changes from its fragments: neither can become outdated.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ INCLUDED = {
         for path in sorted(ROOT.glob("packages/codebase-*/README.md"))
     },
 }
-#: What the pages show, beside their texts.
+#: Files that the pages show, in addition to their texts.
 BESIDE = [
     *(path for kind in ("css", "js", "svg") for path in sorted(ROOT.glob(f"docs/*.{kind}"))),
     ROOT / "docs" / "report.schema.json",
@@ -55,7 +55,7 @@ _EXIT = re.compile(r"^```sh exit=\d+$", re.MULTILINE)
 
 
 def write_pages() -> None:
-    """Write every page, and fail where the navigation has another set of pages."""
+    """Write every page, and fail if the navigation has a different set of pages."""
     shutil.rmtree(PAGES, ignore_errors=True)
     for name, text in pages():
         target = PAGES / name
@@ -121,7 +121,7 @@ def check_navigation() -> None:
 
 
 def changelog() -> str:
-    """Return the changes of the next release, where there are any, and of those before it."""
+    """Return the changes of the next release, if there are any, and of earlier releases."""
     draft = subprocess.run(
         [sys.executable, "-m", "towncrier", "build", "--draft", "--version", "Next release"],
         cwd=ROOT,
@@ -147,8 +147,8 @@ def command_line() -> Iterator[str]:
     add_common(common)
     everywhere = {action.dest for action in common._actions}
     yield "# Command line\n"
-    yield "Written from the commands' own parsers: `enginebay COMMAND -h` says the same. Data goes"
-    yield "to stdout, talk and errors to stderr; the codes that a command ends with are on the page"
+    yield "Generated from the commands' parsers; `enginebay COMMAND -h` prints the same text. Data goes"
+    yield "to stdout, messages and errors to stderr. The exit codes are on the page"
     yield "[Errors and fixes](errors.md). Every command has these flags:\n"
     yield from _table(common._actions)
     for name in all_commands():
@@ -156,7 +156,7 @@ def command_line() -> Iterator[str]:
         parser = command_parser(name, module, ["-h"])
         yield f"\n## enginebay {name}\n\n{_sentence(summary(module.__name__))}\n"
         yield f"```text\n{parser.format_usage().removeprefix('usage: ').strip()}\n```\n"
-        # Behind the first two groups come the parameters of one backend, which have a part below.
+        # After the first two groups come the parameters of one backend, which have a part below.
         own = [action for group in parser._action_groups[:2] for action in group._group_actions]
         yield from _table(action for action in own if action.dest not in everywhere)
         if parser.epilog:
@@ -164,7 +164,7 @@ def command_line() -> Iterator[str]:
         examples = "\n".join(parser.examples)
         yield f"\n```sh\n{examples}\n```\n"
     yield "\n## Parameters of the backends\n"
-    yield "`enginebay deploy … --backend NAME` and `enginebay convert NAME …` take these as well."
+    yield "`enginebay deploy … --backend NAME` and `enginebay convert NAME …` also accept these."
     for status in list_backends():
         parser = Parser(add_help=False)
         add_backend_flags(parser, status.name, [])
@@ -183,7 +183,7 @@ def _table(actions: Iterable[Action]) -> Iterator[str]:
 
 
 def _cell(text: str) -> str:
-    """Text that Markdown takes for nothing but text, in one cell of a table."""
+    """Escape text for one cell of a Markdown table."""
     return re.sub(r"([|*_<>\[\]])", r"\\\1", " ".join(text.split()))
 
 
