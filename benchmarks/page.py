@@ -71,8 +71,9 @@ def _plot(title: str, rows: Sequence[Row]) -> bytes:
 def _lines(rows: Sequence[Row | Budget], load: float) -> Iterator[str]:
     yield "# Benchmarks\n"
     yield "Written by `nox -s benchmarks -- --page`, which measures each pair in turns, in one run,"
-    yield "and fails if a limit is exceeded. The ratio is Enginebay's figure to the other's: the median"
-    yield "of the turns' ratios, with its 95 % confidence interval. Each engine uses one thread."
+    yield "and fails if a limit is exceeded. The ratio is Enginebay's figure to the other's: the"
+    yield "median of the turns' ratios, with its 95 % confidence interval. Each engine uses one"
+    yield "thread."
     yield ""
     yield f"This run: {_machine(load)}.\n"
     for file, title, _ in PLOTS:

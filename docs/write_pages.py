@@ -147,8 +147,8 @@ def command_line() -> Iterator[str]:
     add_common(common)
     everywhere = {action.dest for action in common._actions}
     yield "# Command line\n"
-    yield "Generated from the commands' parsers; `enginebay COMMAND -h` prints the same text. Data goes"
-    yield "to stdout, messages and errors to stderr. The exit codes are on the page"
+    yield "Generated from the commands' parsers; `enginebay COMMAND -h` prints the same text. Data"
+    yield "goes to stdout, messages and errors to stderr. The exit codes are on the page"
     yield "[Errors and fixes](errors.md). Every command has these flags:\n"
     yield from _table(common._actions)
     for name in all_commands():

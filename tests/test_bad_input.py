@@ -413,7 +413,7 @@ def test_a_manifest_of_a_backend_that_is_not_here(cli: Run, artifact: Path) -> N
     for command in ("run", "verify"):
         ran = cli(command, "out")
         assert ran.code == 3
-        assert ran.err.startswith("error: no backend 'tensorrt' is installed; there is ")
+        assert ran.err.startswith("error: no backend 'tensorrt' is installed; installed: ")
         assert "pip install enginebay-tensorrt" in ran.err
     assert cli("inspect", "out").code == 0
 

@@ -77,7 +77,7 @@ def test_a_model_without_an_example_takes_an_item(cli: Run, images: Path) -> Non
     [
         (
             ["--precision", "int8"],
-            "precision int8 is calibrated with data, and there is none",
+            "precision int8 requires calibration data",
             "--data FILE",
         ),
         (["--take", "3"], "--take has no data to take from", "add --data FILE.npz"),

@@ -28,9 +28,9 @@ Made by `nox -s catalogue`, which installs each backend alone with the newest En
 
 {backends}
 
-*Laws* counts the passed tests of all that apply: few apply to a backend whose device no test machine
-has. *Operators* are verified, refused with a reason, or neither. [Backend support](support.md) has
-the result of every test for Enginebay's own backends.
+*Laws* counts the passed tests of all that apply: few apply to a backend whose device no test
+machine has. *Operators* are verified, refused with a reason, or neither. [Backend
+support](support.md) has the result of every test for Enginebay's own backends.
 
 ## Formats, devices and types
 

@@ -21,8 +21,8 @@ TEXT = """
 ## Models of real size
 
 {models} of {all} published architectures, each in its published size, with inputs of usual size.
-`nox -s real` measures them, and writes this part of the page. `nox -s real -- --missing` measures the
-rest. A model is added in a few lines of `tests/real/models.py`.
+`nox -s real` measures them, and writes this part of the page. `nox -s real -- --missing` measures
+the rest. A model is added in a few lines of `tests/real/models.py`.
 
 Measured on {date} with {versions}, on two cores with other work running.
 

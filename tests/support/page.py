@@ -33,8 +33,8 @@ IRs are in order of preference. The first device and the first precision are the
 
 ## Results of the conformance tests
 
-{versions} The tests cover the IRs, dtypes and shapes that a backend lists, on its default device and in its
-default precision. Other devices and precisions are not measured here.
+{versions} The tests cover the IRs, dtypes and shapes that a backend lists, on its default device
+and in its default precision. Other devices and precisions are not measured here.
 
 ✓: passed. `n of m`: n of its m cases passed. –: skipped, for a reason in the list below.
 

@@ -23,12 +23,12 @@ FIRST = Path(__file__).parent / "first.json"
 TEXT = """\
 # Models outside the zoo: {models} models of other packages
 
-{models} models from the packages that people deploy from, in batches. Before it was measured, no model of a
-batch had been deployed with Enginebay. The weights are random, nothing is downloaded, and the inputs
-are typical for the model. Each is deployed with `enginebay.deploy` without options. `nox -s wild`
-measures all models again and writes this page; `nox -s wild -- gcn gat --backend ncnn` measures a
-part. A model is added in a few lines of `tests/wild/batches`. [The zoo](zoo.md) has architectures
-that are deployed with each exporter.
+{models} models from the packages that people deploy from, in batches. Before it was measured, no
+model of a batch had been deployed with Enginebay. The weights are random, nothing is downloaded,
+and the inputs are typical for the model. Each is deployed with `enginebay.deploy` without options.
+`nox -s wild` measures all models again and writes this page; `nox -s wild -- gcn gat --backend
+ncnn` measures a part. A model is added in a few lines of `tests/wild/batches`. [The zoo](zoo.md)
+has architectures that are deployed with each exporter.
 
 Measured on {date} with {versions}.
 
@@ -36,11 +36,11 @@ Measured on {date} with {versions}.
 
 The number of models that were verified when their batch was deployed for the first time, before
 Enginebay was changed for any of them. These figures are never measured again; a model that is added
-to a batch counts with its own first result. Nine results are from a second run of the same code: the
-list had wrong weights or operators for openai-whisper, encodec, ssdlite320, tf_efficientnetv2_b0 and
-yolo11n-seg, and the four decoding steps had counted as verified although their caches had become
-constants.
-{waiting} models of the list have not been deployed yet: `nox -s wild -- --missing`.
+to a batch counts with its own first result. Nine results are from a second run of the same code:
+the list had wrong weights or operators for openai-whisper, encodec, ssdlite320,
+tf_efficientnetv2_b0 and yolo11n-seg, and the four decoding steps had counted as verified although
+their caches had become constants. {waiting} models of the list have not been deployed yet: `nox -s
+wild -- --missing`.
 
 {first}
 

@@ -31,9 +31,9 @@ Measured on {date} with {versions}.
 
 *Verified*: the engine's outputs equal those of the PyTorch model, within the tolerance of fp32.
 *Built*: the engine is for a GPU of compute capability 8.9, and was parsed and built on a machine
-without a GPU. ONNX Runtime ran its graph, and the outputs equal the model's. That is not a verdict on
-the engine. *Mismatched*: the engine runs and its outputs differ. *Unsupported*: the deployment ends
-with an error that contains the reason. *Crashed*: a process crashed or did not end in time.
+without a GPU. ONNX Runtime ran its graph, and the outputs equal the model's. That is not a verdict
+on the engine. *Mismatched*: the engine runs and its outputs differ. *Unsupported*: the deployment
+ends with an error that contains the reason. *Crashed*: a process crashed or did not end in time.
 
 `dynamo` and `torchscript` are torch's two exporters to ONNX. By default `deploy` uses `dynamo` and,
 if that fails, `torchscript`. For ncnn it uses a trace and, if that fails, ONNX.

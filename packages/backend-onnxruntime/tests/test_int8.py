@@ -189,7 +189,7 @@ def test_data_of_one_value_calibrate_nothing(net: Path, tmp_path: Path) -> None:
 
 
 def test_without_data(net: Path, tmp_path: Path) -> None:
-    with pytest.raises(ParamsError, match="precision int8 is calibrated with data") as caught:
+    with pytest.raises(ParamsError, match="precision int8 requires calibration data") as caught:
         int8(net, tmp_path / "out", None)
     assert caught.value.hint.startswith("--data FILE.npz: numpy.savez")
 

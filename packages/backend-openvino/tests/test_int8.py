@@ -183,7 +183,7 @@ def test_an_onnx_file_that_is_quantised_already(load):
 def test_without_data(model, tmp_path):
     with pytest.raises(ParamsError) as raised:
         int8(model, tmp_path / "out", None)
-    assert str(raised.value) == "precision int8 is calibrated with data, and there is none"
+    assert str(raised.value) == "precision int8 requires calibration data"
     assert raised.value.hint.startswith("--data FILE.npz: numpy.savez")
 
 

@@ -21,7 +21,7 @@ def backend_info():
 def built_for(request):
     return {}
 """
-WANTED = "wanted the machines as text, and what this one is lacking"
+WANTED = "wanted the machines as text, and the reason why this one is not among them"
 
 
 @pytest.mark.parametrize(

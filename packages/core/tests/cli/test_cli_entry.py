@@ -177,12 +177,12 @@ def test_a_wrong_command_line_is_one_line_and_a_hint(
     [
         (
             "deploy m.onnx --backend lopback",
-            "no backend 'lopback' is installed; there is loopback",
+            "no backend 'lopback' is installed; installed: loopback",
             "did you mean 'loopback'?",
         ),
         (
             "convert ncn m.onnx",
-            "no backend 'ncn' is installed; there is loopback",
+            "no backend 'ncn' is installed; installed: loopback",
             "did you mean 'ncnn'? pip install enginebay-ncnn",
         ),
         (

@@ -205,7 +205,7 @@ E_ = "tool: error: argument "
             "--file-name a/b",
             (
                 "--file-name: 'a/b' does not fit Flags.file_name: 'a/b' is not a file name: "
-                "wanted a name without a folder (give the folder as --work-dir)"
+                "expected a name without a folder (give the folder as --work-dir)"
             ),
         ),
         (
@@ -213,7 +213,7 @@ E_ = "tool: error: argument "
             (
                 "--input-shapes: 'x:-2x3' does not fit Flags.input_shapes: "
                 "'x:-2x3' is not a shape: wanted NAME:1x3x224x224 "
-                "(write ? for a dim that is not fixed)"
+                "(write ? for an open dim)"
             ),
         ),
     ],

@@ -90,9 +90,9 @@ FOLDER_HINT = "give the folder as --work-dir"
 @pytest.mark.parametrize(
     ("name", "suffix", "message", "hint"),
     [
-        ("a/b", "", "'a/b' is not a file name: wanted a name without a folder", FOLDER_HINT),
-        ("/", ".x", "'/' is not a file name: wanted a name without a folder", FOLDER_HINT),
-        ("a\\b", "", "'a\\\\b' is not a file name: wanted a name without a folder", FOLDER_HINT),
+        ("a/b", "", "'a/b' is not a file name: expected a name without a folder", FOLDER_HINT),
+        ("/", ".x", "'/' is not a file name: expected a name without a folder", FOLDER_HINT),
+        ("a\\b", "", "'a\\\\b' is not a file name: expected a name without a folder", FOLDER_HINT),
         ("", "", "'' is not a file name: wanted a name like 'model'", None),
         ("", ".bin", "'' is not a file name: wanted a name like 'model.bin'", None),
         (".bin", ".bin", "'.bin' is not a file name: wanted a name like 'model.bin'", None),
@@ -144,7 +144,7 @@ def test_optional_and_nested_file_names():
             "out/net",
             (
                 "'out/net' does not fit WithPlainDefault.file_name: "
-                "'out/net' is not a file name: wanted a name without a folder"
+                "'out/net' is not a file name: expected a name without a folder"
             ),
         ),
         (3, "3 does not fit WithPlainDefault.file_name: wanted FileName, found int"),

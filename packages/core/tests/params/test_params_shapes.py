@@ -56,7 +56,7 @@ def test_parse(text, shapes):
 
 ONE = "wanted 1x3x224x224 or NAME:1x3x224x224"
 NAMED = "wanted NAME:1x3x224x224"
-DYNAMIC = "write ? for a dim that is not fixed"
+DYNAMIC = "write ? for an open dim"
 
 
 @pytest.mark.parametrize(
@@ -78,16 +78,13 @@ DYNAMIC = "write ? for a dim that is not fixed"
         ("x:1x-3", f"'x:1x-3' is not a shape: {NAMED}", DYNAMIC),
         (
             "x:1,x:2",
-            "'x:1,x:2' does not give one shape an input: the name 'x' comes twice",
+            "'x:1,x:2' does not have one shape for each input: the name 'x' comes twice",
             None,
         ),
-        ("1,2", "'1,2' does not give one shape an input: more than one has no name", None),
+        ("1,2", "'1,2' does not have one shape for each input: more than one has no name", None),
         (
             "x: 1x3",
-            (
-                "a shape without a name stands beside 1 more: "
-                "the name can be left out only where there is one input"
-            ),
+            "a shape without a name is followed by 1 more: only a single input needs no name",
             "write NAME:1x3",
         ),
         (f"x:{2**63}", f"{2**63} is not a dim of 'x': wanted 0 to 2**63 - 1", None),
@@ -210,7 +207,7 @@ ORDER = "is out of order: wanted min ≤ main ≤ max, found"
             "x:4,y:1",
             "",
             "x:8",
-            "the largest shapes do not give 'y': they have 'x'",
+            "the largest shapes lack 'y': found 'x'",
             "add y:1",
         ),
     ],
@@ -293,7 +290,7 @@ FORM = "wanted text like 'x:1x3' or a mapping of names to lists of numbers"
             "x:1,x:1",
             (
                 "'x:1,x:1' does not fit BackendParams.input_shapes: "
-                "'x:1,x:1' does not give one shape an input: the name 'x' comes twice"
+                "'x:1,x:1' does not have one shape for each input: the name 'x' comes twice"
             ),
         ),
     ],

@@ -268,7 +268,7 @@ def test_an_optional_hook_that_only_lacks_the_mark(
         ),
         (
             "return BackendInfo(name='other', irs=('onnx',))",
-            "its entry point is named 'mine', and its BackendInfo 'other'",
+            "the entry point is named 'mine', the BackendInfo 'other'",
         ),
         (
             "return BackendInfo(name='mine', irs='onnx')",

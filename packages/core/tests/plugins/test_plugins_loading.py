@@ -107,7 +107,7 @@ def test_two_names_with_one_module_each_work_on_their_own_terms(good: Callable[.
         module = next(folder.glob("*.py")).stem
         with temporary_backend("alias", module):
             assert load_backend("mine").info.name == "mine"
-            with pytest.raises(PluginError, match="its entry point is named 'alias'"):
+            with pytest.raises(PluginError, match="the entry point is named 'alias'"):
                 load_backend("alias")
 
 
@@ -119,7 +119,7 @@ def test_an_unknown_name_lists_what_there_is(good: Callable[..., str]) -> None:
     ):
         load_backend("zzzzzz")
     assert re.fullmatch(
-        r"no backend 'zzzzzz' is installed; there is (.*, )?mine(, .*)?", str(caught.value)
+        r"no backend 'zzzzzz' is installed; installed: (.*, )?mine(, .*)?", str(caught.value)
     )
     assert "gone" not in str(caught.value)
     assert caught.value.hint == (
@@ -155,14 +155,14 @@ def test_a_known_backend_that_is_not_installed(
     monkeypatch.setattr("enginebay.plugins.discovery.list_backends", list)  # whatever is installed
     with pytest.raises(BackendNotFoundError) as caught:
         load_backend(name)
-    assert str(caught.value).startswith(f"no backend {name!r} is installed; there is ")
+    assert str(caught.value).startswith(f"no backend {name!r} is installed; installed: ")
     assert caught.value.hint == hint
 
 
 def test_nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENGINEBAY_BACKENDS", "")
     with pytest.raises(
-        BackendNotFoundError, match=r"^no backend 'x' is installed; there is none\nhint: [^\n]+$"
+        BackendNotFoundError, match=r"^no backend 'x' is installed; installed: none\nhint: [^\n]+$"
     ):
         load_backend("x")
 

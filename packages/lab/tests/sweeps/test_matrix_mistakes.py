@@ -174,7 +174,7 @@ WRONG = [
     ),
     (
         'models = ["tiny.onnx"]\nbackends = ["opnvino"]',
-        "sweep.toml: backends: no backend 'opnvino' is installed; there is loopback",
+        "sweep.toml: backends: no backend 'opnvino' is installed; installed: loopback",
         "did you mean 'openvino'? pip install enginebay-openvino",
     ),
     (

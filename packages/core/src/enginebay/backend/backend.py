@@ -184,13 +184,13 @@ class Backend:
     ) -> tuple[Path, ...]:
         """Write the engine's files into ``params.work_dir``, the current folder by default.
 
-        This is the bare conversion: no manifest, no verification, files with the same names are
-        replaced. :func:`enginebay.convert` makes an artifact of it.
+        This is the bare conversion, without manifest and verification; existing files are
+        replaced. :func:`enginebay.convert` makes an artifact.
 
         Args:
             ir: The IR or its file.
             params: The parameters.
-            data: An :class:`enginebay.DataSet`, or what one is made of, to calibrate with.
+            data: The calibration data: an :class:`enginebay.DataSet`, or its source.
 
         Returns:
             The paths of the files.
@@ -246,14 +246,14 @@ class Backend:
         """Ask the plugin which nodes it would compute in 8 bits: their operators by name.
 
         Raises:
-            UsageError: The backend cannot keep any of them in floating point.
+            UsageError: The backend cannot exclude nodes from its 8-bit precision.
             ConversionError: The engine's quantiser failed, or the plugin returned another type.
         """
         request = self._filled_in(request)
         found = self._plugin.call_typed("quantizable_nodes", Mapping, request)  # type: ignore[type-abstract]  # for isinstance
         if found is None:
             precision = request.params.allowed_precision
-            raise UsageError(f"backend '{self.name}' cannot keep nodes out of its {precision}")
+            raise UsageError(f"backend '{self.name}' cannot exclude nodes from its {precision}")
         return dict(found)
 
     def unsupported_operators(self, request: ConvertRequest[Any]) -> dict[str, str] | None:
@@ -303,7 +303,7 @@ class Backend:
                 )
 
     def check_calibrated(self, params: BackendParams, purpose: str) -> None:
-        """Check that a precision is a calibrated one, with layers that can be kept out of it.
+        """Check that a precision is calibrated, so that layers can be excluded from it.
 
         Args:
             params: The parameters.
@@ -327,7 +327,7 @@ class Backend:
         Args:
             ir: The IR to convert.
             params: The parameters.
-            data: An :class:`enginebay.DataSet`, or what one is made of; None for none.
+            data: An :class:`enginebay.DataSet`, or its source; None for none.
             unused: Inputs of the model that the IR does not have.
 
         Raises:
@@ -425,7 +425,7 @@ class Backend:
         found = self._plugin.call_typed("built_for", BuiltFor, request)
         texts = (found.machines, found.lacking) if found else ()
         if not all(isinstance(text, str) for text in texts) or (texts and not texts[0].strip()):
-            wanted = "the machines as text, and what this one is lacking"
+            wanted = "the machines as text, and the reason why this one is not among them"
             raise wrong_result("built_for", self._plugin.status, found, wanted)
         return found
 

@@ -1,7 +1,7 @@
 """The parameters of backends: declared fields, file names, shapes, and the flags they become.
 
-A backend declares its parameters once: annotated fields with defaults, and a docstring that says
-what they are. It gets a frozen value that is checked when it is made, a flag for every field that
+A backend declares its parameters once: annotated fields with defaults, and a docstring that
+explains them. It gets a frozen value that is checked when it is made, a flag for every field that
 the docstring names, and the same names as keys of a config. :class:`BackendParams` shows how.
 """
 

@@ -107,7 +107,7 @@ def _is_union(type_: Any) -> bool:
 
 
 def _is_scalar(type_: Any) -> bool:
-    if type_ is Any:  # what a text means is up to who reads the field
+    if type_ is Any:  # the reader of the field decides how a text is parsed
         return True
     if get_origin(type_) is Annotated:
         return _is_scalar(get_args(type_)[0])
@@ -153,12 +153,12 @@ def _table_options(field: Field) -> dict[str, Any]:
 
 def _choice(field: Field) -> Callable[[str], Any]:
     by_text = {str(choice): choice for choice in field.choices}
-    # argparse itself refuses what is not among the choices, and lists them.
+    # argparse itself refuses an unknown choice, and lists the choices.
     return lambda text: by_text.get(text, text)
 
 
 def _reader(field: Field, split: Callable[[str], Any] = str) -> Callable[[str], Any]:
-    """A reader of text whose errors argparse shows beside the flag."""
+    """Return a reader of text whose errors argparse shows after the flag."""
 
     def read(text: str) -> Any:
         try:

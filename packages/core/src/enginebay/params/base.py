@@ -14,7 +14,7 @@ from enginebay.params.shapes import ShapeProfile, Shapes, resolve_profiles
 
 
 class ConfigKey(msgspec.Struct, frozen=True):
-    """A key of ``backend_config`` besides the fields, for configs written for other tools.
+    """A key of ``backend_config`` in addition to the fields, for configs written for other tools.
 
     Attributes:
         type: The type of its value, as in an annotation.
@@ -36,9 +36,9 @@ class ConfigKey(msgspec.Struct, frozen=True):
 class BackendParams(Declared):
     """The parameters with which a backend converts or runs a model.
 
-    A subclass adds fields with defaults and documents them; nothing else is needed. Values are
-    checked when an instance is made: a list may stand for a tuple, a path for a text, a text like
-    ``x:1x3`` for shapes, and None for "not given". Nothing else is converted.
+    A subclass adds fields with defaults and documents them. Values are checked when an instance is
+    made: a list is accepted for a tuple, a path for a text, a text like ``x:1x3`` for shapes, and
+    None for "not given". Nothing else is converted.
 
     The fields in the ``Args:`` or ``Attributes:`` section of a class become flags, in that order,
     and no others: a subclass with such a section decides anew which of the fields it inherits are
@@ -49,8 +49,8 @@ class BackendParams(Declared):
         file_name: Name of the artifact's main file.
         device: Device to run on: cpu, cuda, cuda:1, gpu, as the backend calls it.
         input_shapes: Shapes of the inputs, like input:1x3x224x224,mask:1x77.
-        min_shapes: Smallest shapes, with ? where they are as in the main ones.
-        max_shapes: Largest shapes, with ? where they are as in the main ones.
+        min_shapes: Smallest shapes, with ? where they equal input_shapes.
+        max_shapes: Largest shapes, with ? where they equal input_shapes.
 
     Raises:
         ParamsError: A field is unknown, or a value does not fit.
@@ -77,9 +77,9 @@ class BackendParams(Declared):
     def config_keys(cls) -> Mapping[str, ConfigKey]:
         """Return more keys for ``backend_config`` than the fields; none by default.
 
-        A backend overrides it so that configs for another tool kit keep working. A key
-        inside another one is written with a dot. Where a field and such a key are both given,
-        the field wins; of two such keys for one field, the one that is declared later::
+        A backend overrides it so that configs for another tool kit work. A nested key is written
+        with a dot. Where a field and such a key are both given, the field wins; where two such
+        keys set one field, the key that is declared later wins::
 
             @classmethod
             def config_keys(cls):
@@ -108,7 +108,7 @@ class BackendParams(Declared):
         return self.in_work_dir(self.file_name)
 
     def in_work_dir(self, *names: str) -> tuple[str, ...]:
-        """Return paths in ``work_dir``; the names themselves where there is none."""
+        """Return paths in ``work_dir``; the names themselves if it is not set."""
         return tuple(str(PurePath(self.work_dir or "", name)) for name in names)
 
     def shape_profiles(self, usual: Shapes | None = None) -> dict[str, ShapeProfile]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _DeclaredMeta(msgspec.StructMeta):
-    """Makes every such class frozen, keyword-only and strict, and checks what it is given.
+    """Makes every such class frozen, keyword-only and strict, and checks its arguments.
 
     The check comes before msgspec's own constructor, which checks no types and suggests no name
     for a misspelled field.
@@ -43,10 +43,9 @@ class _DeclaredMeta(msgspec.StructMeta):
 class Declared(msgspec.Struct, metaclass=_DeclaredMeta):
     """Values that are declared once, as annotated fields with defaults and a docstring.
 
-    Values are checked when an instance is made: a list may stand for a tuple, a path for a text, a
-    text like ``x:1x3`` for shapes, and None for "not given". Nothing else is converted. The fields
-    in the ``Args:`` or ``Attributes:`` section of a class become flags, in that order, and no
-    others.
+    Values are checked when an instance is made: a list is accepted for a tuple, a path for a
+    text, a text like ``x:1x3`` for shapes, and None for "not given". The fields in the ``Args:`` or
+    ``Attributes:`` section of a class become flags, in that order, and no others.
 
     Raises:
         ParamsError: A field is unknown, or a value does not fit.
@@ -67,9 +66,9 @@ class Declared(msgspec.Struct, metaclass=_DeclaredMeta):
         return cls(**{str(name): value for name, value in mapping.items()})
 
     def to_mapping(self) -> dict[str, Any]:
-        """Return the fields as JSON has them, without those that are empty by default and now.
+        """Return the fields in JSON's types, without empty fields whose default is empty.
 
-        Other defaults are written, so that a file keeps its meaning when a default changes.
+        Other defaults are written, so that a file does not change its meaning with a default.
 
         Raises:
             ParamsError: A value has no form in JSON.
@@ -86,7 +85,7 @@ class Declared(msgspec.Struct, metaclass=_DeclaredMeta):
         }
 
     def replace(self, **changes: Any) -> Self:
-        """Copy the params with other values for some fields, checked like new ones.
+        """Copy the params with new values for some fields, checked as in the constructor.
 
         Raises:
             ParamsError: A field is unknown, or a value does not fit.

@@ -53,7 +53,7 @@ class Field(msgspec.Struct, frozen=True):
         return ()
 
     def value_from(self, given: Mapping[str, Any]) -> Any:
-        """Return the checked value among the given ones; the default for a None that is none.
+        """Return this field's checked value; its default if it is absent.
 
         Raises:
             ParamsError: It is missing, or it does not fit the type.
@@ -69,7 +69,7 @@ class Field(msgspec.Struct, frozen=True):
         """Convert a value to the field's type.
 
         Args:
-            value: What was given.
+            value: The value to convert.
             typed: The text that ``value`` was read from on a command line; with it numbers and
                 bools may be text, and messages show it.
 
@@ -105,7 +105,7 @@ class Field(msgspec.Struct, frozen=True):
         return msgspec.convert(value, self.type, strict=strict, str_keys=True, dec_hook=_decode)
 
     def _expectation(self, message: str, value: Any, *, typed: bool) -> str:
-        """Translate msgspec's message on what was wanted and found to Python's words."""
+        """Translate msgspec's message about the expected and the found type to Python's words."""
         if self.choices:
             return "wanted one of " + ", ".join(map(repr, self.choices))
         found = f", found {type(value).__name__}"
@@ -190,7 +190,7 @@ def to_plain(value: Any) -> Any:
     """Convert a value to dicts, lists, tuples, texts and numbers.
 
     Raises:
-        TypeError: A part of it has no such form.
+        TypeError: A part of the value has no plain form.
     """
     return msgspec.to_builtins(value, str_keys=True, enc_hook=_encode)
 

@@ -22,7 +22,7 @@ class FileName(str):
         suffix: The suffix with its dot, or an empty string.
 
     Raises:
-        ParamsError: The name is no text or empty, has a path separator, or is only the suffix.
+        ParamsError: The name is not a text, is empty, has a path separator, or is only the suffix.
 
     Example:
         >>> net = FileName("net", suffix=".param")
@@ -47,7 +47,7 @@ class FileName(str):
         return self.removesuffix(self.suffix)
 
     def sibling(self, suffix: str) -> FileName:
-        """The name of the file beside this one that differs in its suffix.
+        """Return the name of the file in the same folder that differs in its suffix.
 
         Example:
             >>> FileName("resnet.v1", suffix=".xml").sibling(".bin")
@@ -67,7 +67,7 @@ def _check_name(name: object, suffix: str) -> None:
         raise ParamsError(f"{name!r} is not a file name: wanted a text, found {found}")
     if _has_separator(name):
         raise ParamsError(
-            f"{name!r} is not a file name: wanted a name without a folder",
+            f"{name!r} is not a file name: expected a name without a folder",
             hint="give the folder as --work-dir",
         )
     if name in {"", ".", "..", suffix} or "\0" in name:

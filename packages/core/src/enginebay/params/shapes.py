@@ -1,14 +1,14 @@
-"""Shapes: as text like ``input:1x3x224x224,mask:1x?``, and the smallest and largest of them.
+"""Shapes as text, such as ``input:1x3x224x224,mask:1x?``, and ranges of shapes.
 
 ::
 
     shapes   one or more of shape, separated by commas or blanks
-    shape    [name ":"] [dim ("x" dim)*]      "=" may stand for ":"
-    dim      a number from 0 up, or "?" (or "-1") for one that is not fixed
+    shape    [name ":"] [dim ("x" dim)*]      "=" is accepted for ":"
+    dim      a number from 0 up, or "?" (or "-1") for an open dim
 
-The last colon or equals sign ends the name, so that names may hold some themselves. A scalar has
-a name and no dims: ``scale:``. A shape without a name is the shape of the only input; it is kept
-under the empty name.
+The last colon or equals sign ends the name, so that names may contain these characters. A scalar
+has a name and no dims: ``scale:``. A shape without a name is the shape of the only input; its key
+is the empty name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from enginebay.errors import ParamsError, nearest
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: One shape. None stands for ``?``.
+#: One shape, with None for ``?``.
 Dims: TypeAlias = tuple[int | None, ...]
 
 #: Dims by input name; the empty name for the only input.
@@ -56,7 +56,7 @@ def parse_shapes(text: str) -> dict[str, Dims]:
         name, dims = _parse_shape(item)
         if name in shapes:
             what = f"the name {name!r} comes twice" if name else "more than one has no name"
-            raise ParamsError(f"{text!r} does not give one shape an input: {what}")
+            raise ParamsError(f"{text!r} does not have one shape for each input: {what}")
         shapes[name] = dims
     check_shapes(shapes)
     return shapes
@@ -76,8 +76,8 @@ def check_shapes(shapes: Shapes) -> None:
     """
     if "" in shapes and len(shapes) > 1:
         raise ParamsError(
-            f"a shape without a name stands beside {len(shapes) - 1} more: "
-            "the name can be left out only where there is one input",
+            f"a shape without a name is followed by {len(shapes) - 1} more: "
+            "only a single input needs no name",
             hint=f"write NAME:{format_dims(shapes[''])}",
         )
     for name, dims in shapes.items():
@@ -109,7 +109,7 @@ def _wanted(item: str) -> str:
 
 def _hint(item: str) -> str | None:
     if re.search(r"(^|[:=x])-[0-9]+", item):
-        return "write ? for a dim that is not fixed"
+        return "write ? for an open dim"
     if item.isidentifier():
         return f"write {item}: if that is the name of a scalar input"
     return None
@@ -124,7 +124,7 @@ def _check_dim(name: str, dim: int | None) -> None:
     if dim is not None and not 0 <= dim <= _LARGEST_DIM:
         raise ParamsError(
             f"{dim} is not a dim of {name!r}: wanted 0 to 2**63 - 1",
-            hint="give None (in text: ?) for a dim that is not fixed" if dim < 0 else None,
+            hint="write None (in text: ?) for an open dim" if dim < 0 else None,
         )
 
 
@@ -134,7 +134,7 @@ class ShapeProfile(msgspec.Struct, frozen=True):
     Attributes:
         min: Its smallest dims.
         opt: The dims to tune for.
-        max: Its largest dims. None stands for a dim that is not fixed.
+        max: Its largest dims. None is an open dim.
     """
 
     min: Dims
@@ -143,7 +143,7 @@ class ShapeProfile(msgspec.Struct, frozen=True):
 
     @property
     def is_static(self) -> bool:
-        """True where every dim is a number and cannot change."""
+        """Return True if every dim is a fixed number."""
         return self.min == self.max and None not in self.min
 
 
@@ -154,9 +154,9 @@ def resolve_profiles(
 
     Args:
         main: The usual shapes.
-        minimum: The smallest ones, with None (``?``) for a dim that is as in ``main``; nothing
-            where all are as in ``main``.
-        maximum: The largest ones, likewise.
+        minimum: The smallest shapes, with None (``?``) for a dim that equals the one in ``main``;
+            None if all are equal.
+        maximum: The largest shapes, in the same form.
 
     Returns:
         One profile an input, in the order of ``main``.
@@ -178,8 +178,8 @@ def resolve_profiles(
 def name_shapes(shapes: Shapes, input_names: Iterable[str]) -> dict[str, Dims]:
     """Give the shape without a name the name of the only input, and check the other names.
 
-    A container's name, such as a cache's, stands for the inputs in it that have no shape of
-    their own.
+    A container's name, such as a cache's, sets the shape of all inputs in it that have no shape
+    themselves.
 
     Raises:
         ParamsError: A name is not an input's, or a name is missing and there are several inputs.
@@ -222,7 +222,7 @@ def _complete(main: Shapes, given: Shapes, which: str) -> dict[str, Dims]:
     for name in main:
         if name not in given:
             raise ParamsError(
-                f"the {which} shapes do not give {name!r}: they have {_listed(given)}",
+                f"the {which} shapes lack {name!r}: found {_listed(given)}",
                 hint=f"add {name}:{format_dims(main[name])}",
             )
     return {name: _fill(name, main[name], given[name], which) for name in main}

@@ -1,4 +1,4 @@
-"""Plugins: listing those that are installed, and loading one by its name.
+"""Plugins: list the installed ones, and load one by its name.
 
 Listing (``discovery``) reads metadata and imports nothing of any plugin. Loading (``loading``)
 imports one backend, after a trial in a child process where it is new here (``trial``), checks it

@@ -77,8 +77,8 @@ class BackendStatus(NamedTuple):
         state: ``installed`` (nothing wrong so far: nothing was imported), ``disabled`` by an
             environment variable, ``duplicate`` (several distributions claim the name; one line
             for each) or ``broken``.
-        reason: The reason why it is not ``installed``; None where it is.
-        fix: The command to type; None where there is nothing to fix.
+        reason: The reason why it is not ``installed``; None if it is.
+        fix: The command to type; None if nothing needs a fix.
     """
 
     name: str
@@ -155,7 +155,7 @@ def list_commands(reserved: Collection[str]) -> list[BackendStatus]:
 
 
 def disabled_by(backend: str) -> Fault | None:
-    """Return why an environment variable disables a backend; None where none does."""
+    """Return why an environment variable disables a backend; None if it is enabled."""
     allowed = _names_in("ENGINEBAY_BACKENDS")
     if allowed is not None and backend not in allowed:
         listed = ",".join([*allowed, backend])
@@ -193,7 +193,7 @@ def strict_error(err: PluginError) -> PluginError:
 
 
 def _list(group: str, disabled: Callable[[str], Fault | None]) -> list[BackendStatus]:
-    # Same name and module seen twice is one plugin: an editable install beside its wheel, say.
+    # The same name and module twice is one plugin, such as an editable install next to its wheel.
     found = {
         (entry.name, entry.module): BackendStatus(*entry[1:5])
         for entry in entry_points()
@@ -260,6 +260,6 @@ def _is_missing(package: str) -> bool:
 
 
 def _names_in(variable: str) -> list[str] | None:
-    """Read the names in a comma-separated environment variable; None where it is not set."""
+    """Read the names in a comma-separated environment variable; None if it is not set."""
     value = os.environ.get(variable)
     return None if value is None else [name for item in value.split(",") if (name := item.strip())]

@@ -39,8 +39,8 @@ class EntryPoint(NamedTuple):
         name: What users type.
         distribution: The distribution's name.
         version: Its version.
-        module: What the entry point names.
-        file: The path of the ``entry_points.txt``; empty where it is no file.
+        module: The module that the entry point names.
+        file: The path of the ``entry_points.txt``; empty if it is not a file.
     """
 
     group: str
@@ -83,7 +83,7 @@ def scan(path: Sequence[str] | None = None) -> Iterator[EntryPoint]:
         header = _read(distribution, "METADATA") or _read(distribution, "PKG-INFO")
         name, version = _field("Name", header), _field("Version", header)
         key = re.sub(r"[-_.]+", "-", name).lower()
-        # The first on sys.path is the one that gets imported. No name: left over by an uninstall.
+        # The first on sys.path is imported. A distribution without a name is left by an uninstall.
         if not name or key in seen:
             continue
         seen.add(key)
@@ -95,7 +95,7 @@ def scan(path: Sequence[str] | None = None) -> Iterator[EntryPoint]:
 
 
 def _stamps(paths: Sequence[str]) -> list[tuple[str, str]]:
-    """Return each path with the time at which it was last changed; 0 where there is none."""
+    """Return each path with its modification time; 0 for a missing path."""
     found = []
     for path in paths:
         stamp = 0
@@ -109,7 +109,7 @@ def cache_folder() -> str:
     """Return Enginebay's folder where the XDG base directory specification has caches.
 
     Raises:
-        OSError: There is no home.
+        OSError: The user has no home folder.
     """
     folder = os.environ.get("XDG_CACHE_HOME", "")
     base = folder if os.path.isabs(folder) else os.path.expanduser("~/.cache")  # noqa: PTH111, PTH117
@@ -138,7 +138,7 @@ def _encode(folders: Sequence[tuple[str, str]], found: Sequence[EntryPoint]) -> 
 
 
 def _decode(text: str, folders: Sequence[tuple[str, str]]) -> list[EntryPoint] | None:
-    """Read the cache; None where something has changed since."""
+    """Read the cache; None if it is out of date."""
     head, files, found = text.split("\n\n")
     wanted = [(_VERSION, sys.version.replace("\n", " ")), *folders]
     if head != "\n".join("\t".join(row) for row in wanted):
@@ -181,7 +181,7 @@ def _lines_of(text: str) -> Iterator[tuple[str, str, str]]:
 
 
 def module_file(module: str) -> str:
-    """Find a module's file without importing anything of its package; empty where there is none."""
+    """Find a module's file without importing its package; empty if it has none."""
     from importlib.util import find_spec
 
     package, *inside = module.split(".")

@@ -24,7 +24,7 @@ def import_checked(group: str, status: BackendStatus) -> tuple[ModuleType, Backe
     """Return a plugin's module, and its info where it is a backend.
 
     Raises:
-        PluginError: It cannot be imported, or is no plugin of this group.
+        PluginError: It cannot be imported, or is not a plugin of this group.
     """
     # stdout belongs to the command's data, whatever a plugin prints.
     with redirect_stdout(sys.stderr):
@@ -47,7 +47,7 @@ def _import(module: str) -> ModuleType:
                 f"{one_line(err)}",
                 hint="pip install -U enginebay, and the package with it",
             ) from err
-        # A newer plugin would miss its engine's SDK all the same.
+        # An upgrade of the plugin would not bring its engine's SDK.
         package = missing_package(err)
         hint = install_hint(package) if package and package != module.partition(".")[0] else None
         raise PluginError(f"importing {module!r} raised {one_line(err)}", hint=hint) from err

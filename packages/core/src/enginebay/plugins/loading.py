@@ -1,6 +1,6 @@
 """Load plugins: by name, on use, once in a process.
 
-A plugin that cannot be loaded is kept as a :class:`~enginebay.plugins.discovery.Fault`. A broken
+A plugin that cannot be loaded becomes a :class:`~enginebay.plugins.discovery.Fault`. A broken
 backend raises only when it is requested; any other broken plugin is left out with a warning.
 """
 
@@ -49,7 +49,7 @@ class PluginTeam:
     backend, and no other backend: a thread that loads one meanwhile cannot get into its calls.
 
     Attributes:
-        members: The checked modules, each with its status. Hooks of later ones are called first.
+        members: The checked modules, each with its status. Hooks of later modules are called first.
     """
 
     def __init__(self, members: Mapping[ModuleType, BackendStatus]) -> None:
@@ -59,23 +59,23 @@ class PluginTeam:
             plugin_checks.register(self._manager, module)
 
     def call(self, hook: str, **arguments: Any) -> Any:
-        """Return the first result of a hook that is not None; None where there is none.
+        """Return the first result of a hook that is not None; None if all are None.
 
-        The backend is called first, unless another plugin's implementation says ``tryfirst`` or is
-        a wrapper. Exceptions pass unchanged.
+        The backend is called first, unless another plugin's implementation is marked ``tryfirst``
+        or is a wrapper. Exceptions pass unchanged.
         """
         return getattr(self._manager.hook, hook)(**arguments)
 
     def implements(self, hook: str) -> bool:
-        """True where a plugin implements a hook; a wrapper around it does not."""
+        """Return True if a plugin implements a hook; a wrapper does not count."""
         found = getattr(self._manager.hook, hook).get_hookimpls()
         return any(not (one.wrapper or one.hookwrapper) for one in found)
 
     def call_all(self, hook: str, **arguments: Any) -> list[tuple[BackendStatus, Any]]:
         """Return the results of all plugins, each with its plugin, the backend's first.
 
-        Plugins are called one by one, so that an error can name its plugin; wrappers go around
-        each of them.
+        Plugins are called one by one, so that an error can name its plugin; wrappers surround each
+        call.
 
         Raises:
             PluginError: An implementation raised something that is not an EnginebayError.
@@ -108,7 +108,7 @@ class LoadedPlugin(PluginTeam):
         self.info = info
 
     def call_typed(self, hook: str, result_type: type[T], request: object) -> T | None:
-        """Return the first result of a hook, checked; None where there is none.
+        """Return the first result of a hook, checked; None if all are None.
 
         Raises:
             PluginError: It has another type, or an implementation raised something that is not an
@@ -125,7 +125,7 @@ class LoadedPlugin(PluginTeam):
 def errors_named(
     kind: type[EnginebayError], failure: str, hint: str | None = None
 ) -> Iterator[None]:
-    """Turn any other exception of a plugin, an exit too, into an error that says what failed."""
+    """Turn any other exception of a plugin, an exit too, into an error that names the plugin."""
     try:
         yield
     except (EnginebayError, KeyboardInterrupt):
@@ -140,20 +140,20 @@ def _errors_of(hook: str, status: BackendStatus) -> AbstractContextManager[None]
 
 
 def wrong_result(hook: str, status: BackendStatus, result: Any, wanted: str) -> PluginError:
-    """Build the error for a hook that returned something else than what is wanted."""
+    """Build the error for a hook that returned an unexpected type."""
     return PluginError(
         f"{hook}() of {status.name!r} ({status.provider}) returned {result!r:.80}: wanted {wanted}",
         hint=status.fault_hint(f"{hook}() of {status.module}"),
     )
 
 
-_lock = RLock()  # re-entrant: a plugin may load another one while it is imported
+_lock = RLock()  # re-entrant: the import of one plugin may load another plugin
 _backends: dict[str, LoadedPlugin] = {}
-_plugins: list[PluginTeam] = []  # one at most: the team of those that see every backend
+_plugins: list[PluginTeam] = []  # one at most: the team of the plugins that see every backend
 
 
 def load_backend(name: str) -> LoadedPlugin:
-    """Load a backend, or return the one that this process has loaded already.
+    """Load a backend, or return it from the cache of this process.
 
     Raises:
         BackendNotFoundError: No installed distribution provides it.
@@ -173,7 +173,7 @@ def load_backend(name: str) -> LoadedPlugin:
 def load_plugins() -> PluginTeam:
     """Load the plugins that see every backend, or return them where they are loaded already.
 
-    One that is broken is left out, with a :class:`PluginWarning`.
+    A broken plugin is left out, with a :class:`PluginWarning`.
 
     Raises:
         PluginError: ``ENGINEBAY_STRICT_PLUGINS=1``, and one is broken.
@@ -202,8 +202,8 @@ def contributed(hook: str) -> dict[str, Any]:
     """Return what all plugins bring by name with a hook such as ``metrics``.
 
     Raises:
-        PluginError: A plugin raised, returned something else than a mapping, or brings a name that
-            another one brings too.
+        PluginError: A plugin raised, did not return a mapping, or brings a name that another plugin
+            brings too.
     """
     found: dict[str, Any] = {}
     owners: dict[str, BackendStatus] = {}
@@ -250,7 +250,7 @@ def _find(name: str) -> BackendStatus:
         return statuses[name]
     installed = [known for known, status in statuses.items() if status.state == "installed"]
     error = BackendNotFoundError(
-        f"no backend {name!r} is installed; there is {', '.join(installed) or 'none'}",
+        f"no backend {name!r} is installed; installed: {', '.join(installed) or 'none'}",
         hint=_hint_for_unknown(name, installed),
     )
     error.distribution = KNOWN_DISTRIBUTIONS.get(name)
@@ -272,7 +272,7 @@ def _hint_for_unknown(name: str, installed: list[str]) -> str:
 
 
 def _load(group: str, status: BackendStatus) -> tuple[ModuleType, BackendInfo | None]:
-    """Import a plugin and check it; where that fails, the fault is kept for the process."""
+    """Import a plugin and check it; a failure is cached for the process."""
     if status.state != "installed":
         known = discovery.fault_of(group, status)
         raise discovery.error_for(group, status) from (known and known.cause)

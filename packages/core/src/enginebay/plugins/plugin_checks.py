@@ -38,7 +38,7 @@ def new_manager() -> pluggy.PluginManager:
 
 
 def register(manager: pluggy.PluginManager, module: ModuleType) -> None:
-    """Register a plugin, and check its hooks: ``register`` alone accepts misspelled ones."""
+    """Register a plugin, and check its hooks: ``register`` alone accepts misspelled hooks."""
     manager.register(module)
     manager.check_pending()
 
@@ -47,7 +47,7 @@ def check_backend(module: ModuleType, status: BackendStatus) -> BackendInfo:
     """Check a backend's module and return its info.
 
     Raises:
-        PluginError: It is no backend, or one for another API version.
+        PluginError: It is not a backend, or a backend for another API version.
     """
     marked = _marked_hooks(module)
     _check_marks(module, marked)
@@ -65,7 +65,7 @@ def check_plugin(module: ModuleType) -> None:
     """Check a module of the group whose plugins see every backend.
 
     Raises:
-        PluginError: It implements no hook, or one that does not exist or takes other arguments.
+        PluginError: It implements no hook, an unknown hook, or a hook with other arguments.
     """
     marked = _marked_hooks(module)
     _check_marks(module, marked)
@@ -92,7 +92,7 @@ def _known_hooks() -> list[str]:
 
 
 def _marked_hooks(module: ModuleType) -> dict[str, bool]:
-    """Return the hooks that a module implements, with True for those that core may not know."""
+    """Return the hooks that a module implements, with True for the optional ones."""
     manager = pluggy.PluginManager(PROJECT)  # without hook specifications it refuses none
     manager.register(module)
     return {
@@ -171,7 +171,7 @@ def _check_arguments(module: ModuleType) -> None:
     try:
         register(manager, module)
     except pluggy.PluginValidationError as err:
-        # pluggy's own text has four lines; the last one says what is wrong.
+        # pluggy's own text has four lines; the last line is the reason.
         name = next(n for n in _known_hooks() if repr(n) in str(err))
         wanted = ", ".join(getattr(manager.hook, name).spec.argnames)
         problem = str(err).splitlines()[-1]
@@ -190,7 +190,7 @@ def _check_required(module: ModuleType, marked: dict[str, bool]) -> None:
 def _check_info(info: BackendInfo, status: BackendStatus) -> None:
     if info.name != status.name:
         raise PluginError(
-            f"its entry point is named {status.name!r}, and its BackendInfo {info.name!r}",
+            f"the entry point is named {status.name!r}, the BackendInfo {info.name!r}",
             hint="give both the same name",
         )
     kinds = get_args(IRKind)

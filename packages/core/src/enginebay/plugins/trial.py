@@ -1,6 +1,6 @@
 """The trial of a plugin: its first load is in a child process, where a crash or a hang ends there.
 
-The answer is kept, so that only a plugin that is new here costs a process.
+The answer is cached, so that only a new plugin costs a process.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from enginebay.plugins import trial_cache
 from enginebay.plugins.discovery import BackendStatus  # noqa: TC001  # the child reads load's annotations
 from enginebay.plugins.importing import import_checked
 
-#: Seconds that a first load may take. A plugin should import no engine; one that does may find it
-#: on a cold disk.
+#: Seconds that a first load may take. A plugin should import no engine; if it does, the engine may
+#: be on a cold disk.
 TIME_LIMIT = 60.0
 
 _FUNCTION = "enginebay.plugins.trial:load"
@@ -25,9 +25,9 @@ def check_survival(group: str, status: BackendStatus) -> None:
     Raises:
         PluginError: It took the child process down, or did not end in time.
     """
-    if _inside:  # a plugin may load another one while it is imported
+    if _inside:  # the import of one plugin may load another plugin
         return
-    answer = trial_cache.read(status)
+    answer = trial_cache.read_answer(status)
     if answer is None:
         answer = _ask(group, status)
     if answer:
@@ -38,12 +38,12 @@ def check_survival(group: str, status: BackendStatus) -> None:
 
 def trust(status: BackendStatus) -> None:
     """Let a plugin be loaded without a trial: one under test, which is debugged where it fails."""
-    trial_cache.keep(status, _SURVIVED)
+    trial_cache.store_answer(status, _SURVIVED)
 
 
 def forget_failures() -> None:
     """Let plugins that failed be tried again."""
-    trial_cache.drop(_SURVIVED)
+    trial_cache.drop_others(_SURVIVED)
 
 
 def load(group: str, status: BackendStatus) -> bool:
@@ -57,18 +57,18 @@ def load(group: str, status: BackendStatus) -> bool:
 
 
 def _ask(group: str, status: BackendStatus) -> str:
-    """Return why a plugin cannot be loaded, and keep that; empty where nothing was in the way."""
+    """Return why a plugin cannot be loaded, and cache the reason; empty if it can."""
     from enginebay.isolation import call
 
     try:
         usable = call(_FUNCTION, group, status, timeout=TIME_LIMIT, result_type=bool)
     except (ChildCrashedError, ChildTimeoutError) as err:
         answer = f"importing {status.module!r} {err.ending}"
-    except IsolationError:  # no child process can be had here: that says nothing about the plugin
+    except IsolationError:  # no child process can start here, which is not the plugin's fault
         return _SURVIVED
     else:
         answer = _SURVIVED
         if not usable:  # an exception, which the next environment may not raise
             return answer
-    trial_cache.keep(status, answer)
+    trial_cache.store_answer(status, answer)
     return answer

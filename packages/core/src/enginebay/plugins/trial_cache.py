@@ -1,7 +1,7 @@
 """Answers about plugins that outlive the process, in the user's cache folder.
 
-One small file holds them all, the latest last. Without a folder that can be written nothing is
-kept, and each process asks again.
+One small file holds them all, the latest last. Without a writable folder nothing is cached, and
+each process tries again.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from enginebay.plugins.entry_points import cache_folder, module_file
 if TYPE_CHECKING:
     from enginebay.plugins.discovery import BackendStatus
 
-#: As many answers are kept; tests with plugins of their own would let the file grow without end.
-KEPT = 100
+#: Older answers are dropped; tests with plugins of their own would let the file grow without end.
+MAX_ANSWERS = 100
 
 _Answers = dict[str, str]
 
 
-def read(status: BackendStatus) -> str | None:
-    """Return what :func:`keep` was given for a plugin as it is installed now; None for nothing."""
+def read_answer(status: BackendStatus) -> str | None:
+    """Return the cached answer about a plugin as it is installed now; None if it has none."""
     return _read().get(_key(status))
 
 
-def keep(status: BackendStatus, answer: str) -> None:
-    """Keep an answer about a plugin until another version of it is installed."""
+def store_answer(status: BackendStatus, answer: str) -> None:
+    """Cache an answer about a plugin until another version of it is installed."""
     answers = _read()
     answers.pop(_key(status), None)
     _write({**answers, _key(status): answer})
 
 
-def drop(answer: str) -> None:
-    """Forget every answer but those that are ``answer``."""
+def drop_others(answer: str) -> None:
+    """Drop all answers that differ from ``answer``."""
     _write({key: kept for key, kept in _read().items() if kept == answer})
 
 
@@ -47,7 +47,7 @@ def _file() -> Path:
 
 
 def _read() -> _Answers:
-    # No file, no home, or not what this version wrote: nothing is known.
+    # No file, no home, or another version's format: an empty cache.
     with suppress(OSError, msgspec.MsgspecError):
         return msgspec.json.decode(_file().read_bytes(), type=_Answers)
     return {}
@@ -55,13 +55,13 @@ def _read() -> _Answers:
 
 def _write(answers: _Answers) -> None:
     """Replace the file at once: others may read or replace it in the same moment."""
-    data = msgspec.json.encode(dict(list(answers.items())[-KEPT:]))
+    data = msgspec.json.encode(dict(list(answers.items())[-MAX_ANSWERS:]))
     with suppress(OSError, EnginebayError):
         write_whole(_file(), data)
 
 
 def _key(status: BackendStatus) -> str:
-    """Return all that makes a plugin another one: its version, and its file where it is edited."""
+    """Return the cache key of a plugin: its version, and its file where it is edited."""
     file = module_file(status.module)
     changed = Path(file).stat().st_mtime_ns if file else 0
     return "\n".join((*status[:4], file, str(changed)))

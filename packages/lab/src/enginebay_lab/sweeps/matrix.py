@@ -145,7 +145,7 @@ def _check_params(engine: Backend, cell: Cell, path: KeyPath, matrix: Matrix) ->
         if not cell.data and engine.allowed_precision(params) in engine.info.calibrated:
             matrix.problems.wrong(
                 matrix.path_of(path, "precision"),
-                f"{cell.label} is calibrated with data, and there is none",
+                f"{cell.label} requires calibration data",
                 'data = "calibration.npz"',
             )
 
