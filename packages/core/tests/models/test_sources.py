@@ -338,25 +338,28 @@ def test_an_exported_program_brings_its_inputs(files) -> None:
 
 
 SCRIPT = "wanted TorchScript (torch.jit.save)"
+LOAD = "name the model that they are for: file.py:attr --weights {path}"
+BUILD = "build the model in Python and name it: file.py:attr"
 
 
 @pytest.mark.parametrize(
-    ("name", "found"),
+    ("name", "found", "hint"),
     [
-        ("weights.pt", "is pickled weights (a state_dict), not a model; " + SCRIPT),
-        ("checkpoint.pt", "is pickled weights (a state_dict), not a model; " + SCRIPT),
-        ("old.pt", "is pickled weights (a state_dict), not a model; " + SCRIPT),
+        ("weights.pt", "is pickled weights (a state_dict), not a model; " + SCRIPT, LOAD),
+        ("checkpoint.pt", "is pickled weights (a state_dict), not a model; " + SCRIPT, LOAD),
+        ("old.pt", "is pickled weights (a state_dict), not a model; " + SCRIPT, LOAD),
         (
             "module.pt",
             "is a pickled 'torch.nn.modules.linear.Linear', and unpickling runs code; " + SCRIPT,
+            BUILD,
         ),
     ],
 )
-def test_pickles_are_recognised_and_never_loaded(files, name: str, found: str) -> None:
+def test_pickles_are_recognised_and_never_loaded(files, name: str, found: str, hint: str) -> None:
     with pytest.raises(ModelSourceError) as caught:
         load_model(files / name)
     assert str(caught.value) == f"'{files / name}' {found}"
-    assert caught.value.hint == "build the model in Python and name it: file.py:attr"
+    assert caught.value.hint == hint.format(path=files / name)
 
 
 @pytest.mark.parametrize(

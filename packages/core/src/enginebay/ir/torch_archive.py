@@ -19,6 +19,8 @@ _WANTED: dict[IRKind, str] = {
 
 _BUILD = "build the model in Python and name it: file.py:attr"
 
+_STATE_DICT = "pickled weights (a state_dict), not a model"
+
 
 def check_archive(path: Path, kind: IRKind) -> None:
     """Make sure that a file is a torch archive of this kind.
@@ -107,9 +109,11 @@ def _pickled(stream: IO[bytes]) -> str:
     except (ValueError, EOFError):
         return "a damaged pickle"
     if not first or first.startswith(("collections.", "torch._utils.", "torch.FloatStorage")):
-        return "pickled weights (a state_dict), not a model"
+        return _STATE_DICT
     return f"a pickled '{first}', and unpickling runs code"
 
 
 def _foreign(path: Path, found: str, kind: IRKind) -> ModelSourceError:
-    return ModelSourceError(f"'{path}' is {found}; wanted {_WANTED[kind]}", hint=_BUILD)
+    weights = f"name the model that they are for: file.py:attr --weights {path}"
+    hint = weights if found == _STATE_DICT else _BUILD
+    return ModelSourceError(f"'{path}' is {found}; wanted {_WANTED[kind]}", hint=hint)
