@@ -225,6 +225,31 @@ def test_wrong_inputs_are_refused_before_the_engine(inputs: Any, message: str) -
     assert wrapper.calls == 0
 
 
+OPEN = "deploy with --dynamic x:{} to leave this size open"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "hint"),
+    [
+        ("float32", (1, 1, 8, 8), "if 'x' holds images, give them 3 channels; if not, " + OPEN),
+        (
+            "float32",
+            (1, 8, 8, 3),
+            "if 'x' holds images, pass them as N×C×H×W, not N×H×W×C; if not, " + OPEN,
+        ),
+        ("float32", (4, 3, 8, 8), OPEN),
+        ("float32", (1, 3, 9, 8), OPEN),
+        ("int64", (1, 1, 8, 8), OPEN),
+    ],
+)
+def test_the_hint_about_a_wrong_size(dtype: str, shape: tuple[int, ...], hint: str) -> None:
+    wanted = (1, 3, 8, 8)
+    axis = next(axis for axis in range(4) if shape[axis] != wanted[axis])
+    with pytest.raises(InputError) as caught:
+        Doubler(TensorSpec("x", dtype, wanted))({"x": np.ones(shape, dtype)})
+    assert caught.value.hint == hint.format(axis)
+
+
 class Masked(Wrapper):
     """Gives x where the mask is true."""
 

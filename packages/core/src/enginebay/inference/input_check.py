@@ -105,7 +105,7 @@ class InputCheck:
                     raise InputError(
                         f"input '{spec.name}' has size {size} in dimension {axis} "
                         f"of {shape}, wanted {dim}: {spec.describe()}",
-                        hint=f"deploy with --dynamic {spec.name}:{axis} to leave this size open",
+                        hint=_size_hint(spec, axis, dim, shape),
                     )
             elif sizes.setdefault(dim, (size, spec.name))[0] != size:
                 other_size, other = sizes[dim]
@@ -113,3 +113,12 @@ class InputCheck:
                     f"input '{spec.name}' has size {size} in dimension '{dim}', "
                     f"but input '{other}' has {other_size} there: they must be equal"
                 )
+
+
+def _size_hint(spec: TensorSpec, axis: int, dim: int, shape: tuple[int, ...]) -> str:
+    opened = f"deploy with --dynamic {spec.name}:{axis} to leave this size open"
+    if axis != 1 or len(shape) != 4 or "float" not in spec.dtype:
+        return opened
+    # The weights of a model of images fix the number of channels: no flag opens it.
+    form = "pass them as N×C×H×W, not N×H×W×C" if shape[3] == dim else f"give them {dim} channels"
+    return f"if '{spec.name}' holds images, {form}; if not, {opened}"
