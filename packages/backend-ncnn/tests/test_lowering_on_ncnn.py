@@ -117,12 +117,12 @@ OPERATIONS = {
 @pytest.fixture
 def _bare(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the file as it is."""
-    every = convert.candidates
+    every = convert.iterate_candidates
 
     def first(*args: Any) -> Any:
         yield next(iter(every(*args)))
 
-    monkeypatch.setattr(convert, "candidates", first)
+    monkeypatch.setattr(convert, "iterate_candidates", first)
 
 
 @pytest.mark.usefixtures("_bare")

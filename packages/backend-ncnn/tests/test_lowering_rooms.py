@@ -13,8 +13,8 @@ import enginebay as eb
 from enginebay.errors import ConversionError
 from enginebay_ncnn.dialect.layout import MAX_RANK
 from enginebay_ncnn.dialect.operators import OPERATORS
-from enginebay_ncnn.dialect.writing import Writing
-from enginebay_ncnn.torchscript import quiet
+from enginebay_ncnn.dialect.program import DialectModule
+from enginebay_ncnn.torchscript import silence_warnings
 
 aten = torch.ops.aten
 
@@ -61,11 +61,11 @@ def check(
     """
     module = Given(function, constants) if constants else Apply(function, part)
     backend = eb.get_backend("ncnn")
-    with torch.no_grad(), quiet():
+    with torch.no_grad(), silence_warnings():
         traced: Any = torch.jit.trace(module.eval(), inputs, check_trace=False)
         frozen = torch.jit.freeze(traced, optimize_numerics=False)
         lower = backend.lowering("torchscript")
-        graph = Writing(lower(frozen, inputs, OPERATORS))
+        graph = DialectModule(lower(frozen, inputs, OPERATORS))
         others = [
             torch.randn_like(x) if x.is_floating_point() else x.flip(-1).contiguous()
             for x in inputs
@@ -415,13 +415,13 @@ def looking(x: torch.Tensor):
 
 @pytest.mark.parametrize("turn", [True, False])
 def test_a_branch_that_is_fixed_is_taken(turn):
-    with quiet():
+    with silence_warnings():
         scripted = torch.jit.script(turning)
     check(lambda x: scripted(x, turn) + 1, torch.randn(2, 5, 6))
 
 
 def test_a_branch_that_depends_on_the_inputs_is_refused():
-    with quiet():
+    with silence_warnings():
         scripted = torch.jit.script(looking)
     with pytest.raises(ConversionError, match="depends on the inputs"):
         check(lambda x: scripted(x) + 1, torch.randn(2, 5, 6))

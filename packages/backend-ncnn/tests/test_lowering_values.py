@@ -12,11 +12,12 @@ from hypothesis import assume, given, settings, strategies as st
 from torch.utils import _pytree as pytree
 
 import enginebay as eb
+from enginebay_ncnn.dialect import operators
 from enginebay_ncnn.dialect.layout import MAX_RANK
-from enginebay_ncnn.dialect.operators import OPERATORS, ROOMS
+from enginebay_ncnn.dialect.operators import OPERATORS, write_operator
+from enginebay_ncnn.dialect.program import DialectModule
 from enginebay_ncnn.dialect.values import Blob
-from enginebay_ncnn.dialect.writing import Writing, write_operator, writers
-from enginebay_ncnn.torchscript import quiet
+from enginebay_ncnn.torchscript import silence_warnings
 
 aten = torch.ops.aten
 
@@ -75,9 +76,9 @@ class Apply(torch.nn.Module):
 def check_lowered(function: Any, *inputs: torch.Tensor, **tolerance: float) -> None:
     """A function, lowered and written for pnnx, has the function's numbers."""
     backend = eb.get_backend("ncnn")
-    with torch.no_grad(), quiet():
+    with torch.no_grad(), silence_warnings():
         lower = backend.lowering("torchscript")
-        graph = Writing(lower(Apply(function), inputs, OPERATORS))
+        graph = DialectModule(lower(Apply(function), inputs, OPERATORS))
         tables = [inputs[place].long() for place in graph.tables]
         found = graph(*(tensor.float() for tensor in inputs), *tables)
     wanted = function(*inputs)
@@ -398,8 +399,12 @@ def test_every_operator_listed_is_one_that_torch_has():
     assert unknown == []
 
 
-def test_every_operator_listed_is_written():
-    assert set(writers()) == {name for names in ROOMS.values() for name in names}
+def test_no_operator_has_two_writers():
+    rooms = [module.WRITERS for module in vars(operators).values() if hasattr(module, "WRITERS")]
+    groups = (operators.UNARY, operators.CHANNELWISE, operators.POOLS, operators.LAYERS)
+    names = [name for group in (*groups, operators.CONSTANTS, *rooms) for name in group]
+    assert len(rooms) == 8
+    assert sorted(names) == sorted(name.removeprefix("aten.") for name in OPERATORS)
 
 
 @few

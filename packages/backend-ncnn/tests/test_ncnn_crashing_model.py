@@ -51,5 +51,5 @@ def test_it_runs_on_the_callers_inputs_where_random_ones_end_it(
         ir=file, params=backend.Params(), work_dir=tmp_path, samples=(small, sample)
     )
     assert backend.unsupported_operators(request) == {
-        "aten::segment_reduce": "nothing lowers it to what ncnn has"
+        "aten::segment_reduce": "ncnn has no layer or lowering for it"
     }

@@ -60,7 +60,7 @@ def test_a_module_of_a_file_becomes_a_layer(deploy, net, tmp_path, monkeypatch):
             "ncnn_test_layers.Decoed",
             "torchscript",
             (
-                "module_ops: the model has no module of class 'ncnn_test_layers.Decoed'; it has "
+                "module_ops: unknown module class 'ncnn_test_layers.Decoed'; available: "
                 "ncnn_test_layers.Decode"
             ),
             "did you mean 'ncnn_test_layers.Decode'?",
@@ -75,14 +75,14 @@ def test_a_module_op_that_the_model_does_not_have(deploy, net, name, ir, message
 
 
 def test_a_module_op_without_a_layer_is_named(deploy, net):
-    with pytest.raises(ConversionError, match="it has a layer ncnn does not know"):
+    with pytest.raises(ConversionError, match="it contains an unknown layer"):
         deploy(net, torch.randn(1, 4), ir="torchscript", params={"module_ops": (MODULE,)})
 
 
 def test_a_crash_in_the_engine_is_contained_and_told(deploy, net):
     with pytest.raises(ConversionError) as caught:
         deploy(net, torch.randn(1, 4), ir="torchscript", params=params("CrashingLayer"))
-    assert "ncnn cannot run what pnnx wrote: " in str(caught.value)
+    assert "ncnn cannot run pnnx's network: " in str(caught.value)
     assert "SIGABRT" in str(caught.value)
 
 

@@ -45,10 +45,10 @@ def test_convolutions_and_inner_products_are_in_8_bits(deploy, batch):
     layers = {
         layer.name: layer for layer in Graph.read(coarse.artifact.path / "model.param").layers
     }
-    kinds = {layer.type for layer in layers.values() if layer.param(8)}
+    kinds = {layer.type for layer in layers.values() if layer.int_param(8)}
     assert kinds >= {"Convolution", "ConvolutionDepthWise"}
-    grouped = [layer for layer in layers.values() if layer.param(7) == 4]
-    assert [layer.param(8) for layer in grouped] == [0]
+    grouped = [layer for layer in layers.values() if layer.int_param(7) == 4]
+    assert [layer.int_param(8) for layer in grouped] == [0]
     sizes = [(artifact.path / "model.bin").stat().st_size for artifact in (full, coarse.artifact)]
     assert sizes[1] < sizes[0]
     with eb.load(full) as exact, eb.load(coarse.artifact) as rounded:
@@ -77,7 +77,9 @@ def test_layers_are_kept(deploy):
         Net().eval(), torch.randn(1, 3, 12, 12), params=INT8, data=data, int8_keep=["Convolution"]
     )
     layers = Graph.read(done.artifact.path / "model.param").layers
-    coarse = {layer.type for layer in layers if layer.param(8) and layer.type.startswith("Conv")}
+    coarse = {
+        layer.type for layer in layers if layer.int_param(8) and layer.type.startswith("Conv")
+    }
     assert coarse == {"ConvolutionDepthWise"}
     assert done.artifact.manifest.kept
 
@@ -103,7 +105,7 @@ def test_weights_are_cut_as_ncnn_reads_them(deploy):
     sizes = {layer.type: len(part) for layer, part in zip(layers, parts, strict=True)}
     assert sizes["PReLU"] == 4 * 8
     with pytest.raises(
-        ConversionError, match=f"read {len(data)} bytes of weights, and the file has"
+        ConversionError, match=f"read {len(data)} bytes of weights, but the file has"
     ):
         split_weights(layers, data + b"more")
     with pytest.raises(ConversionError, match="cannot load the layer"):
@@ -111,11 +113,11 @@ def test_weights_are_cut_as_ncnn_reads_them(deploy):
 
 
 def test_nothing_to_quantise(deploy):
-    with pytest.raises(ConversionError, match="the network holds nothing to quantise"):
+    with pytest.raises(ConversionError, match="the network has no layers to quantise"):
         deploy(nn.Softmax(-1), torch.randn(2, 5), params=INT8, data=items(2, 5))
 
 
 def test_custom_layers_are_refused(deploy):
     params = {**INT8, "custom_layers": {"Mine": "json:JSONDecoder"}}
-    with pytest.raises(ParamsError, match="int8 wants each layer's weights"):
+    with pytest.raises(ParamsError, match="int8 and custom_layers cannot be combined"):
         deploy(nn.Linear(4, 4), torch.randn(1, 4), params=params, data=items(1, 4))

@@ -71,10 +71,10 @@ def test_a_large_integer_is_refused(deploy, kind, ir) -> None:
     with pytest.raises(ConversionError) as caught:
         deploy(kind(16777217), torch.tensor([0, 1, 2]), ir=ir)
     assert str(caught.value) == (
-        "the model holds the integer 16777217, and ncnn computes in float32, which is exact for "
-        "integers up to 16777216"
+        "the model contains the integer 16777217; ncnn computes in float32, which is exact only "
+        "for integers up to 16777216"
     )
-    assert caught.value.hint == "where the model computes with floats, write a float: 16777217.0"
+    assert caught.value.hint == "if the model computes with floats, write 16777217.0"
 
 
 class LookUp(Hash):

@@ -34,7 +34,7 @@ def test_a_vulkan_device_that_is_not_there_is_refused(deploy, convolutions):
     artifact = deploy(*convolutions).artifact
     with pytest.raises(FallbackError) as raised:
         eb.load(artifact, device=device)
-    assert f"runs on 'cpu': {device} was requested and is not there" in str(raised.value)
+    assert f"runs on 'cpu': {device} was requested but not found" in str(raised.value)
 
 
 class Pyramid(nn.Module):

@@ -52,7 +52,7 @@ def lacking(model: nn.Module, folder: Path) -> dict[str, str] | None:
 
 def test_an_operator_of_somebody_elses(tmp_path: Path) -> None:
     assert lacking(Foreign(), tmp_path) == {
-        "ncnn_preview::wibble": "pnnx knows no operators of others"
+        "ncnn_preview::wibble": "pnnx reads only torch's own operators"
     }
 
 
@@ -63,7 +63,7 @@ def test_an_operator_that_is_left(tmp_path: Path) -> None:
 
 def test_an_operator_that_is_left_of_what_is_lowered(tmp_path: Path) -> None:
     found = lacking(LeftOfTwo(), tmp_path)
-    assert found == {"aten::special_bessel_j0": "nothing lowers it to what ncnn has"}
+    assert found == {"aten::special_bessel_j0": "ncnn has no layer or lowering for it"}
 
 
 def test_an_operator_that_is_lowered_is_not_lacking(tmp_path: Path) -> None:

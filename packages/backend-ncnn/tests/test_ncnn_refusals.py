@@ -21,10 +21,10 @@ from enginebay.errors import (
 from enginebay.isolation import time_limit
 from enginebay_ncnn import pnnx
 from enginebay_ncnn.dialect.operators import OPERATORS
-from enginebay_ncnn.dialect.writing import write
-from enginebay_ncnn.network import load, vulkan_index
+from enginebay_ncnn.dialect.program import write_program
+from enginebay_ncnn.network import load, parse_vulkan_index
 from enginebay_ncnn.params import NcnnParams
-from enginebay_ncnn.torchscript import quiet
+from enginebay_ncnn.torchscript import silence_warnings
 
 
 class Bits(nn.Module):
@@ -69,16 +69,17 @@ def test_the_way_through_onnx_says_which_way_lowers(deploy):
         deploy(Bits(), torch.arange(8), ir="onnx")
     assert str(caught.value).startswith("ncnn has no layer for ")
     assert caught.value.hint == (
-        "operators are lowered on the way through TorchScript only: give the model itself, or a "
-        "TorchScript file, and do not cut it into parts"
+        "only TorchScript is lowered to ncnn's operators: pass the model itself or a TorchScript "
+        "file, and do not cut it into parts"
     )
 
 
 def test_an_open_size_without_a_range(deploy):
     with pytest.raises(ConversionError) as caught:
         deploy(nn.ReLU(), torch.randn(1, 3, 8), dynamic={"input": {2: "length"}})
-    assert "dimension 2 of input float32[1, 3, length] is open, and pnnx needs a size" in str(
-        caught.value
+    assert (
+        "dimension 2 of input float32[1, 3, length] is dynamic, and pnnx requires its range"
+        in str(caught.value)
     )
 
 
@@ -140,7 +141,7 @@ def test_a_pnnx_without_end_is_ended_with_all_that_it_started(
     program = folder / "pnnx"
     program.write_text(ENDLESS.format(python=sys.executable, mark=folder.name))
     program.chmod(0o755)
-    monkeypatch.setattr(pnnx, "program", lambda: program)
+    monkeypatch.setattr(pnnx, "find_program", lambda: program)
     with pytest.raises(error, match=f"^{message} ran past its time limit of {soon} s"):
         deploy(*convolutions, ir="onnx", **limits(soon))
     assert list(tmp_path.iterdir()) == []
@@ -153,10 +154,10 @@ def test_where_pnnx_does_not_end_on_a_model_its_lowered_form_has_time(
 ):
     program = tmp_path_factory.mktemp("endless") / "pnnx"
     program.write_text(
-        f'#!/bin/sh\ncase "$1" in */lowered.pt) exec {pnnx.program()} "$@";; esac\nsleep 600\n'
+        f'#!/bin/sh\ncase "$1" in */lowered.pt) exec {pnnx.find_program()} "$@";; esac\nsleep 600\n'
     )
     program.chmod(0o755)
-    monkeypatch.setattr(pnnx, "program", lambda: program)
+    monkeypatch.setattr(pnnx, "find_program", lambda: program)
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU())
     assert deploy(model, torch.randn(1, 3, 8, 8), timeout=20 * soon).verdict == "verified"
 
@@ -177,38 +178,36 @@ class ManySums(nn.Module):
 
 def test_a_time_limit_ends_the_lowering():
     x = torch.randn(1, 64, 8)
-    with quiet():
+    with silence_warnings():
         frozen = torch.jit.freeze(torch.jit.trace(ManyMaxima().eval(), x))
     backend = eb.get_backend("ncnn")
     lower = backend.lowering("torchscript")
     started = time.process_time()
     limit = pytest.raises(ChildTimeoutError, match=r"the time limit of 0\.2 s")
-    with torch.no_grad(), quiet(), time_limit(0.2), limit:
+    with torch.no_grad(), silence_warnings(), time_limit(0.2), limit:
         lower(frozen, (x,), OPERATORS)
     assert time.process_time() - started < 5
 
 
 def test_a_time_limit_ends_the_writing(tmp_path):
     x = torch.randn(1, 64, 8)
-    with quiet():
+    with silence_warnings():
         program = torch.export.export(ManySums().eval(), (x,))
         limit = pytest.raises(ChildTimeoutError, match=r"the time limit of 0\.01 s")
         with time_limit(0.01), limit:
-            write(program, (x,), tmp_path / "lowered.pt")
+            write_program(program, (x,), tmp_path / "lowered.pt")
     assert not list(tmp_path.iterdir())
 
 
 def test_a_device_that_is_none():
     with pytest.raises(ParamsError) as caught:
-        vulkan_index("cuda")
-    assert str(caught.value) == (
-        "device 'cuda' is not one of ncnn's: wanted cpu, vulkan or vulkan:N"
-    )
-    assert [vulkan_index(device) for device in ("cpu", "vulkan", "vulkan:2")] == [None, 0, 2]
+        parse_vulkan_index("cuda")
+    assert str(caught.value) == ("unknown device 'cuda' for ncnn: expected cpu, vulkan or vulkan:N")
+    assert [parse_vulkan_index(device) for device in ("cpu", "vulkan", "vulkan:2")] == [None, 0, 2]
 
 
 def test_a_custom_layer_that_cannot_be_found():
-    with pytest.raises(ParamsError, match=r"is not package\.module:Class"):
+    with pytest.raises(ParamsError, match=r"expected package\.module:Class"):
         load("x", "y", NcnnParams(custom_layers={"Mine": "nowhere"}))
     with pytest.raises(MissingDependencyError, match="cannot be imported"):
         load("x", "y", NcnnParams(custom_layers={"Mine": "no_such_package:Mine"}))
@@ -219,7 +218,7 @@ def test_a_damaged_plan_is_an_artifact_error(deploy, convolutions):
     from enginebay_ncnn.plan import Plan
 
     path.write_text('{"inputs": 1}')
-    with pytest.raises(eb.EnginebayError, match="does not hold ncnn's plan"):
+    with pytest.raises(eb.EnginebayError, match="is not a valid ncnn plan"):
         Plan.read(path)
 
 

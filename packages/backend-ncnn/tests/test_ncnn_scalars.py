@@ -11,7 +11,7 @@ import torch
 
 import enginebay as eb
 from enginebay.authors import read_onnx
-from enginebay_ncnn.onnx_files import save_for_pnnx
+from enginebay_ncnn.onnx_files import save_onnx_for_pnnx
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,7 +82,7 @@ def test_the_name_behind_a_scalar_is_its_own(tmp_path: Any) -> None:
     model = onnx.parser.parse_model(header + text)
     model.graph.input[0].type.tensor_type.shape.SetInParent()
     onnx.save(model, tmp_path / "given.onnx")
-    save_for_pnnx(read_onnx(tmp_path / "given.onnx"), tmp_path / "m.onnx", ["s"])
+    save_onnx_for_pnnx(read_onnx(tmp_path / "given.onnx"), tmp_path / "m.onnx", ["s"])
     found = onnx.load(tmp_path / "m.onnx").graph
     assert [list(node.input) for node in found.node] == [
         ["s"],

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from enginebay_ncnn.shapes import InputShape
-from enginebay_ncnn.trial_inputs import trial_inputs
+from enginebay_ncnn.trial_inputs import make_trial_inputs
 
 
 class Padded(nn.Module):
@@ -34,6 +34,6 @@ def test_lengths_are_as_the_callers(deploy):
 def test_integers_are_drawn_between_the_callers(given, wanted):
     shape = InputShape("n", "int64", (2,), (2,))
     samples = [] if given is None else [{"n": np.array(given)}]
-    first, *_ = trial_inputs(samples, [shape])
+    first, *_ = make_trial_inputs(samples, [shape])
     assert {*first["n"].tolist()} <= wanted
     assert first["n"].dtype == np.int64

@@ -1,4 +1,4 @@
-"""Matching of tensors and blobs, first by the network's graph, then by the first run's numbers."""
+"""Matching of tensors and blobs: first by the network's graph, then by the first run's numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from enginebay.authors import numpy_dtype
 from enginebay.errors import ConversionError
 from enginebay_ncnn.plan import Plan, Port
-from enginebay_ncnn.shapes import batch_name
+from enginebay_ncnn.shapes import find_batch_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
     from enginebay_ncnn.plan import BlobType
     from enginebay_ncnn.pnnx import Converted
 
-#: The largest error, relative to the largest number of an output, that can be rounding. A larger
-#: one is a wrong conversion. The verdict on the artifact comes later and is stricter.
+#: The largest error, relative to the largest number of an output, that rounding can explain. A
+#: larger error means a wrong conversion. The artifact's verification, later, is stricter.
 _TOLERANCE = 1e-2
 
 
 def match_blobs(ir: IRModel, candidate: Candidate, converted: Converted, graph: Graph) -> Plan:
-    """Return the plan that follows from the graph and the specs; it takes outputs for floats.
+    """Return the plan that follows from the graph and the specs; all outputs are taken for floats.
 
     Raises:
         ConversionError: The network does not have all outputs of the model.
     """
-    batch = batch_name(ir.inputs)
+    batch = find_batch_name(ir.inputs)
     specs = {spec.name: spec for spec in ir.inputs}
     inputs = [
         Port(
             name=feed.shape.name,
             blob=blob,
             dtype=feed.dtype,
-            stored=feed.stored or _stored(graph, blob, feed.dtype),
+            stored=feed.stored or _input_type(graph, blob, feed.dtype),
             shape=feed.shape.smallest,
             batch_axis=converted.batch_axis(blob),
             loop_axis=_loop_axis(specs[feed.shape.name], batch),
@@ -49,13 +49,13 @@ def match_blobs(ir: IRModel, candidate: Candidate, converted: Converted, graph: 
         if graph.is_read(blob)
     ]
     outputs = [
-        _output(index, spec, batch, converted, graph.blobs, candidate.reference)
+        _match_output(index, spec, batch, converted, graph.blobs, candidate.reference)
         for index, spec in enumerate(ir.outputs)
     ]
     return Plan(inputs=tuple(inputs), outputs=tuple(outputs))
 
 
-def _output(
+def _match_output(
     index: int,
     spec: TensorSpec,
     batch: str | None,
@@ -65,7 +65,7 @@ def _output(
 ) -> Port:
     blob = f"out{index}"
     if blob not in blobs:
-        raise ConversionError(f"pnnx left out the output '{spec.name}' ({blob})")
+        raise ConversionError(f"pnnx's network lacks the output '{spec.name}' (blob {blob})")
     if reference is not None:
         shape = reference[index].shape
     elif spec.is_static:
@@ -88,8 +88,8 @@ def _loop_axis(spec: TensorSpec, batch: str | None) -> int | None:
     return spec.dims.index(batch) if batch and spec.dims and batch in spec.dims else None
 
 
-def _stored(graph: Graph, blob: str, dtype: str) -> BlobType:
-    """Return int32 for an input that looks up a table; all other layers compute with floats."""
+def _input_type(graph: Graph, blob: str, dtype: str) -> BlobType:
+    """Return int32 for integers that look up a table; all other layers compute with floats."""
     if dtype.startswith("float"):
         return "float32"
     return "int32" if any(layer.type == "Embed" for layer in graph.readers(blob)) else "float32"
@@ -98,7 +98,7 @@ def _stored(graph: Graph, blob: str, dtype: str) -> BlobType:
 def resolve_outputs(
     plan: Plan,
     specs: Sequence[TensorSpec],
-    found: Sequence[NumpyArray],
+    arrays: Sequence[NumpyArray],
     reference: Sequence[NumpyArray] | None,
     unordered: Collection[str] = (),
 ) -> tuple[Plan, float]:
@@ -107,59 +107,58 @@ def resolve_outputs(
     Args:
         plan: The plan of :func:`match_blobs`.
         specs: The model's outputs.
-        found: The outputs of the first run, read as floats.
-        reference: The right outputs; None if they are not known.
-        unordered: Outputs whose values may come in another order.
+        arrays: The outputs of the first run, read as floats.
+        reference: The expected outputs; None if they are not known.
+        unordered: Outputs whose values may come in any order.
 
     Returns:
-        The plan, and the largest difference, relative to the largest number of its output.
+        The plan, and the largest difference relative to the largest number of its output.
 
     Raises:
         ConversionError: The outputs differ from the reference.
     """
     outputs, error = [], 0.0
-    for index, (matched, spec, array) in enumerate(zip(plan.outputs, specs, found, strict=True)):
-        wanted = None if reference is None else reference[index]
+    for index, (matched, spec, array) in enumerate(zip(plan.outputs, specs, arrays, strict=True)):
+        expected = None if reference is None else reference[index]
         port = msgspec.structs.replace(matched, dtype=spec.dtype)
-        if wanted is not None and spec.name in unordered and array.shape == wanted.shape:
-            # Read as floats, the bits of integers from 0 on have the same order.
-            array, wanted = np.sort(array, axis=None), np.sort(wanted, axis=None)
-        stored = _output_type(port, array, wanted)
-        if wanted is not None:
-            error = max(error, _relative_error(port, array.view(stored), wanted))
+        if expected is not None and spec.name in unordered and array.shape == expected.shape:
+            # The bits of integers from 0 on, read as floats, have the same order as the integers.
+            array, expected = np.sort(array, axis=None), np.sort(expected, axis=None)
+        stored = _output_type(port, array, expected)
+        if expected is not None:
+            error = max(error, _relative_error(port, array.view(stored), expected))
         outputs.append(msgspec.structs.replace(port, stored=stored))
     return msgspec.structs.replace(plan, outputs=tuple(outputs)), error
 
 
-def _output_type(port: Port, array: NumpyArray, wanted: NumpyArray | None) -> BlobType:
-    """Return int32 if the bits are integers: read as floats, small ones are subnormal numbers."""
+def _output_type(port: Port, array: NumpyArray, expected: NumpyArray | None) -> BlobType:
+    """Return int32 if the bits are integers: as floats, small integers are subnormal numbers."""
     if port.dtype.startswith("float"):
         return "float32"
     bits = array.view(np.int32)
-    if wanted is not None:
-        return "int32" if (bits == wanted).all() and (array != wanted).any() else "float32"
+    if expected is not None:
+        return "int32" if (bits == expected).all() and (array != expected).any() else "float32"
     tiny = np.abs(array) < np.finfo(np.float32).tiny
     return "int32" if tiny.all() and bits.any() else "float32"
 
 
-def _relative_error(port: Port, array: NumpyArray, wanted: NumpyArray) -> float:
-    """Return the largest difference, relative to the largest number."""
-    if array.shape != wanted.shape:
+def _relative_error(port: Port, array: NumpyArray, expected: NumpyArray) -> float:
+    if array.shape != expected.shape:
         raise ConversionError(
-            f"pnnx's network gives '{port.name}' the shape {array.shape}, "
-            f"the TorchScript {wanted.shape}"
+            f"pnnx's network differs from the TorchScript: '{port.name}' has the wrong shape: "
+            f"expected {expected.shape}, found {array.shape}"
         )
-    got = array.astype(numpy_dtype(port.dtype)).astype(np.float64)
-    want = wanted.astype(np.float64)
-    same = (got == want) | (np.isnan(got) & np.isnan(want))
+    computed = array.astype(numpy_dtype(port.dtype)).astype(np.float64)
+    exact = expected.astype(np.float64)
+    same = (computed == exact) | (np.isnan(computed) & np.isnan(exact))
     with np.errstate(all="ignore"):
-        distance = np.where(same, 0, np.nan_to_num(np.abs(got - want), nan=np.inf))
+        distance = np.where(same, 0, np.nan_to_num(np.abs(computed - exact), nan=np.inf))
     worst = float(np.max(distance, initial=0.0))
-    scale = float(np.max(np.abs(want[np.isfinite(want)]), initial=0.0))
-    error = worst / max(scale, 1e-3)
+    scale = float(np.max(np.abs(exact[np.isfinite(exact)]), initial=0.0))
+    error = worst / max(scale, 1e-3)  # an output of zeros has no scale of its own
     if error > _TOLERANCE:
         raise ConversionError(
-            f"pnnx's network gives other numbers than the TorchScript: "
-            f"'{port.name}' is off by {worst:.2g}"
+            f"pnnx's network differs from the TorchScript: "
+            f"'{port.name}' has an error of {worst:.2g}"
         )
     return error

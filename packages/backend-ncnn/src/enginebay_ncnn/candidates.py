@@ -13,9 +13,8 @@ import msgspec
 
 from enginebay.authors import time_left
 from enginebay.errors import ConversionError, EnginebayError
-from enginebay_ncnn.dialect.operators import OPERATORS
-from enginebay_ncnn.onnx_files import save_for_pnnx
-from enginebay_ncnn.torchscript import first_line, quiet
+from enginebay_ncnn.onnx_files import save_onnx_for_pnnx
+from enginebay_ncnn.torchscript import silence_warnings, summarize_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
     from enginebay_ncnn.torchscript import Frozen
 
 
-#: The part of the time limit for the model as it is: pnnx does not end on some graphs whose
-#: lowered form it converts, and takes seconds for others.
+#: The share of the time limit for the model as it is. pnnx never ends on some graphs, but converts
+#: their lowered form; most graphs take seconds.
 _FIRST_SHARE = 1 / 8
 
 
@@ -53,14 +52,14 @@ class Feed:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One file to try.
+    """One file to convert.
 
     Attributes:
-        path: The file; pnnx may write beside it.
+        path: The file; pnnx may write into its folder.
         feeds: Its inputs in order.
-        reference: The outputs that it computes for the examples; None if they are not known.
+        reference: Its outputs for the example inputs; None if they are not known.
         places: Source lines of the model by operator.
-        timeout: Seconds that pnnx may take, beside its own time limit.
+        timeout: Time limit of pnnx in seconds, in addition to the parameter ``pnnx_timeout``.
     """
 
     path: Path
@@ -70,16 +69,16 @@ class Candidate:
     timeout: float = math.inf
 
 
-def candidates(
+def iterate_candidates(
     request: ConvertRequest[NcnnParams],
     frozen: Frozen | None,
     shapes: tuple[InputShape, ...],
     folder: Path,
 ) -> Iterator[tuple[str, Callable[[], Candidate]]]:
-    """Yield the candidates in order, each as its name for messages and a function that makes it.
+    """Yield the candidates in order, each as its name for messages and a function that creates it.
 
     Args:
-        request: The request to convert an IR.
+        request: The conversion request.
         frozen: The same model as frozen TorchScript; None for ONNX.
         shapes: The shapes of its inputs.
         folder: The folder for the files.
@@ -89,83 +88,85 @@ def candidates(
     if frozen is None:
         yield "as it is", lambda: Candidate(_copy_onnx(ir, shapes, folder), feeds)
         return
-    if request.params.module_ops:  # freezing inlines the modules that are to be kept
+    if request.params.module_ops:  # frozen TorchScript has no modules left
         yield (
             "with its modules",
-            lambda: Candidate(_copy(ir, folder), feeds, frozen.outputs, frozen.places),
+            lambda: Candidate(_copy_torchscript(ir, folder), feeds, frozen.outputs, frozen.places),
         )
         return
-    is_only = any(shape.is_open for shape in shapes)  # a lowered graph holds for one size
-    timeout = math.inf if is_only else _FIRST_SHARE * time_left()
+    is_open = any(shape.is_open for shape in shapes)  # a lowered graph has fixed sizes
+    timeout = math.inf if is_open else _FIRST_SHARE * time_left()
     yield (
         "as it is",
         lambda: Candidate(frozen.path, feeds, frozen.outputs, frozen.places, timeout),
     )
-    if is_only:
+    if is_open:
         return
-    program = cache(lambda: _lower(request, frozen))
-    yield "with its operators lowered", lambda: _lowered(program(), frozen, feeds, folder)
+    program = cache(lambda: _lower_program(request, frozen))
+    yield "with its operators lowered", lambda: _write_candidate(program(), frozen, feeds, folder)
     if frozen.has_attention:
         yield (
-            "lowered with attention in its parts",
-            lambda: _lowered(program(), frozen, feeds, folder, attention_apart=True),
+            "lowered with attention split into its operators",
+            lambda: _write_candidate(program(), frozen, feeds, folder, split_attention=True),
         )
 
 
-def _lower(request: ConvertRequest[NcnnParams], frozen: Frozen) -> ExportedProgram:
-    """Return the model as a graph of the operators that the dialect writes.
+def _lower_program(request: ConvertRequest[NcnnParams], frozen: Frozen) -> ExportedProgram:
+    """Lower the model to the operators that the dialect writes.
 
     Raises:
-        ConversionError: Nothing lowers some operators, or torch cannot capture the model.
+        ConversionError: An operator has no lowering, or torch cannot capture the model.
     """
     import torch
 
+    from enginebay_ncnn.dialect.operators import OPERATORS
+
     try:
-        with torch.no_grad(), quiet():
+        with torch.no_grad(), silence_warnings():
             program: ExportedProgram = request.lower(frozen.module, frozen.examples, OPERATORS)
             return program
     except EnginebayError:
         raise
-    except Exception as err:  # of torch's own, of any kind
-        raise ConversionError(f"torch cannot capture the model: {first_line(err)}") from err
+    except Exception as err:  # torch raises many types
+        raise ConversionError(f"torch cannot capture the model: {summarize_error(err)}") from err
 
 
-def _lowered(
+def _write_candidate(
     program: ExportedProgram,
     frozen: Frozen,
     feeds: tuple[Feed, ...],
     folder: Path,
     *,
-    attention_apart: bool = False,
+    split_attention: bool = False,
 ) -> Candidate:
-    from enginebay_ncnn.dialect.writing import write
+    from enginebay_ncnn.dialect.program import write_program
 
     target = folder / "lowered.pt"
-    tables = write(program, frozen.examples, target, attention_apart=attention_apart)
+    tables = write_program(program, frozen.examples, target, split_attention=split_attention)
     floats = [
         Feed(msgspec.structs.replace(feed.shape, dtype="float32"), feed.dtype, "float32")
         for feed in feeds
     ]
     integers = [
         Feed(
-            msgspec.structs.replace(feeds[place].shape, dtype="int64"), feeds[place].dtype, "int32"
+            msgspec.structs.replace(feeds[index].shape, dtype="int64"), feeds[index].dtype, "int32"
         )
-        for place in tables
+        for index in tables
     ]
     return Candidate(target, (*floats, *integers), frozen.outputs, frozen.places)
 
 
 def _copy_onnx(ir: IRModel, shapes: tuple[InputShape, ...], folder: Path) -> Path:
-    copied = _place_for_copy(folder) / ir.path.name
-    save_for_pnnx(ir, copied, [shape.name for shape in shapes if not shape.smallest])
+    copied = _make_copy_folder(folder) / ir.path.name
+    save_onnx_for_pnnx(ir, copied, [shape.name for shape in shapes if not shape.smallest])
     return copied
 
 
-def _copy(ir: IRModel, folder: Path) -> Path:
-    return Path(shutil.copy(ir.path, _place_for_copy(folder)))
+def _copy_torchscript(ir: IRModel, folder: Path) -> Path:
+    return Path(shutil.copy(ir.path, _make_copy_folder(folder)))
 
 
-def _place_for_copy(folder: Path) -> Path:
-    place = folder / "ir"  # pnnx writes a file of its own beside the model
-    place.mkdir(exist_ok=True)
-    return place
+def _make_copy_folder(folder: Path) -> Path:
+    copies = folder / "ir"  # pnnx writes a file into the folder of the model
+    copies.mkdir(exist_ok=True)
+    return copies

@@ -1,4 +1,4 @@
-"""Conversion of TorchScript or ONNX to an ncnn network that has loaded and run once."""
+"""Conversion of TorchScript or ONNX to an ncnn network, which is loaded and run once."""
 
 from __future__ import annotations
 
@@ -20,13 +20,17 @@ from enginebay.errors import (
 )
 from enginebay_ncnn import pnnx
 from enginebay_ncnn.blobs import match_blobs, resolve_outputs
-from enginebay_ncnn.candidates import candidates
+from enginebay_ncnn.candidates import iterate_candidates
 from enginebay_ncnn.graph import Graph
-from enginebay_ncnn.integers import onnx_integers, refuse_large_integers, torchscript_integers
+from enginebay_ncnn.integers import (
+    find_onnx_integers,
+    find_torchscript_integers,
+    refuse_large_integers,
+)
 from enginebay_ncnn.layers import check_layers
-from enginebay_ncnn.shapes import input_shapes
+from enginebay_ncnn.shapes import resolve_input_shapes
 from enginebay_ncnn.torchscript import Frozen
-from enginebay_ncnn.trial_inputs import trial_inputs
+from enginebay_ncnn.trial_inputs import make_trial_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -39,22 +43,22 @@ if TYPE_CHECKING:
 
 
 #: The error up to which no further candidate is tried: some of ncnn's layers round more than
-#: others. It is about the tolerance that an fp32 artifact is verified with.
-_GOOD_ENOUGH = 1e-4
+#: others. It is about the tolerance for verifying fp32 artifacts.
+_GOOD_ERROR = 1e-4
 
 
-#: More than what is left of a disk that pnnx has filled up.
-_SOME_BYTES = 2**16
+#: More bytes than remain free on a disk that pnnx has filled.
+_PROBE_BYTES = 2**16
 
 
 @dataclass(frozen=True)
 class _Attempt:
-    """A network that loads, runs, and gives the TorchScript's numbers up to rounding.
+    """A network that loads, runs, and matches the TorchScript's outputs up to rounding.
 
     Attributes:
         converted: The files that pnnx wrote.
         plan: The plan for them.
-        error: The largest difference, relative to the largest number of its output.
+        error: The largest difference relative to the largest number of its output.
     """
 
     converted: pnnx.Converted
@@ -69,14 +73,14 @@ def convert(request: ConvertRequest[NcnnParams]) -> list[Path]:
         The three files, the network first.
 
     Raises:
-        ConversionError: pnnx or ncnn failed, or the network does not give the IR's numbers.
+        ConversionError: pnnx or ncnn failed, or the network does not match the IR's outputs.
     """
-    with _converted(request) as attempt:
-        param, weights, plan = _publish(attempt, request.params, request.work_dir)
+    with _build_network(request) as attempt:
+        param, weights, plan = _publish_files(attempt, request.params, request.work_dir)
     if request.params.precision == "int8":
         from enginebay_ncnn.quantize import quantize
 
-        assert request.calibration is not None  # core has checked
+        assert request.calibration is not None  # core checks this
         request.progress(f"calibrating on {len(request.calibration)} items")
         quantize(param, weights, plan, request.params, request.calibration, request.keep)
     return [param, weights, plan]
@@ -86,88 +90,89 @@ def quantizable_nodes(request: ConvertRequest[NcnnParams]) -> dict[str, str]:
     """Return the layers that int8 computes in 8 bits: their types by name.
 
     Raises:
-        ConversionError: pnnx or ncnn failed, or the network does not give the IR's numbers.
+        ConversionError: pnnx or ncnn failed, or the network does not match the IR's outputs.
     """
     from enginebay_ncnn.quantize import quantizable_layers
 
-    with _converted(request) as attempt:
+    with _build_network(request) as attempt:
         return quantizable_layers(Graph.read(attempt.converted.param))
 
 
 @contextmanager
-def _converted(request: ConvertRequest[NcnnParams]) -> Iterator[_Attempt]:
-    """Yield the best network, not in 8 bits yet, in a folder that is removed."""
+def _build_network(request: ConvertRequest[NcnnParams]) -> Iterator[_Attempt]:
+    """Yield the best network, before it is quantised, in a folder that is removed at the end."""
     params = request.params
     if params.precision == "int8" and params.custom_layers:
         raise ParamsError(
-            "int8 wants each layer's weights, and nothing tells those of custom layers apart",
-            hint="--precision fp16, or leave custom_layers out",
+            "precision int8 and custom_layers cannot be combined: the format does not tell which "
+            "weights belong to a custom layer",
+            hint="--precision fp16, or remove custom_layers",
         )
     scratch = Path(mkdtemp(prefix=".ncnn-", dir=request.work_dir))
     try:
-        yield _best(request, params, scratch)
+        yield _find_best(request, params, scratch)
     finally:
         shutil.rmtree(scratch)
 
 
-def _best(request: ConvertRequest[NcnnParams], params: NcnnParams, scratch: Path) -> _Attempt:
-    shapes = input_shapes(request)
-    trials = trial_inputs(request.samples, shapes)
+def _find_best(request: ConvertRequest[NcnnParams], params: NcnnParams, scratch: Path) -> _Attempt:
+    shapes = resolve_input_shapes(request)
+    trials = make_trial_inputs(request.samples, shapes)
     examples: Mapping[str, NumpyArray] = trials[0]
     frozen = None
     if request.ir.kind == "onnx":
-        refuse_large_integers(onnx_integers(request.ir.path))
+        refuse_large_integers(find_onnx_integers(request.ir.path))
     else:
         frozen = Frozen.read(request.ir.path, trials, scratch, params.pnnx_timeout)
         examples = frozen.named
-        refuse_large_integers(torchscript_integers(frozen.module.graph, frozen.examples))
+        refuse_large_integers(find_torchscript_integers(frozen.module.graph, frozen.examples))
     failures: dict[str, ConversionError] = {}
     attempts: list[_Attempt] = []
     half = params.precision == "fp16" or params.fp16_arithmetic
-    for name, prepare in candidates(request, frozen, shapes, scratch):
+    for name, prepare in iterate_candidates(request, frozen, shapes, scratch):
         request.progress(f"pnnx, {name}")
         try:
-            attempts.append(_attempt(prepare(), request, params, scratch / name, examples))
+            attempts.append(_run_attempt(prepare(), request, params, scratch / name, examples))
         except ConversionError as err:
             _raise_if_full(scratch)
             failures[name] = err
             if request.ir.kind == "onnx":
                 err.hint = _ONLY_TORCHSCRIPT
         else:
-            # In half precision the rounding hides which candidate is better.
-            if attempts[-1].error <= _GOOD_ENOUGH or half:
+            # In half precision, rounding hides which candidate is better.
+            if attempts[-1].error <= _GOOD_ERROR or half:
                 break
     if not attempts:
-        raise _combined(failures)
-    return min(attempts, key=lambda each: each.error)
+        raise _combine_failures(failures)
+    return min(attempts, key=lambda attempt: attempt.error)
 
 
 def _raise_if_full(folder: Path) -> None:
-    """Raise the disk's own error where it is full: pnnx writes half a file and exits with 0."""
-    place = folder / "disk.probe"
-    place.write_bytes(bytes(_SOME_BYTES))
-    place.unlink()
+    """Raise OSError if the disk is full: pnnx then writes half a file and exits with 0."""
+    probe = folder / "disk.probe"
+    probe.write_bytes(bytes(_PROBE_BYTES))
+    probe.unlink()
 
 
-def _distinct(failures: dict[str, ConversionError]) -> dict[str, ConversionError]:
+def _drop_repeated(failures: dict[str, ConversionError]) -> dict[str, ConversionError]:
     """Leave out failures with the same reason as an earlier one."""
-    found: dict[str, ConversionError] = {}
+    distinct: dict[str, ConversionError] = {}
     for name, err in failures.items():
-        if str(err) not in map(str, found.values()):
-            found[name] = err
-    return found
+        if str(err) not in map(str, distinct.values()):
+            distinct[name] = err
+    return distinct
 
 
 #: The hint for a failure of an ONNX file.
 _ONLY_TORCHSCRIPT = (
-    "operators are lowered on the way through TorchScript only: give the model itself, or a "
-    "TorchScript file, and do not cut it into parts"
+    "only TorchScript is lowered to ncnn's operators: pass the model itself or a TorchScript "
+    "file, and do not cut it into parts"
 )
 
 
-def _combined(failures: dict[str, ConversionError]) -> ConversionError:
-    """Return one error with the reason of every attempt."""
-    failures = _distinct(failures)
+def _combine_failures(failures: dict[str, ConversionError]) -> ConversionError:
+    """Return one error with the reasons of all attempts."""
+    failures = _drop_repeated(failures)
     if len(failures) == 1:
         return next(iter(failures.values()))
     message = "; ".join(f"{name}: {err}" for name, err in failures.items())
@@ -176,7 +181,7 @@ def _combined(failures: dict[str, ConversionError]) -> ConversionError:
     return error
 
 
-def _attempt(
+def _run_attempt(
     candidate: Candidate,
     request: ConvertRequest[NcnnParams],
     params: NcnnParams,
@@ -184,16 +189,16 @@ def _attempt(
     examples: Mapping[str, NumpyArray],
 ) -> _Attempt:
     folder.mkdir()
-    converted = pnnx.convert(candidate, folder, params)
+    converted = pnnx.run_pnnx(candidate, folder, params)
     graph = Graph.read(converted.param)
-    graph.keep_returned()
+    graph.separate_returned_inputs()
     graph.write(converted.param)
     check_layers(graph, converted.ignored, params, candidate.places)
     plan = match_blobs(request.ir, candidate, converted, graph)
     request.progress("first run")
-    found = _first_run(plan, params, folder, examples)
+    outputs = _first_run(plan, params, folder, examples)
     plan, error = resolve_outputs(
-        plan, request.ir.outputs, found, candidate.reference, request.unordered
+        plan, request.ir.outputs, outputs, candidate.reference, request.unordered
     )
     return _Attempt(converted, plan, error)
 
@@ -217,7 +222,7 @@ def _first_run(
             result_type=str,
         )
     except (IsolationError, InferenceError) as err:
-        error = ConversionError(f"ncnn cannot run what pnnx wrote: {err}")
+        error = ConversionError(f"ncnn cannot run pnnx's network: {err}")
         for note in getattr(err, "__notes__", ()):
             error.add_note(note)
         raise error from err
@@ -225,13 +230,15 @@ def _first_run(
         return [file[key] for key in file.files]
 
 
-def _publish(attempt: _Attempt, params: NcnnParams, work_dir: Path) -> tuple[Path, Path, Path]:
+def _publish_files(
+    attempt: _Attempt, params: NcnnParams, work_dir: Path
+) -> tuple[Path, Path, Path]:
     name = params.file_name
     param = work_dir / name
     weights, plan = (work_dir / name.sibling(suffix) for suffix in (".bin", ".plan.json"))
     shutil.move(attempt.converted.param, param)
     shutil.move(attempt.converted.weights, weights)
-    if not weights.stat().st_size:  # no weights: core refuses empty files in an artifact
+    if not weights.stat().st_size:  # core refuses empty files in an artifact
         weights.write_bytes(bytes(4))
     attempt.plan.write(plan)
     return param, weights, plan

@@ -1,4 +1,4 @@
-"""Checks: ncnn imports, pnnx's program is installed, and the device is there."""
+"""Checks that ncnn imports, that pnnx's program is installed, and that the device exists."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FIX = "pip install --force-reinstall ncnn pnnx"
 
 
 def check_tier(request: CheckEnvRequest[NcnnParams]) -> eb.EnvReport:
-    """Check one tier; core does the smoke tier."""
+    """Check one tier; core performs the smoke tier."""
     if request.tier is Tier.IMPORT:
         return check_import("ncnn", fix=_FIX) + _check_pnnx()
     if request.tier is Tier.DEVICE:
@@ -25,20 +25,20 @@ def check_tier(request: CheckEnvRequest[NcnnParams]) -> eb.EnvReport:
 
 
 def _check_pnnx() -> eb.EnvReport:
-    from enginebay_ncnn.pnnx import program
+    from enginebay_ncnn.pnnx import find_program
 
     try:
-        return passed(Tier.IMPORT, "pnnx", found=str(program()))
+        return passed(Tier.IMPORT, "pnnx", found=str(find_program()))
     except eb.EnginebayError as err:
-        return failed(Tier.IMPORT, "pnnx", found=str(err), wanted="its program", fix=_FIX)
+        return failed(Tier.IMPORT, "pnnx", found=str(err), wanted="pnnx's program", fix=_FIX)
 
 
 def _check_device(device: str) -> eb.EnvReport:
     import ncnn
 
-    from enginebay_ncnn.network import vulkan_index
+    from enginebay_ncnn.network import parse_vulkan_index
 
-    if (index := vulkan_index(device)) is None:
+    if (index := parse_vulkan_index(device)) is None:
         return passed(Tier.DEVICE, "cpu", found=f"{ncnn.get_cpu_count()} cores")
     count = ncnn.get_gpu_count()
     if index < count:
@@ -46,7 +46,7 @@ def _check_device(device: str) -> eb.EnvReport:
     return failed(
         Tier.DEVICE,
         device,
-        found=f"ncnn sees {count} Vulkan devices",
+        found=f"{count} Vulkan devices",
         wanted=f"at least {index + 1}",
         fix="install the Vulkan driver of the graphics card, or use --device cpu",
     )

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
+#: The first line of a ``.param`` file.
 _MAGIC = "7767517"
 
-#: Layers that pass the bits of their input on unchanged.
-_CARRIERS = frozenset(
+#: Layers that do not change the bits of their input.
+_PASS_THROUGH = frozenset(
     ("Split", "Reshape", "Permute", "Crop", "Slice", "Squeeze", "ExpandDims", "Flatten", "Noop")
 )
 
@@ -25,7 +26,7 @@ class Layer:
         name: Its own name.
         inputs: The blobs it reads.
         outputs: The blobs it writes.
-        params: Its parameters as the file has them.
+        params: Its parameters as in the file, such as ``0=64``.
     """
 
     type: str
@@ -36,13 +37,13 @@ class Layer:
 
     @classmethod
     def parse(cls, line: str) -> Layer:
-        """Read one line of the file."""
+        """Parse one line of the file."""
         kind, name, ins, outs, *rest = line.split()
         first, last = int(ins), int(ins) + int(outs)
         return cls(kind, name, rest[:first], rest[first:last], rest[last:])
 
-    def param(self, number: int) -> int:
-        """Return a whole number among the parameters; 0 where it is left out."""
+    def int_param(self, number: int) -> int:
+        """Return the integer parameter of this number; 0 if the file leaves it out."""
         start = f"{number}="
         return next((int(text[len(start) :]) for text in self.params if text.startswith(start)), 0)
 
@@ -52,7 +53,7 @@ class Layer:
 
 
 class Graph:
-    """A network without its weights, which are in another file, in the order of the layers.
+    """A network without its weights, which are in a file of their own in the order of the layers.
 
     Attributes:
         layers: The layers in the order in which they run.
@@ -73,20 +74,23 @@ class Graph:
         lines = [_MAGIC, f"{len(self.layers)} {blobs}", *map(str, self.layers)]
         path.write_text("\n".join(lines) + "\n")
 
-    def keep_returned(self) -> None:
-        """Put a layer behind each input that the model returns: pnnx gives it the output's name."""
-        for layer in [each for each in self.layers if each.type == "Input"]:
+    def separate_returned_inputs(self) -> None:
+        """Insert a layer after each input that the model returns.
+
+        pnnx names such an input like the output, and then ncnn cannot find the input.
+        """
+        for layer in [layer for layer in self.layers if layer.type == "Input"]:
             if layer.name in layer.outputs:
                 continue
-            place = self.layers.index(layer) + 1
+            position = self.layers.index(layer) + 1
             self.layers.insert(
-                place, Layer("Noop", "returned_" + layer.name, [layer.name], layer.outputs)
+                position, Layer("Noop", "returned_" + layer.name, [layer.name], layer.outputs)
             )
             layer.outputs = [layer.name]
 
     @property
     def blobs(self) -> set[str]:
-        """All blobs that a layer writes."""
+        """The blobs that the layers write."""
         return {blob for layer in self.layers for blob in layer.outputs}
 
     def is_read(self, blob: str) -> bool:
@@ -94,13 +98,13 @@ class Graph:
         return any(blob in layer.inputs for layer in self.layers)
 
     def readers(self, blob: str) -> list[Layer]:
-        """Return the layers that read a blob, also behind layers that only pass it on."""
-        found = []
+        """Return the layers that read a blob, directly or through layers that pass it through."""
+        readers = []
         for layer in self.layers:
             if blob not in layer.inputs:
                 continue
-            if layer.type in _CARRIERS:
-                found += [reader for out in layer.outputs for reader in self.readers(out)]
+            if layer.type in _PASS_THROUGH:
+                readers += [reader for out in layer.outputs for reader in self.readers(out)]
             else:
-                found.append(layer)
-        return found
+                readers.append(layer)
+        return readers

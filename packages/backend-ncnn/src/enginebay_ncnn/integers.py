@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
     from enginebay.authors import NumpyArray
 
-#: Operators whose numbers are values of tensors; others take sizes, axes and ends of slices.
-_IN_TORCHSCRIPT = frozenset(
+#: Operators whose integer constants are values; other operators take sizes, axes and slice bounds.
+_TORCHSCRIPT_OPERATORS = frozenset(
     f"aten::{name}"
     for name in ("add", "sub", "rsub", "mul", "eq", "ne", "lt", "le", "gt", "ge", "where")
 )
-_IN_ONNX = frozenset(
+_ONNX_OPERATORS = frozenset(
     (
         *("Add", "Sub", "Mul", "Div", "Mod", "Max", "Min", "Where", "Gather", "GatherElements"),
         *("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"),
@@ -33,40 +33,40 @@ def refuse_large_integers(integers: Iterable[int]) -> None:
     """Check the integer constants of a model.
 
     Raises:
-        ConversionError: One is not exact in float32.
+        ConversionError: An integer is not exact in float32.
     """
     for value in integers:
         if int(np.float32(value)) != value:
             raise ConversionError(
-                f"the model holds the integer {value}, and ncnn computes in float32, which is "
-                "exact for integers up to 16777216",
-                hint=f"where the model computes with floats, write a float: {value}.0",
+                f"the model contains the integer {value}; ncnn computes in float32, which is exact "
+                "only for integers up to 16777216",
+                hint=f"if the model computes with floats, write {value}.0",
             )
 
 
-def torchscript_integers(graph: Any, examples: Sequence[Tensor]) -> Iterator[int]:
+def find_torchscript_integers(graph: Any, examples: Sequence[Tensor]) -> Iterator[int]:
     """Yield the large integers that a TorchScript graph computes with.
 
     Args:
         graph: The graph.
-        examples: Its inputs. Where none is an integer, a number stands beside floats.
+        examples: Its inputs. If none of them is an integer tensor, integers meet only floats.
     """
     import torch
 
-    has_integers = any(not each.is_floating_point() for each in examples)
+    has_integers = any(not tensor.is_floating_point() for tensor in examples)
     for node in graph.findAllNodes("prim::Constant", recurse=True):
         value = node.output().toIValue()
         if isinstance(value, torch.Tensor) and value.dtype in (torch.int32, torch.int64):
-            yield from _large(value.numpy())
+            yield from _find_large(value.numpy())
         elif type(value) is int and has_integers and _is_computed_with(node):
             yield value
 
 
 def _is_computed_with(node: Any) -> bool:
-    return any(use.user.kind() in _IN_TORCHSCRIPT for use in node.output().uses())
+    return any(use.user.kind() in _TORCHSCRIPT_OPERATORS for use in node.output().uses())
 
 
-def onnx_integers(path: Path) -> Iterator[int]:
+def find_onnx_integers(path: Path) -> Iterator[int]:
     """Yield the large integers that an ONNX file computes with."""
     import onnx
 
@@ -75,15 +75,15 @@ def onnx_integers(path: Path) -> Iterator[int]:
     for node in graph.node:
         if node.op_type == "Constant" and node.attribute[0].name == "value":
             constants[node.output[0]] = node.attribute[0].t
-    used = {name for node in graph.node if node.op_type in _IN_ONNX for name in node.input}
+    used = {name for node in graph.node if node.op_type in _ONNX_OPERATORS for name in node.input}
     for name in used & constants.keys():
         tensor = constants[name]
         if tensor.data_type in (onnx.TensorProto.INT32, onnx.TensorProto.INT64):
-            yield from _large(onnx.numpy_helper.to_array(tensor, base_dir=str(path.parent)))
+            yield from _find_large(onnx.numpy_helper.to_array(tensor, base_dir=str(path.parent)))
 
 
-def _large(array: NumpyArray) -> list[int]:
-    """Return the integers beyond 2²⁴; the limits of the dtype stand for infinity."""
+def _find_large(array: NumpyArray) -> list[int]:
+    """Return the integers beyond 2²⁴, except the limits of the dtype, which mean infinity."""
     limits = np.iinfo(array.dtype)
     is_large = (array > 2**24) | (array < -(2**24))
     integers: list[int] = array[is_large & (array != limits.max) & (array != limits.min)].tolist()

@@ -1,4 +1,4 @@
-"""Checks for layers that ncnn does not have, and parameters that pnnx could not write."""
+"""Checks for layers that ncnn lacks, and for parameters that pnnx ignored."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from enginebay_ncnn.graph import Graph, Layer
     from enginebay_ncnn.params import NcnnParams
 
+#: The number of layers, and of lines for each layer, in a message.
 _SHOWN = 4
 
 
@@ -22,23 +23,23 @@ def check_layers(
     params: NcnnParams,
     places: Mapping[str, list[str]],
 ) -> None:
-    """Check that ncnn can load the network, and loads it right.
+    """Check that ncnn has each layer of the network, with all its parameters.
 
     Args:
         graph: The network.
-        ignored: The parameters that pnnx ignored, by the name of the layer.
+        ignored: The parameters that pnnx ignored, by layer name.
         params: The backend's parameters, which may declare custom layers.
         places: Source lines by operator.
 
     Raises:
-        ConversionError: A layer is unknown, or lacks a parameter; the message has the operators
+        ConversionError: A layer is unknown or lacks a parameter; the message names the operators
             and their lines in the model's source.
     """
-    own = {*params.custom_layers, *params.module_ops}
-    types = sorted({layer.type for layer in graph.layers} - own)
+    custom = {*params.custom_layers, *params.module_ops}
+    types = sorted({layer.type for layer in graph.layers} - custom)
     unknown = set(
         call(
-            "enginebay_ncnn.child_process:unknown_layers",
+            "enginebay_ncnn.child_process:find_unknown_layers",
             types,
             timeout=params.pnnx_timeout,
             result_type=list[str],
@@ -47,7 +48,7 @@ def check_layers(
     wrong = [
         layer
         for layer in graph.layers
-        if layer.type in unknown or (layer.name in ignored and layer.type not in own)
+        if layer.type in unknown or (layer.name in ignored and layer.type not in custom)
     ]
     if not wrong:
         return
@@ -65,6 +66,6 @@ def _describe(layer: Layer, ignored: Mapping[str, str], places: Mapping[str, lis
     if layer.name in ignored:
         text += f", {ignored[layer.name]}"
     operator = layer.type.partition(".")[2].replace(".", "_")  # torch.fft.rfft is aten::fft_rfft
-    if found := places.get(operator, []):
-        text += f", in {', '.join(found[:_SHOWN])}{' …' if len(found) > _SHOWN else ''}"
+    if lines := places.get(operator, []):
+        text += f", in {', '.join(lines[:_SHOWN])}{' …' if len(lines) > _SHOWN else ''}"
     return text + ")"

@@ -1,4 +1,4 @@
-"""The classes of modules that pnnx keeps, as their callers name them and as TorchScript does."""
+"""The classes of modules that become one layer each: the caller's names and TorchScript's."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-#: What TorchScript puts into the name of a class that it compiles again.
+#: TorchScript adds this to the name of a class that it compiles again.
 _MANGLED = re.compile(r"\.___torch_mangle_\d+")
 
 
-def class_names(file: Path, wanted: Sequence[str]) -> dict[str, str]:
-    """Find the classes that a caller names in a file of TorchScript.
+def find_module_classes(file: Path, names: Sequence[str]) -> dict[str, str]:
+    """Find the classes that a caller names in a TorchScript file.
 
     Args:
         file: The file.
-        wanted: The names: ``package.module.Class``, or ``file.py:Class`` for one of a file that is
-            no module.
+        names: The caller's names: ``package.module.Class``, or ``file.py:Class`` for a class in a
+            file that is not an importable module.
 
     Returns:
-        The caller's name by the one in the file.
+        The caller's names by the names in the file.
 
     Raises:
         ParamsError: The file has no such class.
@@ -34,25 +34,25 @@ def class_names(file: Path, wanted: Sequence[str]) -> dict[str, str]:
     if file.suffix == ".onnx":
         raise ParamsError("module_ops: an ONNX file has no modules", hint="--ir torchscript")
     module, _ = read_torchscript(file)
-    modules: Iterable[Any] = module.modules()  # of TorchScript's, which torch's types do not know
-    types = (each._c._type().qualified_name() for each in modules)
-    found = {_MANGLED.sub("", name).removeprefix("__torch__.") for name in types}
-    names: dict[str, str] = {}
-    for text in wanted:
-        matches = [name for name in found if _is_named(name, text)]
+    modules: Iterable[Any] = module.modules()  # torch's stubs lack this method of TorchScript's
+    types = (module._c._type().qualified_name() for module in modules)
+    known = {_MANGLED.sub("", name).removeprefix("__torch__.") for name in types}
+    classes: dict[str, str] = {}
+    for text in names:
+        matches = [name for name in known if _matches_name(name, text)]
         if not matches:
-            others = sorted(each for each in found if not each.startswith(("torch.", "enginebay.")))
+            others = sorted(name for name in known if not name.startswith(("torch.", "enginebay.")))
             guess = nearest(text, others)
             raise ParamsError(
-                f"module_ops: the model has no module of class '{text}'; "
-                f"it has {', '.join(others) or 'none but those of torch'}",
+                f"module_ops: unknown module class '{text}'; "
+                f"available: {', '.join(others) or 'only classes of torch'}",
                 hint=f"did you mean '{guess}'?" if guess else None,
             )
-        names.update(dict.fromkeys(matches, text))
-    return names
+        classes.update(dict.fromkeys(matches, text))
+    return classes
 
 
-def _is_named(name: str, text: str) -> bool:
+def _matches_name(name: str, text: str) -> bool:
     file, _, attribute = text.rpartition(":")
     if not file:
         return name == text

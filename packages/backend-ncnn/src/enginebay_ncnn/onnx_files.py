@@ -18,48 +18,48 @@ if TYPE_CHECKING:
 _MAX_BYTES = 2**31 - 1
 
 
-def save_for_pnnx(ir: IRModel, target: Path, scalars: Iterable[str]) -> None:
-    """Save an ONNX file with its weights inside, since pnnx does not find those beside it.
+def save_onnx_for_pnnx(ir: IRModel, target: Path, scalars: Iterable[str]) -> None:
+    """Save an ONNX model as one file, since pnnx does not read external data.
 
-    Scalar inputs get the shape [1], which is taken away again behind them: pnnx reads no shape
-    without dimensions.
+    Scalar inputs get the shape [1] and a Squeeze after them: pnnx cannot read a shape without
+    dimensions.
 
     Args:
         ir: The model.
-        target: Where to save it.
+        target: The file to write.
         scalars: The names of its scalar inputs.
 
     Raises:
-        ConversionError: It would be larger than a protobuf message can be.
+        ConversionError: The model is too large for one protobuf message.
     """
     import onnx
 
-    # By its files: protobuf cannot tell the size of a message that is too large.
+    # Measured by its files: protobuf cannot compute the size of a message that is too large.
     if (size := sum(file.stat().st_size for file in ir.files)) > _MAX_BYTES:
         raise ConversionError(
-            f"the ONNX model has {size / 1e9:.1f} GB, and pnnx reads one file of at most 2.1 GB"
+            f"the ONNX model has {size / 1e9:.1f} GB; pnnx reads one file of at most 2.1 GB"
         )
     model = onnx.load(ir.path)
     for name in scalars:
-        _give_dimension(model.graph, name)
+        _add_dimension(model.graph, name)
     onnx.save(model, target)
 
 
-def _give_dimension(graph: GraphProto, name: str) -> None:
+def _add_dimension(graph: GraphProto, name: str) -> None:
     from onnx import helper
 
     scalar = next(value for value in graph.input if value.name == name)
     scalar.type.tensor_type.shape.dim.add().dim_value = 1
-    inner = _unused(graph, f"{name}_scalar")
+    inner = _make_unused_name(graph, f"{name}_scalar")
     for node in graph.node:
-        node.input[:] = [inner if each == name else each for each in node.input]
-    # Squeeze without axes is the same in every operator set. A Reshape to no dimensions is no layer
-    # of ncnn's.
+        node.input[:] = [inner if source == name else source for source in node.input]
+    # Squeeze without axes is the same in every operator set. ncnn has no layer for a Reshape to no
+    # dimensions.
     graph.node.insert(0, helper.make_node("Squeeze", [name], [inner]))
 
 
-def _unused(graph: GraphProto, name: str) -> str:
-    taken = {each for node in graph.node for each in (*node.input, *node.output)}
+def _make_unused_name(graph: GraphProto, name: str) -> str:
+    taken = {value for node in graph.node for value in (*node.input, *node.output)}
     taken |= {value.name for value in (*graph.input, *graph.output, *graph.initializer)}
     while name in taken:
         name += "_"

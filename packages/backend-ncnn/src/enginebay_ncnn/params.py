@@ -12,21 +12,21 @@ class NcnnParams(eb.BackendParams):
 
     Args:
         work_dir (str): The folder that the artifact becomes.
-        file_name (str): File name of the network. The suffix .param is added where it has none.
+        file_name (str): File name of the network. The suffix .param is added if it has none.
         device (str): cpu, vulkan or vulkan:N.
-        precision (str): fp32 keeps weights and blobs as they are; fp16 stores them in half
+        precision (str): fp32 stores weights and blobs in single precision; fp16 stores them in half
             precision and computes in single precision; int8 computes convolutions and inner
             products in 8 bits, calibrated with a data set.
-        fp16_arithmetic (bool): Compute in half precision too, where the processor can.
+        fp16_arithmetic (bool): With fp16, compute in half precision too, if the processor can.
         threads (int): Threads inside one layer; 0 lets ncnn choose.
         light_mode (bool): Release each intermediate blob as soon as no layer needs it.
-        packing (bool): Let ncnn store several channels of a blob side by side for its vector code.
-        winograd (bool): Use the Winograd algorithm for convolutions: faster, and less exact.
-        custom_layers (dict): Layers of your own, each as Type=package.module:Class, where Class
+        packing (bool): Let ncnn interleave several channels of a blob for vector instructions.
+        winograd (bool): Use the Winograd algorithm for convolutions: faster, but less exact.
+        custom_layers (dict): Your own layers, each as Type=package.module:Class, where Class
             is derived from ncnn.Layer. The package must be importable where the artifact runs.
-        module_ops (list): Classes of modules that pnnx keeps as one layer each, such as
-            my_models.head.Decode or net.py:Decode; custom_layers provides layers of these names.
-        pnnx_timeout (float): Time limit of pnnx, and of the first load of its network, in seconds.
+        module_ops (list): Classes of modules that become one layer each, such as
+            my_models.head.Decode or net.py:Decode; custom_layers provides these layers.
+        pnnx_timeout (float): Time limit in seconds of pnnx, and of the first run of its network.
         input_shapes (str): Input shapes, such as input:1x3x224x224,mask:1x77.
         min_shapes (str): Smallest input shapes; a dimension that differs becomes dynamic.
         max_shapes (str): Largest input shapes.
@@ -45,7 +45,7 @@ class NcnnParams(eb.BackendParams):
 
     @classmethod
     def config_keys(cls) -> dict[str, eb.ConfigKey]:
-        """Read MMDeploy's keys too."""
+        """Return MMDeploy's keys, which are accepted too."""
         return {
             "use_vulkan": eb.ConfigKey(bool, lambda on: {"device": "vulkan"} if on else {}),
             "common_config.fp16_mode": eb.ConfigKey(

@@ -1,7 +1,7 @@
 """The plan: the mapping between a model's tensors and ncnn's blobs.
 
-ncnn has its own names, no dtypes, and at most one batch axis. So the conversion writes the mapping
-into a small JSON file beside the network, and the wrapper reads it.
+ncnn has names of its own, no dtypes, and at most one batch axis. The conversion writes the mapping
+into a small JSON file next to the network; the wrapper reads it.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         """Read a plan that :meth:`write` wrote.
 
         Raises:
-            ArtifactError: The file is missing or holds no plan.
+            ArtifactError: The file is missing or is not a plan.
         """
         try:
             return msgspec.json.decode(path.read_bytes(), type=cls)
         except (OSError, msgspec.DecodeError) as err:
-            raise ArtifactError(f"'{path}' does not hold ncnn's plan: {err}") from err
+            raise ArtifactError(f"'{path}' is not a valid ncnn plan: {err}") from err

@@ -38,7 +38,7 @@ def backend_info() -> eb.BackendInfo:
 
 @eb.hookimpl
 def check_env(request: CheckEnvRequest[NcnnParams]) -> eb.EnvReport:
-    """Check that ncnn imports, and that pnnx and the device are there."""
+    """Check that ncnn imports, and that pnnx and the device exist."""
     from enginebay_ncnn.environment import check_tier
 
     return check_tier(request)
@@ -46,12 +46,12 @@ def check_env(request: CheckEnvRequest[NcnnParams]) -> eb.EnvReport:
 
 @eb.hookimpl
 def rewriters(request: RewritersRequest) -> eb.RewriterSet:
-    """Return the lowerings of what neither pnnx nor ncnn has, and core does not lower as well."""
-    del request  # for every IR
+    """Return lowerings of operators that pnnx and ncnn lack; core's are not as good for these."""
+    del request  # the same for every IR
     from enginebay_ncnn.lowerings import lowerings
 
-    found: eb.RewriterSet = lowerings
-    return found
+    rewriter_set: eb.RewriterSet = lowerings
+    return rewriter_set
 
 
 @eb.hookimpl
@@ -65,25 +65,25 @@ def to_backend(request: ConvertRequest[NcnnParams]) -> list[Path]:
 @eb.hookimpl
 def quantizable_nodes(request: ConvertRequest[NcnnParams]) -> dict[str, str]:
     """Return the layers that int8 computes in 8 bits."""
-    from enginebay_ncnn.convert import quantizable_nodes as listed
+    from enginebay_ncnn import convert
 
-    return listed(request)
+    return convert.quantizable_nodes(request)
 
 
 @eb.hookimpl
 def time_layers(request: LayersRequest[NcnnParams]) -> list[TimedLayer]:
-    """Time the layers by taking the outputs of one after the other."""
-    from enginebay_ncnn.timed_layers import time_layers as timed
+    """Time the layers by extracting their outputs one after the other."""
+    from enginebay_ncnn import layer_times
 
-    return timed(request)
+    return layer_times.time_layers(request)
 
 
 @eb.hookimpl
 def unsupported_operators(request: ConvertRequest[NcnnParams]) -> dict[str, str]:
-    """Return what the engine lacks for a model."""
-    from enginebay_ncnn.preview import unsupported_operators as listed
+    """Return the operators of a model that cannot be converted."""
+    from enginebay_ncnn import preview
 
-    return listed(request)
+    return preview.unsupported_operators(request)
 
 
 @eb.hookimpl

@@ -1,4 +1,4 @@
-"""Calls of the program pnnx, whose log names parameters that it silently ignores."""
+"""Calls of the program pnnx, whose log is the only place that names ignored parameters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from enginebay.errors import (
     MissingDependencyError,
 )
 from enginebay_ncnn.graph import Graph
-from enginebay_ncnn.module_ops import class_names
+from enginebay_ncnn.module_ops import find_module_classes
 
 if TYPE_CHECKING:
     from enginebay_ncnn.candidates import Candidate
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 _IGNORED = re.compile(r"^ignore (?P<kind>\S+) (?P<name>\S+) param (?P<param>.*)$")
 
-#: The batch axis that pnnx writes where a tensor has none.
+#: The batch axis that pnnx writes for a tensor without a batch.
 _NO_BATCH = 233
 
-#: The hint where time is over that other attempts still had.
-_MORE_TIME = "a larger pnnx_timeout, or a larger --timeout: an eighth of it is the first attempt's"
+#: The hint if pnnx runs out of time.
+_MORE_TIME = "a larger pnnx_timeout, or a larger --timeout: the first attempt gets an eighth of it"
 
 
-def program() -> Path:
+def find_program() -> Path:
     """Return the path of pnnx's program inside its package, which is not imported.
 
-    The console script of the same name starts a second Python for it, and so does the package's
-    ``convert``, which also ignores the exit code.
+    The console script of the same name and the package's ``convert`` start it from a second Python
+    process; ``convert`` also ignores the exit code.
 
     Raises:
         MissingDependencyError: pnnx is not installed.
@@ -42,8 +42,8 @@ def program() -> Path:
     spec = importlib.util.find_spec("pnnx")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         for name in ("pnnx", "pnnx.exe"):
-            if (found := Path(folder) / name).is_file():
-                return found
+            if (path := Path(folder) / name).is_file():
+                return path
     raise MissingDependencyError("the program pnnx is not installed", hint="pip install pnnx")
 
 
@@ -53,7 +53,7 @@ class Converted:
     Attributes:
         param: The network.
         weights: Its weights.
-        ignored: The parameters in its ``ignore …`` lines, by the name of the layer.
+        ignored: The parameters in the ``ignore …`` lines of its log, by layer name.
     """
 
     def __init__(self, folder: Path, output: str) -> None:
@@ -68,12 +68,12 @@ class Converted:
 
     def batch_axis(self, blob: str) -> int | None:
         """Return the axis of an input or output tensor that is the blob's batch, if any."""
-        found = re.search(rf"\b{blob}\.numpy\(\)?(?:, )?batch_index=(\d+)\)", self._script)
-        axis = int(found[1]) if found else _NO_BATCH
+        match = re.search(rf"\b{blob}\.numpy\(\)?(?:, )?batch_index=(\d+)\)", self._script)
+        axis = int(match[1]) if match else _NO_BATCH
         return None if axis == _NO_BATCH else axis
 
 
-def convert(candidate: Candidate, folder: Path, params: NcnnParams) -> Converted:
+def run_pnnx(candidate: Candidate, folder: Path, params: NcnnParams) -> Converted:
     """Run pnnx on a TorchScript or ONNX file.
 
     Args:
@@ -82,8 +82,8 @@ def convert(candidate: Candidate, folder: Path, params: NcnnParams) -> Converted
         params: The backend's parameters.
 
     Raises:
-        ConversionError: It crashed, ran out of time, or wrote no network.
-        ParamsError: The file has no class that ``module_ops`` names.
+        ConversionError: pnnx crashed, ran out of time, or wrote no network.
+        ParamsError: The file lacks a class in ``module_ops``.
     """
     outputs = {
         "ncnnparam": "net.param",
@@ -101,12 +101,12 @@ def convert(candidate: Candidate, folder: Path, params: NcnnParams) -> Converted
         words.append("inputshape=" + ",".join(shape.smallest_text for shape in shapes))
     if any(shape.is_open for shape in shapes):
         words.append("inputshape2=" + ",".join(shape.largest_text for shape in shapes))
-    kept = class_names(candidate.path, params.module_ops) if params.module_ops else {}
-    if kept:
-        words.append("moduleop=" + ",".join(kept))
+    modules = find_module_classes(candidate.path, params.module_ops) if params.module_ops else {}
+    if modules:
+        words.append("moduleop=" + ",".join(modules))
     try:
         finished = run(
-            [program(), candidate.path, *words],
+            [find_program(), candidate.path, *words],
             timeout=min(params.pnnx_timeout, candidate.timeout),
             cwd=folder,
             required_outputs=[folder / "net.param", folder / "net.py"],
@@ -120,9 +120,9 @@ def convert(candidate: Candidate, folder: Path, params: NcnnParams) -> Converted
             error.add_note(note)
         raise error from err
     converted = Converted(folder, finished.output)
-    if kept:  # the name of a file's module depends on its folder
+    if modules:  # the caller's names: a module name in the file depends on the folder
         graph = Graph.read(converted.param)
         for layer in graph.layers:
-            layer.type = kept.get(layer.type, layer.type)
+            layer.type = modules.get(layer.type, layer.type)
         graph.write(converted.param)
     return converted

@@ -1,4 +1,4 @@
-"""Which operators of a model neither pnnx, nor ncnn, nor the lowering knows."""
+"""The operators of a model that neither pnnx, nor ncnn, nor a lowering supports."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from enginebay.authors import call
 from enginebay.errors import ConversionError, LackingOperatorsError
 from enginebay_ncnn import pnnx
-from enginebay_ncnn.candidates import candidates
+from enginebay_ncnn.candidates import iterate_candidates
 from enginebay_ncnn.graph import Graph
-from enginebay_ncnn.shapes import input_shapes
-from enginebay_ncnn.torchscript import Frozen, foreign_operators
-from enginebay_ncnn.trial_inputs import trial_inputs
+from enginebay_ncnn.shapes import resolve_input_shapes
+from enginebay_ncnn.torchscript import Frozen, find_foreign_operators
+from enginebay_ncnn.trial_inputs import make_trial_inputs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,32 +22,32 @@ if TYPE_CHECKING:
 
 
 def unsupported_operators(request: ConvertRequest[NcnnParams]) -> dict[str, str]:
-    """Return the operators that are left of the file that goes furthest.
+    """Return the unsupported operators of the candidate that has the fewest, each with a reason.
 
     Raises:
-        ConversionError: pnnx fails on all of them.
+        ConversionError: pnnx fails on all candidates.
     """
     params = request.params
-    shapes = input_shapes(request)
+    shapes = resolve_input_shapes(request)
     frozen = None
     if request.ir.kind == "torchscript":
-        trials = trial_inputs(request.samples, shapes)
+        trials = make_trial_inputs(request.samples, shapes)
         frozen = Frozen.read(request.ir.path, trials, request.work_dir, params.pnnx_timeout)
-        if foreign := foreign_operators(frozen.module):
-            return dict.fromkeys(foreign, "pnnx knows no operators of others")
+        if foreign := find_foreign_operators(frozen.module):
+            return dict.fromkeys(foreign, "pnnx reads only torch's own operators")
     best: dict[str, str] | None = None
     failure: ConversionError | None = None
-    for name, prepare in candidates(request, frozen, shapes, request.work_dir):
+    for name, prepare in iterate_candidates(request, frozen, shapes, request.work_dir):
         try:
-            left = _left(prepare(), params, request.work_dir / name)
+            unsupported = _find_unsupported(prepare(), params, request.work_dir / name)
         except LackingOperatorsError as err:
             names = (operator.replace(".", "::", 1) for operator in err.operators)
-            left = dict.fromkeys(names, "nothing lowers it to what ncnn has")
+            unsupported = dict.fromkeys(names, "ncnn has no layer or lowering for it")
         except ConversionError as err:
             failure = failure or err
             continue
-        if best is None or len(left) < len(best):
-            best = left
+        if best is None or len(unsupported) < len(best):
+            best = unsupported
         if not best:
             break
     if best is None:
@@ -56,29 +56,29 @@ def unsupported_operators(request: ConvertRequest[NcnnParams]) -> dict[str, str]
     return best
 
 
-def _left(candidate: Candidate, params: NcnnParams, folder: Path) -> dict[str, str]:
-    """The operators of a candidate that ncnn has no layer for, or none with these parameters."""
+def _find_unsupported(candidate: Candidate, params: NcnnParams, folder: Path) -> dict[str, str]:
+    """Return the operators of a candidate that ncnn has no layer for, each with a reason."""
     folder.mkdir()
-    converted = pnnx.convert(candidate, folder, params)
+    converted = pnnx.run_pnnx(candidate, folder, params)
     layers = Graph.read(converted.param).layers
-    own = {*params.custom_layers, *params.module_ops}
-    types = sorted({layer.type for layer in layers} - own)
+    custom = {*params.custom_layers, *params.module_ops}
+    types = sorted({layer.type for layer in layers} - custom)
     unknown = call(
-        "enginebay_ncnn.child_process:unknown_layers",
+        "enginebay_ncnn.child_process:find_unknown_layers",
         types,
         timeout=params.pnnx_timeout,
         result_type=list[str],
     )
-    found = {_operator(kind): "ncnn has no layer for it" for kind in unknown}
+    reasons = {_operator_name(kind): "ncnn has no layer for it" for kind in unknown}
     for layer in layers:
-        if layer.name in converted.ignored and layer.type not in own:
-            reason = f"ncnn's {layer.type} has no {converted.ignored[layer.name]}"
-            found.setdefault(_operator(layer.type), reason)
-    return found
+        if layer.name in converted.ignored and layer.type not in custom:
+            reason = f"ncnn's {layer.type} has no parameter {converted.ignored[layer.name]}"
+            reasons.setdefault(_operator_name(layer.type), reason)
+    return reasons
 
 
-def _operator(kind: str) -> str:
-    """TorchScript's name of an operator that pnnx leaves: torch.fft.rfft is aten::fft_rfft."""
+def _operator_name(kind: str) -> str:
+    """Return TorchScript's name of an operator: torch.fft.rfft is aten::fft_rfft."""
     if "::" in kind:
         return kind
     _, dot, name = kind.partition(".")

@@ -1,4 +1,4 @@
-"""Calls of a network by its plan, each with an extractor of its own."""
+"""Calls of a network, each with its own extractor, by the names in the plan."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _FAILED = "ncnn could not compute '{name}' (blob {blob}, code {code})"
 
 
-#: The index that adds an axis at each place: several times as fast as numpy.expand_dims.
+#: Indices that insert an axis at each position: several times as fast as numpy.expand_dims.
 _NEW_AXIS = [(*(slice(None),) * axis, None) for axis in range(5)]
 
 
@@ -37,15 +37,15 @@ class Session:
     """
 
     def __init__(self, net: ncnn.Net, plan: Plan) -> None:
-        places = dict(zip(net.input_names(), net.input_indexes(), strict=True))
-        self._inputs = [(port, places[port.blob], _encoder(port)) for port in plan.inputs]
-        blobs = dict(zip(net.output_names(), net.output_indexes(), strict=True))
-        self._outputs = [(port, blobs[port.blob], _decoder(port)) for port in plan.outputs]
+        sources = dict(zip(net.input_names(), net.input_indexes(), strict=True))
+        self._inputs = [(port, sources[port.blob], _make_encoder(port)) for port in plan.inputs]
+        results = dict(zip(net.output_names(), net.output_indexes(), strict=True))
+        self._outputs = [(port, results[port.blob], _make_decoder(port)) for port in plan.outputs]
         self._open = net.create_extractor
-        self.net = net  # an extractor does not keep it alive
+        self.net = net  # an extractor holds no reference to it
 
     def run(self, feed: Mapping[str, NumpyArray]) -> list[NumpyArray]:
-        """Compute the outputs, in the model's order; each has its own memory.
+        """Compute the outputs in the model's order, each in its own memory.
 
         Raises:
             InferenceError: A layer failed, or ncnn cannot hold an input.
@@ -53,91 +53,96 @@ class Session:
         try:
             return self._run(feed)
         except Exception as err:  # noqa: BLE001 - raised again
-            # The traceback would keep the extractor, which must not outlive the network.
+            # The traceback refers to the extractor, which must not outlive the network.
             raise err.with_traceback(None)  # noqa: B904 - the same error
 
     def _run(self, feed: Mapping[str, NumpyArray]) -> list[NumpyArray]:
-        return self._results(self.extractor(feed))
+        return self._extract_outputs(self.extractor(feed))
 
     def extractor(self, feed: Mapping[str, NumpyArray]) -> ncnn.Extractor:
-        """Return an extractor that has the inputs, and has computed nothing yet.
+        """Return an extractor with its inputs set, which has computed nothing yet.
 
         Raises:
             InferenceError: ncnn cannot hold an input.
         """
         extractor = self._open()
-        for port, place, encode in self._inputs:
-            if code := extractor.input(place, encode(feed[port.name])):
+        for port, index, encode in self._inputs:
+            if code := extractor.input(index, encode(feed[port.name])):
                 raise InferenceError(_FAILED.format(name=port.name, blob=port.blob, code=code))
         return extractor
 
-    def _results(self, extractor: ncnn.Extractor) -> list[NumpyArray]:
+    def _extract_outputs(self, extractor: ncnn.Extractor) -> list[NumpyArray]:
         return [
-            decode(self._blob(extractor, place, port.name, port.blob))
-            for port, place, decode in self._outputs
+            decode(self._extract(extractor, index, port.name, port.blob))
+            for port, index, decode in self._outputs
         ]
 
-    def _blob(self, extractor: ncnn.Extractor, place: int | str, name: str, blob: str) -> ncnn.Mat:
-        code, mat = extractor.extract(place)
+    def _extract(
+        self, extractor: ncnn.Extractor, index: int | str, name: str, blob: str
+    ) -> ncnn.Mat:
+        code, mat = extractor.extract(index)
         if code:
             raise InferenceError(_FAILED.format(name=name, blob=blob, code=code))
         return mat
 
 
-#: The dimensions of an ncnn.Mat at most.
-_RANK = 4
+#: The largest rank of an ncnn.Mat.
+_MAX_RANK = 4
 
 
-def _encoder(port: Port) -> Callable[[NumpyArray], ncnn.Mat]:
+def _make_encoder(port: Port) -> Callable[[NumpyArray], ncnn.Mat]:
     import ncnn
 
-    wanted = np.dtype(port.stored)
+    dtype = np.dtype(port.stored)
     axis = port.batch_axis
 
     def encode(array: NumpyArray) -> ncnn.Mat:
         if not array.size:
             raise InferenceError(
-                f"input '{port.name}' of shape {array.shape} is empty: ncnn holds no empty tensor"
+                f"input '{port.name}' of shape {array.shape} is empty, and ncnn does not "
+                "support empty tensors"
             )
-        if array.dtype != wanted:
-            array = _stored(port, array, wanted)
+        if array.dtype != dtype:
+            array = _convert_input(port, array, dtype)
         if axis is not None:
             if array.shape[axis] != 1:
                 return ncnn.Mat(np.ascontiguousarray(array), batch_index=axis)
             array = array.squeeze(axis)
         if not array.ndim:
             array = array.reshape(1)
-        if array.ndim > _RANK and 1 in array.shape:
-            # A video: what reads so many dimensions is a reshape, which needs only their order.
+        if array.ndim > _MAX_RANK and 1 in array.shape:
+            # A video: only a reshape reads so many dimensions, and it needs only their order.
             array = array.squeeze(array.shape.index(1))
-        # A Mat made from an array borrows its memory, which lacks the padding that layers need, and
-        # does not keep it alive: what is copied here must have a name until the clone is made.
+        # A Mat made from an array borrows the memory, which lacks the padding that layers need, and
+        # holds no reference to the array: the copy needs a name until the Mat is cloned.
         array = np.ascontiguousarray(array)
         return ncnn.Mat(array).clone()
 
     return encode
 
 
-def _stored(port: Port, array: NumpyArray, wanted: np.dtype[Any]) -> NumpyArray:
-    converted = array.astype(wanted)
+def _convert_input(port: Port, array: NumpyArray, dtype: np.dtype[Any]) -> NumpyArray:
+    converted = array.astype(dtype)
     if array.dtype.kind in "iu" and array.itemsize >= 4:
-        with np.errstate(invalid="ignore"):  # 2**63 is no int64
+        with np.errstate(invalid="ignore"):  # 2**63 overflows int64
             changed = array[converted.astype(array.dtype) != array]
         if changed.size:
             raise InferenceError(
-                f"input '{port.name}' holds {max(changed.tolist(), key=abs)}, "
-                f"more than ncnn's {port.stored} can hold"
+                f"input '{port.name}' contains {max(changed.tolist(), key=abs)}, "
+                f"which ncnn's {port.stored} cannot represent"
             )
     return converted
 
 
-def _decoder(port: Port) -> Callable[[ncnn.Mat], NumpyArray]:
+def _make_decoder(port: Port) -> Callable[[ncnn.Mat], NumpyArray]:
     letter = "i" if port.stored == "int32" else "f"
-    given = None if port.dtype == port.stored else numpy_dtype(port.dtype)
-    return partial(_decode, port=port, letter=letter, given=given)
+    dtype = None if port.dtype == port.stored else numpy_dtype(port.dtype)
+    return partial(_decode_output, port=port, letter=letter, dtype=dtype)
 
 
-def _decode(mat: ncnn.Mat, *, port: Port, letter: str, given: np.dtype[Any] | None) -> NumpyArray:
+def _decode_output(
+    mat: ncnn.Mat, *, port: Port, letter: str, dtype: np.dtype[Any] | None
+) -> NumpyArray:
     if port.batch_axis is not None:
         if mat.n > 1:
             array = mat.numpy(letter, batch_index=port.batch_axis)
@@ -146,12 +151,12 @@ def _decode(mat: ncnn.Mat, *, port: Port, letter: str, given: np.dtype[Any] | No
     else:
         array = mat.numpy(letter)
     if array.ndim != len(port.shape):
-        array = _with_rank(array, port)
+        array = _restore_rank(array, port)
     # A Mat has gaps between channels, and two outputs may share its memory: copy.
-    return np.array(array, dtype=given, order="C")
+    return np.array(array, dtype=dtype, order="C")
 
 
-def _with_rank(array: NumpyArray, port: Port) -> NumpyArray:
+def _restore_rank(array: NumpyArray, port: Port) -> NumpyArray:
     """Restore the model's rank: ncnn drops some dimensions of size one."""
     if array.size == np.prod(port.shape):
         return array.reshape(port.shape)
@@ -159,7 +164,7 @@ def _with_rank(array: NumpyArray, port: Port) -> NumpyArray:
     ones = [axis for axis, size in enumerate(port.shape) if size == 1]
     if squeezed.ndim + len(ones) != len(port.shape):
         raise InferenceError(
-            f"ncnn gave '{port.name}' the shape {array.shape}; wanted rank {len(port.shape)}, "
-            f"as in {port.shape}"
+            f"output '{port.name}' has the wrong rank: "
+            f"expected {len(port.shape)} as in {port.shape}, found the shape {array.shape}"
         )
     return np.expand_dims(squeezed, tuple(ones))

@@ -1,4 +1,4 @@
-"""The input shapes for pnnx, which folds everything that depends on a fixed size."""
+"""The input shapes for pnnx, which folds all computations that depend on fixed sizes."""
 
 from __future__ import annotations
 
@@ -45,28 +45,28 @@ class InputShape(msgspec.Struct, frozen=True):
 
     @property
     def is_open(self) -> bool:
-        """True if a size may change."""
+        """True if a dimension is dynamic."""
         return self.smallest != self.largest
 
     @property
     def smallest_text(self) -> str:
-        """The smallest dims as pnnx reads them: ``[1,3,8,8]f32``."""
-        return _text(self.smallest, self.dtype)
+        """The smallest dims in pnnx's notation: ``[1,3,8,8]f32``."""
+        return _format_dims(self.smallest, self.dtype)
 
     @property
     def largest_text(self) -> str:
-        """The largest dims as pnnx reads them."""
-        return _text(self.largest, self.dtype)
+        """The largest dims in pnnx's notation."""
+        return _format_dims(self.largest, self.dtype)
 
 
-def input_shapes(request: ConvertRequest[NcnnParams]) -> tuple[InputShape, ...]:
-    """Return the shape of each input, from the model's specs, the params, or else the deployment.
+def resolve_input_shapes(request: ConvertRequest[NcnnParams]) -> tuple[InputShape, ...]:
+    """Return the shape of each input, from the model's specs and the params or the deployment.
 
-    A dynamic batch is 1: the wrapper cuts larger ones, with one call for each piece.
+    A dynamic batch becomes 1: the wrapper splits larger batches, with one call for each item.
 
     Raises:
-        ConversionError: A size is dynamic and has no limit, or ncnn cannot hold the input's dtype.
-        ParamsError: The shapes in the params do not fit the model's.
+        ConversionError: A dynamic dimension has no range, or the shape of an input is unknown.
+        ParamsError: The shapes in the params do not match the model's inputs.
     """
     specs = request.ir.inputs
     names = [spec.name for spec in specs]
@@ -77,14 +77,13 @@ def input_shapes(request: ConvertRequest[NcnnParams]) -> tuple[InputShape, ...]:
     for name in profiles:
         if name not in names:
             raise ParamsError(
-                f"there is a shape for '{name}', which is not an input of the model: "
-                f"it has {', '.join(names)}"
+                f"unknown input '{name}' in the input shapes; available: {', '.join(names)}"
             )
     return tuple(_input_shape(spec, profiles.get(spec.name)) for spec in specs)
 
 
-def batch_name(specs: Sequence[TensorSpec]) -> str | None:
-    """Return the name of the batch: the first axis of every input with a dynamic dimension."""
+def find_batch_name(specs: Sequence[TensorSpec]) -> str | None:
+    """Return the name of the batch dimension: the first of every input with a dynamic dimension."""
     names = {
         spec.dims[0] for spec in specs if spec.dims and any(isinstance(d, str) for d in spec.dims)
     }
@@ -93,38 +92,38 @@ def batch_name(specs: Sequence[TensorSpec]) -> str | None:
 
 
 def _input_shape(spec: TensorSpec, profile: object) -> InputShape:
-    smallest = _known(spec, getattr(profile, "min", None))
-    largest = _known(spec, getattr(profile, "max", None))
+    smallest = _resolve_dims(spec, getattr(profile, "min", None))
+    largest = _resolve_dims(spec, getattr(profile, "max", None))
     return InputShape(spec.name, spec.dtype, smallest, largest)
 
 
-def _known(spec: TensorSpec, given: tuple[int | None, ...] | None) -> tuple[int, ...]:
-    if spec.dims is None and (given is None or None in given):
+def _resolve_dims(spec: TensorSpec, sizes: tuple[int | None, ...] | None) -> tuple[int, ...]:
+    if spec.dims is None and (sizes is None or None in sizes):
         raise ConversionError(
-            f"the shape of input '{spec.name}' is not known, and pnnx needs it",
+            f"unknown shape of input '{spec.name}': pnnx requires it",
             hint=f"--input-shapes {spec.name}:1x3x224x224",
         )
-    dims = spec.dims if spec.dims is not None else given
+    dims = spec.dims if spec.dims is not None else sizes
     assert dims is not None
-    given = given or (None,) * len(dims)
-    if len(given) != len(dims):
-        raise ParamsError(f"the shape {given} does not fit {spec.describe()}")
-    return tuple(_size(spec, axis, dim, given[axis]) for axis, dim in enumerate(dims))
+    sizes = sizes or (None,) * len(dims)
+    if len(sizes) != len(dims):
+        raise ParamsError(f"the shape {sizes} does not match the input {spec.describe()}")
+    return tuple(_resolve_size(spec, axis, dim, sizes[axis]) for axis, dim in enumerate(dims))
 
 
-def _size(spec: TensorSpec, axis: int, dim: int | str | None, given: int | None) -> int:
+def _resolve_size(spec: TensorSpec, axis: int, dim: int | str | None, size: int | None) -> int:
     if isinstance(dim, int):
         return dim
     if axis == 0:
         return 1
-    if given is None:
+    if size is None:
         raise ConversionError(
-            f"dimension {axis} of {spec.describe()} is open, and pnnx needs a size",
-            hint=f"give its range: --dynamic {spec.name}:{axis}=8:64",
+            f"dimension {axis} of {spec.describe()} is dynamic, and pnnx requires its range",
+            hint=f"--dynamic {spec.name}:{axis}=8:64",
         )
-    return given
+    return size
 
 
-def _text(dims: tuple[int, ...], dtype: str) -> str:
-    # pnnx reads no shape without dimensions, and a blob of ncnn's has one at least.
+def _format_dims(dims: tuple[int, ...], dtype: str) -> str:
+    # pnnx cannot read a shape without dimensions; ncnn's blobs have at least one.
     return f"[{','.join(map(str, dims or (1,)))}]{_DTYPES[dtype]}"

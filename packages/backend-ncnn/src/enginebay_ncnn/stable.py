@@ -1,7 +1,7 @@
-"""Operators that overflow in ncnn, computed by others that do not.
+"""Replacement of operators that overflow in ncnn by formulas that do not.
 
-ncnn takes the exponential of what it gets, and its logarithm of 0 is not a number; of both it makes
-powers.
+ncnn computes exponentials without subtracting the maximum first, its logarithm of 0 is NaN, and it
+computes powers from both.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: The largest exponent of which a power is a product.
-_POWERS = 64.0
+#: The largest exponent for which a power is written as products.
+_MAX_EXPONENT = 64.0
 
-#: The smallest float32 that has all its digits.
+#: The smallest normal float32.
 _TINY = 2.0**-126
 
-#: Below it a softplus differs from its input by more than float32 shows.
-_LEAST_THRESHOLD = 16.0
+#: From this threshold on, a softplus equals its input in float32.
+_MIN_THRESHOLD = 16.0
 
 
 def replace_unstable(graph: Any) -> None:
-    """Replace them in a TorchScript graph, in place."""
+    """Replace the operators in a TorchScript graph, in place."""
     import torch
 
     compiled: Any = torch.jit.CompilationUnit
@@ -38,7 +38,7 @@ def replace_unstable(graph: Any) -> None:
             node.destroy()
 
 
-def _logsumexp(*_: Any) -> str:
+def _write_logsumexp(*_: Any) -> str:
     return """
 def stable(x: Tensor, dim: List[int], keepdim: bool):
     total = (x - x.amax(dim, True)).exp().sum(dim, keepdim)
@@ -46,7 +46,7 @@ def stable(x: Tensor, dim: List[int], keepdim: bool):
 """
 
 
-def _log_softmax(_: Any, dtype: Any) -> str | None:
+def _write_log_softmax(_: Any, dtype: Any) -> str | None:
     if dtype.toIValue() is not None:
         return None
     return """
@@ -56,17 +56,17 @@ def stable(x: Tensor, dim: int, dtype: Optional[int]):
 """
 
 
-#: log(1 + y) of small y too: what 1 + y rounds away, the quotient puts back (Kahan). The constant
-#: makes 0 / 0 a 1.
+#: log(1 + y), exact for small y too: the quotient compensates the rounding of 1 + y (W. Kahan).
+#: The constant 1e-30 turns 0 / 0 into 1.
 _LOG1P = """
     sum = 1 + y
     log1p = y * ((sum.log() + 1e-30) / ((sum - 1) + 1e-30))
 """
 
 
-def _softplus(_: Any, threshold: Any) -> str | None:
+def _write_softplus(_: Any, threshold: Any) -> str | None:
     known = threshold.toIValue()
-    if known is None or known < _LEAST_THRESHOLD:
+    if known is None or known < _MIN_THRESHOLD:
         return None
     return f"""
 def stable(x: Tensor, beta: float, threshold: float):
@@ -76,7 +76,7 @@ def stable(x: Tensor, beta: float, threshold: float):
 """
 
 
-def _log_sigmoid(*_: Any) -> str:
+def _write_log_sigmoid(*_: Any) -> str:
     return f"""
 def stable(x: Tensor):
     y = (-(x.abs())).exp()
@@ -85,13 +85,14 @@ def stable(x: Tensor):
 """
 
 
-def _power(exponent: Any) -> str | None:
-    """Products and roots for powers of which pnnx makes the layer that is wrong at zero and below.
+def _write_power(exponent: Any) -> str | None:
+    """Write a power as products and a root: ncnn's own layer is wrong at zero and below.
 
-    Others are a logarithm and an exponential, with the sign of zero.
+    If twice the exponent is not an integer, the power becomes a logarithm and an exponential,
+    multiplied by the sign of x for a base of zero.
     """
     power = exponent.toIValue()
-    if not isinstance(power, int | float) or power == 1 or abs(power) > _POWERS:
+    if not isinstance(power, int | float) or power == 1 or abs(power) > _MAX_EXPONENT:
         return None
     kind = "int" if isinstance(power, int) else "float"
     if not power:
@@ -100,8 +101,8 @@ def _power(exponent: Any) -> str | None:
     if halves != abs(power) * 2:
         if power < 0:
             return None
-        found = f"(x.clamp({_TINY}).log() * {power}).exp() * x.sign()"
-        return f"def stable(x: Tensor, power: {kind}):\n    return {found}\n"
+        result = f"(x.clamp({_TINY}).log() * {power}).exp() * x.sign()"
+        return f"def stable(x: Tensor, power: {kind}):\n    return {result}\n"
     lines, factor, factors = [], "x.sqrt()" if halves % 2 else "x", []
     steps = halves if halves % 2 else halves // 2
     while steps:
@@ -110,16 +111,17 @@ def _power(exponent: Any) -> str | None:
             factors.append(f"x{steps}")
         factor, steps = f"x{steps}.square()", steps // 2
     product = " * ".join(factors)
-    found = f"({product}).reciprocal()" if power < 0 else product
-    return "\n".join([f"def stable(x: Tensor, power: {kind}):", *lines, f"    return {found}", ""])
+    result = f"({product}).reciprocal()" if power < 0 else product
+    return "\n".join([f"def stable(x: Tensor, power: {kind}):", *lines, f"    return {result}", ""])
 
 
-#: What returns the TorchScript of an operator, given its inputs behind the first; None where it
-#: would compute something else. No line takes one tensor twice, which pnnx cannot count.
+#: The writer of each operator's replacement in TorchScript, which takes all inputs but the first.
+#: It returns None if the replacement would compute other numbers. No line uses a tensor twice:
+#: pnnx counts the readers of such a tensor wrongly.
 _SOURCES: dict[str, Callable[..., str | None]] = {
-    "aten::logsumexp": _logsumexp,
-    "aten::log_softmax": _log_softmax,
-    "aten::softplus": _softplus,
-    "aten::log_sigmoid": _log_sigmoid,
-    "aten::pow": _power,
+    "aten::logsumexp": _write_logsumexp,
+    "aten::log_softmax": _write_log_softmax,
+    "aten::softplus": _write_softplus,
+    "aten::log_sigmoid": _write_log_sigmoid,
+    "aten::pow": _write_power,
 }

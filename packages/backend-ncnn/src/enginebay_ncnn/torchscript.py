@@ -1,7 +1,7 @@
 """TorchScript, frozen for pnnx and run once, with the source lines of its operators.
 
-It runs in a child process: inputs of our own making may be indices beyond a table, at which not
-every operator raises.
+It runs in a child process: random inputs may be indices beyond the end of a table, on which some
+operators crash instead of raising.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 _FRAME = re.compile(r"^(?P<file>.+\.py)\((?P<line>\d+)\)", re.MULTILINE)
 
-#: Frames that are not the model's own code.
-_FOREIGN = ("/torch/", "/src/enginebay", "-packages/enginebay")
+#: Parts of paths that do not belong to the model's code.
+_FOREIGN_PATHS = ("/torch/", "/src/enginebay", "-packages/enginebay")
 
-#: The namespaces of operators that pnnx reads; it ends with a signal where there is another one.
-_KNOWN = ("aten", "prim", "onnx")
+#: The namespaces of operators that pnnx reads; it crashes on any other.
+_KNOWN_NAMESPACES = ("aten", "prim", "onnx")
 
-#: How many sets of inputs to try: up to three random ones come before the caller's example.
-_TRIALS = 5
+#: The number of sets of inputs to try: up to three random ones come before the caller's samples.
+_MAX_TRIALS = 5
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ class Frozen:
     Attributes:
         module: The module.
         path: Its file, for pnnx.
-        examples: Inputs in the model's order.
+        examples: Example inputs in the model's order.
         outputs: The outputs for these inputs.
-        named: The inputs by name.
+        named: The same inputs by name.
         places: Lines of the model's source by operator.
     """
 
@@ -69,62 +69,65 @@ class Frozen:
 
         Args:
             path: The file.
-            trials: Sets of inputs by name; the first that the file runs on becomes the examples.
+            trials: Sets of inputs by name; the first that the file accepts becomes the examples.
             folder: The folder for the frozen file.
-            timeout: Seconds that a run may take.
+            timeout: Time limit of a run in seconds.
 
         Raises:
-            ConversionError: The file runs on none of them, or takes its process down.
-            ChildTimeoutError: It ran past its time limit.
+            ConversionError: The file accepts none of the sets, or crashes.
+            ChildTimeoutError: A run exceeded its time limit.
             MissingDependencyError: torch is not installed.
         """
         try:
             import torch
         except ImportError as err:
             raise MissingDependencyError(
-                "converting TorchScript needs torch", hint="pip install 'enginebay[export]'"
+                "converting TorchScript requires torch", hint="pip install 'enginebay[export]'"
             ) from err
-        with quiet():
+        with silence_warnings():
             load: Any = torch.jit.load
             model = load(str(path), map_location="cpu").eval()
         _restore_numbers(model)
-        with torch.no_grad(), quiet():
-            # Without numerics: pnnx folds a batch norm into a convolution itself.
+        with torch.no_grad(), silence_warnings():
+            # Without optimize_numerics: pnnx folds a batch norm into a convolution itself.
             frozen: Any = torch.jit.freeze(model, optimize_numerics=False)
             replace_unstable(frozen.graph)
         target = folder / "frozen.pt"
-        save(frozen, target)
-        named, outputs = _first_run(target, trials, timeout, apart=not foreign_operators(frozen))
+        save_torchscript(frozen, target)
+        named, outputs = _first_run(
+            target, trials, timeout, in_child=not find_foreign_operators(frozen)
+        )
         tensors = tuple(torch.from_numpy(array.copy()) for array in named.values())
-        return cls(frozen, target, tensors, outputs, named, _places(frozen.inlined_graph))
+        return cls(
+            frozen, target, tensors, outputs, named, _find_source_lines(frozen.inlined_graph)
+        )
 
     @property
     def has_attention(self) -> bool:
-        """True if a part of it may be an attention."""
+        """True if the module may contain an attention."""
         kinds = {node.kind() for node in self.module.inlined_graph.nodes()}
         return bool(kinds & {"aten::softmax", "aten::scaled_dot_product_attention"})
 
 
-def save(module: Any, target: Path) -> None:
-    """Write TorchScript through a file of Python's: on a full disk torch's ends the process."""
+def save_torchscript(module: Any, target: Path) -> None:
+    """Save TorchScript through a Python file: torch's own writer crashes on a full disk."""
     import torch
 
-    with quiet(), target.open("wb") as file:
+    with silence_warnings(), target.open("wb") as file:
         torch.jit.save(module, file)
 
 
-def first_line(err: Exception) -> str:
-    """Return the kind of an error of torch's, and the first line of its message."""
+def summarize_error(err: Exception) -> str:
+    """Return the type of one of torch's errors and the first line of its message."""
     lines = str(err).strip().splitlines()
     return f"{type(err).__name__}: {lines[0] if lines else repr(err)}"
 
 
 def _restore_numbers(model: Any) -> None:
-    """Turn tensors back into numbers where a trace multiplies or divides by them.
+    """Turn float64 tensors back into numbers if a trace multiplies or divides by them.
 
-    A trace saves the 0.5 of ``indices * 0.5`` as a float64 tensor. The product is float32 when
-    the file runs, but float64 when freezing computes a constant one, and then the frozen module
-    does not run.
+    A trace saves the 0.5 of ``indices * 0.5`` as a float64 tensor. When the file runs, the product
+    is float32. When freezing folds a constant product, it is float64, and the frozen module fails.
     """
     import torch
 
@@ -146,71 +149,78 @@ def _restore_numbers(model: Any) -> None:
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
-    """Silence torch's warnings that TorchScript, which pnnx reads, is deprecated."""
+def silence_warnings() -> Iterator[None]:
+    """Silence torch's warnings that TorchScript is deprecated: pnnx reads no newer format."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
-def foreign_operators(module: Any) -> list[str]:
-    """The operators of a module that are not torch's own, of which no other process knows."""
+def find_foreign_operators(module: Any) -> list[str]:
+    """Return the operators that are not torch's own: no other process has them."""
     kinds = {node.kind() for node in module.inlined_graph.nodes()}
-    return sorted(kind for kind in kinds if kind.partition("::")[0] not in _KNOWN)
+    return sorted(kind for kind in kinds if kind.partition("::")[0] not in _KNOWN_NAMESPACES)
 
 
 def _first_run(
-    path: Path, trials: Sequence[Mapping[str, NumpyArray]], timeout: float, *, apart: bool
+    path: Path, trials: Sequence[Mapping[str, NumpyArray]], timeout: float, *, in_child: bool
 ) -> tuple[Mapping[str, NumpyArray], tuple[NumpyArray, ...]]:
-    """The first inputs that a file runs on, and its outputs; ``apart``, in a child process."""
+    """Return the first inputs that a file accepts, and its outputs.
+
+    Args:
+        path: The TorchScript file.
+        trials: Sets of inputs by name.
+        timeout: Time limit of a run in seconds.
+        in_child: Whether to run in a child process.
+    """
     folder = path.with_suffix(".run")
     folder.mkdir()
-    tried = trials[:_TRIALS]
+    tried = trials[:_MAX_TRIALS]
     for number, named in enumerate(tried):
         np.savez(folder / f"{number}.npz", *named.values())
     first = 0
     failure: Exception | None = None
     while first < len(tried):
         try:
-            if apart:
-                asked = ("enginebay_ncnn.child_process:run_frozen", path, folder, first)
-                number = call(*asked, timeout=timeout, result_type=int, subject="its process")
+            if in_child:
+                arguments = ("enginebay_ncnn.child_process:run_frozen", path, folder, first)
+                number = call(*arguments, timeout=timeout, result_type=int, subject="its process")
             else:
                 number = run_frozen(path, folder, first)
         except (ChildCrashedError, ConversionError) as err:
             failure = failure or err
             started = len([*folder.glob("*.started")])
-            first = started if started > first else len(tried)  # it ends as soon as it is loaded
+            first = started if started > first else len(tried)  # it crashes as soon as it is loaded
             continue
         with np.load(folder / "outputs.npz", allow_pickle=False) as file:
             return tried[number], tuple(file[key] for key in file.files)
-    message = f"the TorchScript does not run on {_shapes(trials[0])}: {failure}"
+    message = f"the TorchScript does not run on {_describe_shapes(trials[0])}: {failure}"
     raise ConversionError(message) from failure
 
 
-def flat(outputs: Any) -> list[Any]:
-    """The tensors of what TorchScript returns, in order."""
+def flatten_outputs(outputs: Any) -> list[Any]:
+    """Return the tensors in a result of TorchScript, in order."""
     if isinstance(outputs, dict):
         outputs = list(outputs.values())
     if isinstance(outputs, list | tuple):
-        return [tensor for each in outputs for tensor in flat(each)]
+        return [tensor for output in outputs for tensor in flatten_outputs(output)]
     return [outputs]
 
 
-def _places(graph: Any) -> dict[str, list[str]]:
+def _find_source_lines(graph: Any) -> dict[str, list[str]]:
     """Return source lines by operator name, such as ``slice`` for ``aten::slice``."""
-    places: dict[str, list[str]] = {}
+    lines: dict[str, list[str]] = {}
     for node in graph.nodes():
         name = node.kind().rpartition("::")[2].rstrip("_")
         frames = [
             f"{frame['file']}:{frame['line']}" for frame in _FRAME.finditer(node.sourceRange())
         ]
-        own = [frame for frame in frames if not any(part in frame for part in _FOREIGN)]
-        place = "/".join(own[0].split("/")[-2:]) if own else None
-        if place and place not in places.setdefault(name, []):
-            places[name].append(place)
-    return places
+        frames = [frame for frame in frames if not any(part in frame for part in _FOREIGN_PATHS)]
+        line = "/".join(frames[0].split("/")[-2:]) if frames else None
+        if line and line not in lines.setdefault(name, []):
+            lines[name].append(line)
+    return lines
 
 
-def _shapes(examples: Mapping[str, NumpyArray]) -> str:
+def _describe_shapes(examples: Mapping[str, NumpyArray]) -> str:
     return ", ".join(f"{name} {a.dtype}{list(a.shape)}" for name, a in examples.items())

@@ -9,7 +9,7 @@ import numpy as np
 import enginebay as eb
 from enginebay import TensorSpec
 from enginebay.errors import InferenceError
-from enginebay_ncnn.network import load, vulkan_index
+from enginebay_ncnn.network import load_network, parse_vulkan_index
 from enginebay_ncnn.plan import Plan
 from enginebay_ncnn.session import Session
 
@@ -28,7 +28,7 @@ class NcnnWrapper(eb.Wrapper):
     """Runs one network; calls may overlap, since each has its own extractor.
 
     Attributes:
-        session: The network; gone once the wrapper is closed.
+        session: The network; deleted when the wrapper is closed.
     """
 
     concurrent = True
@@ -43,26 +43,26 @@ class NcnnWrapper(eb.Wrapper):
         outputs: Sequence[TensorSpec] = (),
     ) -> None:
         super().__init__(
-            inputs=inputs or [_spec(port) for port in plan.inputs],
-            outputs=outputs or [_spec(port) for port in plan.outputs],
+            inputs=inputs or [_make_spec(port) for port in plan.inputs],
+            outputs=outputs or [_make_spec(port) for port in plan.outputs],
         )
         self.session = session
         self._receipt = receipt
-        self._cut = {p.name: p.loop_axis for p in plan.inputs if p.loop_axis is not None}
-        self._join = [port.loop_axis for port in plan.outputs]
-        self._infer = self._in_pieces if self._cut else self.session.run
+        self._split_axes = {p.name: p.loop_axis for p in plan.inputs if p.loop_axis is not None}
+        self._join_axes = [port.loop_axis for port in plan.outputs]
+        self._infer = self._run_pieces if self._split_axes else self.session.run
 
     @classmethod
     def from_request(cls, request: WrapperRequest[NcnnParams]) -> NcnnWrapper:
         """Load the artifact's network for the request."""
         params = request.params
         param, weights, plan = (request.directory / file for file in request.files)
-        net, fallbacks = load(param, weights, params)
+        net, fallbacks = load_network(param, weights, params)
         ports = Plan.read(plan)
         return cls(
             Session(net, ports),
             ports,
-            receipt=_receipt(net, params, fallbacks),
+            receipt=_make_receipt(net, params, fallbacks),
             inputs=request.inputs,
             outputs=request.outputs,
         )
@@ -76,61 +76,61 @@ class NcnnWrapper(eb.Wrapper):
         """Run the network once, or once for each piece of the batch."""
         return self._infer(feed)
 
-    def _in_pieces(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
-        sizes = {feed[name].shape[axis] for name, axis in self._cut.items()}
+    def _run_pieces(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
+        sizes = {feed[name].shape[axis] for name, axis in self._split_axes.items()}
         if sizes == {1}:
             return self.session.run(feed)
         if len(sizes) > 1:
             raise InferenceError(f"the inputs have batches of different sizes: {sorted(sizes)}")
         (size,) = sizes
         if not size:
-            return self._empty_batch(feed)
-        pieces = [self.session.run(self._piece(feed, index)) for index in range(size)]
+            return self._run_empty_batch(feed)
+        pieces = [self.session.run(self._take_piece(feed, index)) for index in range(size)]
         return [
-            each[0] if axis is None else np.concatenate(each, axis)
-            for each, axis in zip(zip(*pieces, strict=True), self._join, strict=True)
+            arrays[0] if axis is None else np.concatenate(arrays, axis)
+            for arrays, axis in zip(zip(*pieces, strict=True), self._join_axes, strict=True)
         ]
 
     def first_piece(self, feed: dict[str, NumpyArray]) -> tuple[dict[str, NumpyArray], int]:
-        """The inputs of the first run of a call, and the number of its runs."""
-        sizes = [feed[name].shape[axis] for name, axis in self._cut.items()]
-        return (self._piece(feed, 0), sizes[0]) if sizes else (feed, 1)
+        """Return the inputs of the first run of a call, and the number of its runs."""
+        sizes = [feed[name].shape[axis] for name, axis in self._split_axes.items()]
+        return (self._take_piece(feed, 0), sizes[0]) if sizes else (feed, 1)
 
-    def _piece(self, feed: dict[str, NumpyArray], index: int) -> dict[str, NumpyArray]:
+    def _take_piece(self, feed: dict[str, NumpyArray], index: int) -> dict[str, NumpyArray]:
         piece = dict(feed)
-        for name, axis in self._cut.items():
+        for name, axis in self._split_axes.items():
             piece[name] = feed[name][(slice(None),) * axis + (slice(index, index + 1),)]
         return piece
 
-    def _empty_batch(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
-        """Return empty outputs; the network runs on zeros, since only it knows their sizes."""
+    def _run_empty_batch(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
+        """Return empty outputs; the network runs on zeros, because only ncnn knows their sizes."""
         feed = dict(feed)
-        for name, axis in self._cut.items():
+        for name, axis in self._split_axes.items():
             shape = list(feed[name].shape)
             shape[axis] = 1
             feed[name] = np.zeros(shape, feed[name].dtype)
         return [
             array if axis is None else array[(slice(None),) * axis + (slice(0, 0),)]
-            for array, axis in zip(self.session.run(feed), self._join, strict=True)
+            for array, axis in zip(self.session.run(feed), self._join_axes, strict=True)
         ]
 
     def release(self) -> None:
-        """Free the network; calls that are running keep it until they end."""
+        """Free the network as soon as no call is running."""
         del self.session, self._infer
 
 
-def _spec(port: Port) -> TensorSpec:
+def _make_spec(port: Port) -> TensorSpec:
     dims: list[int | str] = list(port.shape)
     if port.loop_axis is not None:
         dims[port.loop_axis] = "batch"
     return TensorSpec(port.name, port.dtype, tuple(dims))
 
 
-def _receipt(net: ncnn.Net, params: NcnnParams, fallbacks: list[str]) -> eb.Receipt:
+def _make_receipt(net: ncnn.Net, params: NcnnParams, fallbacks: list[str]) -> eb.Receipt:
     import ncnn
 
     vulkan = bool(net.opt.use_vulkan_compute)
-    index = vulkan_index(params.device)
+    index = parse_vulkan_index(params.device)
     name = ncnn.get_gpu_info(index).device_name() if vulkan else ""
     return eb.Receipt(
         engine=f"ncnn {ncnn.__version__}",
@@ -139,9 +139,9 @@ def _receipt(net: ncnn.Net, params: NcnnParams, fallbacks: list[str]) -> eb.Rece
         provider="Vulkan" if vulkan else "CPU",
         precision=params.precision,
         fallbacks=tuple(fallbacks),
-        details=_details(net),
+        details=_make_details(net),
     )
 
 
-def _details(net: ncnn.Net) -> dict[str, Any]:
+def _make_details(net: ncnn.Net) -> dict[str, Any]:
     return {"threads": str(net.opt.num_threads), "layers": str(len(net.layers()))}

@@ -32,8 +32,8 @@ def test_first_states_that_are_inputs(check):
 
 @pytest.mark.parametrize("first", [False, True])
 def test_too_many_steps_are_refused(lowered, monkeypatch, first):
-    monkeypatch.setattr(recurrent, "_STEPS", 8)
+    monkeypatch.setattr(recurrent, "_MAX_STEPS", 8)
     gru = nn.GRU(2, 2, batch_first=first).eval()
     x = torch.randn(9, 1, 2)
-    with pytest.raises(ConversionError, match="more than 8 steps: 9"):
+    with pytest.raises(ConversionError, match="expected at most 8, found 9"):
         lowered(gru, [x.transpose(0, 1) if first else x])

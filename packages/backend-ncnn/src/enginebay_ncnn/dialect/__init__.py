@@ -1,1 +1,1 @@
-"""Writes a lowered graph as TorchScript that pnnx reads well."""
+"""The writing of lowered graphs in the dialect of TorchScript that pnnx converts correctly."""

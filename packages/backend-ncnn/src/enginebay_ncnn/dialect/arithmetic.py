@@ -1,4 +1,4 @@
-"""Elementwise operators on values of any rank, and integers as floats."""
+"""Elementwise operators on values of any rank; integers are computed as floats."""
 
 # ruff: noqa: D103 - each function writes the operator whose name it carries
 from __future__ import annotations
@@ -9,94 +9,107 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from enginebay_ncnn.dialect.layout import MAX_RANK, reshape, write_expand
-from enginebay_ncnn.dialect.values import Blob, Value, as_float, emit, is_constant
+from enginebay_ncnn.dialect.values import Blob, Value, as_float, emit_call, is_constant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from torch import Tensor
 
+#: Stands for infinity, which ncnn does not handle.
 LARGEST = torch.finfo(torch.float32).max
 
 
-def elementwise(function: Callable[..., Tensor], *operands: Any) -> Value:
-    """Apply a function to operands that broadcast, with as few dimensions as they need."""
-    operands = tuple(map(_scalar, operands))
+def apply_elementwise(function: Callable[..., Tensor], *operands: Any) -> Value:
+    """Apply a function to operands that broadcast, in at most four dimensions.
+
+    Args:
+        function: The function, which takes tensors of at most :data:`MAX_RANK` dimensions.
+        operands: Blobs, constants or numbers of any rank.
+    """
+    operands = tuple(map(_unwrap_scalar, operands))
     values = [
         torch.tensor(each) if isinstance(each, float) else as_float(each) for each in operands
     ]
-    shape = broadcast(*(each.shape for each in values))
-    if sources := _reshaped_alike(values):
-        return reshape(emit(function, *sources), shape)
+    shape = broadcast_shapes(*(each.shape for each in values))
+    if sources := _common_reshape_sources(values):
+        return reshape(emit_call(function, *sources), shape)
     if len(shape) <= MAX_RANK:
         rank = max((each.ndim for each in values if isinstance(each, Blob)), default=0)
-        values = [_shortest(each) if rank == len(shape) else each for each in values]
+        values = [_strip_leading_ones(each) if rank == len(shape) else each for each in values]
         rest = [
             number if isinstance(number, float) else value
             for number, value in zip(operands[1:], values[1:], strict=True)
         ]
-        return emit(function, values[0], *rest)
+        return emit_call(function, values[0], *rest)
     if all(tuple(each.shape) == shape for each in values):
         rows = [reshape(each, (1, math.prod(shape[:-1]), shape[-1])) for each in values]
-        return reshape(emit(function, *rows), shape)
+        return reshape(emit_call(function, *rows), shape)
     padded = [(1,) * (len(shape) - each.ndim) + tuple(each.shape) for each in values]
-    merged = _merged(padded, shape)
+    merged = _merge_dimensions(padded, shape)
     if len(merged[0]) > MAX_RANK:
-        return elementwise(function, *(write_expand(each, shape) for each in values))
+        return apply_elementwise(function, *(write_expand(each, shape) for each in values))
     small = [reshape(each, sizes) for each, sizes in zip(values, merged, strict=True)]
-    return reshape(emit(function, *small), shape)
+    return reshape(emit_call(function, *small), shape)
 
 
-def _reshaped_alike(values: Sequence[Value]) -> list[Blob]:
-    """The blobs of which the values are reshapes, if these and those have one shape each.
+def _common_reshape_sources(values: Sequence[Value]) -> list[Blob]:
+    """Return the blobs that the values are reshapes of, if one reshape of the result is enough.
 
-    pnnx takes the wrong batch for some reshapes that it finds between operators.
+    That is the case if all values have one shape and all their sources have one shape. It avoids
+    reshapes between operators: for some of them pnnx takes the wrong dimension as the batch.
     """
-    sources = [each.reshape_of for each in values if isinstance(each, Blob) and each.reshape_of]
+    sources = [
+        each.reshape_source for each in values if isinstance(each, Blob) and each.reshape_source
+    ]
     shapes = {tuple(each.shape) for each in values}, {each.shape for each in sources}
-    is_alike = len(sources) == len(values) and all(len(found) == 1 for found in shapes)
+    is_alike = len(sources) == len(values) and all(len(different) == 1 for different in shapes)
     return sources if is_alike and sources[0].ndim <= MAX_RANK else []
 
 
-def flat(function: Callable[[Tensor], Tensor], x: Value) -> Value:
-    """Apply a function of single elements to a value of any rank."""
-    x = as_float(x)
-    if sources := _reshaped_alike([x]):
-        return reshape(emit(function, *sources), x.shape)
-    if x.ndim <= MAX_RANK:
-        return emit(function, x)
-    shape = x.shape
-    return reshape(emit(function, reshape(x, (1, math.prod(shape[:-1]), shape[-1]))), shape)
+def apply_unary(function: Callable[[Tensor], Tensor], operand: Value) -> Value:
+    """Apply a function of one element at a time to a value of any rank."""
+    operand = as_float(operand)
+    if sources := _common_reshape_sources([operand]):
+        return reshape(emit_call(function, *sources), operand.shape)
+    if operand.ndim <= MAX_RANK:
+        return emit_call(function, operand)
+    shape = operand.shape
+    return reshape(
+        emit_call(function, reshape(operand, (1, math.prod(shape[:-1]), shape[-1]))), shape
+    )
 
 
-def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape that tensors of these shapes have together."""
-    broadcast_shapes: Any = torch.broadcast_shapes
-    return tuple(broadcast_shapes(*shapes))
+def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape that tensors of these shapes broadcast to."""
+    untyped: Any = torch.broadcast_shapes  # torch's stubs have no types for it
+    return tuple(untyped(*shapes))
 
 
-def _scalar(operand: Any) -> Any:
-    """A constant of one number as that number."""
+def _unwrap_scalar(operand: Any) -> Any:
+    """Return the number in a constant of rank 0; return everything else unchanged."""
     if isinstance(operand, torch.Tensor) and operand.ndim == 0:
         operand = operand.item()
-    if isinstance(operand, bool | int | float):  # pnnx crashes on the infinity of a comparison
+    if isinstance(operand, bool | int | float):
+        # pnnx crashes where a number is compared with infinity.
         return max(-LARGEST, min(LARGEST, float(operand)))
     return operand
 
 
-def _shortest(value: Value) -> Value:
-    """A constant without leading dimensions of size one, of which pnnx may take one for the batch.
+def _strip_leading_ones(value: Value) -> Value:
+    """Remove the leading dimensions of size one of a constant.
 
-    Where values with a batch and values without one share a constant, it is wrong for some.
+    pnnx may take such a dimension for the batch, which is wrong if the same constant also meets
+    values without a batch.
     """
     if isinstance(value, Blob):
         return value
-    front = next((axis for axis, size in enumerate(value.shape) if size != 1), value.ndim - 1)
-    return value.reshape(value.shape[max(front, 0) :])
+    first = next((axis for axis, size in enumerate(value.shape) if size != 1), value.ndim - 1)
+    return value.reshape(value.shape[max(first, 0) :])
 
 
-def _merged(shapes: list[tuple[int, ...]], result: tuple[int, ...]) -> list[list[int]]:
-    """Shapes in which neighbouring dimensions that broadcast alike are one."""
+def _merge_dimensions(shapes: list[tuple[int, ...]], result: tuple[int, ...]) -> list[list[int]]:
+    """Merge neighbouring dimensions that broadcast alike; return the new shapes."""
     merged: list[list[int]] = [[] for _ in shapes]
     last = None
     for axis, size in enumerate(result):
@@ -113,99 +126,114 @@ def _merged(shapes: list[tuple[int, ...]], result: tuple[int, ...]) -> list[list
 
 
 def write_add(a: Any, b: Any, alpha: float = 1) -> Value:
-    return elementwise(lambda x, y: x + (y if alpha == 1 else y * alpha), a, b)
+    return apply_elementwise(lambda x, y: x + (y if alpha == 1 else y * alpha), a, b)
 
 
 def write_sub(a: Any, b: Any, alpha: float = 1) -> Value:
-    return elementwise(lambda x, y: x - (y if alpha == 1 else y * alpha), a, b)
+    return apply_elementwise(lambda x, y: x - (y if alpha == 1 else y * alpha), a, b)
 
 
 def write_mul(a: Any, b: Any) -> Value:
-    if a is b:  # one layer, where two operands would be three
-        return flat(torch.square, a)
-    return elementwise(lambda x, y: x * y, a, b)
+    if a is b:  # a square is one layer; a product of a repeated input would be three
+        return apply_unary(torch.square, a)
+    return apply_elementwise(lambda x, y: x * y, a, b)
 
 
-def write_neg(x: Value) -> Value:
-    # No negation: with one pnnx makes a RotaryEmbed of x * cos + rotate_half(x) * sin, behind which
-    # it takes the wrong axis, and which reads half of cos and sin only (Tencent/ncnn#6833).
-    return flat(lambda t: t * -1.0, x)
+def write_neg(operand: Value) -> Value:
+    # A product instead of a negation: pnnx turns x * cos + rotate_half(x) * sin with a negation
+    # into a RotaryEmbed layer. That layer reads only half of cos and sin, and pnnx takes the wrong
+    # axis after it (Tencent/ncnn#6833).
+    return apply_unary(lambda t: t * -1.0, operand)
 
 
 def write_div(a: Any, b: Any, rounding_mode: str | None = None) -> Value:
     if rounding_mode == "floor":
-        return elementwise(_quotient, a, b)
+        return apply_elementwise(_floor_quotient, a, b)
     if rounding_mode == "trunc":
-        return elementwise(_whole_quotient, a, b)
-    return elementwise(lambda x, y: x / y, a, b)
+        return apply_elementwise(_trunc_quotient, a, b)
+    return apply_elementwise(lambda x, y: x / y, a, b)
 
 
-def _whole_quotient(x: Tensor, y: Any) -> Tensor:
-    sign = y.sign() if isinstance(y, torch.Tensor) else math.copysign(1.0, y)
-    return _quotient(x.abs(), abs(y)) * x.sign() * sign
+def _trunc_quotient(dividend: Tensor, divisor: Any) -> Tensor:
+    sign = divisor.sign() if isinstance(divisor, torch.Tensor) else math.copysign(1.0, divisor)
+    return _floor_quotient(dividend.abs(), abs(divisor)) * dividend.sign() * sign
 
 
-def _quotient(x: Tensor, y: Any) -> Tensor:
-    """The quotient rounded down.
+def _floor_quotient(dividend: Tensor, divisor: Any) -> Tensor:
+    """Return the quotient rounded down.
 
-    ncnn multiplies with the reciprocal, so the quotient of whole numbers may be one too small or
-    one too large; the remainder, which is exact, shows it.
+    ncnn multiplies by the reciprocal, so the rounded quotient of two integers may be one too small
+    or one too large. The remainder is exact and corrects it.
     """
-    sign = y.sign() if isinstance(y, torch.Tensor) else math.copysign(1.0, y)
-    quotient = (x / y).floor()
-    rest = (x - quotient * y) * sign
-    missing = 1.0 - (abs(y) - rest).sign().clamp(0.0, 1.0)
-    found: Tensor = quotient + (missing - (-rest).sign().clamp(0.0, 1.0))
-    return found
+    sign = divisor.sign() if isinstance(divisor, torch.Tensor) else math.copysign(1.0, divisor)
+    quotient = (dividend / divisor).floor()
+    remainder = (dividend - quotient * divisor) * sign
+    too_small = 1.0 - (abs(divisor) - remainder).sign().clamp(0.0, 1.0)
+    too_large = (-remainder).sign().clamp(0.0, 1.0)
+    corrected: Tensor = quotient + (too_small - too_large)
+    return corrected
 
 
 def write_atan2(a: Value, b: Value) -> Value:
-    return elementwise(torch.atan2, a, b)
+    return apply_elementwise(torch.atan2, a, b)
 
 
 def write_pow(a: Any, b: Any) -> Value:
-    b = _scalar(b)
+    b = _unwrap_scalar(b)
     if not isinstance(b, float):
-        return elementwise(torch.pow, a, b)
+        return apply_elementwise(torch.pow, a, b)
     if b == 2:
-        return flat(torch.square, a)
+        return apply_unary(torch.square, a)
     if b == 3:
-        return write_mul(flat(torch.square, a), a)
+        return write_mul(apply_unary(torch.square, a), a)
     if b == 0.5:
-        return flat(torch.sqrt, a)
-    return elementwise(torch.pow, a, b)
+        return apply_unary(torch.sqrt, a)
+    return apply_elementwise(torch.pow, a, b)
 
 
-def write_to_copy(x: Value, *, dtype: torch.dtype | None = None, **_: Any) -> Value:
-    return cast(x, dtype or x.dtype)
+def write_to_copy(operand: Value, *, dtype: torch.dtype | None = None, **_: Any) -> Value:
+    return cast_to(operand, dtype or operand.dtype)
 
 
-def cast(x: Value, target: torch.dtype) -> Value:
-    """A value as another dtype would hold it."""
-    if not isinstance(x, Blob):
-        return x.to(target)
-    if target is x.dtype or target.is_floating_point:
-        return x
+def cast_to(operand: Value, target: torch.dtype) -> Value:
+    """Convert a value to the numbers that another dtype would hold; a blob stays float32."""
+    if not isinstance(operand, Blob):
+        return operand.to(target)
+    if target is operand.dtype or target.is_floating_point:
+        return operand
     if target is torch.bool:
-        return elementwise(differ, x, 0.0)
-    if not x.dtype.is_floating_point:
-        return x
-    # As PyTorch does, make a number of infinity: products with it would not be zero.
-    return flat(lambda t: t.clamp(-_LARGEST_PLACE, _LARGEST_PLACE).trunc(), x)
+        return apply_elementwise(not_equal, operand, 0.0)
+    if not operand.dtype.is_floating_point:
+        return operand
+    # Infinity becomes a number, as in PyTorch: zero times infinity would be NaN.
+    return apply_unary(lambda t: t.clamp(-_INFINITY_AS_INDEX, _INFINITY_AS_INDEX).trunc(), operand)
 
 
-def differ(a: Tensor, b: Any) -> Tensor:
-    """One where two numbers differ, else zero."""
+def not_equal(a: Tensor, b: Any) -> Tensor:
+    """Return 1 where two numbers differ, and 0 elsewhere."""
     result: Tensor = (a - b).sign().abs()
     return result
 
 
-#: What an infinity becomes: beyond any place in a table, and exact in float32.
-_LARGEST_PLACE = 2.0**31
+#: The integer that infinity is converted to: larger than any index, and exact in float32.
+_INFINITY_AS_INDEX = 2.0**31
 
 
-def is_true(value: Any) -> Any:
-    """A value as one of truths: whether its numbers are not zero."""
+def as_bool(value: Any) -> Any:
+    """Convert a value to booleans, 1.0 and 0.0: true for numbers other than zero."""
     if isinstance(value, torch.Tensor) or not is_constant(value):
-        return cast(value, torch.bool)
+        return cast_to(value, torch.bool)
     return float(bool(value))
+
+
+#: The writers of this file by the names of their operators.
+WRITERS: dict[str, Callable[..., Any]] = {
+    "add": write_add,
+    "sub": write_sub,
+    "mul": write_mul,
+    "neg": write_neg,
+    "div": write_div,
+    "pow": write_pow,
+    "atan2": write_atan2,
+    "_to_copy": write_to_copy,
+}

@@ -1,4 +1,4 @@
-"""Operators that move numbers: a blob has four dimensions, and no steps between its elements."""
+"""Operators that move numbers. A blob has at most four dimensions, and ncnn no strides."""
 
 # ruff: noqa: D103 - each function writes the operator whose name it carries
 from __future__ import annotations
@@ -10,248 +10,280 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from enginebay_ncnn.dialect.values import Blob, Value, as_float, count_of, emit, is_constant
+from enginebay_ncnn.dialect.values import (
+    Blob,
+    Value,
+    as_float,
+    element_count,
+    emit_call,
+    is_constant,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from torch import Tensor
 
-#: The rank above which nothing but a reshape is handed to pnnx.
+#: The largest rank of an ncnn blob: of larger ranks, only reshapes are written.
 MAX_RANK = 4
 
 
-def reshape(x: Value, shape: Sequence[int]) -> Value:
-    """``x.reshape(shape)``; of a reshape of a reshape only the last one stays in the graph."""
-    if not isinstance(x, Blob):
-        return x.reshape(tuple(shape))
-    source = x.reshape_of or x
+def reshape(operand: Value, shape: Sequence[int]) -> Value:
+    """Return ``operand.reshape(shape)``; consecutive reshapes become one in the graph."""
+    if not isinstance(operand, Blob):
+        return operand.reshape(tuple(shape))
+    source = operand.reshape_source or operand
     if source.shape == tuple(shape):
         return source
     # pnnx cannot write a reshape to no dimensions.
     function = (lambda t: t.reshape(tuple(shape))) if len(shape) else _to_scalar
-    found = emit(function, source)
-    assert isinstance(found, Blob)
-    return replace(found, reshape_of=source)
+    result = emit_call(function, source)
+    assert isinstance(result, Blob)
+    return replace(result, reshape_source=source)
 
 
-def _to_scalar(x: Tensor) -> Tensor:
-    return x.reshape(1).squeeze(0)
+def _to_scalar(operand: Tensor) -> Tensor:
+    return operand.reshape(1).squeeze(0)
 
 
-def axis_of(x: Value, dim: int) -> int:
-    """The dimension counted from the front."""
-    return dim % max(x.ndim, 1)
+def normalize_axis(operand: Value, dim: int) -> int:
+    """Return the dimension counted from the front."""
+    return dim % max(operand.ndim, 1)
 
 
-def as_three(x: Value, dim: int) -> Value:
-    """``outer × dim × inner``."""
-    shape = x.shape
-    return reshape(x, (math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])))
+def as_outer_dim_inner(operand: Value, dim: int) -> Value:
+    """Reshape to three dimensions: those before ``dim``, ``dim``, and those after it."""
+    shape = operand.shape
+    return reshape(operand, (math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])))
 
 
-def is_front(x: Value, dim: int) -> bool:
-    """Return True if pnnx may take a dimension for the batch, and then leaves it alone."""
-    return dim == 0 and x.shape[0] != 1 and x.ndim > 1 and not is_constant(x)
+def may_be_batch(operand: Value, dim: int) -> bool:
+    """Return True if pnnx may take a dimension for the batch, and would then not change it."""
+    return dim == 0 and operand.shape[0] != 1 and operand.ndim > 1 and not is_constant(operand)
 
 
-def narrow(x: Value, dim: int, start: int, length: int) -> Value:
-    """``length`` elements of one dimension from ``start`` on."""
-    dim = axis_of(x, dim)
-    if (start, length) == (0, x.shape[dim]):
-        return x
-    shape = (*x.shape[:dim], length, *x.shape[dim + 1 :])
-    if x.ndim <= MAX_RANK and not is_front(x, dim):
-        return _cut(x, dim, start, length)
-    return reshape(_cut(as_three(x, dim), 1, start, length), shape)
+def narrow(operand: Value, dim: int, start: int, length: int) -> Value:
+    """Return ``length`` elements of one dimension, from ``start`` on."""
+    dim = normalize_axis(operand, dim)
+    if (start, length) == (0, operand.shape[dim]):
+        return operand
+    shape = (*operand.shape[:dim], length, *operand.shape[dim + 1 :])
+    if operand.ndim <= MAX_RANK and not may_be_batch(operand, dim):
+        return _emit_slice(operand, dim, start, length)
+    return reshape(_emit_slice(as_outer_dim_inner(operand, dim), 1, start, length), shape)
 
 
-def _cut(x: Value, dim: int, start: int, length: int) -> Value:
-    # pnnx knows a slice, and not narrow.
-    return emit(torch.ops.aten.slice, x, dim, start, start + length)
+def _emit_slice(operand: Value, dim: int, start: int, length: int) -> Value:
+    # pnnx reads aten::slice, but not aten::narrow.
+    return emit_call(torch.ops.aten.slice, operand, dim, start, start + length)
 
 
-def write_view(x: Value, shape: Sequence[int], *_: Any) -> Value:
+def write_view(operand: Value, shape: Sequence[int], *_: Any) -> Value:
     known = -math.prod(shape)
-    shape = [count_of(x) // known if size == -1 else size for size in shape] if known > 0 else shape
-    return reshape(x, shape)
+    shape = (
+        [element_count(operand) // known if size == -1 else size for size in shape]
+        if known > 0
+        else shape
+    )
+    return reshape(operand, shape)
 
 
-write_unsafe_view = write_view
+def write_unsqueeze(operand: Value, dim: int) -> Value:
+    dim = dim % (operand.ndim + 1)
+    return reshape(operand, (*operand.shape[:dim], 1, *operand.shape[dim:]))
 
 
-def write_unsqueeze(x: Value, dim: int) -> Value:
-    dim = dim % (x.ndim + 1)
-    return reshape(x, (*x.shape[:dim], 1, *x.shape[dim:]))
-
-
-def write_squeeze(x: Value, dim: int | Sequence[int] | None = None) -> Value:
+def write_squeeze(operand: Value, dim: int | Sequence[int] | None = None) -> Value:
     if dim is None:
-        dims = set(range(x.ndim))
+        dims = set(range(operand.ndim))
     else:
-        dims = {axis_of(x, each) for each in ([dim] if isinstance(dim, int) else dim)}
-    return reshape(x, [n for axis, n in enumerate(x.shape) if not (axis in dims and n == 1)])
+        dims = {normalize_axis(operand, axis) for axis in ([dim] if isinstance(dim, int) else dim)}
+    return reshape(
+        operand, [n for axis, n in enumerate(operand.shape) if not (axis in dims and n == 1)]
+    )
 
 
-def write_permute(x: Value, dims: Sequence[int]) -> Value:
-    order = [axis_of(x, dim) for dim in dims]
-    shape = [x.shape[axis] for axis in order]
-    moved = [axis for axis in order if x.shape[axis] != 1]
-    if moved == sorted(moved):  # only dimensions of size one change places
-        return reshape(x, shape)
-    if x.ndim <= MAX_RANK:
-        return _permuted(x, order)
-    return reshape(_permute_blocks(x, moved), shape)
+def write_permute(operand: Value, dims: Sequence[int]) -> Value:
+    order = [normalize_axis(operand, dim) for dim in dims]
+    shape = [operand.shape[axis] for axis in order]
+    moved = [axis for axis in order if operand.shape[axis] != 1]
+    if moved == sorted(moved):  # only dimensions of size one move
+        return reshape(operand, shape)
+    if operand.ndim <= MAX_RANK:
+        return _emit_permute(operand, order)
+    return reshape(_permute_blocks(operand, moved), shape)
 
 
-def _permuted(x: Value, order: list[int]) -> Value:
-    return emit(torch.permute, x, order)
+def _emit_permute(operand: Value, order: list[int]) -> Value:
+    return emit_call(torch.permute, operand, order)
 
 
-def _permute_blocks(x: Value, order: list[int]) -> Value:
+def _permute_blocks(operand: Value, order: list[int]) -> Value:
     """Permute by exchanging neighbouring blocks, one pair at a time: each is a 4-D permute."""
     groups: list[list[int]] = []
     for axis in order:  # axes that stay neighbours move as one
-        kept = [each for each in range(x.ndim) if x.shape[each] != 1]
-        if groups and kept.index(axis) == kept.index(groups[-1][-1]) + 1:
+        large = [index for index in range(operand.ndim) if operand.shape[index] != 1]
+        if groups and large.index(axis) == large.index(groups[-1][-1]) + 1:
             groups[-1].append(axis)
         else:
             groups.append([axis])
-    wanted = [(group[0], math.prod(x.shape[axis] for axis in group)) for group in groups]
-    now = sorted(wanted)
-    if len(now) <= MAX_RANK:
-        merged = reshape(x, [size for _, size in now])
-        return _permuted(merged, [now.index(group) for group in wanted])
-    for place, group in enumerate(wanted):
-        found = now.index(group)
-        if found == place:
+    target = [(group[0], math.prod(operand.shape[axis] for axis in group)) for group in groups]
+    current = sorted(target)
+    if len(current) <= MAX_RANK:
+        merged = reshape(operand, [size for _, size in current])
+        return _emit_permute(merged, [current.index(group) for group in target])
+    for end, group in enumerate(target):
+        start = current.index(group)
+        if start == end:
             continue
-        sizes = [size for _, size in now]
-        parts = (sizes[:place], sizes[place:found], sizes[found : found + 1], sizes[found + 1 :])
-        x = _permuted(reshape(x, [math.prod(part) for part in parts]), [0, 2, 1, 3])
-        now.insert(place, now.pop(found))
-    return x
+        sizes = [size for _, size in current]
+        parts = (sizes[:end], sizes[end:start], sizes[start : start + 1], sizes[start + 1 :])
+        operand = _emit_permute(reshape(operand, [math.prod(part) for part in parts]), [0, 2, 1, 3])
+        current.insert(end, current.pop(start))
+    return operand
 
 
-def write_transpose(x: Value, dim0: int, dim1: int) -> Value:
-    order = list(range(x.ndim))
-    first, second = axis_of(x, dim0), axis_of(x, dim1)
+def write_transpose(operand: Value, dim0: int, dim1: int) -> Value:
+    order = list(range(operand.ndim))
+    first, second = normalize_axis(operand, dim0), normalize_axis(operand, dim1)
     order[first], order[second] = order[second], order[first]
-    return write_permute(x, order)
+    return write_permute(operand, order)
 
 
-def write_t(x: Value) -> Value:
-    return x if x.ndim < 2 else write_transpose(x, -1, -2)
+def write_t(operand: Value) -> Value:
+    return operand if operand.ndim < 2 else write_transpose(operand, -1, -2)
 
 
-def write_clone(x: Value, **_: Any) -> Value:
-    return x
-
-
-write_alias = write_detach = write_lift_fresh_copy = write_clone
+def write_clone(operand: Value, **_: Any) -> Value:
+    return operand
 
 
 def write_slice(
-    x: Value, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+    operand: Value, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Value:
-    dim = axis_of(x, dim)
-    first, last, step = slice(start, end, step).indices(x.shape[dim])
+    dim = normalize_axis(operand, dim)
+    first, last, step = slice(start, end, step).indices(operand.shape[dim])
     count = len(range(first, last, step))
-    if not count:  # for a concatenation to leave out
-        return torch.zeros((*x.shape[:dim], 0, *x.shape[dim + 1 :]))
+    if not count:  # write_cat leaves it out
+        return torch.zeros((*operand.shape[:dim], 0, *operand.shape[dim + 1 :]))
     if step == 1:
-        return narrow(x, dim, first, count)
-    return _every(x, dim, first, count, step)
+        return narrow(operand, dim, first, count)
+    return _take_every(operand, dim, first, count, step)
 
 
-def _every(x: Value, dim: int, first: int, count: int, step: int) -> Value:
-    """Every ``step``-th element: groups of ``step``, of which the first element stays."""
-    shape = (*x.shape[:dim], count, *x.shape[dim + 1 :])
-    whole = count if first + count * step <= x.shape[dim] else count - 1
+def _take_every(operand: Value, dim: int, first: int, count: int, step: int) -> Value:
+    """Return every ``step``-th element: the first one of each group of ``step`` elements."""
+    shape = (*operand.shape[:dim], count, *operand.shape[dim + 1 :])
+    whole = count if first + count * step <= operand.shape[dim] else count - 1
     pieces = []
     if whole:
-        groups = as_three(narrow(x, dim, first, whole * step), dim)
+        groups = as_outer_dim_inner(narrow(operand, dim, first, whole * step), dim)
         outer, _, inner = groups.shape
-        # The step and what follows share a dimension, so that the rank stays three.
-        groups = _cut(reshape(groups, (outer, whole, step * inner)), 2, 0, inner)
+        # The step and the inner dimensions are merged, so that the rank stays three.
+        groups = _emit_slice(reshape(groups, (outer, whole, step * inner)), 2, 0, inner)
         pieces.append(groups)
     if whole < count:
-        pieces.append(as_three(narrow(x, dim, first + whole * step, 1), dim))
-    return reshape(_joined(pieces, 1), shape)
+        pieces.append(as_outer_dim_inner(narrow(operand, dim, first + whole * step, 1), dim))
+    return reshape(_emit_cat(pieces, 1), shape)
 
 
-def write_select(x: Value, dim: int, index: int) -> Value:
-    dim = axis_of(x, dim)
-    piece = narrow(x, dim, index % x.shape[dim], 1)
-    return reshape(piece, (*x.shape[:dim], *x.shape[dim + 1 :]))
+def write_select(operand: Value, dim: int, index: int) -> Value:
+    dim = normalize_axis(operand, dim)
+    piece = narrow(operand, dim, index % operand.shape[dim], 1)
+    return reshape(piece, (*operand.shape[:dim], *operand.shape[dim + 1 :]))
 
 
-def write_split(x: Value, sizes: int | Sequence[int], dim: int = 0) -> list[Value]:
-    total = x.shape[dim]
+def write_split(operand: Value, sizes: int | Sequence[int], dim: int = 0) -> list[Value]:
+    total = operand.shape[dim]
     if isinstance(sizes, int):
         sizes = [min(sizes, total - start) for start in range(0, total, sizes)]
     starts = [0, *accumulate(sizes)]
-    return [narrow(x, dim, start, size) for start, size in zip(starts, sizes, strict=False)]
+    return [narrow(operand, dim, start, size) for start, size in zip(starts, sizes, strict=False)]
 
 
-write_split_with_sizes = write_split
-
-
-def write_unbind(x: Value, dim: int = 0) -> list[Value]:
-    return [write_select(x, dim, index) for index in range(x.shape[dim])]
+def write_unbind(operand: Value, dim: int = 0) -> list[Value]:
+    return [write_select(operand, dim, index) for index in range(operand.shape[dim])]
 
 
 def write_cat(tensors: Sequence[Value], dim: int = 0) -> Value:
-    tensors = [as_float(each) for each in tensors if count_of(each)]
+    tensors = [as_float(tensor) for tensor in tensors if element_count(tensor)]
     if len(tensors) <= 1:
         return tensors[0] if tensors else torch.zeros(0)
     first = tensors[0]
-    dim = axis_of(first, dim)
+    dim = normalize_axis(first, dim)
     if first.ndim <= MAX_RANK and (dim or first.ndim == 1):
-        return _joined(tensors, dim)
-    total = sum(each.shape[dim] for each in tensors)
+        return _emit_cat(tensors, dim)
+    total = sum(tensor.shape[dim] for tensor in tensors)
     shape = (*first.shape[:dim], total, *first.shape[dim + 1 :])
-    return reshape(_joined([as_three(each, dim) for each in tensors], 1), shape)
+    return reshape(_emit_cat([as_outer_dim_inner(tensor, dim) for tensor in tensors], 1), shape)
 
 
-def _joined(tensors: list[Value], dim: int) -> Value:
-    return tensors[0] if len(tensors) == 1 else emit(torch.cat, tensors, dim)
+def _emit_cat(tensors: list[Value], dim: int) -> Value:
+    return tensors[0] if len(tensors) == 1 else emit_call(torch.cat, tensors, dim)
 
 
 def write_stack(tensors: Sequence[Value], dim: int = 0) -> Value:
     dim = dim % (tensors[0].ndim + 1)
-    return write_cat([write_unsqueeze(each, dim) for each in tensors], dim)
+    return write_cat([write_unsqueeze(tensor, dim) for tensor in tensors], dim)
 
 
-def write_expand(x: Value, size: Sequence[int], *_: Any, **__: Any) -> Value:
-    shape = [1] * (len(size) - x.ndim) + list(x.shape)
+def write_expand(operand: Value, size: Sequence[int], *_: Any, **__: Any) -> Value:
+    shape = [1] * (len(size) - operand.ndim) + list(operand.shape)
     counts = [
-        wanted if own == 1 and wanted != -1 else 1 for own, wanted in zip(shape, size, strict=True)
+        target if current == 1 and target != -1 else 1
+        for current, target in zip(shape, size, strict=True)
     ]
-    result = write_repeat(x, counts)
-    is_of_rows = x.ndim == len(size) and all(count == 1 for count in counts[:-1])
-    if is_of_rows and isinstance(result, Blob) and isinstance(x, Blob):
-        result = replace(result, rows_of=x)
+    result = write_repeat(operand, counts)
+    repeats_rows = operand.ndim == len(size) and all(count == 1 for count in counts[:-1])
+    if repeats_rows and isinstance(result, Blob) and isinstance(operand, Blob):
+        result = replace(result, row_source=operand)
     return result
 
 
-def write_copy(x: Value, src: Value, *_: Any) -> Value:
-    return write_expand(src, x.shape)
+def write_copy(operand: Value, src: Value, *_: Any) -> Value:
+    return write_expand(src, operand.shape)
 
 
-def write_repeat(x: Value, repeats: Sequence[int]) -> Value:
-    repeats = [1] * (x.ndim - len(repeats)) + list(repeats)
-    x = reshape(x, [1] * (len(repeats) - x.ndim) + list(x.shape))
+def write_repeat(operand: Value, repeats: Sequence[int]) -> Value:
+    repeats = [1] * (operand.ndim - len(repeats)) + list(repeats)
+    operand = reshape(operand, [1] * (len(repeats) - operand.ndim) + list(operand.shape))
     for dim, count in enumerate(repeats):
         if count != 1:
-            shape = (*x.shape[:dim], x.shape[dim] * count, *x.shape[dim + 1 :])
-            rows = (math.prod(x.shape[:dim]), 1, math.prod(x.shape[dim:]))
-            x = reshape(_repeated(as_float(reshape(x, rows)), count), shape)
-    return x
+            shape = (*operand.shape[:dim], operand.shape[dim] * count, *operand.shape[dim + 1 :])
+            rows = (math.prod(operand.shape[:dim]), 1, math.prod(operand.shape[dim:]))
+            operand = reshape(_repeat_rows(as_float(reshape(operand, rows)), count), shape)
+    return operand
 
 
-def _repeated(x: Value, count: int) -> Value:
-    """A second dimension of size one, repeated; a product has fewer layers than a concatenation."""
-    if isinstance(x, Blob) and x.tensor.dtype is not torch.float32:  # what looks up a table
-        return _joined([x] * count, 1)
-    return emit(torch.mul, x, torch.ones(count, 1))
+def _repeat_rows(operand: Value, count: int) -> Value:
+    """Repeat the second of three dimensions, whose size is one."""
+    if isinstance(operand, Blob) and operand.tensor.dtype is not torch.float32:
+        return _emit_cat([operand] * count, 1)  # integers that look up a table
+    # A product has fewer layers than a concatenation.
+    return emit_call(torch.mul, operand, torch.ones(count, 1))
+
+
+#: The writers of this file by the names of their operators.
+WRITERS: dict[str, Callable[..., Any]] = {
+    "view": write_view,
+    "_unsafe_view": write_view,
+    "unsqueeze": write_unsqueeze,
+    "squeeze": write_squeeze,
+    "permute": write_permute,
+    "transpose": write_transpose,
+    "t": write_t,
+    "clone": write_clone,
+    "alias": write_clone,
+    "detach": write_clone,
+    "lift_fresh_copy": write_clone,
+    "copy": write_copy,
+    "slice": write_slice,
+    "select": write_select,
+    "split": write_split,
+    "split_with_sizes": write_split,
+    "unbind": write_unbind,
+    "cat": write_cat,
+    "stack": write_stack,
+    "expand": write_expand,
+    "repeat": write_repeat,
+}

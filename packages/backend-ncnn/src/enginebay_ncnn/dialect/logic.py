@@ -8,134 +8,163 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from enginebay_ncnn.dialect.arithmetic import LARGEST, differ, elementwise, flat, is_true
+from enginebay_ncnn.dialect.arithmetic import (
+    LARGEST,
+    apply_elementwise,
+    apply_unary,
+    as_bool,
+    not_equal,
+)
 from enginebay_ncnn.dialect.reductions import write_amax, write_amin
 from enginebay_ncnn.dialect.values import Blob, Value
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
 
-def _above(a: Any, b: Any) -> Tensor:
+def _greater_than(a: Any, b: Any) -> Tensor:
     result: Tensor = (a - b).sign().clamp(0.0, 1.0)
     return result
 
 
 def write_eq(a: Value, b: Any) -> Value:
-    return elementwise(lambda x, y: 1.0 - differ(x, y), a, b)
+    return apply_elementwise(lambda x, y: 1.0 - not_equal(x, y), a, b)
 
 
 def write_ne(a: Value, b: Any) -> Value:
-    return elementwise(differ, a, b)
+    return apply_elementwise(not_equal, a, b)
 
 
 def write_gt(a: Value, b: Any) -> Value:
-    return elementwise(_above, a, b)
+    return apply_elementwise(_greater_than, a, b)
 
 
 def write_lt(a: Value, b: Any) -> Value:
-    return elementwise(lambda x, y: _above(y, x), a, b)
+    return apply_elementwise(lambda x, y: _greater_than(y, x), a, b)
 
 
 def write_ge(a: Value, b: Any) -> Value:
-    return elementwise(lambda x, y: 1.0 - _above(y, x), a, b)
+    return apply_elementwise(lambda x, y: 1.0 - _greater_than(y, x), a, b)
 
 
 def write_le(a: Value, b: Any) -> Value:
-    return elementwise(lambda x, y: 1.0 - _above(x, y), a, b)
+    return apply_elementwise(lambda x, y: 1.0 - _greater_than(x, y), a, b)
 
 
 def write_logical_not(a: Value) -> Value:
-    return flat(lambda x: 1.0 - x, is_true(a))
+    return apply_unary(lambda x: 1.0 - x, as_bool(a))
 
 
 def write_logical_and(a: Any, b: Any) -> Value:
-    return elementwise(lambda x, y: x * y, is_true(a), is_true(b))
+    return apply_elementwise(lambda x, y: x * y, as_bool(a), as_bool(b))
 
 
 def write_logical_or(a: Any, b: Any) -> Value:
-    return elementwise(_larger, is_true(a), is_true(b))
+    return apply_elementwise(_max_of_two, as_bool(a), as_bool(b))
 
 
 def write_logical_xor(a: Any, b: Any) -> Value:
-    return elementwise(differ, is_true(a), is_true(b))
-
-
-# Of truths: the bits of an integer are refused before.
-write_bitwise_not, write_bitwise_and = write_logical_not, write_logical_and
-write_bitwise_or, write_bitwise_xor = write_logical_or, write_logical_xor
+    return apply_elementwise(not_equal, as_bool(a), as_bool(b))
 
 
 def write_where(condition: Value, a: Any, b: Any) -> Value:
-    """One of the two products is zero, so nothing is rounded; infinities would spoil it."""
-    a, b = finite(a), finite(b)
+    # One of the two products is zero, so nothing is rounded. Zero times infinity would be NaN.
+    a, b = replace_nonfinite(a), replace_nonfinite(b)
     if isinstance(b, float) and b == 0.0:
-        return elementwise(lambda c, x: c * x, condition, a)
+        return apply_elementwise(lambda c, x: c * x, condition, a)
     if isinstance(a, float) and a == 0.0:
-        return elementwise(lambda c, y: (1.0 - c) * y, condition, b)
-    return elementwise(lambda c, x, y: x * c + y * (1.0 - c), condition, a, b)
+        return apply_elementwise(lambda c, y: (1.0 - c) * y, condition, b)
+    return apply_elementwise(lambda c, x, y: x * c + y * (1.0 - c), condition, a, b)
 
 
-def write_clamp(x: Value, min: Any = None, max: Any = None) -> Value:  # noqa: A002 - torch's names
-    low, high = (each.item() if _is_number(each) else each for each in (min, max))
+def write_clamp(operand: Value, min: Any = None, max: Any = None) -> Value:  # noqa: A002 - torch's names
+    low, high = (bound.item() if _is_scalar_tensor(bound) else bound for bound in (min, max))
     if isinstance(low, Value) or isinstance(high, Value):
-        x = x if low is None else write_maximum(x, low)
-        return x if high is None else write_minimum(x, high)
-    # pnnx drops a bound that is missing only where it is written as a number.
-    lowest = -LARGEST if low is None else _bounded(low)
-    highest = LARGEST if high is None else _bounded(high)
-    return flat(lambda t: t.clamp(lowest, highest), x)
+        operand = operand if low is None else write_maximum(operand, low)
+        return operand if high is None else write_minimum(operand, high)
+    # pnnx reads a missing bound only if it is written as a number.
+    lowest = -LARGEST if low is None else _clamp_to_float32(low)
+    highest = LARGEST if high is None else _clamp_to_float32(high)
+    return apply_unary(lambda t: t.clamp(lowest, highest), operand)
 
 
-def _is_number(value: Any) -> bool:
+def _is_scalar_tensor(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and not value.ndim
 
 
-def _bounded(value: float) -> float:
+def _clamp_to_float32(value: float) -> float:
     return sorted((-LARGEST, float(value), LARGEST))[1]
 
 
-def finite(value: Any) -> Any:
-    """A constant with the largest numbers in its infinities' places, and 0 in that of NaN."""
+def replace_nonfinite(value: Any) -> Any:
+    """Replace infinities in a constant by the largest float32 numbers, and NaN by 0."""
     if isinstance(value, torch.Tensor):
         value = value.float().nan_to_num()
         return value if value.ndim else value.item()
     if isinstance(value, Blob):
         return value
-    return _bounded(value) if math.isinf(value) else float(value)
+    return _clamp_to_float32(value) if math.isinf(value) else float(value)
 
 
-def write_any(x: Value, dim: Any = None, keepdim: bool = False) -> Value:
-    return write_amax(is_true(x), dim, keepdim)
+def write_any(operand: Value, dim: Any = None, keepdim: bool = False) -> Value:
+    return write_amax(as_bool(operand), dim, keepdim)
 
 
-def write_all(x: Value, dim: Any = None, keepdim: bool = False) -> Value:
-    return write_amin(is_true(x), dim, keepdim)
+def write_all(operand: Value, dim: Any = None, keepdim: bool = False) -> Value:
+    return write_amin(as_bool(operand), dim, keepdim)
 
 
-def write_isnan(x: Value) -> Value:
-    """Numbers that are none have no place in a network for ncnn: it flushes and clamps them."""
-    return torch.zeros(x.shape, dtype=torch.bool)
+def write_isnan(operand: Value) -> Value:
+    # No value in an ncnn network is NaN or infinite: the dialect replaces or clamps them.
+    return torch.zeros(operand.shape, dtype=torch.bool)
 
 
-write_isinf = write_isnan
-
-
-def write_nan_to_num(x: Value, *_: Any, **__: Any) -> Value:
-    return x
+def write_nan_to_num(operand: Value, *_: Any, **__: Any) -> Value:
+    return operand
 
 
 def write_maximum(a: Any, b: Any) -> Value:
-    return elementwise(_larger, a, b)
+    return apply_elementwise(_max_of_two, a, b)
 
 
 def write_minimum(a: Any, b: Any) -> Value:
-    return elementwise(_smaller, a, b)
+    return apply_elementwise(_min_of_two, a, b)
 
 
-def _larger(x: Tensor, y: Any) -> Tensor:
-    return torch.maximum(x, y) if isinstance(y, torch.Tensor) else x.clamp(y, LARGEST)
+def _max_of_two(operand: Tensor, y: Any) -> Tensor:
+    return torch.maximum(operand, y) if isinstance(y, torch.Tensor) else operand.clamp(y, LARGEST)
 
 
-def _smaller(x: Tensor, y: Any) -> Tensor:
-    return torch.minimum(x, y) if isinstance(y, torch.Tensor) else x.clamp(-LARGEST, y)
+def _min_of_two(operand: Tensor, y: Any) -> Tensor:
+    return torch.minimum(operand, y) if isinstance(y, torch.Tensor) else operand.clamp(-LARGEST, y)
+
+
+#: The writers of this file by the names of their operators.
+WRITERS: dict[str, Callable[..., Any]] = {
+    "eq": write_eq,
+    "ne": write_ne,
+    "lt": write_lt,
+    "le": write_le,
+    "gt": write_gt,
+    "ge": write_ge,
+    "where": write_where,
+    "clamp": write_clamp,
+    "maximum": write_maximum,
+    "minimum": write_minimum,
+    "logical_not": write_logical_not,
+    "logical_and": write_logical_and,
+    "logical_or": write_logical_or,
+    "logical_xor": write_logical_xor,
+    # Of booleans only: write_operator refuses the bits of integers.
+    "bitwise_not": write_logical_not,
+    "bitwise_and": write_logical_and,
+    "bitwise_or": write_logical_or,
+    "bitwise_xor": write_logical_xor,
+    "any": write_any,
+    "all": write_all,
+    "isnan": write_isnan,
+    "isinf": write_isnan,
+    "nan_to_num": write_nan_to_num,
+}

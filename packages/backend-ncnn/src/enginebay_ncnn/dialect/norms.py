@@ -1,4 +1,4 @@
-"""Normalisations, with a leading dimension of one where ncnn looks for a batch."""
+"""Normalisations, with a first dimension of one, which ncnn takes for the batch."""
 
 # ruff: noqa: D103 - each function writes the operator whose name it carries
 from __future__ import annotations
@@ -9,54 +9,57 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn import functional
 
-from enginebay_ncnn.dialect.arithmetic import flat, write_add, write_mul, write_sub
+from enginebay_ncnn.dialect.arithmetic import apply_unary, write_add, write_mul, write_sub
 from enginebay_ncnn.dialect.layout import reshape
-from enginebay_ncnn.dialect.values import Value, count_of, emit, is_constant
+from enginebay_ncnn.dialect.values import Value, element_count, emit_call, is_constant
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from torch import Tensor
 
 
 def write_layer_norm(
-    x: Value,
+    operand: Value,
     shape: Sequence[int],
     weight: Value | None = None,
     bias: Value | None = None,
     eps: float = 1e-5,
     *_: Any,
 ) -> Value:
-    sizes = x.shape
+    sizes = operand.shape
     count = math.prod(shape)
-    rows = reshape(x, (1, math.prod(sizes) // count, count))
-    constant_affine = all(each is None or is_constant(each) for each in (weight, bias))
+    rows = reshape(operand, (1, math.prod(sizes) // count, count))
+    constant_affine = all(
+        parameter is None or is_constant(parameter) for parameter in (weight, bias)
+    )
     if constant_affine:
         weight, bias = (
-            each if each is None else reshape(each, (count,)) for each in (weight, bias)
+            parameter if parameter is None else reshape(parameter, (count,))
+            for parameter in (weight, bias)
         )
-        return reshape(_layer_norm(rows, weight, _bias_beside(weight, bias), eps), sizes)
-    result = reshape(_layer_norm(rows, None, None, eps), sizes)
+        return reshape(_emit_layer_norm(rows, weight, _bias_or_zeros(weight, bias), eps), sizes)
+    result = reshape(_emit_layer_norm(rows, None, None, eps), sizes)
     result = result if weight is None else write_mul(result, weight)
     return result if bias is None else write_add(result, bias)
 
 
-def _bias_beside(weight: Value | None, bias: Value | None) -> Value | None:
-    """The bias, or zeros where there is a weight alone: pnnx knows both or neither."""
+def _bias_or_zeros(weight: Value | None, bias: Value | None) -> Value | None:
+    """Return the bias, or zeros if only the weight is given: pnnx reads both or neither."""
     if weight is None or bias is not None:
         return bias
     return torch.zeros(weight.shape)
 
 
-def _layer_norm(rows: Value, weight: Value | None, bias: Value | None, eps: float) -> Value:
-    def norm(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-        return functional.layer_norm(x, (rows.shape[-1],), weight, bias, eps)
+def _emit_layer_norm(rows: Value, weight: Value | None, bias: Value | None, eps: float) -> Value:
+    def norm(operand: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+        return functional.layer_norm(operand, (rows.shape[-1],), weight, bias, eps)
 
-    return emit(norm, rows, weight, bias)
+    return emit_call(norm, rows, weight, bias)
 
 
 def write_native_batch_norm_legit_no_training(
-    x: Value,
+    operand: Value,
     weight: Tensor | None,
     bias: Tensor | None,
     mean: Tensor,
@@ -64,40 +67,44 @@ def write_native_batch_norm_legit_no_training(
     momentum: float,
     eps: float,
 ) -> tuple[Value, ...]:
-    if x.ndim > 2 and x.shape[0] == 1:  # pnnx folds it into a convolution
+    if (
+        operand.ndim > 2 and operand.shape[0] == 1
+    ):  # as one layer, which pnnx folds into a convolution
         rest = (weight, bias, mean, variance, False, momentum, eps, False)
-        found = emit(lambda t: torch.ops.aten.batch_norm(t, *rest), x)
+        result = emit_call(lambda t: torch.ops.aten.batch_norm(t, *rest), operand)
     else:
         scale = (variance + eps).rsqrt() * (1.0 if weight is None else weight)
-        found = _affine(x, scale, (0.0 if bias is None else bias) - mean * scale)
-    return found, torch.zeros(0), torch.zeros(0)
+        result = _scale_and_shift(operand, scale, (0.0 if bias is None else bias) - mean * scale)
+    return result, torch.zeros(0), torch.zeros(0)
 
 
-def _affine(x: Value, scale: Value | None, shift: Value | None) -> Value:
-    """A factor and a summand for each channel."""
-    shape = (-1, *[1] * (x.ndim - 2))
-    x = x if scale is None else write_mul(x, reshape(scale, shape))
-    return x if shift is None else write_add(x, reshape(shift, shape))
+def _scale_and_shift(operand: Value, scale: Value | None, shift: Value | None) -> Value:
+    """Multiply and add one number for each channel."""
+    shape = (-1, *[1] * (operand.ndim - 2))
+    operand = operand if scale is None else write_mul(operand, reshape(scale, shape))
+    return operand if shift is None else write_add(operand, reshape(shift, shape))
 
 
 def write_group_norm(
-    x: Value,
+    operand: Value,
     groups: int,
     weight: Value | None = None,
     bias: Value | None = None,
     eps: float = 1e-5,
     *_: Any,
 ) -> Value:
-    sizes = x.shape
-    if sizes[0] == 1 and x.ndim > 2:
-        bias = _bias_beside(weight, bias)
-        return emit(lambda t, w, b: functional.group_norm(t, groups, w, b, eps), x, weight, bias)
-    rows = reshape(x, (1, sizes[0] * groups, math.prod(sizes[1:]) // groups))
-    return _affine(reshape(_layer_norm(rows, None, None, eps), sizes), weight, bias)
+    sizes = operand.shape
+    if sizes[0] == 1 and operand.ndim > 2:
+        bias = _bias_or_zeros(weight, bias)
+        return emit_call(
+            lambda t, w, b: functional.group_norm(t, groups, w, b, eps), operand, weight, bias
+        )
+    rows = reshape(operand, (1, sizes[0] * groups, math.prod(sizes[1:]) // groups))
+    return _scale_and_shift(reshape(_emit_layer_norm(rows, None, None, eps), sizes), weight, bias)
 
 
 def write_instance_norm(
-    x: Value,
+    operand: Value,
     weight: Tensor | None,
     bias: Tensor | None,
     mean: Any,
@@ -109,20 +116,28 @@ def write_instance_norm(
 ) -> Value:
     if not use_input_stats:
         rest = (weight, bias, mean, variance, momentum, eps)
-        return write_native_batch_norm_legit_no_training(x, *rest)[0]
-    if x.shape[0] == 1 and x.ndim == 4:
+        return write_native_batch_norm_legit_no_training(operand, *rest)[0]
+    if operand.shape[0] == 1 and operand.ndim == 4:
         options = (None, None, weight, bias, True, momentum, eps)
-        return emit(lambda t: functional.instance_norm(t, *options), x)
-    return write_group_norm(x, x.shape[1], weight, bias, eps)
+        return emit_call(lambda t: functional.instance_norm(t, *options), operand)
+    return write_group_norm(operand, operand.shape[1], weight, bias, eps)
 
 
-def write_prelu(x: Value, weight: Value) -> Value:
-    if x.shape[:1] == (1,) and x.ndim > 2 and is_constant(weight):
-        return emit(functional.prelu, x, reshape(weight, (count_of(weight),)))
-    if x.ndim > 1:
-        weight = reshape(weight, (-1, *[1] * (x.ndim - 2)))
-    below = write_mul(flat(lambda t: functional.relu(-t), x), weight)
-    return write_sub(flat(functional.relu, x), below)
+def write_prelu(operand: Value, weight: Value) -> Value:
+    if operand.shape[:1] == (1,) and operand.ndim > 2 and is_constant(weight):
+        return emit_call(functional.prelu, operand, reshape(weight, (element_count(weight),)))
+    if operand.ndim > 1:
+        weight = reshape(weight, (-1, *[1] * (operand.ndim - 2)))
+    negative = write_mul(apply_unary(lambda t: functional.relu(-t), operand), weight)
+    return write_sub(apply_unary(functional.relu, operand), negative)
 
 
-write_prelu_kernel = write_prelu
+#: The writers of this file by the names of their operators.
+WRITERS: dict[str, Callable[..., Any]] = {
+    "layer_norm": write_layer_norm,
+    "group_norm": write_group_norm,
+    "instance_norm": write_instance_norm,
+    "prelu": write_prelu,
+    "_prelu_kernel": write_prelu,
+    "_native_batch_norm_legit_no_training": write_native_batch_norm_legit_no_training,
+}

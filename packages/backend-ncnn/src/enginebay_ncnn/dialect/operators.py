@@ -1,12 +1,33 @@
-"""The operators of ATen that this folder writes for pnnx and ncnn.
+"""The operators of ATen that this folder writes for pnnx and ncnn, and the writer of each.
 
-All others are lowered before: by the declarations of ``lowerings``, by core's, or by torch.
-Imports no torch: the plugin says what it has before anything is installed.
+All other operators are lowered first: by the declarations in ``lowerings``, by core's, or by torch.
 """
 
 from __future__ import annotations
 
-#: Functions of single elements that ncnn has, and that nothing has to be said about.
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from enginebay_ncnn.dialect import (
+    arithmetic,
+    contraction,
+    gather,
+    images,
+    layout,
+    logic,
+    norms,
+    reductions,
+)
+from enginebay_ncnn.dialect.arithmetic import apply_unary
+from enginebay_ncnn.dialect.images import write_channelwise
+from enginebay_ncnn.dialect.pools import write_pool
+from enginebay_ncnn.dialect.values import Blob, UnsupportedError, emit_call
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+#: Functions of one element at a time that ncnn has, written unchanged.
 UNARY = (
     *("abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "erf"),
     *("exp", "expm1", "floor", "log", "log10", "log1p", "reciprocal", "round", "rsqrt"),
@@ -24,54 +45,62 @@ CHANNELWISE = (
     *("upsample_bilinear2d", "upsample_bicubic2d", "pixel_shuffle", "pixel_unshuffle"),
 )
 
-#: Pools with a window.
+#: Pools with a window; see :func:`write_pool`.
 POOLS = ("avg_pool1d", "avg_pool2d", "avg_pool3d", "max_pool1d", "max_pool2d", "max_pool3d")
 
-#: Operators on images that ncnn has a layer for, and that nothing has to be said about.
+#: Operators on images that ncnn has a layer for, written unchanged.
 LAYERS = ("im2col", "col2im", "channel_shuffle")
 
-#: The others that compute with numbers, by the file that writes them.
-ROOMS = {
-    "arithmetic": (*("add", "sub", "mul", "neg", "div", "pow", "atan2", "_to_copy"),),
-    "logic": (
-        *("eq", "ne", "lt", "le", "gt", "ge", "where", "clamp", "maximum", "minimum"),
-        *("logical_not", "logical_and", "logical_or", "logical_xor"),
-        *("bitwise_not", "bitwise_and", "bitwise_or", "bitwise_xor"),
-        *("any", "all", "isnan", "isinf", "nan_to_num"),
-    ),
-    "reductions": (
-        *("sum", "mean", "amax", "amin", "prod", "var", "linalg_vector_norm"),
-        *("softmax", "_softmax"),
-    ),
-    "layout": (
-        *("view", "_unsafe_view", "unsqueeze", "squeeze", "permute", "transpose", "t"),
-        *("clone", "alias", "detach", "lift_fresh_copy", "copy"),
-        *("slice", "select", "split", "split_with_sizes", "unbind", "cat", "stack"),
-        *("expand", "repeat"),
-    ),
-    "gather": (*("index", "index_select", "gather", "embedding", "masked_scatter"),),
-    "contraction": (
-        *("matmul", "mm", "bmm", "addmm", "linear", "scaled_dot_product_attention", "cumsum"),
-    ),
-    "images": (
-        *("convolution", "_convolution", "constant_pad_nd"),
-        *("grid_sampler", "grid_sampler_2d", "grid_sampler_3d"),
-    ),
-    "norms": (
-        *("layer_norm", "group_norm", "instance_norm"),
-        *("prelu", "_prelu_kernel"),
-        "_native_batch_norm_legit_no_training",
-    ),
-}
-
-#: What makes a tensor out of numbers, which is a constant.
+#: Operators that create a tensor from numbers: the tensor is a constant.
 CONSTANTS = (
     *("full", "zeros", "ones", "empty", "arange", "scalar_tensor", "eye", "linspace"),
     *("full_like", "zeros_like", "ones_like", "empty_like"),
 )
 
+#: The writers of all other operators.
+WRITERS: Mapping[str, Callable[..., Any]] = {
+    **arithmetic.WRITERS,
+    **contraction.WRITERS,
+    **gather.WRITERS,
+    **images.WRITERS,
+    **layout.WRITERS,
+    **logic.WRITERS,
+    **norms.WRITERS,
+    **reductions.WRITERS,
+}
+
 OPERATORS = frozenset(
     f"aten.{name}"
-    for names in (UNARY, CHANNELWISE, POOLS, LAYERS, CONSTANTS, *ROOMS.values())
+    for names in (UNARY, CHANNELWISE, POOLS, LAYERS, CONSTANTS, WRITERS)
     for name in names
 )
+
+
+def write_operator(name: str, target: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Write one call of an operator.
+
+    Args:
+        name: The operator's name, such as ``add``; not one of :data:`CONSTANTS`.
+        target: The operator.
+        args: Its arguments: blobs, constants and options.
+        kwargs: Its keyword arguments.
+
+    Returns:
+        The operator's result, or a list of them.
+
+    Raises:
+        UnsupportedError: ncnn's operators cannot express the call.
+    """
+    numbers = (arg for arg in args if isinstance(arg, Blob) and arg.dtype is not torch.bool)
+    if name.startswith("bitwise_") and any(numbers):
+        raise UnsupportedError(f"{name} of integers that depend on the inputs")
+    if name in UNARY:
+        first, *rest = args
+        return apply_unary(lambda x: target(x, *rest, **kwargs), first)
+    if name in CHANNELWISE:
+        return write_channelwise(target, *args)
+    if name in POOLS:
+        return write_pool(name, *args)
+    if name in LAYERS:
+        return emit_call(lambda x: target(x, *args[1:]), args[0])
+    return WRITERS[name](*args, **kwargs)

@@ -1,8 +1,8 @@
-"""What the operators of a graph are written for: blobs of ncnn, and constants.
+"""The values that operators are written for: blobs of ncnn, and constants.
 
 A value that depends on the inputs is a :class:`Blob`: float32, whatever its dtype is in the model;
-true is 1.0 and false is 0.0. Every other value is a plain tensor, in the model's own dtype: what is
-computed from constants alone is a constant, and nothing of it is traced.
+true is 1.0 and false is 0.0. Every other value is a plain tensor in the model's own dtype. An
+operator on constants alone is computed at once and is not in the trace.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _C: Any = torch._C
 
 
 class UnsupportedError(ConversionError):
-    """Nothing here can express this with operators that ncnn has."""
+    """ncnn's operators cannot express this."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,31 +35,31 @@ class Blob:
     """A value that depends on the inputs.
 
     Attributes:
-        tensor: Its numbers for the example, which the trace has recorded.
-        trace: The trace; None outside of one.
+        tensor: Its numbers for the example inputs, as the trace has recorded them.
+        trace: The trace that records it; None if nothing is traced.
         dtype: Its dtype in the model.
-        reshape_of: The blob that it is a reshape of.
-        rows_of: The blob whose last dimension, of size one, it repeats.
+        reshape_source: The blob that it is a reshape of, if any.
+        row_source: The blob whose last dimension, of size one, it repeats, if any.
     """
 
     tensor: Tensor
     trace: Any = None
     dtype: torch.dtype = torch.float32
-    reshape_of: Blob | None = None
-    rows_of: Blob | None = None
+    reshape_source: Blob | None = None
+    row_source: Blob | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Its sizes, as numbers."""
+        """The size of each dimension."""
         return tuple(self.tensor.shape)
 
     @property
     def ndim(self) -> int:
-        """How many dimensions it has."""
+        """The number of dimensions."""
         return self.tensor.ndim
 
 
-#: What an operator takes and gives.
+#: An input or output of an operator.
 Value = Blob | torch.Tensor
 
 
@@ -68,35 +68,35 @@ def is_constant(value: Any) -> bool:
     return not isinstance(value, Blob)
 
 
-def emit(function: Callable[..., Tensor], *arguments: Any) -> Value:
-    """Run a function of tensors on blobs and constants, and record it where there is a blob."""
-    blobs = [each for each in pytree.tree_leaves(arguments) if isinstance(each, Blob)]
+def emit_call(function: Callable[..., Tensor], *arguments: Any) -> Value:
+    """Call a function of tensors with blobs and constants; trace the call if there is a blob."""
+    blobs = [leaf for leaf in pytree.tree_leaves(arguments) if isinstance(leaf, Blob)]
     if not blobs:
         return function(*arguments)
     tensors = pytree.tree_map_only(Blob, lambda blob: blob.tensor, arguments)
-    with tracing(blobs[0].trace):
-        found = function(*tensors)
-    return Blob(found, blobs[0].trace)
+    with trace_into(blobs[0].trace):
+        result = function(*tensors)
+    return Blob(result, blobs[0].trace)
 
 
 @contextmanager
-def tracing(trace: Any) -> Iterator[None]:
-    """Record into a trace inside the block; into none where it is None."""
-    before = _C._get_tracing_state()
+def trace_into(trace: Any) -> Iterator[None]:
+    """Record calls into a trace inside the block; None records nothing."""
+    outer = _C._get_tracing_state()
     _C._set_tracing_state(trace)
     try:
         yield
     finally:
-        _C._set_tracing_state(before)
+        _C._set_tracing_state(outer)
 
 
 def as_float(value: Any) -> Any:
-    """Return a constant as float32; blobs are."""
+    """Return a constant as float32; a blob is float32 already."""
     if isinstance(value, Blob) or value.dtype is torch.float32:
         return value
     return value.float()
 
 
-def count_of(value: Any) -> int:
+def element_count(value: Any) -> int:
     """Return the number of a value's elements."""
     return math.prod(value.shape)

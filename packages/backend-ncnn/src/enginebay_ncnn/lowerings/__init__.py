@@ -1,8 +1,8 @@
-"""Lowerings: operators that neither pnnx nor ncnn has, in terms of those that ``dialect`` writes.
+"""Lowerings: operators that pnnx and ncnn lack, in terms of those that ``dialect`` writes.
 
-Only what is not as good among Enginebay's own lowerings for any engine, or torch's. They are for
-ncnn in two ways: it has no NaN, so nothing looks for one, and a layer costs more than a product
-with a constant matrix.
+Only operators for which the portable lowerings of Enginebay and those of torch are not as good.
+These are for ncnn in two ways: they do not handle NaN, which ncnn does not have, and they prefer a
+product with a constant matrix, since a layer costs more.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from enginebay_ncnn.lowerings import arithmetic, contraction, images, ordering, 
 
 __all__ = ["lowerings"]
 
-#: What the plugin's hook ``rewriters`` returns.
+#: The rewriters that the plugin returns from its hook.
 lowerings = reduce(
-    lambda one, other: one.joined(other),
-    (each.lowerings for each in (arithmetic, contraction, images, ordering, recurrent)),
+    lambda left, right: left.joined(right),
+    (module.lowerings for module in (arithmetic, contraction, images, ordering, recurrent)),
 )

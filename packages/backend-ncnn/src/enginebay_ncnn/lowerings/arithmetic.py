@@ -1,6 +1,6 @@
-"""Elementwise arithmetic, of finite numbers."""
+"""Elementwise arithmetic on finite numbers."""
 
-# ruff: noqa: ARG001, D103 - each has the name and the arguments of its operator
+# ruff: noqa: ARG001, D103 - each takes the arguments of its operator
 from __future__ import annotations
 
 import math
@@ -20,56 +20,55 @@ lowerings = eb.RewriterSet(backend="ncnn")
 
 
 @lowerings.lowering("aten.exp2", needs=LACKING)
-def exp2(ctx: LoweringContext, x: Tensor) -> Tensor:
+def lower_exp2(ctx: LoweringContext, x: Tensor) -> Tensor:
     return (x * math.log(2)).exp()
 
 
 @lowerings.lowering("aten.log2", needs=LACKING)
-def log2(ctx: LoweringContext, x: Tensor) -> Tensor:
+def lower_log2(ctx: LoweringContext, x: Tensor) -> Tensor:
     return x.log() * (1 / math.log(2))
 
 
 @lowerings.lowering("aten.fmax", needs=LACKING)
-def fmax(ctx: LoweringContext, a: Tensor, b: Tensor) -> Tensor:
+def lower_fmax(ctx: LoweringContext, a: Tensor, b: Tensor) -> Tensor:
     return torch.maximum(a, b)
 
 
 @lowerings.lowering("aten.fmin", needs=LACKING)
-def fmin(ctx: LoweringContext, a: Tensor, b: Tensor) -> Tensor:
+def lower_fmin(ctx: LoweringContext, a: Tensor, b: Tensor) -> Tensor:
     return torch.minimum(a, b)
 
 
 @lowerings.lowering("aten.signbit", needs=LACKING)
-def signbit(ctx: LoweringContext, x: Tensor) -> Tensor:
-    """There is no negative zero to be seen."""
-    return x < 0
+def lower_signbit(ctx: LoweringContext, x: Tensor) -> Tensor:
+    return x < 0  # ncnn does not distinguish -0.0 from 0.0
 
 
 @lowerings.lowering("aten.isfinite", needs=LACKING)
-def isfinite(ctx: LoweringContext, x: Tensor) -> Tensor:
+def lower_isfinite(ctx: LoweringContext, x: Tensor) -> Tensor:
     return (x.isnan() | x.isinf()).logical_not()
 
 
 @lowerings.lowering("aten.logaddexp", needs=LACKING)
-def logaddexp(ctx: LoweringContext, a: Tensor, b: Tensor) -> Tensor:
-    """Torch's own looks for infinities first, in 15 nodes."""
+def lower_logaddexp(ctx: LoweringContext, a: Tensor, b: Tensor) -> Tensor:
+    # Torch's own decomposition tests for infinities first, in 15 nodes.
     return torch.maximum(a, b) + (a - b).abs().neg().exp().log1p()
 
 
 @lowerings.lowering("aten.logaddexp2", needs=LACKING)
-def logaddexp2(ctx: LoweringContext, a: Tensor, b: Tensor) -> Tensor:
+def lower_logaddexp2(ctx: LoweringContext, a: Tensor, b: Tensor) -> Tensor:
     return torch.maximum(a, b) + (1 + (a - b).abs().neg().exp2()).log2()
 
 
 @lowerings.lowering("aten.lerp", needs=LACKING)
-def lerp(ctx: LoweringContext, a: Tensor, b: Tensor, weight: Any) -> Tensor:
-    """Torch's own turns round where the weight is large, to be exact at one."""
-    found: Tensor = a + (b - a) * weight
-    return found
+def lower_lerp(ctx: LoweringContext, a: Tensor, b: Tensor, weight: Any) -> Tensor:
+    # Torch's own decomposition has a second formula for large weights, to be exact at 1.
+    result: Tensor = a + (b - a) * weight
+    return result
 
 
 @lowerings.lowering("aten.var_mean.correction", needs=LACKING)
-def var_mean(
+def lower_var_mean(
     ctx: LoweringContext,
     x: Tensor,
     dim: Sequence[int] | None = None,

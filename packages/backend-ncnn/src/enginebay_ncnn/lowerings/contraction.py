@@ -1,4 +1,4 @@
-"""Products of matrices in groups."""
+"""Products of grouped matrices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ lowerings = eb.RewriterSet(backend="ncnn")
 
 
 @lowerings.lowering("aten._grouped_mm", needs=LACKING)
-def grouped_mm(
+def lower_grouped_mm(
     ctx: LoweringContext,
     a: Tensor,
     b: Tensor,
@@ -24,12 +24,15 @@ def grouped_mm(
     bias: Tensor | None = None,
     out_dtype: Any = None,
 ) -> Tensor:
-    """Rows in groups, each with a matrix of its own: every row by every matrix, and one kept."""
+    """Multiply each row by the matrix of its group.
+
+    Every row is multiplied by every matrix, and a mask selects the product of its group.
+    """
     if offs is None or a.ndim != 2 or b.ndim != 3 or bias is not None or out_dtype is not None:
-        own: Tensor = ctx.origin_op(a, b, offs, bias, out_dtype)
-        return own
+        unchanged: Tensor = ctx.origin_op(a, b, offs, bias, out_dtype)
+        return unchanged
     rows = torch.arange(a.shape[0]).unsqueeze(1)
     group = (rows >= offs).sum(1, keepdim=True)
-    kept = [(group == number).to(a.dtype) for number in range(b.shape[0])]
-    parts = [(a @ b[number]) * mask for number, mask in enumerate(kept)]
+    masks = [(group == number).to(a.dtype) for number in range(b.shape[0])]
+    parts = [(a @ b[number]) * mask for number, mask in enumerate(masks)]
     return sum(parts[1:], parts[0])

@@ -1,6 +1,6 @@
-"""Images whose dimensions are resized each for itself: a product with a constant matrix each.
+"""Resizing of images: a product with a constant matrix for each dimension; circular pads.
 
-torch's own decompositions look every number up by an index, which ncnn has for slices only.
+torch's own decompositions look up every number by its index, but ncnn can only cut slices.
 """
 
 from __future__ import annotations
@@ -20,25 +20,33 @@ if TYPE_CHECKING:
 lowerings = eb.RewriterSet(backend="ncnn")
 
 
-def _resized(dims: int, flags: int, *, is_vec: bool) -> Callable[..., Tensor]:
-    """A lowering, by the dimensions, the flags behind the size, and how the factors are given."""
+def _make_resize(dims: int, flags: int, *, is_vec: bool) -> Callable[..., Tensor]:
+    """Return the lowering of a resize operator.
+
+    Args:
+        dims: The number of dimensions that are resized.
+        flags: The number of arguments between the size and the scale factors.
+        is_vec: Whether it is the overload ``vec``, which takes all scale factors in one list.
+    """
 
     def lowering(ctx: LoweringContext, x: Tensor, size: Sequence[int] | None, *args: Any) -> Tensor:
         scales = (args[flags] if is_vec else args[flags:]) or [None] * dims
-        for place in range(dims):
-            dim = x.ndim - dims + place
-            own = x.shape[dim]
-            # The operator has the matrix: it is what becomes of ones. The other dimensions have two
-            # elements each, since torch 2.13 blurs an image of width one in the wrong places.
-            shape = [own if axis == place else 1 for axis in range(dims)]
-            wide = [own if axis == place else 2 for axis in range(dims)]
-            unit = torch.eye(own, dtype=x.dtype).reshape(1, own, *shape).expand(1, own, *wide)
-            factors = [scales[axis] if axis == place else 1.0 for axis in range(dims)]
-            sizes = [size[axis] if axis == place else 2 for axis in range(dims)] if size else None
+        for index in range(dims):
+            dim = x.ndim - dims + index
+            length = x.shape[dim]
+            # The operator itself computes the matrix, from unit vectors. The other dimensions have
+            # two elements each, because torch 2.13 resizes an image of width one wrongly.
+            shape = [length if axis == index else 1 for axis in range(dims)]
+            wide = [length if axis == index else 2 for axis in range(dims)]
+            unit = torch.eye(length, dtype=x.dtype).reshape(1, length, *shape)
+            unit = unit.expand(1, length, *wide)
+            factors = [scales[axis] if axis == index else 1.0 for axis in range(dims)]
+            sizes = [size[axis] if axis == index else 2 for axis in range(dims)] if size else None
             if is_vec:
                 factors = [None if sizes else factors]
-            found = ctx.origin_op(unit.contiguous(), sizes, *args[:flags], *factors)
-            matrix = found.movedim(2 + place, 2).reshape(own, found.shape[2 + place], -1)[..., 0]
+            resized = ctx.origin_op(unit.contiguous(), sizes, *args[:flags], *factors)
+            columns = resized.movedim(2 + index, 2)
+            matrix = columns.reshape(length, resized.shape[2 + index], -1)[..., 0]
             x = (x.movedim(dim, -1) @ matrix).movedim(-1, dim)
         return x
 
@@ -54,28 +62,29 @@ for _name, _dims, _flags in (
     ("_upsample_bilinear2d_aa", 2, 1),
     ("_upsample_bicubic2d_aa", 2, 1),
 ):
-    # A file that was loaded has the default ones; those of the others Enginebay's own serve.
+    # TorchScript files contain the overload ``default``; for the operators without antialiasing,
+    # Enginebay's portable lowerings replace it.
     for _overload in ("vec", "default") if _name.endswith("_aa") else ("vec",):
         lowerings.lowering(f"aten.{_name}.{_overload}", needs=LACKING)(
-            _resized(_dims, _flags, is_vec=_overload == "vec")
+            _make_resize(_dims, _flags, is_vec=_overload == "vec")
         )
 
 
 @lowerings.lowering("aten.pad", needs=LACKING)
-def pad(
+def lower_pad(
     ctx: LoweringContext,
     x: Tensor,
     pad: Sequence[int],
     mode: str = "constant",
     value: float | None = None,
 ) -> Tensor:
-    """Circular pads as slices; torch's own writes to a new tensor piece by piece."""
+    """Write circular pads as slices; torch's decomposition assigns to parts of a new tensor."""
     if mode != "circular":
-        own: Tensor = ctx.origin_op(x, pad, mode, value)
-        return own
-    for place in range(len(pad) // 2):
-        dim = x.ndim - 1 - place
-        before, after = pad[2 * place : 2 * place + 2]
+        unchanged: Tensor = ctx.origin_op(x, pad, mode, value)
+        return unchanged
+    for index in range(len(pad) // 2):  # the pairs start with the last dimension
+        dim = x.ndim - 1 - index
+        before, after = pad[2 * index : 2 * index + 2]
         start, end = max(-before, 0), x.shape[dim] - max(-after, 0)
         x = x.narrow(dim, start, end - start)
         front = x.narrow(dim, end - start - max(before, 0), max(before, 0))

@@ -1,6 +1,9 @@
-"""Sort and rank by comparing every pair of elements; ncnn has no NaN that would come last."""
+"""Sorting and extremes by comparing every pair of elements.
 
-# ruff: noqa: ARG001, D103 - each has the name and the arguments of its operator
+ncnn has no sort layer. It also has no NaN, which torch sorts to the end.
+"""
+
+# ruff: noqa: ARG001, D103 - each takes the arguments of its operator
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -16,11 +19,12 @@ if TYPE_CHECKING:
 lowerings = eb.RewriterSet(backend="ncnn")
 
 
-def _first(x: Tensor, dim: int, count: int, descending: bool) -> tuple[Tensor, Tensor]:
-    """The first elements of an order along a dimension, and where they are.
+def _select_first(x: Tensor, dim: int, count: int, descending: bool) -> tuple[Tensor, Tensor]:
+    """Return the first ``count`` elements of the sorted order along a dimension, and their indices.
 
-    An element's rank is how many come before it: smaller ones, and equal ones in front of it. The
-    signs of all differences are −1, 0 or 1, and a half more for a pair in its order.
+    The rank of an element is the number of elements before it in the order: the smaller ones, and
+    the equal ones with a smaller index. The signs of the differences are −1, 0 or 1; adding ½ for
+    pairs with that index order makes equal elements count.
     """
     if not x.ndim:
         return x.clone(), torch.zeros((), dtype=torch.int64)
@@ -28,72 +32,73 @@ def _first(x: Tensor, dim: int, count: int, descending: bool) -> tuple[Tensor, T
     *front, size = moved.shape
     rows = moved.reshape(-1, size)
     keys = rows if x.dtype.is_floating_point else rows.to(torch.int64)
-    own, other = keys.unsqueeze(2), keys.unsqueeze(1)
+    left, right = keys.unsqueeze(2), keys.unsqueeze(1)
     half = torch.ones(size, size, dtype=x.dtype if x.dtype.is_floating_point else None).tril(-1) / 2
-    order = ((other - own) if descending else (own - other)).sign() + half
-    found = order.ceil().clamp(0, 1).sum(-1)
-    chosen = found.unsqueeze(1) == torch.arange(count, dtype=found.dtype).unsqueeze(1)
+    order = ((right - left) if descending else (left - right)).sign() + half
+    rank = order.ceil().clamp(0, 1).sum(-1)
+    chosen = rank.unsqueeze(1) == torch.arange(count, dtype=rank.dtype).unsqueeze(1)
     values = (chosen.to(keys.dtype) @ keys.unsqueeze(2)).to(x.dtype)
-    places = chosen.to(torch.int64) @ torch.arange(size).unsqueeze(1)
+    indices = chosen.to(torch.int64) @ torch.arange(size).unsqueeze(1)
     shape = (*front, count)
-    return values.reshape(shape).movedim(-1, dim), places.reshape(shape).movedim(-1, dim)
+    return values.reshape(shape).movedim(-1, dim), indices.reshape(shape).movedim(-1, dim)
 
 
 @lowerings.lowering("aten.sort.default", needs=LACKING)
-def sort(
+def lower_sort(
     ctx: LoweringContext, x: Tensor, dim: int = -1, descending: bool = False
 ) -> tuple[Tensor, Tensor]:
-    return _first(x, dim, x.shape[dim] if x.ndim else 1, descending)
+    return _select_first(x, dim, x.shape[dim] if x.ndim else 1, descending)
 
 
 @lowerings.lowering("aten.topk", needs=LACKING)
-def topk(
+def lower_topk(
     ctx: LoweringContext, x: Tensor, k: int, dim: int = -1, largest: bool = True, *_: Any, **__: Any
 ) -> tuple[Tensor, Tensor]:
-    return _first(x, dim, k, largest)
+    return _select_first(x, dim, k, largest)
 
 
 @lowerings.lowering("aten.max.dim", needs=LACKING)
-def max_dim(
+def lower_max_dim(
     ctx: LoweringContext, x: Tensor, dim: int, keepdim: bool = False
 ) -> tuple[Tensor, Tensor]:
-    return _place_of(x, torch.amax, dim, keepdim)
+    return _find_extreme(x, torch.amax, dim, keepdim)
 
 
 @lowerings.lowering("aten.min.dim", needs=LACKING)
-def min_dim(
+def lower_min_dim(
     ctx: LoweringContext, x: Tensor, dim: int, keepdim: bool = False
 ) -> tuple[Tensor, Tensor]:
-    return _place_of(x, torch.amin, dim, keepdim)
+    return _find_extreme(x, torch.amin, dim, keepdim)
 
 
 @lowerings.lowering("aten.argmax", needs=LACKING)
-def argmax(
+def lower_argmax(
     ctx: LoweringContext, x: Tensor, dim: int | None = None, keepdim: bool = False
 ) -> Tensor:
-    return _place_in(x, torch.amax, dim, keepdim)
+    return _find_extreme_index(x, torch.amax, dim, keepdim)
 
 
 @lowerings.lowering("aten.argmin", needs=LACKING)
-def argmin(
+def lower_argmin(
     ctx: LoweringContext, x: Tensor, dim: int | None = None, keepdim: bool = False
 ) -> Tensor:
-    return _place_in(x, torch.amin, dim, keepdim)
+    return _find_extreme_index(x, torch.amin, dim, keepdim)
 
 
-def _place_in(x: Tensor, extreme: Any, dim: int | None, keepdim: bool) -> Tensor:
+def _find_extreme_index(x: Tensor, extreme: Any, dim: int | None, keepdim: bool) -> Tensor:
     if dim is not None:
-        return _place_of(x, extreme, dim, keepdim)[1]
-    place = _place_of(x.reshape(-1), extreme, 0, False)[1]
-    return place.reshape([1] * x.ndim) if keepdim else place
+        return _find_extreme(x, extreme, dim, keepdim)[1]
+    index = _find_extreme(x.reshape(-1), extreme, 0, False)[1]
+    return index.reshape([1] * x.ndim) if keepdim else index
 
 
-def _place_of(x: Tensor, extreme: Any, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
-    """The extreme, and the first place along a dimension where it is: what most are behind."""
+def _find_extreme(x: Tensor, extreme: Any, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
+    """Return the extreme along a dimension, and the first index where it is."""
     if not x.ndim:
         return x.clone(), torch.zeros((), dtype=torch.int64)
     dim, size = dim % x.ndim, x.shape[dim]
     best = extreme(x, dim, keepdim=True)
-    behind = torch.arange(size, 0, -1).reshape(size, *[1] * (x.ndim - 1 - dim))
-    place = size - ((x == best).to(torch.int64) * behind).amax(dim, keepdim=True)
-    return (best, place) if keepdim else (best.squeeze(dim), place.squeeze(dim))
+    # Weights that decrease along the dimension: the first index has the largest.
+    weights = torch.arange(size, 0, -1).reshape(size, *[1] * (x.ndim - 1 - dim))
+    index = size - ((x == best).to(torch.int64) * weights).amax(dim, keepdim=True)
+    return (best, index) if keepdim else (best.squeeze(dim), index.squeeze(dim))

@@ -1,9 +1,9 @@
-"""Recurrent networks, step by step, as torch takes them apart.
+"""Recurrent networks, which torch decomposes step by step.
 
-pnnx knows them as modules, of which nothing is left once a file is frozen.
+pnnx converts them only as modules, and a frozen file has no modules left.
 """
 
-# ruff: noqa: D103 - each has the name and the arguments of its operator
+# ruff: noqa: D103 - each takes the arguments of its operator
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -19,16 +19,19 @@ if TYPE_CHECKING:
 
 lowerings = eb.RewriterSet(backend="ncnn")
 
-#: More steps than so many make a network that takes longer to load than to run.
-_STEPS = 1024
+#: A network of more steps takes longer to load than to run.
+_MAX_STEPS = 1024
 
 
 @lowerings.lowering("aten.lstm.input", needs=LACKING)
 @lowerings.lowering("aten.gru.input", needs=LACKING)
 @lowerings.lowering("aten.rnn_tanh.input", needs=LACKING)
 @lowerings.lowering("aten.rnn_relu.input", needs=LACKING)
-def recurrent(ctx: LoweringContext, x: Tensor, *args: Any) -> Any:
-    steps = x.shape[1 if args[-1] else 0]  # the last argument says whether the batch comes first
-    if steps > _STEPS:
-        raise ConversionError(f"a recurrent network of more than {_STEPS} steps: {steps}")
+def lower_recurrent(ctx: LoweringContext, x: Tensor, *args: Any) -> Any:
+    steps = x.shape[1 if args[-1] else 0]  # the last argument is batch_first
+    if steps > _MAX_STEPS:
+        raise ConversionError(
+            "the recurrent network has too many steps: "
+            f"expected at most {_MAX_STEPS}, found {steps}"
+        )
     return ctx.origin_op(x, *args)

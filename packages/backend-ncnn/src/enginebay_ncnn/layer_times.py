@@ -1,7 +1,8 @@
-"""The time of each layer: ncnn's wheel has no profiler, but computes what it is asked for.
+"""The time of each layer, measured by extracting the layers' outputs one after the other.
 
-An extractor keeps what it has computed, so that the next layer's output takes that layer alone. The
-second extraction of a blob computes nothing: it is what taking it out costs, and is subtracted.
+ncnn's wheel has no profiler. But an extractor caches what it has computed, so that extracting the
+next layer's output runs that layer alone. A second extraction of the same blob computes nothing:
+its time is the cost of the extraction, which is subtracted.
 """
 
 from __future__ import annotations
@@ -22,31 +23,31 @@ if TYPE_CHECKING:
 
 
 def time_layers(request: LayersRequest[NcnnParams]) -> list[TimedLayer]:
-    """Run the network layer by layer; of a batch that is run in pieces, its first piece.
+    """Run the network layer by layer; of a batch that runs in pieces, run the first piece.
 
     Raises:
-        UsageError: It runs on Vulkan, where taking a blob out waits for the GPU.
+        UsageError: It runs on Vulkan, where extracting a blob waits for the GPU.
         InferenceError: A layer failed.
     """
     with NcnnWrapper.from_request(request.load) as wrapper:
         if wrapper.receipt.provider != "CPU":
-            raise UsageError("ncnn does not time layers on Vulkan")
+            raise UsageError("ncnn cannot time layers on Vulkan")
         session, (feed, pieces) = wrapper.session, wrapper.first_piece(dict(request.inputs))
         layers = [layer for layer in session.net.layers() if layer.tops]
-        runs = [_run(session.extractor(feed), layers) for _ in range(request.runs + 1)][1:]
+        runs = [_time_run(session.extractor(feed), layers) for _ in range(request.runs + 1)][1:]
         return [
             TimedLayer(
                 name=layer.name,
                 operator=layer.type,
-                seconds=max(0.0, pieces * statistics.median(run[place] for run in runs)),
+                seconds=max(0.0, pieces * statistics.median(run[index] for run in runs)),
             )
-            for place, layer in enumerate(layers)
+            for index, layer in enumerate(layers)
             if layer.type != "Input"
         ]
 
 
-def _run(extractor: ncnn.Extractor, layers: list[ncnn.Layer]) -> list[float]:
-    extractor.set_light_mode(False)  # it would drop what later layers need
+def _time_run(extractor: ncnn.Extractor, layers: list[ncnn.Layer]) -> list[float]:
+    extractor.set_light_mode(False)  # light mode frees blobs that later layers need
     seconds = []
     for layer in layers:
         blob = layer.tops[0]

@@ -1,4 +1,4 @@
-"""The times of ncnn's layers, by taking out the output of one after the other."""
+"""The times of ncnn's layers, measured by extracting their outputs one after the other."""
 
 from __future__ import annotations
 

@@ -1,0 +1,38 @@
+"""Copies of tensors that one operator takes twice, which pnnx cannot count."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+
+def copy_repeated_inputs(graph: Any) -> None:
+    """Replace repeated inputs in a TorchScript graph by copies, in place.
+
+    These are: a tensor that one operator takes twice, and a list that two operators take. If other
+    operators read such a tensor too, pnnx counts its readers wrongly and writes outside of its
+    memory. From such a list, it makes a layer that ncnn lacks.
+    """
+    for node in [*graph.nodes()]:
+        if node.kind() == "prim::ListConstruct":
+            for use in [*node.output().uses()][1:]:
+                clone = graph.createClone(node, lambda value: value)
+                clone.insertBefore(node)
+                clone.replaceInput(0, _insert_copy(graph, node.inputsAt(0), clone))
+                use.user.replaceInput(use.offset, clone.output())
+    for node in [*graph.nodes()]:
+        names = set()
+        for index, value in enumerate([*node.inputs()]):
+            if value.debugName() in names and isinstance(value.type(), torch.TensorType):
+                node.replaceInput(index, _insert_copy(graph, value, node))
+            names.add(value.debugName())
+
+
+def _insert_copy(graph: Any, value: Any, before: Any) -> Any:
+    # Two negations: neither torch nor pnnx removes them, and they preserve NaN and -0.
+    for _ in range(2):
+        node = graph.create("aten::neg", [value])
+        node.insertBefore(before)
+        value = node.output()
+    return value
